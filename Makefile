@@ -1,0 +1,40 @@
+# Each target sets up all it needs, on a fresh machine too: a virtual environment in .venv with
+# the project and its extras installed. Set PYTHON to choose the interpreter (3.11 or newer).
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help demo test lint bench clean
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+.venv/ready: pyproject.toml
+	@echo "Setting up .venv: the project, its command line and its test tools"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is required; set PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@
+
+.venv/bench-ready: .venv/ready
+	@echo "Adding the peers to compare with: crepes and MAPIE"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	@touch $@
+
+demo: .venv/ready  ## intervals that widen where the model errs: a table and a figure, in seconds
+	$(BIN)/calliper demo
+
+lint: .venv/ready  ## style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint  ## everything that must hold: lint, then all tests
+	$(BIN)/python -m pytest -n auto
+
+bench: .venv/bench-ready  ## how fast, as ratios to bare searches and to peers in the same run
+	$(BIN)/python -m benchmarks
+
+clean:  ## remove the environment and caches
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -1,0 +1,35 @@
+"""Honest, locally adaptive prediction intervals around any regression model."""
+
+from calliper import datasets, guarantees, metrics
+from calliper.calibrators import FullRescaled, JackknifeRescaled, MADSplit, Split
+from calliper.exceptions import (
+    CalliperError,
+    SmallCalibrationWarning,
+    UnscaledFeaturesWarning,
+    ZeroScaleWarning,
+)
+from calliper.intervals import Intervals
+from calliper.kernels import KNN, RBF
+from calliper.regressor import ConformalRegressor
+from calliper.scores import AbsoluteError, SignedError
+
+__all__ = [
+    "KNN",
+    "RBF",
+    "AbsoluteError",
+    "CalliperError",
+    "ConformalRegressor",
+    "FullRescaled",
+    "Intervals",
+    "JackknifeRescaled",
+    "MADSplit",
+    "SignedError",
+    "SmallCalibrationWarning",
+    "Split",
+    "UnscaledFeaturesWarning",
+    "ZeroScaleWarning",
+    "datasets",
+    "guarantees",
+    "metrics",
+]
+__version__ = "0.1.0"

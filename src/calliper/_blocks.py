@@ -1,0 +1,55 @@
+"""Work through the rows of a large problem in blocks that fit the processor's cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TypeVar
+
+from joblib import cpu_count
+from threadpoolctl import ThreadpoolController
+
+Result = TypeVar("Result")
+
+#: Floats in one temporary of a block: 1 MB, so that successive passes over it stay in cache.
+BLOCK_FLOATS = 1 << 17
+
+#: Rows of new data that are searched for at a time, which bounds the memory of a prediction.
+CHUNK_ROWS = 1 << 16
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+@cache
+def _n_cores() -> int:
+    return int(cpu_count())
+
+
+def row_slices(n_rows: int, step: int) -> list[slice]:
+    """Consecutive slices of at most ``step`` rows."""
+    return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
+
+
+def map_slices(work: Callable[[slice], Result], slices: list[slice]) -> list[Result]:
+    """``work(rows)`` for each slice, results in order, on all cores.
+
+    NumPy releases the interpreter lock in the loops that matter, so threads suffice; linear
+    algebra is kept to one thread each while they run, to not ask for every core twice.
+    """
+    workers = min(_n_cores(), len(slices))
+    if workers <= 1:
+        return [work(rows) for rows in slices]
+    with _controller().limit(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(work, slices))
+
+
+def map_row_blocks(work: Callable[[slice], Result], n_rows: int, row_floats: int) -> list[Result]:
+    """:func:`map_slices` over blocks of rows that fit the cache.
+
+    ``row_floats`` is how many floats one row needs in the largest temporary of ``work``.
+    """
+    return map_slices(work, row_slices(n_rows, max(1, BLOCK_FLOATS // max(1, row_floats))))

@@ -1,0 +1,154 @@
+"""Every check of what a user passes: what was expected, what came, what to do."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_consistent_length, validate_data
+
+from calliper._types import Coverage, FloatArray
+from calliper.exceptions import CalliperError, SmallCalibrationWarning, ZeroScaleWarning
+from calliper.quantile import conformal_rank, required_calibration_size
+
+
+def refuse_sparse(X: Any, name: str) -> None:
+    """Sparse rows have no cheap exact neighbours here; say so before something densifies them."""
+    if sparse.issparse(X):
+        raise TypeError(
+            f"{name} is sparse ({type(X).__name__}), which calliper does not take: "
+            f"pass a dense array, or embed it first (for example with TruncatedSVD)."
+        )
+
+
+def check_vector(values: Any, name: str, *, n: int | None = None) -> FloatArray:
+    """One finite number a row, as float64 of shape (n,). A column of shape (n, 1) is taken as such."""
+    refuse_sparse(values, name)
+    try:
+        vector = np.asarray(values)
+        if np.iscomplexobj(vector):
+            raise TypeError("complex numbers")
+        vector = np.array(vector, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise CalliperError(f"{name} must be numbers, one for each row: {error}.") from error
+    if vector.ndim == 2 and vector.shape[1] == 1:
+        vector = vector[:, 0]
+    if vector.ndim != 1:
+        raise CalliperError(
+            f"{name} must have one value for each row, shape (n,); got shape {vector.shape}."
+        )
+    if n is not None and len(vector) != n:
+        raise CalliperError(f"{name} has {len(vector)} values for {n} rows.")
+    wrong = np.flatnonzero(~np.isfinite(vector))
+    if len(wrong):
+        raise CalliperError(
+            f"{name} must be finite: {len(wrong)} of {len(vector)} values are NaN or infinite, "
+            f"the first ({vector[wrong[0]]}) at position {wrong[0]}. Remove or repair those rows."
+        )
+    return vector
+
+
+def check_scores(scores: Any, name: str = "scores", *, n: int | None = None) -> FloatArray:
+    """Finite and non-negative: what a local mean may be divided by."""
+    vector = check_vector(scores, name, n=n)
+    negative = np.flatnonzero(vector < 0)
+    if len(negative):
+        raise CalliperError(
+            f"Negative values in {name}: rescaling needs non-negative scores, and {len(negative)} "
+            f"of {len(vector)} are below 0, the first ({vector[negative[0]]}) at position "
+            f"{negative[0]}. Pass absolute errors, or use Split, which takes any score."
+        )
+    return vector
+
+
+def check_features(Z: Any, name: str = "Z") -> FloatArray:
+    """Rows in which nearness is judged, apart from any estimator."""
+    refuse_sparse(Z, name)
+    features: FloatArray = check_array(Z, dtype=np.float64, order="C", input_name=name)
+    return features
+
+
+def check_calibration(estimator: Any, Z: Any, scores: Any) -> tuple[FloatArray, FloatArray]:
+    """Features and scores of the calibration points; remembers the columns on ``estimator``."""
+    refuse_sparse(Z, "Z")
+    features = validate_data(estimator, Z, dtype=np.float64, order="C")
+    if scores is None:
+        raise CalliperError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None: "
+            f"pass the scores of the calibration points, for example abs(y - y_pred)."
+        )
+    check_consistent_length(features, scores)
+    return features, check_vector(scores, "scores", n=len(features))
+
+
+def check_new_features(estimator: Any, Z: Any) -> FloatArray:
+    """Features of new rows: the same columns as in ``fit``."""
+    refuse_sparse(Z, "Z")
+    features: FloatArray = validate_data(estimator, Z, dtype=np.float64, order="C", reset=False)
+    return features
+
+
+def check_levels(coverage: Coverage) -> tuple[float, ...]:
+    """The levels asked for, strictly inside (0, 1) and increasing."""
+    try:
+        levels = np.atleast_1d(np.asarray(coverage, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise CalliperError(f"coverage must be a number such as 0.9; got {coverage!r}.") from None
+    if levels.ndim != 1 or not len(levels):
+        raise CalliperError(f"coverage must be one level or a list of levels; got {coverage!r}.")
+    if not np.all((levels > 0) & (levels < 1)):
+        hint = " Percent? Divide by 100." if np.all((levels > 1) & (levels < 100)) else ""
+        raise CalliperError(f"coverage must lie strictly between 0 and 1; got {coverage!r}.{hint}")
+    if not np.all(np.diff(levels) > 0):
+        raise CalliperError(f"levels must increase without repeats; got {coverage!r}: sort them.")
+    return tuple(float(level) for level in levels)
+
+
+def like_coverage(per_level: FloatArray, coverage: Coverage) -> Any:
+    """Drop the axis of levels if one level was asked for as a plain number."""
+    return per_level[..., 0] if np.ndim(coverage) == 0 else per_level
+
+
+def each_level(value: Callable[[float, int], float], coverage: Coverage, n: int) -> Any:
+    """``value(level, n)`` as a number for one level, as an array for several."""
+    values = [value(level, n) for level in check_levels(coverage)]
+    return values[0] if np.ndim(coverage) == 0 else np.array(values)
+
+
+def check_offset(offset: float) -> float:
+    """A constant that may be added to every scale."""
+    if not isinstance(offset, Real) or not 0 <= float(offset) < np.inf:
+        raise ValueError(f"offset must be a finite number >= 0; got {offset!r}.")
+    return float(offset)
+
+
+def warn_if_too_few(n: int, levels: tuple[float, ...]) -> None:
+    """One warning for all levels that N points cannot reach."""
+    unreachable = [level for level in levels if conformal_rank(level, n) > n]
+    if unreachable:
+        warnings.warn(
+            f"{n} calibration points cannot support coverage {unreachable[0]:g}: the only valid "
+            f"interval is infinite. At least {required_calibration_size(unreachable[0])} points "
+            f"are required, or a level of at most {n / (n + 1):.4g}.",
+            SmallCalibrationWarning,
+            stacklevel=3,
+        )
+
+
+def warn_if_zero_scales(scale: FloatArray) -> None:
+    """One warning that counts the calibration points whose local scale is zero."""
+    n_zero = int(np.count_nonzero(scale <= 0))
+    if n_zero:
+        warnings.warn(
+            f"The local scale is zero at {n_zero} of {len(scale)} calibration points, so their "
+            f"rescaled scores are infinite: valid, but intervals may become infinite. Many exact "
+            f"predictions? Use more neighbours, or pass offset > 0 (a small error in the unit of "
+            f"y, chosen without looking at the calibration data).",
+            ZeroScaleWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,117 @@
+"""What is promised: the proved coverage, its assumptions, and what it does not say.
+
+All bounds are for a calibration set of N points and a new point that are exchangeable (for
+example independent draws from one distribution), with a model that has not seen either. They are
+*marginal*: probabilities over the draw of the calibration set as well as of the new point. Given
+one calibration set, coverage is a random number around that value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from calliper.quantile import conformal_rank
+
+ASSUMPTIONS = (
+    "calibration and new points are exchangeable (for example, independent draws from the same "
+    "distribution)",
+    "the model, the embedding and all settings were chosen without the calibration points",
+)
+
+
+def conformal_coverage(coverage: float, n: int) -> float:
+    """Q/(N+1) ≥ coverage: proved for split, MADSplit and full conformal.
+
+    Without ties, coverage is at most 1/(N+1) above the level, unless the radius is infinite.
+
+    >>> conformal_coverage(0.9, 99), conformal_coverage(0.9, 100)
+    (0.9, 0.900990099009901)
+    """
+    return min(conformal_rank(coverage, n), n + 1) / (n + 1)
+
+
+def jackknife_coverage(coverage: float, n: int) -> float:
+    """1 − (2(N+1−Q) − 1)/(N+1) ≥ 1 − 2α, and 1 if Q = N+1: proved for Jackknife+ rescaling.
+
+    At most 2(N+1−Q) − 1 of N+1 exchangeable points can each beat Q others, since no two beat one
+    another. For Q = N this is the full 1 − α.
+
+    >>> jackknife_coverage(0.9, 99), jackknife_coverage(0.95, 20)
+    (0.81, 0.9523809523809523)
+    """
+    misses = n + 1 - conformal_rank(coverage, n)
+    return 1.0 if misses == 0 else 1 - (2 * misses - 1) / (n + 1)
+
+
+def coverage_law(coverage: float, n: int) -> Any:
+    """Law of the coverage given the calibration set: Beta(Q, N+1−Q), a frozen scipy distribution.
+
+    Exact for split conformal and MADSplit if scores have no ties, stochastically larger with
+    ties (Vovk 2012). No such law is known for the methods that compare a new point with the
+    calibration points one by one.
+
+    >>> law = coverage_law(0.9, 500)
+    >>> law.ppf([0.05, 0.95]).round(3)
+    array([0.879, 0.922])
+    """
+    rank = conformal_rank(coverage, n)
+    if rank > n:
+        raise ValueError(f"the radius is infinite for {n} points at level {coverage}: it covers.")
+    return stats.beta(rank, n + 1 - rank)
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """The promise of one fitted method at one level.
+
+    Parameters
+    ----------
+    method : name of the method
+    coverage : the level asked for
+    n_calibration : N
+    proved : the proved marginal coverage
+    has_law : whether the Beta law of coverage given the calibration set is known
+    tails : number of tails calibrated separately
+    """
+
+    method: str
+    coverage: float
+    n_calibration: int
+    proved: float
+    has_law: bool = False
+    tails: int = 1
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What must hold for the promise to hold."""
+        return ASSUMPTIONS
+
+    def describe(self) -> str:
+        """The promise in plain words, with its warning."""
+        n, level = self.n_calibration, 1 - (1 - self.coverage) / self.tails
+        if conformal_rank(level, n) > n:
+            return (
+                f"{self.method}: {n} calibration points cannot support coverage {self.coverage:g}, "
+                f"so the interval is infinite and covers always."
+            )
+        words = (
+            f"{self.method}: a new target lies in its interval with probability at least "
+            f"{np.floor(self.proved * 1e4) / 1e4:g} (asked for: {self.coverage:g}), provided that "
+            + "; and ".join(self.assumptions)
+            + f". This probability is marginal: it averages over draws of the {n} calibration "
+            f"points and over all inputs; it promises nothing for one given input."
+        )
+        if self.has_law and self.tails == 1:
+            low, high = coverage_law(self.coverage, n).ppf([0.05, 0.95])
+            return words + (
+                f" With these very calibration points, coverage lies between {low:.3f} and "
+                f"{high:.3f} in nine cases of ten."
+            )
+        return words + (
+            " With these very calibration points coverage may be lower or higher; no bound on "
+            "that is known for this method."
+        )

@@ -1,0 +1,112 @@
+"""The result: a lower and an upper end for every row, at one level or several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calliper._types import BoolArray, FloatArray
+from calliper._validation import check_vector
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """Closed prediction intervals; unpacks as ``lower, upper``.
+
+    Parameters
+    ----------
+    lower, upper : array of shape (m,), or (m, L) for L levels
+        Ends of the intervals; ``-inf`` and ``inf`` mean "no bound".
+    coverage : float or tuple of floats, optional
+        The level or levels that were asked for.
+    index : optional
+        Row labels of the frame that the intervals belong to.
+
+    Examples
+    --------
+    >>> intervals = Intervals(np.array([1.0, 2.0]), np.array([3.0, 2.5]))
+    >>> lower, upper = intervals
+    >>> intervals.width
+    array([2. , 0.5])
+    >>> intervals.contains([3.0, 2.6])
+    array([ True, False])
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+    coverage: float | tuple[float, ...] | None = None
+    index: Any = None
+
+    def __post_init__(self) -> None:
+        lower, upper = np.asarray(self.lower, float), np.asarray(self.upper, float)
+        if lower.shape != upper.shape or lower.ndim not in (1, 2):
+            raise ValueError(
+                f"lower and upper must have one shape, (m,) or (m, L); "
+                f"got {lower.shape} and {upper.shape}."
+            )
+        wrong = np.argwhere(~(lower <= upper))
+        if len(wrong):
+            where = tuple(int(i) for i in wrong[0])
+            raise ValueError(
+                f"lower must not exceed upper and neither may be NaN; at {where} they are "
+                f"{lower[where]} and {upper[where]} ({len(wrong)} such in all)."
+            )
+        if lower.ndim == 2 and np.size(self.coverage) not in (1, lower.shape[1]):
+            raise ValueError(
+                f"there are {lower.shape[1]} columns of ends but {np.size(self.coverage)} levels."
+            )
+        object.__setattr__(self, "lower", lower)
+        object.__setattr__(self, "upper", upper)
+
+    def __iter__(self) -> Iterator[FloatArray]:
+        yield self.lower
+        yield self.upper
+
+    @property
+    def width(self) -> FloatArray:
+        """Upper minus lower end; infinite where an end is."""
+        return self.upper - self.lower
+
+    def contains(self, y: Any) -> BoolArray:
+        """Whether each target lies in its interval; the ends belong to it.
+
+        ``y`` has one value a row; with several levels the answer has a column for each.
+        """
+        target = check_vector(y, "y", n=len(self.lower))
+        if self.lower.ndim == 2:
+            target = target[:, None]
+        inside: BoolArray = (self.lower <= target) & (target <= self.upper)
+        return inside
+
+    def at(self, coverage: float) -> Intervals:
+        """The intervals of one of the levels that were asked for."""
+        levels = np.atleast_1d(np.asarray(self.coverage, float))
+        found = np.flatnonzero(np.isclose(levels, coverage, rtol=0, atol=1e-12))
+        if self.coverage is None or not len(found):
+            raise ValueError(f"no intervals at level {coverage}; there are {self.coverage}.")
+        if self.lower.ndim == 1:
+            return self
+        column = int(found[0])
+        return Intervals(
+            self.lower[:, column], self.upper[:, column], float(levels[column]), self.index
+        )
+
+    def column_names(self) -> list[str]:
+        """Names of the columns of :meth:`to_frame`: ``lower``, ``upper``, with the level if many."""
+        if self.lower.ndim == 1:
+            return ["lower", "upper"]
+        levels = range(self.lower.shape[1]) if self.coverage is None else self.coverage
+        return [f"{end}_{level}" for level in np.atleast_1d(levels) for end in ("lower", "upper")]
+
+    def to_frame(self) -> pd.DataFrame:
+        """A pandas frame with the ends as columns and the index of the rows that came in."""
+        import pandas as pd
+
+        ends = np.stack([self.lower, self.upper], axis=-1).reshape(len(self.lower), -1)
+        return pd.DataFrame(ends, columns=self.column_names(), index=self.index)

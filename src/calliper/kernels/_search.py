@@ -1,0 +1,180 @@
+"""Exact nearest neighbours, with ties broken by random priorities.
+
+Conformal validity asks that "the K nearest" be a rule that treats all points alike. Ordering by
+(distance, priority), with one random priority a point, is such a rule; the order of an index is
+not. A fast engine (a k-d tree in low dimension, blocked matrix products otherwise) proposes the
+neighbours; wherever two distances at the edge of the neighbourhood are closer than its rounding
+error, the row is settled again by direct differences and priorities.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.spatial import cKDTree
+from sklearn.neighbors import NearestNeighbors
+
+from calliper._blocks import map_row_blocks
+from calliper._types import BoolArray, FloatArray, IntArray
+from calliper.kernels._distances import EUCLIDEAN, Metric, all_distances, paired_distances
+from calliper.kernels._reverse import balls_by_scan, balls_by_tree
+
+#: With fewer queries, a scan of all points costs less than a ball search for each of them.
+MIN_QUERIES_FOR_TREE = 400
+
+
+class NeighborSearch:
+    """The points of a calibration set, ready to be searched.
+
+    Parameters
+    ----------
+    points : (N, d)
+    priorities : (N,) distinct numbers; of two points at one distance the smaller comes first
+    metric : see :data:`Metric`
+    """
+
+    def __init__(self, points: FloatArray, priorities: FloatArray, metric: Metric) -> None:
+        self.points, self.priorities, self.metric = points, priorities, metric
+        self.centre = points.mean(axis=0)
+        n, dimension = points.shape
+        self.tree = self.brute = None
+        if metric == EUCLIDEAN and n >= min_points_for_tree(dimension):
+            self.tree = cKDTree(points)
+        elif metric == EUCLIDEAN:
+            self.brute = NearestNeighbors(algorithm="brute").fit(points - self.centre)
+
+    def nearest(self, queries: FloatArray, n: int) -> IntArray:
+        """The n nearest points of each query, (m, n).
+
+        The last column is exactly the n-th, and the others are exactly the n−1 before it, in an
+        order that is by distance up to rounding.
+        """
+        found, distance = self._propose(queries, n + 1)
+        open_rows = np.flatnonzero(~self._settled(queries, distance, n))
+        found = found[:, :n]
+        if len(open_rows):
+            location, inverse = np.unique(queries[open_rows], axis=0, return_inverse=True)
+            found[open_rows] = self._settle(location, n)[inverse.reshape(-1)]
+        return found
+
+    def nearest_others(self, n: int) -> IntArray:
+        """As :meth:`nearest` for the points themselves, each one without itself: (N, n)."""
+        own = np.arange(len(self.points))
+        if n == 0:
+            return np.empty((len(own), 0), dtype=np.intp)
+        found, distance = self._propose(self.points, n + 2)
+        keep = _all_but(own, found)
+        found, distance = found[keep].reshape(len(own), -1), distance[keep].reshape(len(own), -1)
+        open_rows = np.flatnonzero(~self._settled(self.points, distance, n))
+        found = found[:, :n]
+        if len(open_rows):
+            location, inverse = np.unique(self.points[open_rows], axis=0, return_inverse=True)
+            with_own = self._settle(location, n + 1)[inverse.reshape(-1)]
+            found[open_rows] = with_own[_all_but(open_rows, with_own)].reshape(-1, n)
+        return found
+
+    def balls_containing(
+        self, queries: FloatArray, reach: FloatArray, edge: FloatArray, priority: float
+    ) -> tuple[IntArray, IntArray]:
+        """All pairs (query, point) such that the query lies in the ball around the point.
+
+        The ball of point i reaches as far as ``reach[i]`` (squared if Euclidean). A query at
+        just that distance is inside if its ``priority`` is smaller than ``edge[i]``. Pairs are
+        ordered by query.
+        """
+        if self.tree is not None and len(queries) >= MIN_QUERIES_FOR_TREE:
+            query, point, doubtful = balls_by_tree(self.points, queries, reach)
+        elif self.metric == EUCLIDEAN:
+            query, point, doubtful = balls_by_scan(self.points, queries, reach, self.centre)
+        else:
+            return self._balls_by_metric(queries, reach, edge, priority)
+        check = np.flatnonzero(doubtful)
+        ball = point[check]
+        distance = paired_distances(queries[query[check]], self.points[ball])
+        keep = np.ones(len(query), dtype=bool)
+        keep[check] = _is_inside(distance, reach[ball], edge[ball], priority)
+        return query[keep], point[keep]
+
+    def distance_to(self, neighbor: IntArray) -> FloatArray:
+        """Distance of every point to one other point each, (N,); squared if Euclidean."""
+        other = self.points[neighbor]
+        if self.metric == EUCLIDEAN:
+            return paired_distances(self.points, other)
+        blocks = map_row_blocks(
+            lambda rows: np.diagonal(all_distances(self.points[rows], other[rows], self.metric)),
+            len(other),
+            256,
+        )
+        return np.concatenate(blocks)
+
+    def _propose(self, queries: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
+        """Up to k candidates a row with (squared) distances that are right up to rounding."""
+        k = min(k, len(self.points))
+        if self.tree is not None:
+            distance, found = self.tree.query(queries, np.arange(1, k + 1), workers=-1)
+            return np.asarray(found, dtype=np.intp), np.square(distance)
+        if self.brute is not None:
+            distance, found = self.brute.kneighbors(queries - self.centre, k)
+            return np.asarray(found, dtype=np.intp), np.square(distance)
+        # Nothing is known of other metrics, so every row is settled: equal distances say so.
+        found = np.broadcast_to(np.arange(k), (len(queries), k)).copy()
+        return found, np.zeros((len(queries), k))
+
+    def _settled(self, queries: FloatArray, distance: FloatArray, n: int) -> BoolArray:
+        """Rows whose n-th neighbour stands apart from the one before and the one after."""
+        dimension = self.points.shape[1]
+        error = 8 * (dimension + 4) * np.finfo(float).eps * distance[:, -1]
+        if self.brute is not None:
+            # ‖x‖² − 2x·z + ‖z‖² errs with the norms, and ‖z‖² ≤ 2‖x‖² + 2‖x − z‖².
+            centred = np.square(queries - self.centre).sum(axis=1)
+            shift = float(np.square(self.centre).sum())
+            error = 2 * error + 8 * (dimension + 4) * np.finfo(float).eps * (3 * centred + shift)
+        settled = np.ones(len(distance), dtype=bool)
+        for left in range(max(0, n - 2), min(n, distance.shape[1] - 1)):
+            settled &= distance[:, left + 1] - distance[:, left] > error
+        return settled
+
+    def _settle(self, locations: FloatArray, n: int) -> IntArray:
+        """The first n points by (distance, priority), from all distances."""
+        found = np.empty((len(locations), n), dtype=np.intp)
+
+        def settle(rows: slice) -> None:
+            distances = all_distances(locations[rows], self.points, self.metric)
+            for row, distance in enumerate(distances, start=rows.start):
+                edge = np.partition(distance, n - 1)[n - 1]
+                candidates = np.flatnonzero(distance <= edge)
+                order = np.lexsort((self.priorities[candidates], distance[candidates]))
+                found[row] = candidates[order[:n]]
+
+        map_row_blocks(settle, len(locations), len(self.points))
+        return found
+
+    def _balls_by_metric(
+        self, queries: FloatArray, reach: FloatArray, edge: FloatArray, priority: float
+    ) -> tuple[IntArray, IntArray]:
+        def scan(rows: slice) -> tuple[IntArray, IntArray]:
+            distance = all_distances(queries[rows], self.points, self.metric)
+            query, point = np.nonzero(_is_inside(distance, reach, edge, priority))
+            return query + rows.start, point
+
+        found = map_row_blocks(scan, len(queries), len(self.points))
+        query, point = (np.concatenate(part) for part in zip(*found, strict=True))
+        return query, point
+
+
+def min_points_for_tree(dimension: int) -> float:
+    """A k-d tree visits some 2^d leaves a query; measured, it wins from 32·2^d points on."""
+    return 32.0 * 2.0 ** min(dimension, 60)
+
+
+def _all_but(own: IntArray, found: IntArray) -> BoolArray:
+    """Mask that drops each row's own index, or its last entry if its own is not among them."""
+    is_own = found == own[:, None]
+    is_own[:, -1] |= ~is_own.any(axis=1)
+    return ~is_own
+
+
+def _is_inside(
+    distance: FloatArray, reach: FloatArray, edge: FloatArray, priority: float
+) -> BoolArray:
+    inside: BoolArray = (distance < reach) | ((distance == reach) & (priority < edge))
+    return inside

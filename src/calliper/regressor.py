@@ -1,0 +1,264 @@
+"""Model and method together: the only place that meets a model.
+
+``fit`` splits the data, trains, and calibrates on the part that the model has not seen;
+``calibrate`` takes a model that is already fitted. Both end in the same state.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.exceptions import DataConversionWarning
+from sklearn.model_selection import train_test_split
+from sklearn.utils.validation import (
+    check_consistent_length,
+    check_is_fitted,
+    has_fit_parameter,
+    validate_data,
+)
+
+from calliper._types import Coverage, FloatArray, Score
+from calliper._validation import check_levels, check_vector, like_coverage, refuse_sparse
+from calliper.calibrators import FullRescaled
+from calliper.embedding import fit_embedding
+from calliper.exceptions import CalliperError
+from calliper.guarantees import Guarantee
+from calliper.intervals import Intervals
+from calliper.quantile import as_fraction
+from calliper.scores import AbsoluteError
+
+
+class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Prediction intervals around any regression model, as wide as the model errs *there*.
+
+    Parameters
+    ----------
+    estimator : regressor or callable
+        A scikit-learn regressor, fitted (for :meth:`calibrate`) or not (for :meth:`fit`), or any
+        function from inputs to predictions (for :meth:`calibrate`).
+    calibrator : calibrator, default FullRescaled(KNN(10))
+        The method that turns calibration errors into radii.
+    score : score, default AbsoluteError()
+        What is called an error; ``SignedError`` gives one-sided bounds or two radii.
+    embed : transformer or callable, optional
+        Maps inputs to the space where nearness is judged. By default the inputs themselves,
+        standardised with the mean and deviation of the *training* part; with :meth:`calibrate`
+        alone there is no training part, and the inputs are taken as they are. Scaling them by
+        the calibration points would treat those unlike a new point, which costs the guarantee.
+    calibration_size : float or int, default 0.25
+        Part (or number) of the rows that :meth:`fit` holds out for calibration.
+    random_state : int, RandomState or None
+        Splits the data, and seeds a calibrator that has no ``random_state`` of its own.
+
+    Attributes
+    ----------
+    estimator_ : the model whose predictions are the centre of the intervals
+    calibrators_ : the fitted calibrator of each tail of the score; one for most scores
+    embedding_ : the fitted map to the space where nearness is judged
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LinearRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(1000, 1))
+    >>> y = X[:, 0] + X[:, 0] * rng.normal(size=1000)
+    >>> model = ConformalRegressor(LinearRegression(), random_state=0).fit(X, y)
+    >>> lower, upper = model.predict_interval([[0.1], [0.9]], coverage=0.9)
+    >>> (upper - lower).round(1)
+    array([0.2, 3.3])
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        calibrator: Any = None,
+        *,
+        score: Score | None = None,
+        embed: Any = None,
+        calibration_size: float = 0.25,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.calibrator = calibrator
+        self.score = score
+        self.embed = embed
+        self.calibration_size = calibration_size
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Hold out a part, train a clone of the estimator on the rest, calibrate on the part."""
+        if not hasattr(self.estimator, "fit"):
+            raise TypeError(
+                f"fit needs an estimator that can be trained; got {self.estimator!r}. "
+                f"If it already predicts, use calibrate(X, y) with data it has not seen."
+            )
+        y = self._check_inputs(X, y)
+        if len(y) < 2:
+            raise CalliperError(
+                f"fit needs at least 2 rows, one to train and one to calibrate; got n_samples = "
+                f"{len(y)}."
+            )
+        X_train, X_cal, y_train, y_cal = train_test_split(
+            X, y, test_size=self.calibration_size, random_state=self.random_state
+        )
+        estimator = clone(self.estimator).fit(X_train, y_train)
+        return self._calibrate(estimator, X_cal, y_cal, X_train, y_train)
+
+    def calibrate(self, X: Any, y: Any, *, X_train: Any = None, y_train: Any = None) -> Self:
+        """Calibrate a model that is already fitted, on rows that it has not seen.
+
+        ``X_train`` and ``y_train``, if given, are rows that the model *was* trained on (or other
+        rows apart from ``X``): they standardise the inputs, and feed calibrators that learn from
+        training errors, such as ``MADSplit``.
+        """
+        y = self._check_inputs(X, y)
+        if (X_train is None) and (y_train is not None):
+            raise CalliperError("y_train was given without X_train: pass both.")
+        if y_train is not None:
+            check_consistent_length(X_train, y_train)
+            y_train = check_vector(y_train, "y_train")
+        return self._calibrate(self.estimator, X, y, X_train, y_train)
+
+    def predict(self, X: Any) -> FloatArray:
+        """The model's prediction: the centre of the interval, (m,)."""
+        check_is_fitted(self, "calibrators_")
+        self._check_new(X)
+        return _predict(self.estimator_, X)
+
+    def predict_interval(
+        self,
+        X: Any,
+        coverage: Coverage = 0.9,
+        *,
+        bounds: tuple[float, float] | None = None,
+    ) -> Intervals:
+        """Intervals at one level, or at each of several.
+
+        Parameters
+        ----------
+        X : rows to predict
+        coverage : float or increasing list of floats, default 0.9
+            With a list of L levels the ends have shape (m, L).
+        bounds : (y_min, y_max), optional
+            The range that y can have, known beforehand; ends are moved into it, which loses no
+            coverage. ``None`` or an infinity leaves a side open.
+        """
+        y_pred = self.predict(X)
+        levels = check_levels(coverage)
+        tails = len(self.calibrators_)
+        per_tail = [float(1 - (1 - as_fraction(level)) / tails) for level in levels]
+        Z = self.embedding_.transform(X)
+        radius = np.stack([c.predict_radius(Z, per_tail) for c in self.calibrators_], axis=-1)
+        centre = y_pred[:, None]
+        lower, upper = self.score_.invert(centre, radius[..., 0] if tails == 1 else radius)
+        if bounds is not None:
+            low, high = _check_bounds(bounds)
+            lower, upper = np.clip(lower, low, high), np.clip(upper, low, high)
+        return Intervals(
+            like_coverage(lower, coverage),
+            like_coverage(upper, coverage),
+            levels[0] if np.ndim(coverage) == 0 else levels,
+            getattr(X, "index", None) if hasattr(X, "columns") else None,
+        )
+
+    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
+        """The proved marginal coverage; with two tails, by the union bound."""
+        check_is_fitted(self, "calibrators_")
+        tails = len(self.calibrators_)
+        levels = [1 - (1 - as_fraction(level)) / tails for level in check_levels(coverage)]
+        proved = []
+        for level in levels:
+            misses = [1 - c.guaranteed_coverage(float(level)) for c in self.calibrators_]
+            proved.append(float(1 - sum(misses)))
+        return proved[0] if np.ndim(coverage) == 0 else np.array(proved)
+
+    def guarantee(self, coverage: float = 0.9) -> Guarantee:
+        """The promise with its assumptions; ``.describe()`` puts it in words."""
+        proved = float(self.guaranteed_coverage(coverage))
+        calibrator = self.calibrators_[0]
+        level = float(1 - (1 - as_fraction(coverage)) / len(self.calibrators_))
+        one = calibrator.guarantee(level)
+        return Guarantee(
+            one.method, coverage, one.n_calibration, proved, one.has_law, len(self.calibrators_)
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "calibrators_")
+
+    def _calibrate(
+        self, estimator: Any, X: Any, y: FloatArray, X_train: Any, y_train: FloatArray | None
+    ) -> Self:
+        score = AbsoluteError() if self.score is None else self.score
+        y_pred = _predict(estimator, X)
+        embedding = fit_embedding(self.embed, X_train, X)
+        Z = embedding.transform(X)
+        extras: dict[str, Any] = {"magnitudes": score.magnitude(y, y_pred)}
+        if X_train is not None:
+            extras["Z_train"] = embedding.transform(X_train)
+        if y_train is not None:
+            extras["scores_train"] = score.magnitude(y_train, _predict(estimator, X_train))
+        calibrator = self._seeded_calibrator()
+        wanted = {k: v for k, v in extras.items() if has_fit_parameter(calibrator, k)}
+        tails = score.measure(y, y_pred).reshape(len(y), -1).T
+        self.calibrators_ = tuple(clone(calibrator).fit(Z, tail, **wanted) for tail in tails)
+        self.estimator_, self.embedding_, self.score_ = estimator, embedding, score
+        return self
+
+    def _seeded_calibrator(self) -> Any:
+        calibrator = FullRescaled() if self.calibrator is None else clone(self.calibrator)
+        parameters = calibrator.get_params(deep=False)
+        if parameters.get("random_state", 0) is None:
+            calibrator.set_params(random_state=self.random_state)
+        return calibrator
+
+    def _check_inputs(self, X: Any, y: Any) -> FloatArray:
+        """Remember the columns of X; return y as numbers."""
+        refuse_sparse(X, "X")
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None."
+            )
+        validate_data(self, X, skip_check_array=True)
+        check_consistent_length(X, y)
+        if np.ndim(y) == 2 and np.shape(y)[1] == 1:
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected; it is flattened.",
+                DataConversionWarning,
+                stacklevel=3,
+            )
+        return check_vector(y, "y")
+
+    def _check_new(self, X: Any) -> None:
+        refuse_sparse(X, "X")
+        validate_data(self, X, skip_check_array=True, reset=False)
+
+
+def _predict(estimator: Any, X: Any) -> FloatArray:
+    """Predictions of a regressor or a function, one number for each row."""
+    predict: Callable[[Any], Any] | None = getattr(estimator, "predict", None)
+    if predict is None and callable(estimator):
+        predict = estimator
+    if predict is None:
+        raise TypeError(
+            f"estimator must have a predict method or be a function of the inputs; "
+            f"got {estimator!r}."
+        )
+    y_pred = predict(X)
+    if hasattr(y_pred, "detach"):
+        y_pred = y_pred.detach().cpu().numpy()
+    return check_vector(y_pred, "predictions", n=len(X))
+
+
+def _check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
+    try:
+        low, high = bounds
+    except (TypeError, ValueError):
+        raise CalliperError(f"bounds must be a pair (y_min, y_max); got {bounds!r}.") from None
+    low, high = -np.inf if low is None else float(low), np.inf if high is None else float(high)
+    if not low < high:
+        raise CalliperError(f"bounds must be (y_min, y_max) with y_min < y_max; got {bounds!r}.")
+    return low, high

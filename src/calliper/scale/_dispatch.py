@@ -1,0 +1,153 @@
+"""Which closed form belongs to which kernel."""
+
+from __future__ import annotations
+
+import warnings
+from functools import singledispatch
+from typing import Any, Protocol
+
+from calliper._types import FloatArray
+from calliper.exceptions import CalliperError, SmallCalibrationWarning
+from calliper.kernels import KNN, RBF
+from calliper.kernels._search import NeighborSearch
+from calliper.scale._bag_knn import BagKNN
+from calliper.scale._bag_rbf import BagRBF
+from calliper.scale._knn import LeaveTwoOutKNN
+from calliper.scale._mean import NearestMean, RadialMean
+from calliper.scale._rbf import LeaveTwoOutRBF
+from calliper.scale._statistic import STATISTICS
+from calliper.scale._weights import RadialDistances
+
+
+class LeaveTwoOut(Protocol):
+    """Scales that the Jackknife+ compares: without the point, and without it and the new one."""
+
+    without_one: FloatArray
+
+    def prepare(self, scores: FloatArray) -> FloatArray: ...
+
+    def order_statistics(self, Z: FloatArray, ranks: list[int]) -> FloatArray: ...
+
+
+class LocalMean(Protocol):
+    """A mean over other data, for new rows."""
+
+    def predict(self, Z: FloatArray) -> FloatArray: ...
+
+
+class BagScale(Protocol):
+    """Thresholds of the full method."""
+
+    def calibration_scale(self, level: float) -> FloatArray: ...
+
+    def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray: ...
+
+
+def _at_most(kernel: KNN, largest: int) -> int:
+    """K, or all points there are, with a warning."""
+    if kernel.n_neighbors > largest:
+        warnings.warn(
+            f"{kernel.n_neighbors} neighbours were asked for but a calibration point has only "
+            f"{largest} to choose from: all are used, which leaves little or no adaptivity. "
+            f"Calibrate on more points or ask for fewer neighbours.",
+            SmallCalibrationWarning,
+            stacklevel=4,
+        )
+    return int(min(kernel.n_neighbors, largest))
+
+
+@singledispatch
+def leave_two_out(
+    kernel: Any, Z: FloatArray, magnitudes: FloatArray, *, offset: float, priorities: FloatArray
+) -> LeaveTwoOut:
+    """Scales of the Jackknife+ for N ≥ 2 calibration points; ``priorities`` (N,) settle ties."""
+    raise TypeError(f"no leave-two-out scale is known for {kernel!r}.")
+
+
+@leave_two_out.register
+def _(
+    kernel: KNN, Z: FloatArray, magnitudes: FloatArray, *, offset: float, priorities: FloatArray
+) -> LeaveTwoOut:
+    search = NeighborSearch(Z, priorities, kernel.metric)
+    return LeaveTwoOutKNN(search, magnitudes, _at_most(kernel, len(Z) - 1), offset)
+
+
+@leave_two_out.register
+def _(
+    kernel: RBF, Z: FloatArray, magnitudes: FloatArray, *, offset: float, priorities: FloatArray
+) -> LeaveTwoOut:
+    distances = RadialDistances(Z, float(kernel.length_scale), kernel.metric)
+    return LeaveTwoOutRBF(distances, magnitudes, offset)
+
+
+@singledispatch
+def bag_scale(
+    kernel: Any,
+    Z: FloatArray,
+    magnitudes: FloatArray,
+    scores: FloatArray,
+    *,
+    statistic: str,
+    offset: float,
+    priorities: FloatArray,
+) -> BagScale:
+    """Thresholds of full conformal; ``priorities`` (N+1,) end with the new point's."""
+    raise TypeError(f"no scale over the bag is known for {kernel!r}.")
+
+
+@bag_scale.register
+def _(
+    kernel: KNN,
+    Z: FloatArray,
+    magnitudes: FloatArray,
+    scores: FloatArray,
+    *,
+    statistic: str,
+    offset: float,
+    priorities: FloatArray,
+) -> BagScale:
+    return BagKNN(
+        NeighborSearch(Z, priorities[:-1], kernel.metric),
+        magnitudes,
+        scores,
+        n_neighbors=_at_most(kernel, len(Z)),
+        statistic=STATISTICS[statistic],
+        offset=offset,
+        priority=float(priorities[-1]),
+    )
+
+
+@bag_scale.register
+def _(
+    kernel: RBF,
+    Z: FloatArray,
+    magnitudes: FloatArray,
+    scores: FloatArray,
+    *,
+    statistic: str,
+    offset: float,
+    priorities: FloatArray,
+) -> BagScale:
+    if statistic == "quantile":
+        raise CalliperError("statistic='quantile' takes the K nearest: use kernel=KNN(...).")
+    distances = RadialDistances(Z, float(kernel.length_scale), kernel.metric)
+    return BagRBF(distances, magnitudes, scores, offset)
+
+
+@singledispatch
+def local_mean(
+    kernel: Any, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray
+) -> LocalMean:
+    """The kernel's mean, at new rows, of ``magnitudes`` observed at ``Z``."""
+    raise TypeError(f"no local mean is known for {kernel!r}.")
+
+
+@local_mean.register
+def _(kernel: KNN, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray) -> LocalMean:
+    search = NeighborSearch(Z, priorities, kernel.metric)
+    return NearestMean(search, magnitudes, _at_most(kernel, len(Z)))
+
+
+@local_mean.register
+def _(kernel: RBF, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray) -> LocalMean:
+    return RadialMean(RadialDistances(Z, float(kernel.length_scale), kernel.metric), magnitudes)

@@ -1,0 +1,43 @@
+"""Local means over other data, such as training errors: the scale of MADSplit."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from calliper._blocks import CHUNK_ROWS, map_row_blocks, row_slices
+from calliper._types import FloatArray
+from calliper.kernels._search import NeighborSearch
+from calliper.scale._weights import RadialDistances, to_weights
+
+
+class NearestMean:
+    """Mean over the K nearest of the points searched."""
+
+    def __init__(self, search: NeighborSearch, magnitudes: FloatArray, n_neighbors: int) -> None:
+        self.search, self.magnitudes, self.n_neighbors = search, magnitudes, n_neighbors
+
+    def predict(self, Z: FloatArray) -> FloatArray:
+        """The mean for each row, (m,)."""
+        means = [
+            self.magnitudes[self.search.nearest(Z[rows], self.n_neighbors)].mean(axis=1)
+            for rows in row_slices(len(Z), CHUNK_ROWS)
+        ]
+        return np.concatenate(means)
+
+
+class RadialMean:
+    """Nadaraya–Watson mean with radial weights."""
+
+    def __init__(self, distances: RadialDistances, magnitudes: FloatArray) -> None:
+        self.distances, self.magnitudes = distances, magnitudes
+
+    def predict(self, Z: FloatArray) -> FloatArray:
+        """The mean for each row, (m,)."""
+
+        def average(rows: slice) -> FloatArray:
+            squared = self.distances.to(Z[rows])
+            weight = to_weights(squared, squared.min(axis=1), self.distances.two_l2)
+            mean: FloatArray = weight @ self.magnitudes / weight.sum(axis=1)
+            return mean
+
+        return np.concatenate(map_row_blocks(average, len(Z), len(self.magnitudes)))
