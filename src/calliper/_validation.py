@@ -27,12 +27,12 @@ def refuse_sparse(X: Any, name: str) -> None:
 
 
 def check_vector(values: Any, name: str, *, n: int | None = None) -> FloatArray:
-    """One finite number a row, as float64 of shape (n,). A column of shape (n, 1) is taken as such."""
+    """One finite number a row, as float64 of shape (n,); a column (n, 1) is flattened."""
     refuse_sparse(values, name)
     try:
         vector = np.asarray(values)
         if np.iscomplexobj(vector):
-            raise TypeError("complex numbers")
+            raise TypeError("Complex data not supported")
         vector = np.array(vector, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise CalliperError(f"{name} must be numbers, one for each row: {error}.") from error
@@ -109,12 +109,14 @@ def check_levels(coverage: Coverage) -> tuple[float, ...]:
     return tuple(float(level) for level in levels)
 
 
-def like_coverage(per_level: FloatArray, coverage: Coverage) -> Any:
+def like_coverage(per_level: FloatArray, coverage: Coverage) -> FloatArray:
     """Drop the axis of levels if one level was asked for as a plain number."""
-    return per_level[..., 0] if np.ndim(coverage) == 0 else per_level
+    return np.asarray(per_level[..., 0] if np.ndim(coverage) == 0 else per_level)
 
 
-def each_level(value: Callable[[float, int], float], coverage: Coverage, n: int) -> Any:
+def each_level(
+    value: Callable[[float, int], float], coverage: Coverage, n: int
+) -> float | FloatArray:
     """``value(level, n)`` as a number for one level, as an array for several."""
     values = [value(level, n) for level in check_levels(coverage)]
     return values[0] if np.ndim(coverage) == 0 else np.array(values)

@@ -56,7 +56,7 @@ def coverage_law(coverage: float, n: int) -> Any:
 
     >>> law = coverage_law(0.9, 500)
     >>> law.ppf([0.05, 0.95]).round(3)
-    array([0.879, 0.922])
+    array([0.877, 0.921])
     """
     rank = conformal_rank(coverage, n)
     if rank > n:

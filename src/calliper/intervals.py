@@ -10,6 +10,7 @@ import numpy as np
 
 from calliper._types import BoolArray, FloatArray
 from calliper._validation import check_vector
+from calliper.exceptions import CalliperError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,21 +47,24 @@ class Intervals:
     def __post_init__(self) -> None:
         lower, upper = np.asarray(self.lower, float), np.asarray(self.upper, float)
         if lower.shape != upper.shape or lower.ndim not in (1, 2):
-            raise ValueError(
+            raise CalliperError(
                 f"lower and upper must have one shape, (m,) or (m, L); "
                 f"got {lower.shape} and {upper.shape}."
             )
-        wrong = np.argwhere(~(lower <= upper))
+        wrong = np.argwhere(~(lower <= upper) | ((lower == upper) & np.isinf(lower)))
         if len(wrong):
             where = tuple(int(i) for i in wrong[0])
-            raise ValueError(
-                f"lower must not exceed upper and neither may be NaN; at {where} they are "
+            raise CalliperError(
+                f"lower must not exceed upper, and only -inf below and inf above are no bound; at "
+                f"{where} they are "
                 f"{lower[where]} and {upper[where]} ({len(wrong)} such in all)."
             )
-        if lower.ndim == 2 and np.size(self.coverage) not in (1, lower.shape[1]):
-            raise ValueError(
-                f"there are {lower.shape[1]} columns of ends but {np.size(self.coverage)} levels."
-            )
+        if self.coverage is not None and lower.ndim == 2:
+            n_levels = len(np.atleast_1d(self.coverage))
+            if n_levels != lower.shape[1]:
+                raise CalliperError(
+                    f"there are {lower.shape[1]} columns of ends but {n_levels} levels."
+                )
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
 
@@ -89,7 +93,7 @@ class Intervals:
         levels = np.atleast_1d(np.asarray(self.coverage, float))
         found = np.flatnonzero(np.isclose(levels, coverage, rtol=0, atol=1e-12))
         if self.coverage is None or not len(found):
-            raise ValueError(f"no intervals at level {coverage}; there are {self.coverage}.")
+            raise CalliperError(f"no intervals at level {coverage}; there are {self.coverage}.")
         if self.lower.ndim == 1:
             return self
         column = int(found[0])
@@ -98,7 +102,7 @@ class Intervals:
         )
 
     def column_names(self) -> list[str]:
-        """Names of the columns of :meth:`to_frame`: ``lower``, ``upper``, with the level if many."""
+        """Columns of :meth:`to_frame`: ``lower`` and ``upper``, with the level if many."""
         if self.lower.ndim == 1:
             return ["lower", "upper"]
         levels = range(self.lower.shape[1]) if self.coverage is None else self.coverage

@@ -86,14 +86,17 @@ def merged_multiple(
     """
     n_exceptions = position.shape[1]
     low, high = max(0, rank - 1 - n_exceptions), min(len(ordered), rank + n_exceptions)
-    window = factor[:, None] * ordered[None, low:high]
+    with np.errstate(invalid="ignore"):
+        window = factor[:, None] * ordered[None, low:high]
     # An infinite rescaled score stays infinite even where the local scale is zero.
     window[:, np.isinf(ordered[low:high])] = np.inf
     return merged_order_statistic(window, low, position, value, rank)
 
 
 def safe_window(ordered: FloatArray, rank: int, n_exceptions: int, spread: float) -> slice:
-    """Columns that can hold the rank-th smallest if value/ordered varies by 1−spread … 1/(1−spread).
+    """Columns that can hold the rank-th smallest.
+
+    Regular values lie within 1−spread and 1/(1−spread) of a common multiple of ``ordered``.
 
     At least rank−E of the smallest values are regular, so one of them stands at or behind column
     rank−1−E and bounds the answer from below; likewise from above. Two factors of the spread

@@ -68,7 +68,7 @@ class SignedError(BaseEstimator):  # type: ignore[misc]
         return below if side == "lower" else above
 
     def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """|y − ŷ|: both sides speak for how hard a neighbourhood is, so no scale is zero by chance."""
+        """|y − ŷ|: errors on both sides say how hard a neighbourhood is."""
         return np.abs(y - y_pred)
 
     def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
