@@ -12,7 +12,7 @@ from itertools import chain
 import numpy as np
 from scipy.spatial import cKDTree
 
-from calliper._blocks import map_row_blocks
+from calliper._blocks import Scratch, map_row_blocks
 from calliper._types import BoolArray, FloatArray, IntArray
 
 Pairs = tuple[IntArray, IntArray, BoolArray]
@@ -41,20 +41,25 @@ def balls_by_scan(
     −‖x‖² exactly when x is inside. Centring keeps the rounding error τ(‖x‖² + ‖z‖²) small, and
     ‖z‖² ≤ 2‖x‖² + 2·reach for every pair that is inside.
     """
-    tolerance = 8 * (points.shape[1] + 4) * np.finfo(float).eps
-    offset = float(np.abs(centre).max(initial=0.0)) ** 2
+    offset = float(np.square(centre).sum())
     z = points - centre
     z_norm = np.square(z).sum(axis=1)
+    # The product decides the cost of wide rows; half of it suffices, since the edge is checked.
+    small_enough = z_norm.max() + offset + reach.max() < 1e30
+    dtype = np.float32 if points.shape[1] >= 16 and small_enough else np.float64
+    tolerance = 8 * (points.shape[1] + 4) * float(np.finfo(dtype).eps)
     bias = z_norm - reach * (1 + 4 * tolerance)
-    right = np.ascontiguousarray(np.vstack([-2 * z.T, bias]))
+    right = np.ascontiguousarray(np.vstack([-2 * z.T, bias]), dtype=dtype)
+    scratch = Scratch()
 
     def scan(rows: slice) -> Pairs:
-        x = queries[rows] - centre
+        x = np.clip(queries[rows] - centre, -1e15, 1e15)
         x_norm = np.square(x).sum(axis=1)
-        left = np.hstack([x, np.ones((len(x), 1))])
-        excess = left @ right
+        left = np.hstack([x, np.ones((len(x), 1))]).astype(dtype, copy=False)
+        out = scratch.array("excess", (len(left), len(points)), dtype)
+        excess = np.matmul(left, right, out=out)
         slack = tolerance * (4 * x_norm + offset)
-        hit = np.flatnonzero(excess < (slack - x_norm)[:, None])
+        hit = np.flatnonzero(excess < (slack - x_norm).astype(dtype)[:, None])
         query, point = np.divmod(hit, len(points))
         margin = excess.reshape(-1)[hit] + x_norm[query]
         error = slack[query] + tolerance * (z_norm[point] + reach[point])

@@ -2,9 +2,10 @@
 
 Conformal validity asks that "the K nearest" be a rule that treats all points alike. Ordering by
 (distance, priority), with one random priority a point, is such a rule; the order of an index is
-not. A fast engine (a k-d tree in low dimension, blocked matrix products otherwise) proposes the
-neighbours; wherever two distances at the edge of the neighbourhood are closer than its rounding
-error, the row is settled again by direct differences and priorities.
+not. A fast engine (a sorted line for one feature, a k-d tree in low dimension, blocked matrix
+products otherwise) proposes the neighbours; wherever two distances at the edge of the
+neighbourhood are closer than its rounding error, the row is settled again by direct differences
+and priorities.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from sklearn.neighbors import NearestNeighbors
 from calliper._blocks import map_row_blocks
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.kernels._distances import EUCLIDEAN, Metric, all_distances, paired_distances
+from calliper.kernels._line import SortedLine, balls_by_line
 from calliper.kernels._reverse import balls_by_scan, balls_by_tree
 
 #: With fewer queries, a scan of all points costs less than a ball search for each of them.
@@ -36,8 +38,10 @@ class NeighborSearch:
         self.points, self.priorities, self.metric = points, priorities, metric
         self.centre = points.mean(axis=0)
         n, dimension = points.shape
-        self.tree = self.brute = None
-        if metric == EUCLIDEAN and n >= min_points_for_tree(dimension):
+        self.line = self.tree = self.brute = None
+        if metric == EUCLIDEAN and dimension == 1:
+            self.line = SortedLine(points[:, 0])
+        elif metric == EUCLIDEAN and n >= min_points_for_tree(dimension):
             self.tree = cKDTree(points)
         elif metric == EUCLIDEAN:
             self.brute = NearestNeighbors(algorithm="brute").fit(points - self.centre)
@@ -61,11 +65,15 @@ class NeighborSearch:
         own = np.arange(len(self.points))
         if n == 0:
             return np.empty((len(own), 0), dtype=np.intp)
-        found, distance = self._propose(self.points, n + 2)
-        keep = _all_but(own, found)
-        found, distance = found[keep].reshape(len(own), -1), distance[keep].reshape(len(own), -1)
-        open_rows = np.flatnonzero(~self._settled(self.points, distance, n))
-        found = found[:, :n]
+        # Queries in the order of the engine find what they need still in cache.
+        engine = self.line or self.tree
+        order = own if engine is None else engine.indices
+        near, distance = self._propose(self.points[order], n + 2)
+        keep = _all_but(order, near)
+        near, distance = near[keep].reshape(len(own), -1), distance[keep].reshape(len(own), -1)
+        found = np.empty((len(own), n), dtype=np.intp)
+        found[order] = near[:, :n]
+        open_rows = order[~self._settled(self.points[order], distance, n)]
         if len(open_rows):
             location, inverse = np.unique(self.points[open_rows], axis=0, return_inverse=True)
             with_own = self._settle(location, n + 1)[inverse.reshape(-1)]
@@ -81,7 +89,9 @@ class NeighborSearch:
         just that distance is inside if its ``priority`` is smaller than ``edge[i]``. Pairs are
         ordered by query.
         """
-        if self.tree is not None and len(queries) >= MIN_QUERIES_FOR_TREE:
+        if self.line is not None:
+            query, point, doubtful = balls_by_line(self.points, queries, reach)
+        elif self.tree is not None and len(queries) >= MIN_QUERIES_FOR_TREE:
             query, point, doubtful = balls_by_tree(self.points, queries, reach)
         elif self.metric == EUCLIDEAN:
             query, point, doubtful = balls_by_scan(self.points, queries, reach, self.centre)
@@ -110,8 +120,12 @@ class NeighborSearch:
         """Up to k candidates a row with (squared) distances that are right up to rounding."""
         k = min(k, len(self.points))
         if self.tree is not None:
-            distance, found = self.tree.query(queries, np.arange(1, k + 1), workers=-1)
-            return np.asarray(found, dtype=np.intp), np.square(distance)
+            distance, found = self.tree.query(queries, k, workers=-1)
+            found = np.reshape(found, (len(queries), k)).astype(np.intp, copy=False)
+            return found, np.square(distance).reshape(found.shape)
+        if self.line is not None:
+            distance, found = self.line.query(queries, k)
+            return found, np.square(distance)
         if self.brute is not None:
             distance, found = self.brute.kneighbors(queries - self.centre, k)
             return np.asarray(found, dtype=np.intp), np.square(distance)
@@ -170,7 +184,8 @@ def _all_but(own: IntArray, found: IntArray) -> BoolArray:
     """Mask that drops each row's own index, or its last entry if its own is not among them."""
     is_own = found == own[:, None]
     is_own[:, -1] |= ~is_own.any(axis=1)
-    return ~is_own
+    others: BoolArray = ~is_own
+    return others
 
 
 def _is_inside(

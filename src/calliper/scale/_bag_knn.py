@@ -93,7 +93,7 @@ class BagKNN:
         key = self.statistic.key(level)
         if key not in self._orders:
             ratio = rescale(self.scores, self.calibration_scale(level))
-            order = np.argsort(ratio, kind="stable")
+            order = np.argsort(ratio)
             place = np.empty_like(order)
             place[order] = np.arange(len(order))
             self._orders[key] = ratio[order], place

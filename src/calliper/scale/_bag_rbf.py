@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from calliper._blocks import map_row_blocks
+from calliper._blocks import Scratch, map_row_blocks
 from calliper._types import FloatArray, IntArray
 from calliper.quantile import conformal_rank, merged_order_statistic, pad_exceptions, safe_window
 from calliper.scale._ratio import rescale
 from calliper.scale._rbf import mean_of_others
 from calliper.scale._statistic import positive_root
-from calliper.scale._weights import RadialDistances, to_weights
+from calliper.scale._weights import RadialExponents, to_weights
 
 #: A point that would give the new one a larger share of its weights is an exception.
 SHARE = 1 / 32
@@ -31,26 +31,27 @@ class BagRBF:
 
     Parameters
     ----------
-    distances : the calibration points and the length scale
+    exponents : the calibration points and the length scale
     magnitudes, scores : (N,) what scales are made of, and what is divided by them
     offset : constant added to every scale
     """
 
     def __init__(
         self,
-        distances: RadialDistances,
+        exponents: RadialExponents,
         magnitudes: FloatArray,
         scores: FloatArray,
         offset: float,
     ) -> None:
-        mean, weight, shift = mean_of_others(distances, magnitudes)
+        mean, weight, largest = mean_of_others(exponents, magnitudes)
         self.offset, self._calibration_scale = offset, mean + offset
         ratio = rescale(scores, self._calibration_scale)
-        order = np.argsort(ratio, kind="stable")
-        self.columns = distances.reordered(order)
+        order = np.argsort(ratio)
+        self.columns = exponents.reordered(order)
         self.ordered, self.scores, self.magnitudes = ratio[order], scores[order], magnitudes[order]
-        self.weight, self.shift = weight[order], shift[order]
+        self.weight, self.largest = weight[order], largest[order]
         self.linear = self.weight * self._calibration_scale[order]
+        self.sums = np.column_stack([self.magnitudes, np.ones(len(order))])
         self._set_exception_limits()
 
     def calibration_scale(self, level: float) -> FloatArray:
@@ -58,39 +59,46 @@ class BagRBF:
         return self._calibration_scale
 
     def _set_exception_limits(self) -> None:
-        """Squared distances below which a point is an exception.
+        """Exponents above which a point is an exception.
 
         Regular points have k ≤ τB and 4kC ≤ τA², C = s ŝ (B + k): then t lies within 1−2τ and
-        1+τ of its value at k = 0. Both limits are turned into distances by the logarithm, the
-        second up to the term in ŝ that each row adds.
+        1+τ of its value at k = 0. Both are limits of −d²/2l² = log k + largest, the second up to
+        the log ŝ that each row subtracts.
         """
-        two_l2 = self.columns.two_l2
-        with np.errstate(divide="ignore", over="ignore"):
-            by_weight = self.shift - two_l2 * np.log(SHARE * self.weight)
-            allowed = np.log(SHARE / 4 / (1 + SHARE)) + 2 * np.log(self.linear)
-            by_balance = self.shift - two_l2 * (allowed - np.log(self.scores * self.weight))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            by_weight = np.minimum(np.log(SHARE * self.weight), 0.0)
+            by_balance = np.log(SHARE / 4 / (1 + SHARE)) + 2 * np.log(self.linear)
+            by_balance -= np.log(self.scores * self.weight)
         # Without the new point a zero scale gives an infinite ratio; with it, never.
-        self.limit = np.where(self.linear == 0, np.inf, np.maximum(by_weight, self.shift))
-        self.balance_limit = np.where(self.linear == 0, -np.inf, by_balance)
+        zero = self.linear == 0
+        self.limit = np.where(zero, -np.inf, self.largest + by_weight)
+        self.balance_limit = np.where(zero, np.inf, self.largest + by_balance)
 
     def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         """For each row and level, the Q-th smallest threshold t_i: (m, L)."""
+        scratch = Scratch()
         blocks = map_row_blocks(
-            lambda rows: self._thresholds(Z[rows], levels), len(Z), len(self.ordered)
+            lambda rows: self._thresholds(Z[rows], levels, scratch), len(Z), len(self.ordered)
         )
         return np.concatenate(blocks)
 
-    def _thresholds(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        squared = self.columns.to(Z)
-        weight = to_weights(squared.copy(), squared.min(axis=1), self.columns.two_l2)
-        scale = weight @ self.magnitudes / weight.sum(axis=1) + self.offset
+    def _thresholds(self, Z: FloatArray, levels: list[float], scratch: Scratch) -> FloatArray:
+        shape = len(Z), len(self.ordered)
+        exponent, constant = self.columns.to(Z, out=scratch.array("exponent", shape))
+        weight = scratch.array("weight", shape)
+        np.copyto(weight, exponent)
+        to_weights(weight, weight.max(axis=1))
+        total, total_weight = (weight @ self.sums).T
+        scale = total / total_weight + self.offset
 
         with np.errstate(divide="ignore"):
-            lift = self.columns.two_l2 * np.log(scale)
-        large = squared < self.limit
-        large |= squared < self.balance_limit + lift[:, None]
+            lift = constant - np.log(scale)
+        limit = np.add(self.limit, constant[:, None], out=weight)
+        large = exponent > limit
+        limit = np.add(self.balance_limit, lift[:, None], out=weight)
+        large |= exponent > limit
         row, column = np.divmod(np.flatnonzero(large), len(self.ordered))
-        value = self._crossing(squared[row, column], column, scale[row])
+        value = self._crossing(exponent[row, column] - constant[row], column, scale[row])
         position, value = pad_exceptions(row, column, value, len(Z), len(self.ordered))
 
         radius = np.empty((len(Z), len(levels)))
@@ -98,13 +106,14 @@ class BagRBF:
             rank = conformal_rank(level, len(self.ordered))
             part = safe_window(self.ordered, rank, position.shape[1], 2 * SHARE)
             columns = np.arange(part.start, part.stop)
-            window = self._crossing(squared[:, part], columns, scale[:, None])
+            inside = exponent[:, part] - constant[:, None]
+            window = self._crossing(inside, columns, scale[:, None])
             radius[:, index] = merged_order_statistic(window, part.start, position, value, rank)
         return radius
 
-    def _crossing(self, squared: FloatArray, column: IntArray, scale: FloatArray) -> FloatArray:
-        """t_i from d²(X_i, x), for broadcastable columns and scales of the new rows."""
-        excess = (squared - self.shift[column]) / self.columns.two_l2
+    def _crossing(self, exponent: FloatArray, column: IntArray, scale: FloatArray) -> FloatArray:
+        """t_i from −d²(X_i, x)/2l², for broadcastable columns and scales of the new rows."""
+        excess = self.largest[column] - exponent
         entering = np.exp(-np.maximum(excess, 0.0))
         # A new point nearer than all others shrinks their weights instead of growing its own.
         shrink = np.exp(np.minimum(excess, 0.0))

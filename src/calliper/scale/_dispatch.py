@@ -16,7 +16,7 @@ from calliper.scale._knn import LeaveTwoOutKNN
 from calliper.scale._mean import NearestMean, RadialMean
 from calliper.scale._rbf import LeaveTwoOutRBF
 from calliper.scale._statistic import STATISTICS
-from calliper.scale._weights import RadialDistances
+from calliper.scale._weights import RadialExponents
 
 
 class LeaveTwoOut(Protocol):
@@ -76,8 +76,8 @@ def _(
 def _(
     kernel: RBF, Z: FloatArray, magnitudes: FloatArray, *, offset: float, priorities: FloatArray
 ) -> LeaveTwoOut:
-    distances = RadialDistances(Z, float(kernel.length_scale), kernel.metric)
-    return LeaveTwoOutRBF(distances, magnitudes, offset)
+    exponents = RadialExponents(Z, float(kernel.length_scale), kernel.metric)
+    return LeaveTwoOutRBF(exponents, magnitudes, offset)
 
 
 @singledispatch
@@ -130,8 +130,8 @@ def _(
 ) -> BagScale:
     if statistic == "quantile":
         raise CalliperError("statistic='quantile' takes the K nearest: use kernel=KNN(...).")
-    distances = RadialDistances(Z, float(kernel.length_scale), kernel.metric)
-    return BagRBF(distances, magnitudes, scores, offset)
+    exponents = RadialExponents(Z, float(kernel.length_scale), kernel.metric)
+    return BagRBF(exponents, magnitudes, scores, offset)
 
 
 @singledispatch
@@ -150,4 +150,4 @@ def _(kernel: KNN, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray
 
 @local_mean.register
 def _(kernel: RBF, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray) -> LocalMean:
-    return RadialMean(RadialDistances(Z, float(kernel.length_scale), kernel.metric), magnitudes)
+    return RadialMean(RadialExponents(Z, float(kernel.length_scale), kernel.metric), magnitudes)

@@ -43,7 +43,7 @@ class LeaveTwoOutKNN:
     def prepare(self, scores: FloatArray) -> FloatArray:
         """Rescaled scores s_i⁺ = s_i / ŝ_{i,N+1}, remembered in ascending order."""
         self.rescaled = rescale(scores, self.without_one)
-        order = np.argsort(self.rescaled, kind="stable")
+        order = np.argsort(self.rescaled)
         self.ordered = self.rescaled[order]
         self.place = np.empty(len(order), dtype=np.intp)
         self.place[order] = np.arange(len(order))

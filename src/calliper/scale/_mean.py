@@ -7,7 +7,7 @@ import numpy as np
 from calliper._blocks import CHUNK_ROWS, map_row_blocks, row_slices
 from calliper._types import FloatArray
 from calliper.kernels._search import NeighborSearch
-from calliper.scale._weights import RadialDistances, to_weights
+from calliper.scale._weights import RadialExponents, to_weights
 
 
 class NearestMean:
@@ -28,15 +28,15 @@ class NearestMean:
 class RadialMean:
     """Nadaraya–Watson mean with radial weights."""
 
-    def __init__(self, distances: RadialDistances, magnitudes: FloatArray) -> None:
-        self.distances, self.magnitudes = distances, magnitudes
+    def __init__(self, exponents: RadialExponents, magnitudes: FloatArray) -> None:
+        self.exponents, self.magnitudes = exponents, magnitudes
 
     def predict(self, Z: FloatArray) -> FloatArray:
         """The mean for each row, (m,)."""
 
         def average(rows: slice) -> FloatArray:
-            squared = self.distances.to(Z[rows])
-            weight = to_weights(squared, squared.min(axis=1), self.distances.two_l2)
+            exponent, _ = self.exponents.to(Z[rows])
+            weight = to_weights(exponent, exponent.max(axis=1))
             mean: FloatArray = weight @ self.magnitudes / weight.sum(axis=1)
             return mean
 

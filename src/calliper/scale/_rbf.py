@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from calliper._blocks import map_row_blocks
+from calliper._blocks import Scratch, map_row_blocks
 from calliper._types import FloatArray
 from calliper.quantile import merged_order_statistic, pad_exceptions, safe_window
 from calliper.scale._ratio import rescale
-from calliper.scale._weights import RadialDistances, to_weights
+from calliper.scale._weights import RadialExponents, to_weights
 
 #: A point with a larger share of the weights, or of the weighted sum, is an exception.
 SHARE = 1 / 32
@@ -32,38 +32,40 @@ class LeaveTwoOutRBF:
 
     Parameters
     ----------
-    distances : the calibration points and the length scale
+    exponents : the calibration points and the length scale
     magnitudes : (N,) what is averaged
     offset : constant added to every mean
     """
 
-    def __init__(self, distances: RadialDistances, magnitudes: FloatArray, offset: float) -> None:
-        self.distances, self.magnitudes, self.offset = distances, magnitudes, offset
-        self.without_one: FloatArray = mean_of_others(distances, magnitudes)[0] + offset
+    def __init__(self, exponents: RadialExponents, magnitudes: FloatArray, offset: float) -> None:
+        self.exponents, self.magnitudes, self.offset = exponents, magnitudes, offset
+        self.without_one: FloatArray = mean_of_others(exponents, magnitudes)[0] + offset
 
     def prepare(self, scores: FloatArray) -> FloatArray:
         """Rescaled scores s_i⁺ = s_i / ŝ_{i,N+1}; columns are kept in their ascending order."""
         rescaled = rescale(scores, self.without_one)
-        order = np.argsort(rescaled, kind="stable")
+        order = np.argsort(rescaled)
         self.ordered, self.member = rescaled[order], self.magnitudes[order]
-        self.columns = self.distances.reordered(order)
+        self.sums = np.column_stack([self.member, np.ones(len(order))])
+        self.columns = self.exponents.reordered(order)
         return rescaled
 
     def order_statistics(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
         """For each row and rank, the rank-th smallest of ŝ_{N+1,i} s_i⁺ over i: (m, L)."""
+        scratch = Scratch()
         blocks = map_row_blocks(
-            lambda rows: self._select(Z[rows], ranks), len(Z), len(self.ordered)
+            lambda rows: self._select(Z[rows], ranks, scratch), len(Z), len(self.ordered)
         )
         return np.concatenate(blocks)
 
-    def _select(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
-        squared = self.columns.to(Z)
-        rows, nearest = np.arange(len(Z)), squared.argmin(axis=1)
-        shift = squared[rows, nearest]
-        weight = to_weights(squared, shift, self.columns.two_l2)
+    def _select(self, Z: FloatArray, ranks: list[int], scratch: Scratch) -> FloatArray:
+        shape = len(Z), len(self.ordered)
+        exponent, _ = self.columns.to(Z, out=scratch.array("exponent", shape))
+        rows, nearest = np.arange(len(Z)), exponent.argmax(axis=1)
+        weight = to_weights(exponent, exponent[rows, nearest])
         weight[rows, nearest] = 0.0
-        weighted = weight * self.member
-        rest_sum, rest_weight = weighted.sum(axis=1), weight.sum(axis=1)
+        weighted = np.multiply(weight, self.member, out=scratch.array("weighted", shape))
+        rest_sum, rest_weight = (weight @ self.sums).T
         total, total_weight = rest_sum + self.member[nearest], rest_weight + 1.0
 
         large = weight > (SHARE * total_weight)[:, None]
@@ -95,32 +97,32 @@ class LeaveTwoOutRBF:
         faint = rest_weight < 1e-200
         np.divide(rest_sum, rest_weight, out=mean, where=~faint)
         for row in np.flatnonzero(faint):
-            squared = self.columns.to(Z[row : row + 1])
-            squared[0, nearest[row]] = np.inf
-            weight = to_weights(squared, squared.min(axis=1), self.columns.two_l2)
-            mean[row] = (weight @ self.member / weight.sum(axis=1)).item()
+            exponent, _ = self.columns.to(Z[row : row + 1])
+            exponent[0, nearest[row]] = -np.inf
+            total, total_weight = to_weights(exponent, exponent.max(axis=1))[0] @ self.sums
+            mean[row] = total / total_weight
         return mean
 
 
 def mean_of_others(
-    distances: RadialDistances, magnitudes: FloatArray
+    exponents: RadialExponents, magnitudes: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """For every point, the mean of the others, their weights' sum, and their smallest d².
+    """For every point, the mean of the others, the sum of their weights, and their largest −d²/2l².
 
-    The weights are shifted by that smallest squared distance, so that their sum is at least one.
+    The weights are taken relative to that largest exponent, so that their sum is at least one.
     """
 
     def average(rows: slice) -> FloatArray:
-        squared = distances.to(distances.points[rows])
-        squared[np.arange(len(squared)), np.arange(rows.start, rows.stop)] = np.inf
-        shift = squared.min(axis=1)
-        weight = to_weights(squared, shift, distances.two_l2)
+        exponent, constant = exponents.to(exponents.points[rows])
+        exponent[np.arange(len(exponent)), np.arange(rows.start, rows.stop)] = -np.inf
+        largest = exponent.max(axis=1)
+        weight = to_weights(exponent, largest)
         total_weight = weight.sum(axis=1)
-        return np.stack([weight @ magnitudes / total_weight, total_weight, shift])
+        return np.stack([weight @ magnitudes / total_weight, total_weight, largest - constant])
 
     n = len(magnitudes)
-    mean, total_weight, shift = np.concatenate(map_row_blocks(average, n, n), axis=1)
-    return mean, total_weight, shift
+    mean, total_weight, largest = np.concatenate(map_row_blocks(average, n, n), axis=1)
+    return mean, total_weight, largest
 
 
 def _times(mean: FloatArray, rescaled: FloatArray) -> FloatArray:

@@ -21,11 +21,10 @@ def resolve_kernel(kernel: Any, Z_train: FloatArray | None) -> KNN | RBF:
     if not isinstance(kernel, KNN | RBF):
         raise TypeError(f"kernel must be KNN(...) or RBF(...); got {kernel!r}.")
     check_metric(kernel.metric)
-    kernel = clone(kernel)
     if isinstance(kernel, KNN):
         if not isinstance(kernel.n_neighbors, Integral) or kernel.n_neighbors < 1:
             raise ValueError(f"n_neighbors must be an integer >= 1; got {kernel.n_neighbors!r}.")
-        return kernel
+        return KNN(int(kernel.n_neighbors), metric=kernel.metric)
     if isinstance(kernel.length_scale, str):
         if kernel.length_scale != "median":
             raise ValueError(f"length_scale is a number or 'median'; got {kernel.length_scale!r}.")
@@ -35,11 +34,10 @@ def resolve_kernel(kernel: Any, Z_train: FloatArray | None) -> KNN | RBF:
                 "calibrate), or a number. A length scale taken from the calibration points "
                 "would treat them unlike a new point and void the guarantee."
             )
-        kernel.length_scale = median_distance(Z_train, kernel.metric)
+        kernel = clone(kernel).set_params(length_scale=median_distance(Z_train, kernel.metric))
         if kernel.length_scale == 0:
             raise CalliperError("the median distance between training inputs is 0; pass a number.")
     scale = kernel.length_scale
     if not isinstance(scale, Real) or not 1e-150 < float(scale) < 1e150:
         raise ValueError(f"length_scale must be a positive, finite number; got {scale!r}.")
-    kernel.length_scale = float(scale)
-    return kernel
+    return RBF(float(scale), metric=kernel.metric)

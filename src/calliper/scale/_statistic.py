@@ -36,11 +36,13 @@ class MeanStatistic:
 
     def of_calibration(self, level: float) -> FloatArray:
         """Scales of the calibration points that the new point does not enter."""
-        return self.full_sum / self.k + self.offset
+        scale: FloatArray = self.full_sum / self.k + self.offset
+        return scale
 
     def of_new(self, member: FloatArray, level: float) -> FloatArray:
         """Scale of new points with neighbours' scores ``member`` (m, K)."""
-        return member.mean(axis=1) + self.offset
+        scale: FloatArray = member.mean(axis=1) + self.offset
+        return scale
 
     def crossing(self, point: IntArray, product: FloatArray, level: float) -> FloatArray:
         """t_i for points that the new one enters; ``product`` is C = s_i ŝ_{N+1}."""
@@ -83,10 +85,15 @@ class QuantileStatistic:
 
     def key(self, level: float) -> int:
         """r, the order statistic: levels with equal r have equal scales."""
-        return ceil(as_fraction(level) * self.k)
+        rank: int = ceil(as_fraction(level) * self.k)
+        return rank
 
 
-STATISTICS = {"mean": MeanStatistic, "rms": MeanStatistic, "quantile": QuantileStatistic}
+STATISTICS: dict[str, type[MeanStatistic] | type[QuantileStatistic]] = {
+    "mean": MeanStatistic,
+    "rms": MeanStatistic,
+    "quantile": QuantileStatistic,
+}
 
 
 def positive_root(
@@ -99,8 +106,9 @@ def positive_root(
     """
     with np.errstate(over="ignore"):
         denominator = linear + np.hypot(linear, 2 * np.sqrt(quadratic * constant))
-    root = np.where((constant == 0) & (np.asarray(quadratic) > 0), 0.0, np.inf)
-    return np.divide(2 * constant, denominator, out=root, where=denominator > 0)
+    root: FloatArray = np.where((constant == 0) & (np.asarray(quadratic) > 0), 0.0, np.inf)
+    np.divide(2 * constant, denominator, out=root, where=denominator > 0)
+    return root
 
 
 def _divide(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
