@@ -42,8 +42,9 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         function from inputs to predictions (for :meth:`calibrate`).
     calibrator : calibrator, default FullRescaled(KNN(10))
         The method that turns calibration errors into radii.
-    score : score, default AbsoluteError()
-        What is called an error; ``SignedError`` gives one-sided bounds or two radii.
+    score_function : score, default AbsoluteError()
+        What is called an error; ``SignedError`` gives one-sided bounds or two radii. (Plain
+        ``score`` is taken: it is scikit-learn's method that rates the predictions.)
     embed : transformer or callable, optional
         Maps inputs to the space where nearness is judged. By default the inputs themselves,
         standardised with the mean and deviation of the *training* part; with :meth:`calibrate`
@@ -77,14 +78,14 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         estimator: Any,
         calibrator: Any = None,
         *,
-        score: Score | None = None,
+        score_function: Score | None = None,
         embed: Any = None,
         calibration_size: float = 0.25,
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
         self.calibrator = calibrator
-        self.score = score
+        self.score_function = score_function
         self.embed = embed
         self.calibration_size = calibration_size
         self.random_state = random_state
@@ -192,7 +193,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     def _calibrate(
         self, estimator: Any, X: Any, y: FloatArray, X_train: Any, y_train: FloatArray | None
     ) -> Self:
-        score = AbsoluteError() if self.score is None else self.score
+        score = AbsoluteError() if self.score_function is None else self.score_function
         y_pred = _predict(estimator, X)
         embedding = fit_embedding(self.embed, X_train, X)
         Z = embedding.transform(X)
@@ -224,7 +225,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             )
         validate_data(self, X, skip_check_array=True)
         check_consistent_length(X, y)
-        if np.ndim(y) == 2 and np.shape(y)[1] == 1:
+        y = np.asarray(y)
+        if y.ndim == 2 and y.shape[1] == 1:
             warnings.warn(
                 "A column-vector y was passed when a 1d array was expected; it is flattened.",
                 DataConversionWarning,
@@ -234,6 +236,11 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
 
     def _check_new(self, X: Any) -> None:
         refuse_sparse(X, "X")
+        if getattr(X, "ndim", 2) == 1:
+            raise CalliperError(
+                f"X must have rows and columns; got shape {X.shape}. Reshape your data: "
+                f"X.reshape(-1, 1) for one input, X.reshape(1, -1) for one row."
+            )
         validate_data(self, X, skip_check_array=True, reset=False)
 
 

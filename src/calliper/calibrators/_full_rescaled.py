@@ -69,6 +69,7 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     bag_ : closed form of the thresholds
+    scores_ : (N,) the calibration scores
     n_calibration_ : N
 
     Examples
@@ -78,7 +79,7 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
     >>> errors = abs(rng.normal(size=500)) * Z[:, 0]
     >>> method = FullRescaled(random_state=0).fit(Z, errors)
     >>> method.predict_radius([[0.1], [0.9]], coverage=0.9).round(2)
-    array([0.15, 1.55])
+    array([0.22, 2.24])
     >>> method.guaranteed_coverage(0.9)
     0.9001996007984032
     """
@@ -117,6 +118,9 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
         train = None if Z_train is None else check_features(Z_train, "Z_train")
         self.kernel_ = resolve_kernel(self.kernel, train)
         self.n_calibration_ = n
+        self.bag_, self.scores_ = None, scores
+        if n == 1:  # no other point to take a scale of: plain split
+            return self
         power = self._power()
         self.bag_ = bag_scale(
             self.kernel_,
@@ -138,7 +142,9 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
         warn_if_too_few(n, levels)
         radius = np.full((len(Z), len(levels)), np.inf)
         finite = [column for column, c in enumerate(levels) if conformal_rank(c, n) <= n]
-        if finite:
+        if self.bag_ is None:
+            radius[:, finite] = self.scores_[0]
+        elif finite:
             threshold = self.bag_.order_statistics(Z, [levels[column] for column in finite])
             radius[:, finite] = threshold ** (1 / self._power())
         return like_coverage(radius, coverage)

@@ -64,7 +64,7 @@ class MADSplit(BaseEstimator):  # type: ignore[misc]
     >>> errors = abs(noise) * Z[..., 0]
     >>> method = MADSplit().fit(Z[0], errors[0], Z_train=Z[1], scores_train=errors[1])
     >>> method.predict_radius([[0.1], [0.9]]).round(2)
-    array([0.29, 1.64])
+    array([0.23, 1.  ])
     """
 
     def __init__(self, scale: Any = None, *, offset: float = 0.0, random_state: Any = None) -> None:
