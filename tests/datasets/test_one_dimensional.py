@@ -36,6 +36,7 @@ def test_generators_and_random_states_move_on():
 def test_the_printed_equations_at_hand_picked_points():
     problem = one_dimensional(1, noise="radians")
     assert problem.mean([[0.0]])[0] == 0.1
+    assert problem.mean([[0.5]])[0] == pytest.approx(0.1 + np.sin(5.5) / 4)
     assert problem.mean([[1.0]])[0] == pytest.approx(0.1 + np.sin(10.5))
     assert problem.standard_deviation([[0.0]])[0] == pytest.approx(0.1 * (0.01 + np.sin(0.3)))
     assert problem.standard_deviation([[1.0]])[0] == pytest.approx(0.1 * (0.01 + np.sin(2.3)))
@@ -115,9 +116,9 @@ def test_several_levels_equal_one_at_a_time():
 
 
 def test_high_levels_keep_their_digits():
-    oracle = one_dimensional(1).oracle([[0.0]], 1 - 2**-40)
+    oracle = one_dimensional(1).oracle([[0.0]], 1 - 2**-53)
     spread = 0.1 * (0.01 + np.sin(0.3))
-    assert oracle.width[0] / 2 == pytest.approx(stats.norm.isf(2**-41) * spread, rel=1e-12)
+    assert oracle.width[0] / 2 == pytest.approx(stats.norm.isf(2**-54) * spread, rel=1e-12)
 
 
 def test_a_frame_keeps_its_index_and_the_problem_a_pickle():

@@ -13,7 +13,7 @@ import numpy as np
 from calliper._types import FloatArray
 from calliper.metrics._bins import BinWidth, sqi_table
 from calliper.metrics._inputs import IntervalsLike, level_of, one_level
-from calliper.metrics._scored import Infinite, scores_and_widths, undefined
+from calliper.metrics._scored import Infinite, scores_and_widths, tie_rounding, undefined
 
 
 def tau_sqi(
@@ -79,7 +79,8 @@ def tau_sqi(
     if len(table.csq) < 2:
         return undefined("tau_sqi", _too_few_bins(widths))
     narrow, wide = np.triu_indices(len(table.csq), 1)
-    rise = np.sign(table.csq[wide] - table.csq[narrow])
+    csq = tie_rounding(table.csq, table.csq)
+    rise = np.sign(csq[wide] - csq[narrow])
     if not rise.any():
         return undefined("tau_sqi", f"the score quantile is {table.csq[0]:g} in every bin")
     # τ-b in full: bins are never tied, and few enough for all pairs.
