@@ -1,0 +1,274 @@
+"""Every awkward input has a documented answer or a clear error."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.dummy import DummyRegressor
+from sklearn.linear_model import LinearRegression
+
+from calliper import (
+    KNN,
+    RBF,
+    CalliperError,
+    FullRescaled,
+    JackknifeRescaled,
+    MADSplit,
+    SmallCalibrationWarning,
+    Split,
+    ZeroScaleWarning,
+)
+
+rng = np.random.default_rng(0)
+Z, SCORES, NEW = rng.normal(size=(50, 2)), rng.exponential(size=50), rng.normal(size=(7, 2))
+RESCALED = [
+    JackknifeRescaled(),
+    JackknifeRescaled(RBF(1.0)),
+    FullRescaled(),
+    FullRescaled(statistic="rms"),
+    FullRescaled(statistic="quantile"),
+    FullRescaled(RBF(1.0)),
+]
+METHODS = [Split(), *RESCALED]
+
+
+def fit_mad(method, Z=Z, scores=SCORES):
+    return method.fit(Z, scores, Z_train=Z[::-1], scores_train=scores[::-1])
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_too_few_points_for_the_level_give_infinity_and_one_warning(method):
+    fitted = method.fit(Z[:18], SCORES[:18])
+    with pytest.warns(SmallCalibrationWarning) as caught:
+        radius = fitted.predict_radius(NEW, [0.5, 0.95, 0.99])
+    assert len(caught) == 1
+    message = str(caught[0].message)
+    assert "18 calibration points" in message and "0.95" in message and "19" in message
+    assert np.isfinite(radius[:, 0]).all() and np.isinf(radius[:, 1:]).all()
+    assert fitted.guaranteed_coverage(0.95) == 1.0
+    exactly = method.fit(Z[:19], SCORES[:19]).predict_radius(NEW, 0.95)
+    assert np.isfinite(exactly).all()
+
+
+@pytest.mark.parametrize("method", [JackknifeRescaled(KNN(60)), FullRescaled(KNN(60))], ids=repr)
+def test_more_neighbours_than_points(method):
+    with pytest.warns(SmallCalibrationWarning, match="60 neighbours were asked for"):
+        method.fit(Z, SCORES)
+    assert np.isfinite(method.predict_radius(NEW)).all()
+
+
+@pytest.mark.parametrize("method", RESCALED, ids=repr)
+def test_one_calibration_point_is_plain_split(method):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SmallCalibrationWarning)
+        radius = method.fit(Z[:1], [3.0]).predict_radius(NEW, [0.4, 0.9])
+    np.testing.assert_allclose(radius, np.tile([3.0, np.inf], (7, 1)))
+
+
+@pytest.mark.parametrize("method", RESCALED, ids=repr)
+def test_two_calibration_points(method):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SmallCalibrationWarning)
+        radius = method.fit(Z[:2], [3.0, 1.0]).predict_radius(NEW, [0.3, 0.6])
+    assert np.isfinite(radius).all() and (radius[:, 1] >= radius[:, 0]).all()
+
+
+@pytest.mark.parametrize("method", RESCALED, ids=repr)
+def test_all_errors_zero(method):
+    with pytest.warns(ZeroScaleWarning, match="zero at 50 of 50"):
+        method.fit(Z, np.zeros(50))
+    radius = method.predict_radius(NEW)
+    assert not np.isnan(radius).any()
+    if not (isinstance(method, FullRescaled) and isinstance(method.kernel, RBF)):
+        assert np.isinf(radius).all()
+    with_offset = type(method)(**{**method.get_params(deep=False), "offset": 0.1})
+    np.testing.assert_array_equal(with_offset.fit(Z, np.zeros(50)).predict_radius(NEW), 0.0)
+
+
+@pytest.mark.parametrize("method", RESCALED, ids=repr)
+def test_many_exact_zeros_never_give_nan(method):
+    scores = np.where(rng.random(50) < 0.8, 0.0, SCORES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ZeroScaleWarning)
+        radius = method.fit(Z, scores).predict_radius(NEW, [0.1, 0.5, 0.9])
+    assert not np.isnan(radius).any() and (radius >= 0).all()
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_dtypes_and_layouts_do_not_matter(method):
+    seeded = method.set_params(random_state=0) if "random_state" in method.get_params() else method
+    Z_int, new_int = (10 * Z).astype(int), (10 * NEW).astype(int)
+    expected = seeded.fit(Z_int.astype(float), SCORES).predict_radius(new_int.astype(float))
+    for Zs, new in [
+        (Z_int, new_int),
+        (Z_int.astype(np.float32), new_int.astype(np.float32)),
+        (np.asfortranarray(Z_int), np.asfortranarray(new_int)),
+        (np.repeat(Z_int, 2, axis=1)[:, ::2], new_int[::-1][::-1]),
+        (Z_int.tolist(), new_int.tolist()),
+    ]:
+        np.testing.assert_array_equal(seeded.fit(Zs, SCORES).predict_radius(new), expected)
+    column = seeded.fit(Z_int, SCORES[:, None]).predict_radius(new_int)
+    np.testing.assert_array_equal(column, expected)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_one_column_and_one_row(method):
+    radius = method.fit(Z[:, :1], SCORES).predict_radius(NEW[:1, :1])
+    assert radius.shape == (1,)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+@pytest.mark.parametrize(
+    ("Z", "scores", "message"),
+    [
+        (Z, np.r_[SCORES[:-1], np.nan], "NaN or infinite, the first .nan. at position 49"),
+        (Z, np.r_[np.inf, SCORES[1:]], "must be finite: 1 of 50"),
+        (np.where(Z == Z[3, 1], np.nan, Z), SCORES, "contains NaN"),
+        (np.where(Z == Z[3, 1], np.inf, Z), SCORES, "contains infinity"),
+        (Z, SCORES[:-1], "inconsistent numbers of samples"),
+        (Z[:, 0], SCORES, "Expected 2D array"),
+        (Z, np.column_stack([SCORES, SCORES]), "one value for each row"),
+        (Z[:0], SCORES[:0], "0 sample"),
+        (Z[:, :0], SCORES, "0 feature"),
+        (Z, None, "target y is None"),
+        (Z, ["a"] * 50, "scores must be numbers"),
+        (Z, SCORES + 1j, "Complex data not supported"),
+    ],
+)
+def test_bad_calibration_data(method, Z, scores, message):
+    with pytest.raises(ValueError, match=message):
+        method.fit(Z, scores)
+
+
+@pytest.mark.parametrize("method", [*RESCALED, MADSplit()], ids=repr)
+def test_negative_scores_are_refused_where_they_are_rescaled(method):
+    with pytest.raises(
+        CalliperError, match=r"2 of 50 are below 0, the first \(-1.0\) at position 4"
+    ):
+        method.fit(Z, np.where(np.isin(np.arange(50), [4, 9]), -1.0, SCORES))
+
+
+def test_split_takes_negative_scores():
+    radius = Split().fit(Z, SCORES - 5).predict_radius(NEW)
+    np.testing.assert_allclose(radius, Split().fit(Z, SCORES).predict_radius(NEW) - 5)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_sparse_input_is_refused(method):
+    with pytest.raises(TypeError, match="pass a dense array"):
+        method.fit(sparse.csr_array(Z), SCORES)
+    with pytest.raises(TypeError, match="pass a dense array"):
+        method.fit(Z, SCORES).predict_radius(sparse.csr_array(NEW))
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+@pytest.mark.parametrize(
+    ("new", "message"),
+    [
+        (NEW[:, :1], "2 features"),
+        (np.full((1, 2), np.nan), "contains NaN"),
+        (NEW[0], "Expected 2D array"),
+        (NEW[:0], "0 sample"),
+    ],
+)
+def test_bad_new_rows(method, new, message):
+    with pytest.raises(ValueError, match=message):
+        method.fit(Z, SCORES).predict_radius(new)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+@pytest.mark.parametrize(
+    ("coverage", "message"),
+    [
+        (1.0, "strictly between 0 and 1"),
+        (0.0, "strictly between 0 and 1"),
+        (-0.1, "strictly between 0 and 1"),
+        (90, "Divide by 100"),
+        (float("nan"), "strictly between 0 and 1"),
+        ([0.9, 0.8], "sort them"),
+        ([0.9, 0.9], "without repeats"),
+        ([], "one level or a list"),
+        ("high", "must be a number"),
+        ([[0.8, 0.9]], "one level or a list"),
+    ],
+)
+def test_bad_levels(method, coverage, message):
+    fitted = method.fit(Z, SCORES)
+    with pytest.raises(CalliperError, match=message):
+        fitted.predict_radius(NEW, coverage)
+    with pytest.raises(CalliperError, match=message):
+        fitted.guaranteed_coverage(coverage)
+
+
+@pytest.mark.parametrize(
+    ("method", "error", "message"),
+    [
+        (FullRescaled(KNN(0)), ValueError, "integer >= 1; got 0"),
+        (FullRescaled(KNN(2.5)), ValueError, "integer >= 1; got 2.5"),
+        (FullRescaled(RBF(0.0)), ValueError, "positive, finite number; got 0.0"),
+        (FullRescaled(RBF(np.inf)), ValueError, "positive, finite number"),
+        (FullRescaled(RBF("mean")), ValueError, "a number or 'median'"),
+        (FullRescaled(RBF("median")), CalliperError, "needs training inputs"),
+        (FullRescaled(RBF(1.0), statistic="quantile"), CalliperError, "use kernel=KNN"),
+        (FullRescaled(statistic="median"), ValueError, "one of .*'mean', 'rms', 'quantile'"),
+        (FullRescaled(offset=-1.0), ValueError, "finite number >= 0; got -1.0"),
+        (FullRescaled("knn"), TypeError, "kernel must be KNN"),
+        (FullRescaled(KNN(metric="nearby")), ValueError, "metric must be a name"),
+        (JackknifeRescaled(5), TypeError, "kernel must be KNN"),
+        (MADSplit(), CalliperError, "pass Z_train and scores_train"),
+    ],
+    ids=repr,
+)
+def test_bad_parameters_are_refused_by_fit(method, error, message):
+    with pytest.raises(error, match=message):
+        method.fit(Z, SCORES)
+
+
+def test_median_length_scale_comes_from_training_inputs():
+    method = FullRescaled(RBF("median")).fit(Z, SCORES, Z_train=Z[::2])
+    by_hand = np.median([np.linalg.norm(a - b) for i, a in enumerate(Z[::2]) for b in Z[::2][:i]])
+    assert method.kernel_.length_scale == pytest.approx(by_hand)
+    with pytest.raises(CalliperError, match="median distance between training inputs is 0"):
+        FullRescaled(RBF("median")).fit(Z, SCORES, Z_train=np.ones((5, 2)))
+
+
+def test_mad_split_takes_any_regressor_and_counts_its_negative_scales():
+    flat = fit_mad(MADSplit(DummyRegressor()))
+    np.testing.assert_allclose(flat.predict_radius(NEW), Split().fit(Z, SCORES).predict_radius(NEW))
+    with pytest.warns(ZeroScaleWarning):
+        steep = MADSplit(LinearRegression())
+        steep.fit(Z, SCORES, Z_train=Z, scores_train=np.maximum(5 * Z[:, 0], 0))
+    assert not np.isnan(steep.predict_radius(NEW)).any()
+    with pytest.raises(CalliperError, match="Z_train has 1 columns, Z has 2"):
+        MADSplit().fit(Z, SCORES, Z_train=Z[:, :1], scores_train=SCORES)
+
+
+def test_fitting_again_forgets():
+    method = FullRescaled(random_state=0).fit(Z, SCORES)
+    method.predict_radius(NEW)
+    again = method.fit(Z[:30, :1], SCORES[:30]).predict_radius(NEW[:, :1])
+    fresh = FullRescaled(random_state=0).fit(Z[:30, :1], SCORES[:30]).predict_radius(NEW[:, :1])
+    np.testing.assert_array_equal(again, fresh)
+
+
+@pytest.mark.parametrize(
+    "metric", ["cityblock", "chebyshev", "cosine", lambda a, b: abs(a - b).max()]
+)
+def test_other_metrics(metric):
+    for kernel in (KNN(5, metric=metric), RBF(0.7, metric=metric)):
+        for method in (JackknifeRescaled(kernel), FullRescaled(kernel)):
+            assert np.isfinite(method.fit(Z, SCORES).predict_radius(NEW)).all()
+    chebyshev = FullRescaled(KNN(5, metric="chebyshev")).fit(Z, SCORES).predict_radius(NEW)
+    by_hand = FullRescaled(KNN(5, metric=lambda a, b: abs(a - b).max())).fit(Z, SCORES)
+    np.testing.assert_allclose(by_hand.predict_radius(NEW), chebyshev)
+
+
+@pytest.mark.parametrize("method", [JackknifeRescaled(), FullRescaled()], ids=repr)
+def test_identical_inputs_everywhere(method):
+    """Nothing to tell points apart: neighbours are a random sample, and nothing grows to N × m."""
+    Z, new = np.ones((3000, 2)), np.ones((20000, 2))
+    scores = rng.exponential(size=3000)
+    for seed in range(3):
+        radius = method.set_params(random_state=seed).fit(Z, scores).predict_radius(new)
+        assert len(np.unique(radius)) == 1 and np.isfinite(radius[0])

@@ -1,0 +1,20 @@
+"""Shared fixtures."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture(scope="session")
+def adversarial_bags():
+    """Exchangeable bags built to break the Jackknife+: {(N, coverage, K): (Z, scores)}."""
+    stored = np.load(Path(__file__).parent / "data" / "adversarial_bags.npz")
+    bags = {}
+    for name in stored.files:
+        if name.endswith("_X"):
+            n, percent, k = (part[1:] for part in name[:-2].split("_"))
+            coverage = f"{1 - int(percent) / 100:.2f}"
+            Z = stored[name].reshape(int(n) + 1, -1)
+            bags[int(n), coverage, int(k)] = Z, stored[name[:-2] + "_s"]
+    return bags

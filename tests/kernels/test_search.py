@@ -1,0 +1,112 @@
+"""The search against sorting all points by (distance, priority)."""
+
+import numpy as np
+import oracles
+import pytest
+
+from calliper.kernels import _search
+from calliper.kernels._search import NeighborSearch
+
+
+def cloud(rng, n, d, kind):
+    if kind == "lattice":
+        return rng.integers(0, 5, (n, d)) * 1.0
+    if kind == "rounded":
+        return np.round(rng.normal(size=(n, d)), 1)
+    if kind == "far":  # the expansion of squared distances loses ten digits here
+        return 1e7 + np.round(rng.normal(size=(n, d)), 2)
+    return rng.normal(size=(n, d))
+
+
+ENGINES = [("line", 1, 40), ("tree", 2, 150), ("brute", 3, 40), ("metric", 2, 30)]
+KINDS = ["continuous", "lattice", "rounded", "far"]
+
+
+def make(rng, engine, d, n, kind):
+    metric = "sqeuclidean" if engine == "metric" else "euclidean"
+    search = NeighborSearch(cloud(rng, n, d, kind), rng.uniform(size=n), metric)
+    active = {"line": search.line, "tree": search.tree, "brute": search.brute}
+    assert [name for name, found in active.items() if found is not None] == (
+        [engine] if engine in active else []
+    )
+    return search
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("engine", "d", "n"), ENGINES)
+@pytest.mark.parametrize("seed", range(5))
+def test_nearest(engine, d, n, kind, seed):
+    rng = np.random.default_rng(seed)
+    search = make(rng, engine, d, n, kind)
+    queries = np.vstack([cloud(rng, 10, d, kind), search.points[:3]])
+    for k in (1, 2, 7, n - 1, n):
+        found = search.nearest(queries, k)
+        for row, z in enumerate(queries):
+            expected = oracles.nearest(search.points, z, range(n), k, search.priorities)
+            assert set(found[row]) == set(expected)
+            assert found[row, -1] == expected[-1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("engine", "d", "n"), ENGINES)
+@pytest.mark.parametrize("seed", range(5))
+def test_nearest_others(engine, d, n, kind, seed):
+    rng = np.random.default_rng(seed)
+    search = make(rng, engine, d, n, kind)
+    for k in (1, 5, n - 1):
+        found = search.nearest_others(k)
+        for i in range(0, n, 3):
+            others = [j for j in range(n) if j != i]
+            expected = oracles.nearest(
+                search.points, search.points[i], others, k, search.priorities
+            )
+            assert set(found[i]) == set(expected)
+            assert found[i, -1] == expected[-1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("engine", "d", "n"), [*ENGINES, ("brute", 20, 60)])
+@pytest.mark.parametrize("few", [True, False])
+def test_balls_containing(engine, d, n, kind, few, monkeypatch):
+    monkeypatch.setattr(_search, "MIN_QUERIES_FOR_TREE", 10**9 if few else 1)
+    rng = np.random.default_rng(d)
+    search = make(rng, engine, d, n, kind)
+    queries = np.vstack([cloud(rng, 20, d, kind), search.points[:5]])
+    last = search.nearest_others(4)[:, -1]
+    reach, edge = search.distance_to(last), search.priorities[last]
+    query, point = search.balls_containing(queries, reach, edge, 0.5)
+    expected = [
+        (q, i)
+        for q, z in enumerate(queries)
+        for i, centre in enumerate(search.points)
+        if (oracles.squared_distance(z, centre), 0.5) < (reach[i], edge[i])
+    ]
+    assert sorted(zip(query.tolist(), point.tolist(), strict=True)) == expected
+    assert np.all(np.diff(query) >= 0)
+
+
+def test_all_points_equal():
+    priorities = np.array([0.5, 0.1, 0.9, 0.3])
+    for d in (1, 3):
+        search = NeighborSearch(np.ones((4, d)), priorities, "euclidean")
+        np.testing.assert_array_equal(search.nearest(np.ones((1, d)), 2), [[1, 3]])
+        np.testing.assert_array_equal(search.nearest_others(2), [[1, 3], [3, 0], [1, 3], [1, 0]])
+
+
+def test_engines_agree_on_large_data():
+    rng = np.random.default_rng(0)
+    points, queries = rng.normal(size=(20000, 2)), rng.normal(size=(3000, 2))
+    tree = NeighborSearch(points, rng.uniform(size=20000), "euclidean")
+    padded = np.zeros((20000, 20))
+    padded[:, :2] = points
+    brute = NeighborSearch(padded, tree.priorities, "euclidean")
+    wide = np.hstack([queries, np.zeros((3000, 18))])
+    assert tree.tree is not None and brute.brute is not None
+    near = tree.nearest(queries, 11)
+    np.testing.assert_array_equal(np.sort(near), np.sort(brute.nearest(wide, 11)))
+    last = tree.nearest_others(10)[:, -1]
+    reach, edge = tree.distance_to(last), tree.priorities[last]
+    by_tree = tree.balls_containing(queries, reach, edge, 0.5)
+    by_scan = brute.balls_containing(wide, reach, edge, 0.5)
+    order = [np.lexsort(pairs[::-1]) for pairs in (by_tree, by_scan)]
+    np.testing.assert_array_equal(by_tree[1][order[0]], by_scan[1][order[1]])
