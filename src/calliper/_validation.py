@@ -26,6 +26,11 @@ def refuse_sparse(X: Any, name: str) -> None:
         )
 
 
+def n_rows(X: Any) -> int:
+    """Number of rows of an array, a frame, a tensor, or a list of anything."""
+    return len(X) if hasattr(X, "__len__") else len(np.asarray(X))
+
+
 def check_vector(values: Any, name: str, *, n: int | None = None) -> FloatArray:
     """One finite number a row, as float64 of shape (n,); a column (n, 1) is flattened."""
     refuse_sparse(values, name)

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._types import FloatArray
-from calliper._validation import check_features, refuse_sparse
+from calliper._validation import check_features, n_rows, refuse_sparse
 from calliper.exceptions import CalliperError, UnscaledFeaturesWarning
 
 #: Ratio of the spreads of two raw inputs beyond which the larger alone decides who is near.
@@ -80,8 +80,10 @@ def _as_features(values: Any, X: Any) -> FloatArray:
             f"nearness needs numbers, but the inputs hold text ({error}): pass embed=, a "
             f"transformer or function that turns inputs into numbers."
         ) from error
-    if len(features) != len(X):
-        raise CalliperError(f"embed turned {len(X)} rows into {len(features)}; it must keep rows.")
+    if len(features) != n_rows(X):
+        raise CalliperError(
+            f"embed turned {n_rows(X)} rows into {len(features)}; it must keep rows."
+        )
     return features
 
 

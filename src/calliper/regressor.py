@@ -22,7 +22,13 @@ from sklearn.utils.validation import (
 )
 
 from calliper._types import Coverage, FloatArray, Score
-from calliper._validation import check_levels, check_vector, like_coverage, refuse_sparse
+from calliper._validation import (
+    check_levels,
+    check_vector,
+    like_coverage,
+    n_rows,
+    refuse_sparse,
+)
 from calliper.calibrators import FullRescaled
 from calliper.embedding import fit_embedding
 from calliper.exceptions import CalliperError
@@ -70,7 +76,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     >>> model = ConformalRegressor(LinearRegression(), random_state=0).fit(X, y)
     >>> lower, upper = model.predict_interval([[0.1], [0.9]], coverage=0.9)
     >>> (upper - lower).round(1)
-    array([0.2, 3.3])
+    array([0.3, 3.2])
     """
 
     def __init__(
@@ -236,7 +242,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
 
     def _check_new(self, X: Any) -> None:
         refuse_sparse(X, "X")
-        if getattr(X, "ndim", 2) == 1:
+        if getattr(X, "ndim", 2) == 1 and hasattr(self, "n_features_in_"):
             raise CalliperError(
                 f"X must have rows and columns; got shape {X.shape}. Reshape your data: "
                 f"X.reshape(-1, 1) for one input, X.reshape(1, -1) for one row."
@@ -257,7 +263,7 @@ def _predict(estimator: Any, X: Any) -> FloatArray:
     y_pred = predict(X)
     if hasattr(y_pred, "detach"):
         y_pred = y_pred.detach().cpu().numpy()
-    return check_vector(y_pred, "predictions", n=len(X))
+    return check_vector(y_pred, "predictions", n=n_rows(X))
 
 
 def _check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:

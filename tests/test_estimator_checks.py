@@ -1,0 +1,29 @@
+"""scikit-learn's own contract tests."""
+
+import pytest
+from sklearn.linear_model import Ridge
+from sklearn.utils.estimator_checks import check_estimator
+
+from calliper import KNN, RBF, ConformalRegressor, FullRescaled, JackknifeRescaled, Split
+
+#: The second argument of a calibrator is called what it is: scores, not y.
+NAMED_SCORES = {"check_fit_score_takes_y": "the second argument of fit is named scores"}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("estimator", "expected_failures"),
+    [
+        (ConformalRegressor(Ridge(), random_state=0), {}),
+        (ConformalRegressor(Ridge(), JackknifeRescaled(KNN(3)), random_state=0), {}),
+        (Split(), NAMED_SCORES),
+        (JackknifeRescaled(random_state=0), NAMED_SCORES),
+        (JackknifeRescaled(RBF(1.0)), NAMED_SCORES),
+        (FullRescaled(random_state=0), NAMED_SCORES),
+        (FullRescaled(statistic="quantile", random_state=0), NAMED_SCORES),
+        (FullRescaled(RBF(1.0)), NAMED_SCORES),
+    ],  # MADSplit needs training errors, which these checks cannot pass
+    ids=repr,
+)
+def test_scikit_learn_grammar(estimator, expected_failures):
+    check_estimator(estimator, expected_failed_checks=expected_failures)

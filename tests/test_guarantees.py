@@ -1,0 +1,55 @@
+from fractions import Fraction
+
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calliper import FullRescaled, JackknifeRescaled, MADSplit, Split, guarantees
+
+
+@given(thousandths=st.integers(1, 999), n=st.integers(1, 500))
+def test_proved_values(thousandths, n):
+    level = Fraction(thousandths, 1000)
+    q = oracles.conformal_rank(level, n)
+    full = guarantees.conformal_coverage(float(level), n)
+    assert full == pytest.approx(float(Fraction(q, n + 1)))
+    assert full >= float(level) - 1e-12
+    jackknife = guarantees.jackknife_coverage(float(level), n)
+    assert jackknife >= float(1 - 2 * (1 - level)) - 1e-12
+    assert jackknife <= full + 1e-12
+    if q >= n:
+        assert jackknife == pytest.approx(full)
+
+
+def test_words_say_what_is_and_is_not_promised():
+    rng = np.random.default_rng(0)
+    Z, scores = rng.normal(size=(99, 1)), rng.exponential(size=99)
+    split = Split().fit(Z, scores).guarantee(0.9)
+    assert split.proved == 0.9
+    words = split.describe()
+    for part in (
+        "at least 0.9 ",
+        "exchangeable",
+        "marginal",
+        "nine cases of ten",
+        "99 calibration",
+    ):
+        assert part in words
+    assert "0.847 and 0.944" in words
+    jackknife = JackknifeRescaled().fit(Z, scores).guarantee(0.9).describe()
+    assert "at least 0.81 " in jackknife and "no bound on that is known" in jackknife
+    assert "guarantee" not in jackknife
+    full = FullRescaled().fit(Z, scores).guarantee(0.9).describe()
+    assert "at least 0.9 " in full
+    mad = MADSplit().fit(Z, scores, Z_train=Z, scores_train=scores).guarantee(0.9)
+    assert mad.has_law
+    few = Split().fit(Z[:5], scores[:5]).guarantee(0.9).describe()
+    assert "5 calibration points cannot support coverage 0.9" in few
+    assert len(split.assumptions) == 2
+
+
+def test_no_law_for_an_infinite_radius():
+    with pytest.raises(ValueError, match="infinite for 5 points"):
+        guarantees.coverage_law(0.9, 5)

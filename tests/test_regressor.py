@@ -1,0 +1,321 @@
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.decomposition import PCA
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.exceptions import DataConversionWarning, NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.model_selection import GridSearchCV, cross_val_predict, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from calliper import (
+    KNN,
+    RBF,
+    CalliperError,
+    ConformalRegressor,
+    FullRescaled,
+    JackknifeRescaled,
+    MADSplit,
+    SignedError,
+    Split,
+    UnscaledFeaturesWarning,
+    metrics,
+)
+
+rng = np.random.default_rng(0)
+X = rng.uniform(size=(600, 2))
+Y = X[:, 0] + X[:, 0] * rng.normal(size=600)
+X_TRAIN, X_CAL, X_NEW = X[:200], X[200:400], X[400:]
+Y_TRAIN, Y_CAL, Y_NEW = Y[:200], Y[200:400], Y[400:]
+MODEL = LinearRegression().fit(X_TRAIN, Y_TRAIN)
+
+
+def test_calibrate_equals_the_calibrator_on_arrays():
+    lower, upper = ConformalRegressor(MODEL).calibrate(X_CAL, Y_CAL).predict_interval(X_NEW, 0.95)
+    errors = np.abs(Y_CAL - MODEL.predict(X_CAL))
+    radius = FullRescaled(KNN(10)).fit(X_CAL, errors).predict_radius(X_NEW, 0.95)
+    np.testing.assert_array_equal(lower, MODEL.predict(X_NEW) - radius)
+    np.testing.assert_array_equal(upper, MODEL.predict(X_NEW) + radius)
+
+
+@pytest.mark.parametrize(
+    "estimator", [MODEL, FrozenEstimator(MODEL), MODEL.predict, lambda X: MODEL.predict(X)[:, None]]
+)
+def test_anything_that_predicts_can_be_calibrated(estimator):
+    expected = ConformalRegressor(MODEL).calibrate(X_CAL, Y_CAL).predict_interval(X_NEW)
+    found = ConformalRegressor(estimator).calibrate(X_CAL, Y_CAL).predict_interval(X_NEW)
+    np.testing.assert_array_equal(found.lower, expected.lower)
+
+
+def test_fit_splits_trains_and_calibrates():
+    model = ConformalRegressor(LinearRegression(), random_state=3).fit(X, Y)
+    X_train, X_cal, y_train, y_cal = train_test_split(X, Y, test_size=0.25, random_state=3)
+    np.testing.assert_array_equal(
+        model.predict(X_NEW), LinearRegression().fit(X_train, y_train).predict(X_NEW)
+    )
+    scaler = StandardScaler().fit(X_train)
+    errors = np.abs(y_cal - model.predict(X_cal))
+    radius = FullRescaled(random_state=3).fit(scaler.transform(X_cal), errors)
+    expected = radius.predict_radius(scaler.transform(X_NEW), 0.9)
+    lower, upper = model.predict_interval(X_NEW)
+    np.testing.assert_allclose((upper - lower) / 2, expected)
+    assert model.calibrators_[0].n_calibration_ == 150
+
+
+def test_fit_leaves_what_was_passed_alone():
+    calibrator, estimator = JackknifeRescaled(), LinearRegression()
+    ConformalRegressor(estimator, calibrator, random_state=0).fit(X, Y)
+    assert not hasattr(calibrator, "scale_") and not hasattr(estimator, "coef_")
+    assert calibrator.random_state is None
+
+
+def test_training_errors_reach_calibrators_that_need_them():
+    model = ConformalRegressor(LinearRegression(), MADSplit(), random_state=0).fit(X, Y)
+    assert np.ptp(model.predict_interval(X_NEW).width) > 0
+    frozen = ConformalRegressor(MODEL, MADSplit())
+    with pytest.raises(CalliperError, match="X_train and y_train"):
+        frozen.calibrate(X_CAL, Y_CAL)
+    frozen.calibrate(X_CAL, Y_CAL, X_train=X_TRAIN, y_train=Y_TRAIN)
+    scaler = StandardScaler().fit(X_TRAIN)
+    by_hand = MADSplit().fit(
+        scaler.transform(X_CAL),
+        np.abs(Y_CAL - MODEL.predict(X_CAL)),
+        Z_train=scaler.transform(X_TRAIN),
+        scores_train=np.abs(Y_TRAIN - MODEL.predict(X_TRAIN)),
+    )
+    expected = by_hand.predict_radius(scaler.transform(X_NEW))
+    np.testing.assert_allclose(frozen.predict_interval(X_NEW).width, 2 * expected)
+    with pytest.raises(CalliperError, match="y_train was given without X_train"):
+        frozen.calibrate(X_CAL, Y_CAL, y_train=Y_TRAIN)
+
+
+def test_median_length_scale_through_the_regressor():
+    model = ConformalRegressor(LinearRegression(), FullRescaled(RBF("median"))).fit(X, Y)
+    assert model.calibrators_[0].kernel_.length_scale > 0
+
+
+@pytest.mark.parametrize(
+    "embed", [PCA(1), PCA(1).fit(X_TRAIN), lambda X: np.asarray(X)[:, 0], lambda X: X[:, :1] ** 2]
+)
+def test_embeddings(embed):
+    intervals = ConformalRegressor(LinearRegression(), embed=embed, random_state=0).fit(X, Y)
+    assert intervals.calibrators_[0].n_features_in_ == 1
+    assert np.isfinite(intervals.predict_interval(X_NEW).width).all()
+
+
+def test_embeddings_are_never_fitted_to_calibration_rows():
+    with pytest.raises(NotFittedError, match="would cost the guarantee"):
+        ConformalRegressor(MODEL, embed=PCA(1)).calibrate(X_CAL, Y_CAL)
+    fitted = ConformalRegressor(MODEL, embed=PCA(1).fit(X_TRAIN)).calibrate(X_CAL, Y_CAL)
+    given = ConformalRegressor(MODEL, embed=PCA(1)).calibrate(X_CAL, Y_CAL, X_train=X_TRAIN)
+    np.testing.assert_allclose(
+        fitted.predict_interval(X_NEW).width, given.predict_interval(X_NEW).width
+    )
+
+
+def test_bad_embeddings():
+    with pytest.raises(TypeError, match="embed must be a function"):
+        ConformalRegressor(MODEL, embed=3).calibrate(X_CAL, Y_CAL)
+    with pytest.raises(CalliperError, match="turned 200 rows into 199"):
+        ConformalRegressor(MODEL, embed=lambda X: X[1:]).calibrate(X_CAL, Y_CAL)
+    with pytest.raises(ValueError, match="NaN"):
+        ConformalRegressor(MODEL, embed=lambda X: X * np.nan).calibrate(X_CAL, Y_CAL)
+
+
+def test_raw_inputs_of_unlike_spread_are_pointed_out():
+    wide = X_CAL * [1, 1000]
+    model = LinearRegression().fit(wide, Y_CAL)
+    with pytest.warns(UnscaledFeaturesWarning, match=r"from 0\.\d+ to \d+: the widest decide"):
+        ConformalRegressor(model).calibrate(wide, Y_CAL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ConformalRegressor(model).calibrate(wide, Y_CAL, X_train=wide)
+
+
+def test_levels_bounds_and_shapes():
+    model = ConformalRegressor(MODEL).calibrate(X_CAL, Y_CAL)
+    many = model.predict_interval(X_NEW, [0.5, 0.9])
+    assert many.lower.shape == (200, 2) and many.coverage == (0.5, 0.9)
+    np.testing.assert_array_equal(many.at(0.9).lower, model.predict_interval(X_NEW, 0.9).lower)
+    free = model.predict_interval(X_NEW, 0.9)
+    clipped = model.predict_interval(X_NEW, 0.9, bounds=(0, 1))
+    assert clipped.lower.min() == 0 and clipped.upper.max() == 1
+    inside = (Y_NEW >= 0) & (Y_NEW <= 1)
+    np.testing.assert_array_equal(free.contains(Y_NEW)[inside], clipped.contains(Y_NEW)[inside])
+    half = model.predict_interval(X_NEW, 0.9, bounds=(0, None))
+    np.testing.assert_array_equal(half.upper, free.upper)
+    for bounds in [(1, 0), (0, 0), 3, (1, 2, 3)]:
+        with pytest.raises(CalliperError, match="bounds must be"):
+            model.predict_interval(X_NEW, bounds=bounds)
+
+
+def test_column_vectors_are_never_broadcast():
+    with pytest.warns(DataConversionWarning):
+        model = ConformalRegressor(lambda X: MODEL.predict(X)[:, None])
+        model.calibrate(X_CAL, Y_CAL[:, None])
+    assert model.calibrators_[0].n_calibration_ == 200
+    assert model.predict(X_NEW).shape == (200,)
+
+
+@pytest.mark.parametrize(
+    ("predict", "message"),
+    [
+        (lambda X: np.zeros((len(X), 2)), "predictions must have one value for each row"),
+        (lambda X: np.zeros(3), "predictions has 3 values for 200 rows"),
+        (lambda X: np.full(len(X), np.nan), "predictions must be finite: 200 of 200"),
+    ],
+)
+def test_bad_predictions(predict, message):
+    with pytest.raises(CalliperError, match=message):
+        ConformalRegressor(predict).calibrate(X_CAL, Y_CAL)
+
+
+def test_bad_calls():
+    with pytest.raises(NotFittedError):
+        ConformalRegressor(MODEL).predict_interval(X_NEW)
+    with pytest.raises(TypeError, match="use calibrate"):
+        ConformalRegressor(MODEL.predict).fit(X, Y)
+    with pytest.raises(TypeError, match="must have a predict method or be a function"):
+        ConformalRegressor(7).calibrate(X_CAL, Y_CAL)
+    with pytest.raises(NotFittedError):
+        ConformalRegressor(LinearRegression()).calibrate(X_CAL, Y_CAL)
+    with pytest.raises(TypeError, match="dense"):
+        ConformalRegressor(MODEL).calibrate(sparse.csr_array(X_CAL), Y_CAL)
+    with pytest.raises(CalliperError, match="y must be finite: 1 of 200"):
+        ConformalRegressor(MODEL).calibrate(X_CAL, np.r_[np.nan, Y_CAL[1:]])
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        ConformalRegressor(MODEL).calibrate(X_CAL, Y_CAL[:-1])
+    model = ConformalRegressor(MODEL).calibrate(X_CAL, Y_CAL)
+    with pytest.raises(ValueError, match="1 features"):
+        model.predict_interval(X_NEW[:, :1])
+    with pytest.raises(CalliperError, match="strictly between"):
+        model.predict_interval(X_NEW, 1.5)
+
+
+@pytest.mark.parametrize("side", ["lower", "upper", "both"])
+@pytest.mark.parametrize("calibrator", [Split(), JackknifeRescaled(), FullRescaled()], ids=repr)
+def test_signed_errors(side, calibrator):
+    model = ConformalRegressor(MODEL, calibrator, score_function=SignedError(side))
+    intervals = model.calibrate(X_CAL, Y_CAL).predict_interval(X_NEW, [0.8, 0.9])
+    centre = MODEL.predict(X_NEW)[:, None]
+    if side == "lower":
+        assert np.isinf(intervals.upper).all() and (intervals.lower <= centre).all()
+    if side == "upper":
+        assert np.isinf(intervals.lower).all() and (intervals.upper >= centre).all()
+    assert intervals.contains(Y_NEW).mean(axis=0) == pytest.approx([0.8, 0.9], abs=0.1)
+    if side == "both":
+        assert len(model.calibrators_) == 2
+        per_tail = model.calibrators_[0].guaranteed_coverage([0.9, 0.95])
+        np.testing.assert_allclose(model.guaranteed_coverage([0.8, 0.9]), 1 - 2 * (1 - per_tail))
+    with pytest.raises(ValueError, match="side must be"):
+        ConformalRegressor(MODEL, score_function=SignedError("left")).calibrate(X_CAL, Y_CAL)
+
+
+def test_two_radii_follow_a_skewed_error():
+    skewed = rng.exponential(size=2000)
+    X, model = np.zeros((2000, 1)) + rng.uniform(size=(2000, 1)), lambda X: np.zeros(len(X))
+    intervals = (
+        ConformalRegressor(model, Split(), score_function=SignedError())
+        .calibrate(X, skewed)
+        .predict_interval(X[:5], 0.9)
+    )
+    np.testing.assert_array_equal(intervals.lower, 0)
+    assert intervals.upper[0] == pytest.approx(-np.log(0.05), rel=0.15)
+
+
+def test_guarantee_in_words():
+    model = ConformalRegressor(MODEL).calibrate(X_CAL, Y_CAL)
+    words = model.guarantee(0.9).describe()
+    assert "FullRescaled" in words and "at least 0.9004" in words and "marginal" in words
+    both = ConformalRegressor(MODEL, score_function=SignedError()).calibrate(X_CAL, Y_CAL)
+    assert "asked for: 0.9" in both.guarantee(0.9).describe()
+
+
+def test_clone_params_pickle():
+    model = ConformalRegressor(Ridge(), FullRescaled(KNN(7)), random_state=1)
+    copy = clone(model).set_params(calibrator__kernel__n_neighbors=3, estimator__alpha=2.0)
+    assert copy.calibrator.kernel.n_neighbors == 3 and model.calibrator.kernel.n_neighbors == 7
+    model.fit(X, Y)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(
+        again.predict_interval(X_NEW).lower, model.predict_interval(X_NEW).lower
+    )
+
+
+def test_grid_search_and_pipelines():
+    search = GridSearchCV(
+        ConformalRegressor(
+            make_pipeline(StandardScaler(), Ridge()), FullRescaled(), random_state=0
+        ),
+        {"calibrator__kernel": [KNN(2), KNN(10), KNN(30)], "estimator__ridge__alpha": [0.1, 1.0]},
+        scoring=metrics.interval_scorer(0.9),
+        cv=3,
+    ).fit(X, Y)
+    assert search.best_params_["calibrator__kernel"].n_neighbors > 2
+    assert search.best_estimator_.score(X, Y) > 0
+    assert search.predict(X_NEW).shape == (200,)
+    last = make_pipeline(StandardScaler(), ConformalRegressor(Ridge(), random_state=0)).fit(X, Y)
+    assert last.predict(X_NEW).shape == (200,)
+    assert cross_val_predict(ConformalRegressor(Ridge()), X, Y, cv=3).shape == (600,)
+
+
+def frame(kind, columns=("a", "b")):
+    data = dict(zip(columns, X.T, strict=True))
+    return pd.DataFrame(data, index=[f"row {i}" for i in range(600)]) if kind == "pandas" else (
+        pl.DataFrame(data)
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_frames(kind):
+    table = frame(kind)
+    y = pd.Series(Y) if kind == "pandas" else pl.Series(Y)
+    model = ConformalRegressor(RandomForestRegressor(10, random_state=0), random_state=0)
+    model.fit(table, y)
+    assert list(model.feature_names_in_) == ["a", "b"]
+    intervals = model.predict_interval(table[400:], 0.9)
+    plain = clone(model).fit(X, Y).predict_interval(X_NEW, 0.9)
+    np.testing.assert_array_equal(intervals.lower, plain.lower)
+    out = intervals.to_frame()
+    assert list(out.columns) == ["lower", "upper"]
+    if kind == "pandas":
+        assert list(out.index[:2]) == ["row 400", "row 401"]
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict_interval(frame(kind, ("a", "c")))
+
+
+def test_text_columns_need_an_embedding():
+    table = pd.DataFrame({"x": X[:, 0], "city": np.where(X[:, 1] > 0.5, "Bern", "Basel")})
+    encoder = make_column_transformer((OneHotEncoder(), ["city"]), remainder="passthrough")
+    pipeline = make_pipeline(encoder, LinearRegression())
+    with pytest.raises(CalliperError, match="nearness needs numbers"):
+        ConformalRegressor(pipeline).fit(table, Y)
+    model = ConformalRegressor(pipeline, embed=clone(encoder)).fit(table, Y)
+    assert np.isfinite(model.predict_interval(table).width).all()
+
+
+def test_inputs_need_not_be_arrays():
+    """Molecules as text, with functions that predict and embed."""
+    molecules = ["C" * (1 + i % 7) + "O" * (i % 3) for i in range(300)]
+
+    def predict(texts):
+        return np.array([len(text) for text in texts], dtype=float)
+
+    def embed(texts):
+        return np.array([[text.count("C"), text.count("O")] for text in texts], dtype=float)
+
+    y = predict(molecules) + rng.normal(size=300)
+    model = ConformalRegressor(predict, embed=embed, random_state=0).calibrate(molecules, y)
+    width = model.predict_interval(molecules[:5]).width
+    np.testing.assert_array_equal(
+        model.predict_interval(np.array(molecules[:5], dtype=object)).width, width
+    )

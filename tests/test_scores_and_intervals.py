@@ -1,0 +1,70 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calliper import AbsoluteError, CalliperError, Intervals, SignedError
+
+numbers = st.floats(-1e6, 1e6)
+
+
+@given(y=numbers, y_pred=numbers, radius=st.floats(0, 1e6))
+@pytest.mark.parametrize(
+    "score", [AbsoluteError(), SignedError(), SignedError("lower"), SignedError("upper")], ids=repr
+)
+def test_measure_and_invert_belong_together(score, y, y_pred, radius):
+    """y is inside exactly when its score is at most the radius, rounding apart."""
+    y, y_pred = np.array([y]), np.array([y_pred])
+    measured = score.measure(y, y_pred).reshape(1, -1)
+    radii = np.full((1, score.n_tails), radius)
+    lower, upper = score.invert(y_pred, radii if score.n_tails == 2 else radii[:, 0])
+    slack = 1e-9 * (1 + np.abs(y) + np.abs(y_pred) + radius)
+    if (measured <= radius - slack).all():
+        assert lower <= y <= upper
+    if (measured > radius + slack).any():
+        assert not lower <= y <= upper
+    assert (score.magnitude(y, y_pred) >= measured.max()).all()
+
+
+def test_intervals_unpack_and_know_their_shape():
+    intervals = Intervals([0.0, 1.0], [2.0, np.inf], coverage=0.9)
+    lower, upper = intervals
+    np.testing.assert_array_equal(upper - lower, intervals.width)
+    np.testing.assert_array_equal(intervals.contains([0.0, 0.5]), [True, False])
+    np.testing.assert_array_equal(intervals.contains([[2.0], [1e300]]), [True, True])
+    assert intervals.at(0.9) is intervals
+    with pytest.raises(CalliperError, match="y has 3 values for 2 rows"):
+        intervals.contains([1.0, 2.0, 3.0])
+    with pytest.raises(CalliperError, match="y must be finite"):
+        intervals.contains([np.nan, 1.0])
+
+
+def test_several_levels():
+    intervals = Intervals([[0, -1]], [[1, 2]], coverage=(0.5, 0.9))
+    np.testing.assert_array_equal(intervals.contains([1.5]), [[False, True]])
+    assert intervals.at(0.9).width == [3.0]
+    assert list(intervals.to_frame().columns) == [
+        "lower_0.5",
+        "upper_0.5",
+        "lower_0.9",
+        "upper_0.9",
+    ]
+    np.testing.assert_array_equal(intervals.to_frame().to_numpy(), [[0, 1, -1, 2]])
+    with pytest.raises(CalliperError, match=r"no intervals at level 0\.8"):
+        intervals.at(0.8)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "coverage", "message"),
+    [
+        ([1.0], [0.0], None, "lower must not exceed upper"),
+        ([np.nan], [0.0], None, "lower must not exceed upper"),
+        ([np.inf], [np.inf], None, "no bound"),
+        ([1.0], [1.0, 2.0], None, "one shape"),
+        (1.0, 2.0, None, "one shape"),
+        ([[0.0, 0.0]], [[1.0, 1.0]], (0.9,), "2 columns of ends but 1 levels"),
+    ],
+)
+def test_impossible_intervals(lower, upper, coverage, message):
+    with pytest.raises(CalliperError, match=message):
+        Intervals(lower, upper, coverage)
