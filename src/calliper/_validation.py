@@ -16,6 +16,9 @@ from calliper._types import Coverage, FloatArray
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, ZeroScaleWarning
 from calliper.quantile import conformal_rank, required_calibration_size
 
+#: Beyond this, squared distances overflow.
+LARGEST_FEATURE = 1e150
+
 
 def refuse_sparse(X: Any, name: str) -> None:
     """Sparse rows have no cheap exact neighbours here; say so before something densifies them."""
@@ -74,14 +77,24 @@ def check_scores(scores: Any, name: str = "scores", *, n: int | None = None) -> 
 def check_features(Z: Any, name: str = "Z") -> FloatArray:
     """Rows in which nearness is judged, apart from any estimator."""
     refuse_sparse(Z, name)
-    features: FloatArray = check_array(Z, dtype=np.float64, order="C", input_name=name)
+    return _refuse_huge(check_array(Z, dtype=np.float64, order="C", input_name=name), name)
+
+
+def _refuse_huge(features: FloatArray, name: str) -> FloatArray:
+    """Squares of larger numbers overflow, and then no distance says anything."""
+    largest = max(features.max(initial=0.0), -features.min(initial=0.0))
+    if largest > LARGEST_FEATURE:
+        raise CalliperError(
+            f"{name} holds values as large as {largest:.3g}; distances are numbers only up to "
+            f"{LARGEST_FEATURE:g}. Rescale that feature or leave it out."
+        )
     return features
 
 
 def check_calibration(estimator: Any, Z: Any, scores: Any) -> tuple[FloatArray, FloatArray]:
     """Features and scores of the calibration points; remembers the columns on ``estimator``."""
     refuse_sparse(Z, "Z")
-    features = validate_data(estimator, Z, dtype=np.float64, order="C")
+    features = _refuse_huge(validate_data(estimator, Z, dtype=np.float64, order="C"), "Z")
     if scores is None:
         raise CalliperError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None: "
@@ -94,8 +107,8 @@ def check_calibration(estimator: Any, Z: Any, scores: Any) -> tuple[FloatArray, 
 def check_new_features(estimator: Any, Z: Any) -> FloatArray:
     """Features of new rows: the same columns as in ``fit``."""
     refuse_sparse(Z, "Z")
-    features: FloatArray = validate_data(estimator, Z, dtype=np.float64, order="C", reset=False)
-    return features
+    features = validate_data(estimator, Z, dtype=np.float64, order="C", reset=False)
+    return _refuse_huge(features, "Z")
 
 
 def check_levels(coverage: Coverage) -> tuple[float, ...]:

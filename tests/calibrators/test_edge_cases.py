@@ -126,6 +126,7 @@ def test_one_column_and_one_row(method):
         (Z, np.r_[np.inf, SCORES[1:]], "must be finite: 1 of 50"),
         (np.where(Z == Z[3, 1], np.nan, Z), SCORES, "contains NaN"),
         (np.where(Z == Z[3, 1], np.inf, Z), SCORES, "contains infinity"),
+        (Z * 1e160, SCORES, "as large as .*e.160; .* Rescale that feature"),
         (Z, SCORES[:-1], "inconsistent numbers of samples"),
         (Z[:, 0], SCORES, "Expected 2D array"),
         (Z, np.column_stack([SCORES, SCORES]), "one value for each row"),

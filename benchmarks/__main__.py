@@ -1,0 +1,24 @@
+"""``python -m benchmarks``: every ratio that calliper promises, in one run of some minutes."""
+
+from __future__ import annotations
+
+import argparse
+
+from benchmarks import kernels_and_memory, neighbours
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="the best of so many is taken")
+    parser.add_argument("--no-peers", action="store_true", help="leave crepes and MAPIE out")
+    options = parser.parse_args()
+    print("Radial kernel, against one float64 exp over the N × M matrix\n")
+    print(kernels_and_memory.radial(options.rounds), "\n", flush=True)
+    print("Ten nearest neighbours: fit and predict, against the bare neighbour searches\n")
+    print(neighbours.main(options.rounds, with_peers=not options.no_peers), "\n", flush=True)
+    print("Memory and import\n")
+    print(kernels_and_memory.memory_and_import())
+
+
+if __name__ == "__main__":
+    main()
