@@ -1,0 +1,26 @@
+"""The ``calliper`` command: intervals from files, and a demonstration."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+#: Packages of the extra ``cli``, none of which the library itself needs.
+_EXTRA = {"click", "matplotlib", "pyarrow", "rich"}
+
+
+def main() -> int:
+    """Run the command that was typed; the result is the exit code."""
+    try:
+        from calliper.cli._app import run
+
+        return run()
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _EXTRA:
+            raise
+        sys.stderr.write(
+            f"calliper: error: this command needs {package}: pip install 'calliper[cli]'\n"
+        )
+        return 2

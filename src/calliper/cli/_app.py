@@ -1,0 +1,96 @@
+"""The program around the commands: what ends it, with which message and exit code."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from io import TextIOWrapper
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from calliper import __version__
+from calliper.cli._demo import demo
+from calliper.cli._interval import interval
+from calliper.cli._terminal import one_line
+from calliper.exceptions import CalliperError
+
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class Stopped(SystemExit):
+    """A signal asked the program to end; files that are half written are removed on the way."""
+
+
+@click.group(context_settings=_SETTINGS, invoke_without_command=True)
+@click.version_option(__version__, prog_name="calliper", message="%(prog)s %(version)s")
+@click.pass_context
+def commands(context: click.Context) -> None:
+    """Honest, locally adaptive prediction intervals around any regression model.
+
+    \b
+    Start with a picture and a table, in seconds:
+      calliper demo
+
+    \b
+    Put intervals around predictions that are in a file, from any model in any language:
+      calliper interval --calibration cal.csv --new new.csv \\
+          --target y --prediction y_pred --output out.csv
+    """  # noqa: D301
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+commands.add_command(demo)
+commands.add_command(interval)
+
+
+def run() -> int:
+    """The command line from first to last; every expected failure is one line and code 2."""
+    _tidy_up_on_signals()
+    _never_fail_on_letters()
+    try:
+        return commands.main(prog_name="calliper", standalone_mode=False) or 0
+    except Stopped as stop:
+        click.echo(f"calliper: stopped by {signal.Signals(int(str(stop)) - 128).name}", err=True)
+        return int(str(stop))
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "calliper"
+        return _fail(f"{error.format_message().rstrip('.')} (see '{command} --help')")
+    except click.ClickException as error:
+        return _fail(error.format_message())
+    except CalliperError as error:
+        return _fail(str(error))
+    except OSError as error:
+        what = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{what}{error.strerror or error}")
+
+
+def _fail(message: str) -> int:
+    click.echo(f"calliper: error: {one_line(message)}", err=True)
+    return 2
+
+
+def _tidy_up_on_signals() -> None:
+    """Turn signals into an exception, so that half-written files are removed."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        # A signal that the parent told us to ignore (nohup, a job in the background) stays so.
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _stop)
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    # A second Ctrl-C must not interrupt the tidying that the first one set off.
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    raise Stopped(128 + number)
+
+
+def _never_fail_on_letters() -> None:
+    """Print a question mark, not a traceback, where the terminal lacks a Greek letter."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")

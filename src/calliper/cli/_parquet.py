@@ -1,0 +1,145 @@
+"""Parquet, streamed batch by batch with columns and types as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from calliper._blocks import CHUNK_ROWS
+from calliper._types import FloatArray
+from calliper.cli._cells import csv_texts
+from calliper.exceptions import CalliperError
+
+#: Values and bytes in a batch, which bound memory where rows have many columns or long texts.
+BATCH_VALUES, BATCH_BYTES = 1 << 22, 1 << 24
+
+#: Bytes that are read ahead of a column, in place of all that a group of rows has of it.
+BUFFER_BYTES = 1 << 20
+
+
+_NUMERIC = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal)
+
+
+class ParquetTable:
+    """A Parquet file."""
+
+    newline = "\n"
+
+    def __init__(self, handle: BinaryIO, name: str) -> None:
+        self.name, self._rows_read = name, 0
+        with self._readable():
+            # Reading ahead would keep all that was read until the end of the file.
+            self._file = pq.ParquetFile(handle, buffer_size=BUFFER_BYTES, pre_buffer=False)
+        self.columns: list[str] = self._file.schema_arrow.names
+
+    def chunks(self, needed: Sequence[str], *, carry: bool) -> Iterator[ParquetChunk]:
+        """Rows in order; without ``carry`` their numbers only."""
+        columns = None if carry else list(dict.fromkeys(needed))
+        with self._readable():
+            for batch in self._file.iter_batches(batch_size=self._batch_size(), columns=columns):
+                if len(batch):
+                    values = [self._numbers(batch.column(name), name) for name in needed]
+                    self._rows_read += len(batch)
+                    yield ParquetChunk(self.name, batch, np.stack(values, axis=1))
+
+    def header(self, delimiter: str) -> str:
+        """The names of the columns as a line of text."""
+        return csv_texts([self.columns], delimiter)[0]
+
+    def schema(self, numeric: Sequence[str]) -> Any:
+        """Names and types of the columns, with whatever the file says about them."""
+        return self._file.schema_arrow
+
+    def fraction_read(self) -> float | None:
+        """How much of the file is behind us."""
+        return self._rows_read / max(1, int(self._file.metadata.num_rows))
+
+    def _batch_size(self) -> int:
+        about = self._file.metadata
+        groups = (about.row_group(place) for place in range(about.num_row_groups))
+        row_bytes: int = sum(group.total_byte_size for group in groups) // max(1, about.num_rows)
+        by_values = BATCH_VALUES // max(1, len(self.columns))
+        return max(1, min(CHUNK_ROWS, by_values, BATCH_BYTES // max(1, row_bytes)))
+
+    def _numbers(self, column: Any, name: str) -> FloatArray:
+        kind = column.type
+        if not any(is_kind(kind) for is_kind in _NUMERIC):
+            raise CalliperError(
+                f"{self.name}, column {name!r}: holds {kind}, not numbers; convert the column."
+            )
+        # Not "safe": integers beyond 2^53 are rounded, as everywhere in Python.
+        values: FloatArray = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        wrong = np.flatnonzero(~np.isfinite(values))
+        if len(wrong):
+            first = column[int(wrong[0])].as_py()
+            raise CalliperError(
+                f"{self.name}, row {self._rows_read + int(wrong[0]) + 1}, column {name!r}: "
+                f"{'the value is missing' if first is None else f'{first} is not a finite number'}"
+                f"; repair or remove the row."
+            )
+        return values
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except pa.ArrowException as error:
+            raise CalliperError(
+                f"cannot read {self.name} as Parquet: {error}; write the file anew."
+            ) from error
+
+
+@dataclass(frozen=True)
+class ParquetChunk:
+    """Rows of a Parquet file."""
+
+    name: str
+    batch: Any
+    numbers: FloatArray
+
+    def texts(self, delimiter: str) -> list[str]:
+        """Each row as a line of CSV; what is missing is empty."""
+        columns = [self._text(name) for name in self.batch.schema.names]
+        return csv_texts(zip(*columns, strict=True), delimiter)
+
+    def arrow(self, schema: Any) -> Any:
+        """The rows as they are."""
+        return self.batch
+
+    def _text(self, name: str) -> list[str]:
+        column = self.batch.column(name)
+        if column.type == pa.float64():
+            return ["" if value is None else repr(value) for value in column.to_pylist()]
+        try:
+            texts: list[str] = column.cast(pa.string()).fill_null("").to_pylist()
+        except pa.ArrowException as error:
+            raise CalliperError(
+                f"{self.name}, column {name!r}: {column.type} has no text form; write .parquet."
+            ) from error
+        return texts
+
+
+class ParquetWriter:
+    """Appends columns of numbers to record batches."""
+
+    def __init__(self, handle: BinaryIO, schema: Any, added: Sequence[str]) -> None:
+        self.source, self.schema = schema, schema
+        for name in added:
+            self.schema = self.schema.append(pa.field(name, pa.float64()))
+        self._writer = pq.ParquetWriter(handle, self.schema)
+
+    def write(self, chunk: Any, added: FloatArray) -> None:
+        """Write the rows of a chunk as a group of rows."""
+        batch = chunk.arrow(self.source)
+        arrays = [*batch.columns, *(pa.array(column) for column in np.ascontiguousarray(added.T))]
+        self._writer.write_batch(pa.record_batch(arrays, schema=self.schema))
+
+    def close(self) -> None:
+        """Write the footer, without which the file cannot be read."""
+        self._writer.close()

@@ -1,0 +1,194 @@
+"""Bad input to the command: one line that says what to do, exit code 2, no traceback, no output."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+HEADER, ROW = "id,y_pred,a\n", "1,0.5,0.25\n"
+
+
+def error_of(done) -> str:
+    """The one line of an error, without its beginning."""
+    assert done.returncode == 2, done
+    assert done.stdout == ""
+    assert done.stderr.startswith("calliper: error: ") and done.stderr.endswith("\n")
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr.removeprefix("calliper: error: ").strip()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--new none.csv", "cannot read none.csv: No such file or directory; check the name"),
+        ("--new .", "the name must end in .csv, .tsv, .parquet"),
+        ("--new folder.csv", "it is a folder"),
+        ("--new new.xlsx", "new.xlsx: the name must end in .csv, .tsv, .parquet"),
+        ("--new new.csv --output out.xls", "out.xls: the name must end in"),
+        ("--new new.csv --output nowhere/out.csv", "there is no folder"),
+        ("--new new.csv --output folder.csv", "it is a folder; name a file in it"),
+        ("--new new.csv --output new.csv", "--output new.csv is also an input"),
+        ("--new new.csv --output hard-link.csv", "--output hard-link.csv is also an input"),
+        ("--new new.csv --output /proc/out.csv", "cannot write /proc/out.csv"),
+        ("--new new.csv --output pipe.csv", "not a plain file; use --output -"),
+        ("--new new.csv --prediction yhat", "no column 'yhat'; there are 'id', 'a', 'b', 'y'"),
+        ("--new new.csv --target y_pred", "--target and --prediction are both 'y_pred'"),
+        ("--new new.csv --features a,c", "cal.csv: no column 'c'; there are"),
+        ("--new new.csv --features a,,b", "give different names, as in --features a,b,c"),
+        ("--new new.csv --features a,a", "give different names"),
+        ("--new new.csv --features a,y", "the features include the target 'y'"),
+        ("--new new.csv --features-prefix y", "the features include the target 'y'"),
+        ("--new new.csv --features-prefix emb_", "no column starts with 'emb_'; there are"),
+        ("--new new.csv --features a --features-prefix b", "exclude one another: give one"),
+        ("--new new.csv --method mad-split", "give --training FILE"),
+        ("--new new.csv --method jackknife --statistic rms", "--statistic is for --method full"),
+        ("--new new.csv --method split --neighbors 3", "takes no --neighbors"),
+        ("--new new.csv --method best", "'best' is not one of 'full', 'jackknife'"),
+        ("--new new.csv --coverage 90", "strictly between 0 and 1; got [90.0]. Percent?"),
+        ("--new new.csv --coverage 1", "strictly between 0 and 1"),
+        ("--new new.csv --coverage nan", "strictly between 0 and 1"),
+        ("--new new.csv --coverage high", "'high' is not a valid float"),
+        ("--new new.csv --coverage 0.9 --coverage 0.90", "given twice"),
+        ("--new new.csv --neighbors 0", "0 is not in the range x>=1"),
+        ("--new new.csv --offset nan", "--offset must be a finite number"),
+        ("--new new.csv --bounds 1 0", "LOW must be less than HIGH"),
+        ("--new new.csv --bounds nan 0", "LOW must be less than HIGH"),
+        ("--new new.csv --colour red", "No such option '--colour'"),
+        ("--new new.csv surplus", "unexpected extra argument"),
+        ("", "Missing option '--new'"),
+    ],
+)
+def test_options(calliper, files, base, leftovers, options, words):
+    (files / "folder.csv").mkdir()
+    (files / "hard-link.csv").hardlink_to(files / "new.csv")
+    os.mkfifo(files / "pipe.csv")
+    assert words in error_of(calliper(*base, *options.split()))
+    assert not (files / "out.csv").exists() and leftovers() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "new.csv: the file is empty"),
+        ("\n\n", "new.csv: the file is empty"),
+        (HEADER, "new.csv: there are columns but no rows"),
+        (HEADER + ROW + "1,0.5\n", "new.csv, line 3: 2 cells, but the header has 3 columns"),
+        (HEADER + "1,0.5,0.25,9\n", "line 2: 4 cells"),
+        ("id,y_pred,id\n" + ROW, "column 'id' occurs more than once"),
+        (HEADER + ROW + "1,abc,0\n", "new.csv, line 3, column 'y_pred': 'abc' is not a number"),
+        (HEADER + '"two\nlines",1,2\n1,1_0,0\n', "line 4, column 'y_pred': '1_0' is not a number"),
+        (HEADER + "1,,0\n", "line 2, column 'y_pred': the cell is empty"),
+        (HEADER + ROW + "1,1,nan\n", "line 3, column 'a': 'nan' is not a finite number"),
+        (HEADER + "1,-inf,0\n", "'-inf' is not a finite number"),
+        (HEADER + '1,"1,5",0\n', "'1,5' is not a number"),
+        (HEADER + '"1,0.5,0.25\n', "check the quotation marks"),
+        ("id;y_pred;a\n1;2;3\n", "separate cells by commas"),
+        ("id,y_pred,a,lower\n1,2,3,4\n", "has a column 'lower' already"),
+    ],
+)
+def test_new_rows_as_csv(calliper, files, base, leftovers, text, words):
+    (files / "new.csv").write_text(text)
+    assert words in error_of(calliper(*base, "--new", "new.csv", "--features", "a", "--quiet"))
+    assert not (files / "out.csv").exists() and leftovers() == []
+
+
+def test_letters_that_are_not_utf8(calliper, files, base):
+    (files / "new.csv").write_bytes(HEADER.encode() + "é,1,2\n".encode("latin-1"))
+    done = calliper(*base, "--new", "new.csv", "--features", "a", "--quiet")
+    assert "not UTF-8; save the file as UTF-8" in error_of(done)
+
+
+@pytest.mark.parametrize("option", ["--calibration", "--training"])
+def test_rows_with_known_targets_are_checked_alike(calliper, files, base, option):
+    args = [*base, "--new", "new.csv", "--features", "a", "--quiet", option, "bad.csv"]
+    (files / "bad.csv").write_text("y,y_pred,a\n1,2,3\n?,2,3\n")
+    assert "bad.csv, line 3, column 'y': '?' is not a number" in error_of(calliper(*args))
+    (files / "bad.csv").write_text("y,y_pred,a\n")
+    assert "bad.csv: there are columns but no rows" in error_of(calliper(*args))
+    (files / "bad.csv").write_text("y_pred,a\n1,2\n")
+    assert "bad.csv: no column 'y'" in error_of(calliper(*args))
+
+
+def test_errors_too_large_for_a_number(calliper, files, base):
+    (files / "cal.csv").write_text("y,y_pred,a\n1e308,-1e308,1\n1,2,3\n")
+    done = calliper(*base, "--new", "new.csv", "--features", "a", "--quiet")
+    assert "scores must be finite" in error_of(done)
+
+
+@pytest.mark.parametrize("options", ["", "--training train.csv", "--method split"])
+def test_features_too_large_for_distances(calliper, files, base, options):
+    (files / "new.csv").write_text("y_pred,a\n1,1e200\n")
+    done = calliper(*base, "--new", "new.csv", "--features", "a", *options.split())
+    assert "up to 1e+150. Rescale that feature or leave it out" in error_of(done)
+
+
+def test_a_prefix_that_fits_more_columns_in_the_new_file(calliper, files, base):
+    (files / "new.csv").write_text("y_pred,a,ab\n1,2,3\n")
+    done = calliper(*base, "--new", "new.csv", "--features-prefix", "a")
+    assert "column 'ab' is a feature by its prefix" in error_of(done)
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"y_pred": ["1", "2"]}, "column 'y_pred': holds string, not numbers"),
+        ({"y_pred": [1.0, None]}, "row 2, column 'y_pred': the value is missing"),
+        ({"y_pred": [float("nan"), 1.0]}, "row 1, column 'y_pred': nan is not a finite number"),
+        ({"y_pred": pa.array([], pa.float64())}, "there are columns but no rows"),
+        ({"y_pred": [1.0], "z": [[1]]}, "column 'z': list<element: int64> has no text form"),
+    ],
+)
+def test_new_rows_as_parquet(calliper, files, base, leftovers, columns, words):
+    pq.write_table(pa.table(columns), files / "new.parquet")
+    assert words in error_of(calliper(*base, "--new", "new.parquet", "--quiet"))
+    assert not (files / "out.csv").exists() and leftovers() == []
+
+
+def test_a_file_that_is_parquet_by_name_only(calliper, files, base):
+    (files / "new.parquet").write_text("y_pred\n1\n")
+    done = calliper(*base, "--new", "new.parquet")
+    assert "cannot read new.parquet as Parquet" in error_of(done)
+
+
+def test_unknown_command_and_figure(calliper):
+    assert "No such command 'intervals'" in error_of(calliper("intervals"))
+    assert "must end in .png, .pdf, .svg" in error_of(calliper("demo", "--output", "demo.gif"))
+    assert "there is no folder" in error_of(calliper("demo", "--output", "nowhere/demo.png"))
+
+
+def test_a_disk_that_is_full(files, base):
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full")
+    command = [sys.executable, "-m", "calliper", *base[:-1], "-", "--new", "new.csv", "--quiet"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, cwd=files, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "calliper: error: cannot write to standard output: No space left on device.\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("package", "args"),
+    [("click", "--version"), ("pyarrow", "{interval}"), ("matplotlib", "demo"), ("rich", "demo")],
+)
+def test_an_extra_that_is_not_installed(files, base, package, args):
+    interval = " ".join([*base, "--new", "new.parquet"])
+    pq.write_table(pa.table({"y_pred": [1.0]}), files / "new.parquet")
+    script = (
+        f"import sys; sys.modules[{package!r}] = None\n"
+        f"sys.argv = ['calliper', *{args.format(interval=interval).split()!r}]\n"
+        f"from calliper.cli import main; sys.exit(main())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=files, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"calliper: error: this command needs {package}: pip install 'calliper[cli]'\n"
+    )
+    assert done.stdout == ""
