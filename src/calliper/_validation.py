@@ -120,7 +120,7 @@ def check_levels(coverage: Coverage) -> tuple[float, ...]:
     if levels.ndim != 1 or not len(levels):
         raise CalliperError(f"coverage must be one level or a list of levels; got {coverage!r}.")
     if not np.all((levels > 0) & (levels < 1)):
-        hint = " Percent? Divide by 100." if np.all((levels > 1) & (levels < 100)) else ""
+        hint = " Percent? Divide by 100." if np.all((levels >= 2) & (levels < 100)) else ""
         raise CalliperError(f"coverage must lie strictly between 0 and 1; got {coverage!r}.{hint}")
     if not np.all(np.diff(levels) > 0):
         raise CalliperError(f"levels must increase without repeats; got {coverage!r}: sort them.")

@@ -18,14 +18,28 @@ def cloud(rng, n, d, kind):
     return rng.normal(size=(n, d))
 
 
-ENGINES = [("line", 1, 40), ("tree", 2, 150), ("brute", 3, 40), ("metric", 2, 30)]
+ENGINES = [
+    ("line", 1, 40),
+    ("tree", 2, 150),
+    ("brute", 3, 40),
+    ("wide", 33, 60),
+    ("metric", 2, 30),
+]
+
+
+@pytest.fixture(autouse=True)
+def small_data_may_use_the_wide_engine(monkeypatch):
+    suits = lambda points: points.shape[1] >= 32  # noqa: E731
+    monkeypatch.setattr(_search.WideSearch, "suits", staticmethod(suits))
+
+
 KINDS = ["continuous", "lattice", "rounded", "far"]
 
 
 def make(rng, engine, d, n, kind):
     metric = "sqeuclidean" if engine == "metric" else "euclidean"
     search = NeighborSearch(cloud(rng, n, d, kind), rng.uniform(size=n), metric)
-    active = {"line": search.line, "tree": search.tree, "brute": search.brute}
+    active = {name: getattr(search, name) for name in ("line", "tree", "wide", "brute")}
     assert [name for name, found in active.items() if found is not None] == (
         [engine] if engine in active else []
     )
@@ -110,3 +124,20 @@ def test_engines_agree_on_large_data():
     by_scan = brute.balls_containing(wide, reach, edge, 0.5)
     order = [np.lexsort(pairs[::-1]) for pairs in (by_tree, by_scan)]
     np.testing.assert_array_equal(by_tree[1][order[0]], by_scan[1][order[1]])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_wide_search_with_a_bounding_sample(kind):
+    """Enough points that the sample bounds the distances, and enough ties to upset it."""
+    rng = np.random.default_rng(0)
+    points = cloud(rng, 2000, 40, kind)
+    points[500:600] = points[0]
+    search = NeighborSearch(points, rng.uniform(size=2000), "euclidean")
+    assert search.wide is not None
+    queries = np.vstack([cloud(rng, 20, 40, kind), points[:3]])
+    for k in (1, 11, 200):
+        found = search.nearest(queries, k)
+        for row, z in enumerate(queries):
+            squared = sum((points[:, c] - z[c]) ** 2 for c in range(40))
+            expected = np.lexsort((search.priorities, squared))[:k]
+            assert set(found[row]) == set(expected) and found[row, -1] == expected[-1]

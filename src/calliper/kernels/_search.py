@@ -19,6 +19,7 @@ from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.kernels._distances import EUCLIDEAN, Metric, all_distances, paired_distances
 from calliper.kernels._line import SortedLine, balls_by_line
 from calliper.kernels._reverse import balls_by_scan, balls_by_tree
+from calliper.kernels._wide import WideSearch
 
 #: With fewer queries, a scan of all points costs less than a ball search for each of them.
 MIN_QUERIES_FOR_TREE = 400
@@ -38,11 +39,13 @@ class NeighborSearch:
         self.points, self.priorities, self.metric = points, priorities, metric
         self.centre = points.mean(axis=0)
         n, dimension = points.shape
-        self.line = self.tree = self.brute = None
+        self.line = self.tree = self.wide = self.brute = None
         if metric == EUCLIDEAN and dimension == 1:
             self.line = SortedLine(points[:, 0])
         elif metric == EUCLIDEAN and n >= min_points_for_tree(dimension):
             self.tree = cKDTree(points)
+        elif metric == EUCLIDEAN and WideSearch.suits(points):
+            self.wide = WideSearch(points, self.centre)
         elif metric == EUCLIDEAN:
             self.brute = NearestNeighbors(algorithm="brute").fit(points - self.centre)
 
@@ -126,6 +129,10 @@ class NeighborSearch:
         if self.line is not None:
             distance, found = self.line.query(queries, k)
             return found, np.square(distance)
+        if self.wide is not None:
+            distance, found, outside = self.wide.query(queries - self.centre, k)
+            # Beyond what any point outside the candidates can reach, nothing is settled.
+            return found, np.minimum(distance, outside[:, None])
         if self.brute is not None:
             distance, found = self.brute.kneighbors(queries - self.centre, k)
             return np.asarray(found, dtype=np.intp), np.square(distance)
@@ -137,7 +144,7 @@ class NeighborSearch:
         """Rows whose n-th neighbour stands apart from the one before and the one after."""
         dimension = self.points.shape[1]
         error = 8 * (dimension + 4) * np.finfo(float).eps * distance[:, -1]
-        if self.brute is not None:
+        if self.brute is not None or self.wide is not None:
             # ‖x‖² − 2x·z + ‖z‖² errs with the norms, and ‖z‖² ≤ 2‖x‖² + 2‖x − z‖².
             centred = np.square(queries - self.centre).sum(axis=1)
             shift = float(np.square(self.centre).sum())
