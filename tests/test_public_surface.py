@@ -16,11 +16,14 @@ SURFACE = [
     "SignedError",
     "SmallCalibrationWarning",
     "Split",
+    "TunedKNN",
+    "TunedRBF",
     "UnscaledFeaturesWarning",
     "ZeroScaleWarning",
     "datasets",
     "guarantees",
     "metrics",
+    "mutual_information",
 ]
 
 

@@ -9,7 +9,8 @@ from calliper.exceptions import (
     ZeroScaleWarning,
 )
 from calliper.intervals import Intervals
-from calliper.kernels import KNN, RBF
+from calliper.kernels import KNN, RBF, TunedKNN, TunedRBF
+from calliper.mutual_information import mutual_information
 from calliper.regressor import ConformalRegressor
 from calliper.scores import AbsoluteError, SignedError
 
@@ -26,10 +27,13 @@ __all__ = [
     "SignedError",
     "SmallCalibrationWarning",
     "Split",
+    "TunedKNN",
+    "TunedRBF",
     "UnscaledFeaturesWarning",
     "ZeroScaleWarning",
     "datasets",
     "guarantees",
     "metrics",
+    "mutual_information",
 ]
 __version__ = "0.1.0"

@@ -45,7 +45,7 @@ from calliper._validation import (
 )
 from calliper.guarantees import Guarantee, conformal_coverage
 from calliper.quantile import conformal_rank
-from calliper.scale import bag_scale, resolve_kernel
+from calliper.scale import bag_scale, fixed_kernel, resolve_kernel
 from calliper.scale._statistic import STATISTICS
 
 
@@ -54,8 +54,9 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    kernel : KNN or RBF, default KNN(10)
-        Who counts as a neighbour. It must not depend on calibration scores.
+    kernel : KNN, RBF, TunedKNN or TunedRBF, default KNN(10)
+        Who counts as a neighbour. It must not depend on calibration scores, so a tuned kernel is
+        tuned on training errors, which must then be passed to ``fit``.
     statistic : {"mean", "rms", "quantile"}, default "mean"
         What the neighbours' scores say about the local scale: their mean (the paper), the root
         of their mean square, or their ⌈(1−α)K⌉-th smallest, which follows tails that are not a
@@ -97,7 +98,15 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
         self.offset = offset
         self.random_state = random_state
 
-    def fit(self, Z: Any, scores: Any, *, magnitudes: Any = None, Z_train: Any = None) -> Self:
+    def fit(
+        self,
+        Z: Any,
+        scores: Any,
+        *,
+        magnitudes: Any = None,
+        Z_train: Any = None,
+        scores_train: Any = None,
+    ) -> Self:
         """Rescale the calibration scores.
 
         Parameters
@@ -106,8 +115,8 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
         scores : (N,) non-negative
         magnitudes : (N,), default ``scores``
             What local scales are made of. One-sided errors are rescaled by absolute errors.
-        Z_train : (n, d), optional
-            Training inputs, for kernels that take their length scale from them.
+        Z_train, scores_train : (n, d) and (n,), optional
+            Training inputs and errors, for kernels that take their length scale from them.
         """
         Z, scores = check_calibration(self, Z, scores)
         scores = check_scores(scores)
@@ -116,7 +125,11 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
         if self.statistic not in STATISTICS:
             raise ValueError(f"statistic must be one of {[*STATISTICS]}; got {self.statistic!r}.")
         train = None if Z_train is None else check_features(Z_train, "Z_train")
-        self.kernel_ = resolve_kernel(self.kernel, train)
+        rng = check_random_state(self.random_state)
+        kernel, errors = resolve_kernel(self.kernel, train, rng), None
+        if train is not None and scores_train is not None:
+            errors = check_scores(scores_train, "scores_train", n=len(train))
+        self.kernel_ = fixed_kernel(kernel, train, errors, rng)
         self.n_calibration_ = n
         self.bag_, self.scores_ = None, scores
         if n == 1:  # no other point to take a scale of: plain split

@@ -41,7 +41,7 @@ from calliper._validation import (
     warn_if_too_few,
     warn_if_zero_scales,
 )
-from calliper.guarantees import Guarantee, jackknife_coverage
+from calliper.guarantees import Guarantee, fold_coverage, jackknife_coverage
 from calliper.quantile import conformal_rank
 from calliper.scale import leave_two_out, resolve_kernel
 
@@ -51,8 +51,9 @@ class JackknifeRescaled(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    kernel : KNN or RBF, default KNN(10)
-        Who counts as a neighbour.
+    kernel : KNN, RBF, TunedKNN or TunedRBF, default KNN(10)
+        Who counts as a neighbour. A tuned kernel is chosen anew for each calibration point, on
+        the others, which keeps the guarantee; ``TunedRBF(n_folds=...)`` has CV+'s instead.
     offset : float, default 0
         Constant added to every local scale, in the unit of y; choose it without calibration
         data. Helps where many errors are exactly zero.
@@ -101,13 +102,13 @@ class JackknifeRescaled(BaseEstimator):  # type: ignore[misc]
         sizes = scores if magnitudes is None else check_scores(magnitudes, "magnitudes", n=n)
         offset = check_offset(self.offset)
         train = None if Z_train is None else check_features(Z_train, "Z_train")
-        self.kernel_ = resolve_kernel(self.kernel, train)
+        rng = check_random_state(self.random_state)
+        self.kernel_ = resolve_kernel(self.kernel, train, rng)
         self.n_calibration_ = n
         if n == 1:  # no other point to take a mean of: plain split
             self.scale_, self.rescaled_scores_ = None, scores
             return self
-        priorities = check_random_state(self.random_state).uniform(size=n)
-        self.scale_ = leave_two_out(self.kernel_, Z, sizes, offset=offset, priorities=priorities)
+        self.scale_ = leave_two_out(self.kernel_, Z, sizes, offset=offset, rng=rng, Z_train=train)
         self.rescaled_scores_ = self.scale_.prepare(scores)
         warn_if_zero_scales(self.scale_.without_one)
         return self
@@ -130,7 +131,13 @@ class JackknifeRescaled(BaseEstimator):  # type: ignore[misc]
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage at a level, or at each of several; at least 1 − 2α."""
         check_is_fitted(self)
-        return each_level(jackknife_coverage, coverage, self.n_calibration_)
+        return each_level(self._proved, coverage, self.n_calibration_)
+
+    def _proved(self, coverage: float, n: int) -> float:
+        n_folds = getattr(self.scale_, "n_folds", None)
+        if n_folds is None:
+            return jackknife_coverage(coverage, n)
+        return fold_coverage(coverage, n, n_folds)
 
     def guarantee(self, coverage: float = 0.9) -> Guarantee:
         """The promise with its assumptions; ``.describe()`` puts it in words."""

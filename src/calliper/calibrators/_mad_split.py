@@ -41,7 +41,7 @@ from calliper._validation import (
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee, conformal_coverage
 from calliper.quantile import conformal_rank, order_statistic
-from calliper.scale import local_mean, rescale, resolve_kernel
+from calliper.scale import fixed_kernel, local_mean, rescale, resolve_kernel
 
 
 class MADSplit(BaseEstimator):  # type: ignore[misc]
@@ -120,9 +120,10 @@ class MADSplit(BaseEstimator):  # type: ignore[misc]
     def _fit_scale(self, Z_train: FloatArray, scores_train: FloatArray) -> Any:
         if hasattr(self.scale, "predict"):
             return clone(self.scale).fit(Z_train, scores_train)
-        kernel = resolve_kernel(self.scale, Z_train)
-        priorities = check_random_state(self.random_state).uniform(size=len(Z_train))
-        return local_mean(kernel, Z_train, scores_train, priorities)
+        rng = check_random_state(self.random_state)
+        kernel = resolve_kernel(self.scale, Z_train, rng)
+        kernel = fixed_kernel(kernel, Z_train, scores_train, rng)
+        return local_mean(kernel, Z_train, scores_train, rng.uniform(size=len(Z_train)))
 
     def _local_scale(self, Z: FloatArray) -> FloatArray:
         predicted = check_vector(self.scale_.predict(Z), "predictions of scale", n=len(Z))

@@ -2,5 +2,6 @@
 
 from calliper.kernels._knn import KNN
 from calliper.kernels._rbf import RBF
+from calliper.kernels._tuned import TunedKNN, TunedRBF
 
-__all__ = ["KNN", "RBF"]
+__all__ = ["KNN", "RBF", "TunedKNN", "TunedRBF"]

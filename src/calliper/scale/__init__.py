@@ -6,5 +6,13 @@ Each kernel registers what it can do here; calibrators ask by kernel and know no
 from calliper.scale._dispatch import bag_scale, leave_two_out, local_mean
 from calliper.scale._ratio import rescale
 from calliper.scale._resolve import resolve_kernel
+from calliper.scale._tune import fixed_kernel
 
-__all__ = ["bag_scale", "leave_two_out", "local_mean", "rescale", "resolve_kernel"]
+__all__ = [
+    "bag_scale",
+    "fixed_kernel",
+    "leave_two_out",
+    "local_mean",
+    "rescale",
+    "resolve_kernel",
+]

@@ -6,9 +6,11 @@ import warnings
 from functools import singledispatch
 from typing import Any, Protocol
 
+import numpy as np
+
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError, SmallCalibrationWarning
-from calliper.kernels import KNN, RBF
+from calliper.kernels import KNN, RBF, TunedKNN, TunedRBF
 from calliper.kernels._search import NeighborSearch
 from calliper.scale._bag_knn import BagKNN
 from calliper.scale._bag_rbf import BagRBF
@@ -16,6 +18,7 @@ from calliper.scale._knn import LeaveTwoOutKNN
 from calliper.scale._mean import NearestMean, RadialMean
 from calliper.scale._rbf import LeaveTwoOutRBF
 from calliper.scale._statistic import STATISTICS
+from calliper.scale._tune import tuned_leave_two_out
 from calliper.scale._weights import RadialExponents
 
 
@@ -58,26 +61,58 @@ def _at_most(kernel: KNN, largest: int) -> int:
 
 @singledispatch
 def leave_two_out(
-    kernel: Any, Z: FloatArray, magnitudes: FloatArray, *, offset: float, priorities: FloatArray
+    kernel: Any,
+    Z: FloatArray,
+    magnitudes: FloatArray,
+    *,
+    offset: float,
+    rng: np.random.RandomState,
+    Z_train: FloatArray | None = None,
 ) -> LeaveTwoOut:
-    """Scales of the Jackknife+ for N ≥ 2 calibration points; ``priorities`` (N,) settle ties."""
+    """Scales of the Jackknife+ for N ≥ 2 calibration points; ``rng`` settles ties."""
     raise TypeError(f"no leave-two-out scale is known for {kernel!r}.")
 
 
 @leave_two_out.register
 def _(
-    kernel: KNN, Z: FloatArray, magnitudes: FloatArray, *, offset: float, priorities: FloatArray
+    kernel: KNN,
+    Z: FloatArray,
+    magnitudes: FloatArray,
+    *,
+    offset: float,
+    rng: np.random.RandomState,
+    Z_train: FloatArray | None = None,
 ) -> LeaveTwoOut:
-    search = NeighborSearch(Z, priorities, kernel.metric)
+    search = NeighborSearch(Z, rng.uniform(size=len(Z)), kernel.metric)
     return LeaveTwoOutKNN(search, magnitudes, _at_most(kernel, len(Z) - 1), offset)
 
 
 @leave_two_out.register
 def _(
-    kernel: RBF, Z: FloatArray, magnitudes: FloatArray, *, offset: float, priorities: FloatArray
+    kernel: RBF,
+    Z: FloatArray,
+    magnitudes: FloatArray,
+    *,
+    offset: float,
+    rng: np.random.RandomState,
+    Z_train: FloatArray | None = None,
 ) -> LeaveTwoOut:
     exponents = RadialExponents(Z, float(kernel.length_scale), kernel.metric)
     return LeaveTwoOutRBF(exponents, magnitudes, offset)
+
+
+@leave_two_out.register(TunedKNN)
+@leave_two_out.register(TunedRBF)
+def _(
+    kernel: TunedKNN | TunedRBF,
+    Z: FloatArray,
+    magnitudes: FloatArray,
+    *,
+    offset: float,
+    rng: np.random.RandomState,
+    Z_train: FloatArray | None = None,
+) -> LeaveTwoOut:
+    return tuned_leave_two_out(kernel, Z, magnitudes, offset=offset, rng=rng, Z_train=Z_train)
 
 
 @singledispatch

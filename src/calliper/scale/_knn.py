@@ -66,14 +66,21 @@ class LeaveTwoOutKNN:
         inner, replacement = near[:, :-1], self.magnitudes[near[:, -1:]]
         member = self.magnitudes[inner]
         mean = member.mean(axis=1) + self.offset
-        # Sums before and after each member: no cancellation, and exactly 0 if all others are 0.
-        others = replacement + np.zeros_like(member)
-        others[:, 1:] += np.cumsum(member[:, :-1], axis=1)
-        others[:, :-1] += np.cumsum(member[:, :0:-1], axis=1)[:, ::-1]
-        without_two = others / self.n_neighbors + self.offset
+        without_two = sums_of_others(member, replacement) / self.n_neighbors + self.offset
         rescaled = self.rescaled[inner]
         with np.errstate(invalid="ignore"):
             value = np.where(np.isinf(rescaled), np.inf, without_two * rescaled)
         place = self.place[inner]
         columns = [merged_multiple(self.ordered, mean, place, value, rank) for rank in ranks]
         return np.stack(columns, axis=1)
+
+
+def sums_of_others(member: FloatArray, replacement: FloatArray) -> FloatArray:
+    """For (m, K) members, the sum of all but each one, with the replacement (m, 1) in its place.
+
+    Sums before and after each member: no cancellation, and exactly 0 if all others are 0.
+    """
+    others = replacement + np.zeros_like(member)
+    others[:, 1:] += np.cumsum(member[:, :-1], axis=1)
+    others[:, :-1] += np.cumsum(member[:, :0:-1], axis=1)[:, ::-1]
+    return others

@@ -15,8 +15,9 @@ from __future__ import annotations
 import numpy as np
 
 from calliper._blocks import Scratch, map_row_blocks
-from calliper._types import FloatArray
+from calliper._types import FloatArray, IntArray
 from calliper.quantile import merged_order_statistic, pad_exceptions, safe_window
+from calliper.scale._left_out import FAINT, mean_without
 from calliper.scale._ratio import rescale
 from calliper.scale._weights import RadialExponents, to_weights
 
@@ -78,29 +79,26 @@ class LeaveTwoOutRBF:
             numerator[pair] = others.sum() + self.member[nearest[row[pair]]]
         mean = numerator / (total_weight[row] - weight[row, column])
         mean[column == nearest[row]] = self._without_nearest(Z, nearest, rest_sum, rest_weight)
-        value = _times(mean + self.offset, self.ordered[column])
+        value = times(mean + self.offset, self.ordered[column])
         position, value = pad_exceptions(row, column, value, len(Z), len(self.ordered))
 
         radius = np.empty((len(Z), len(ranks)))
         for level, rank in enumerate(ranks):
             part = safe_window(self.ordered, rank, position.shape[1], SHARE)
             mean = (total[:, None] - weighted[:, part]) / (total_weight[:, None] - weight[:, part])
-            window = _times(mean + self.offset, self.ordered[part])
+            window = times(mean + self.offset, self.ordered[part])
             radius[:, level] = merged_order_statistic(window, part.start, position, value, rank)
         return radius
 
     def _without_nearest(
-        self, Z: FloatArray, nearest: FloatArray, rest_sum: FloatArray, rest_weight: FloatArray
+        self, Z: FloatArray, nearest: IntArray, rest_sum: FloatArray, rest_weight: FloatArray
     ) -> FloatArray:
         """Means without each row's nearest point; summed anew where all other weights vanish."""
         mean = np.empty(len(Z))
-        faint = rest_weight < 1e-200
+        faint = rest_weight < FAINT
         np.divide(rest_sum, rest_weight, out=mean, where=~faint)
         for row in np.flatnonzero(faint):
-            exponent, _ = self.columns.to(Z[row : row + 1])
-            exponent[0, nearest[row]] = -np.inf
-            total, total_weight = to_weights(exponent, exponent.max(axis=1))[0] @ self.sums
-            mean[row] = total / total_weight
+            mean[row] = mean_without(self.columns, Z[row], self.sums, [nearest[row]])
         return mean
 
 
@@ -125,7 +123,7 @@ def mean_of_others(
     return mean, total_weight, largest
 
 
-def _times(mean: FloatArray, rescaled: FloatArray) -> FloatArray:
+def times(mean: FloatArray, rescaled: FloatArray) -> FloatArray:
     """ŝ · s⁺, infinite where the rescaled score is, even if the local mean is zero."""
     with np.errstate(invalid="ignore"):
         return np.where(np.isinf(rescaled), np.inf, mean * rescaled)

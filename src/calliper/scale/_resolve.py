@@ -5,39 +5,100 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 from sklearn.base import clone
 
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError
-from calliper.kernels import KNN, RBF
+from calliper.kernels import KNN, RBF, TunedKNN, TunedRBF
 from calliper.kernels._distances import check_metric
 from calliper.kernels._rbf import median_distance
+from calliper.kernels._tuned import CRITERIA
+from calliper.scale._grid import length_scale_grid
+
+Kernel = KNN | RBF | TunedKNN | TunedRBF
 
 
-def resolve_kernel(kernel: Any, Z_train: FloatArray | None) -> KNN | RBF:
-    """The kernel with every parameter checked and every choice made from training inputs."""
+def resolve_kernel(
+    kernel: Any, Z_train: FloatArray | None, rng: np.random.RandomState | None = None
+) -> Kernel:
+    """The kernel with its parameters checked and those that training inputs decide filled in."""
     if kernel is None:
-        kernel = KNN(10)
-    if not isinstance(kernel, KNN | RBF):
-        raise TypeError(f"kernel must be KNN(...) or RBF(...); got {kernel!r}.")
+        return KNN(10)
+    if not isinstance(kernel, Kernel):
+        raise TypeError(
+            f"kernel must be KNN(...), RBF(...), TunedKNN(...) or TunedRBF(...); got {kernel!r}."
+        )
     check_metric(kernel.metric)
     if isinstance(kernel, KNN):
-        if not isinstance(kernel.n_neighbors, Integral) or kernel.n_neighbors < 1:
-            raise ValueError(f"n_neighbors must be an integer >= 1; got {kernel.n_neighbors!r}.")
-        return KNN(int(kernel.n_neighbors), metric=kernel.metric)
-    if isinstance(kernel.length_scale, str):
-        if kernel.length_scale != "median":
-            raise ValueError(f"length_scale is a number or 'median'; got {kernel.length_scale!r}.")
+        return KNN(_neighbors(kernel.n_neighbors), metric=kernel.metric)
+    if isinstance(kernel, RBF):
+        return _resolve_rbf(kernel, Z_train)
+    if kernel.criterion not in CRITERIA:
+        raise ValueError(f"criterion must be one of {[*CRITERIA]}; got {kernel.criterion!r}.")
+    if isinstance(kernel, TunedKNN):
+        candidates = sorted({_neighbors(k) for k in np.atleast_1d(kernel.n_neighbors).tolist()})
+        tuned_knn: TunedKNN = clone(kernel).set_params(n_neighbors=tuple(candidates))
+        return tuned_knn
+    return _resolve_tuned_rbf(kernel, Z_train, rng)
+
+
+def _neighbors(k: Any) -> int:
+    if not isinstance(k, Integral) or k < 1:
+        raise ValueError(f"n_neighbors must be an integer >= 1; got {k!r}.")
+    return int(k)
+
+
+def _resolve_rbf(kernel: RBF, Z_train: FloatArray | None) -> RBF:
+    scale = kernel.length_scale
+    if isinstance(scale, str):
+        if scale != "median":
+            raise ValueError(f"length_scale is a number or 'median'; got {scale!r}.")
         if Z_train is None:
             raise CalliperError(
                 "length_scale='median' needs training inputs: pass Z_train to fit (X_train to "
                 "calibrate), or a number. A length scale taken from the calibration points "
                 "would treat them unlike a new point and void the guarantee."
             )
-        kernel = clone(kernel).set_params(length_scale=median_distance(Z_train, kernel.metric))
-        if kernel.length_scale == 0:
+        scale = median_distance(Z_train, kernel.metric)
+        if scale == 0:
             raise CalliperError("the median distance between training inputs is 0; pass a number.")
-    scale = kernel.length_scale
+    return RBF(_length_scale(scale), metric=kernel.metric)
+
+
+def _length_scale(scale: Any) -> float:
     if not isinstance(scale, Real) or not 1e-150 < float(scale) < 1e150:
         raise ValueError(f"length_scale must be a positive, finite number; got {scale!r}.")
-    return RBF(float(scale), metric=kernel.metric)
+    return float(scale)
+
+
+def _resolve_tuned_rbf(
+    kernel: TunedRBF, Z_train: FloatArray | None, rng: np.random.RandomState | None
+) -> TunedRBF:
+    if kernel.chosen is not None:
+        chosen = [_length_scale(scale) for scale in np.asarray(kernel.chosen, dtype=float)]
+        given: TunedRBF = clone(kernel).set_params(chosen=np.array(chosen))
+        return given
+    for name, least in (("n_scan", 1), ("n_sample", 1), ("mi_neighbors", 1)):
+        value = getattr(kernel, name)
+        if not isinstance(value, Integral) or value < least:
+            raise ValueError(f"{name} must be an integer >= {least}; got {value!r}.")
+    if not isinstance(kernel.expand, Real) or not 1 <= float(kernel.expand) < np.inf:
+        raise ValueError(f"expand must be a finite number >= 1; got {kernel.expand!r}.")
+    if kernel.grid not in ("guarded", "paper"):
+        raise ValueError(f"grid must be 'guarded' or 'paper'; got {kernel.grid!r}.")
+    if kernel.n_folds is not None and (
+        not isinstance(kernel.n_folds, Integral) or kernel.n_folds < 2
+    ):
+        raise ValueError(f"n_folds must be an integer >= 2 or None; got {kernel.n_folds!r}.")
+    if kernel.length_scales is not None:
+        grid = np.array(sorted({_length_scale(scale) for scale in np.ravel(kernel.length_scales)}))
+    elif Z_train is None:
+        raise CalliperError(
+            "TunedRBF spans its grid by distances of training inputs: pass Z_train to fit "
+            "(X_train to calibrate), or the grid itself as length_scales=."
+        )
+    else:
+        grid = length_scale_grid(kernel, Z_train, rng or np.random.RandomState(0))
+    tuned: TunedRBF = clone(kernel).set_params(length_scales=grid)
+    return tuned

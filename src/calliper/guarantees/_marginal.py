@@ -1,20 +1,33 @@
-"""What is promised: the proved coverage, its assumptions, and what it does not say.
+"""What is promised over all inputs together: the proved coverage, its assumptions, its limits.
 
 All bounds are for a calibration set of N points and a new point that are exchangeable (for
 example independent draws from one distribution), with a model that has not seen either. They are
 *marginal*: probabilities over the draw of the calibration set as well as of the new point. Given
-one calibration set, coverage is a random number around that value.
+one calibration set, coverage is a random number around that value. With Q = ⌈(1−α)(N+1)⌉:
+
+    split, MADSplit, full     Q/(N+1) ≥ 1−α
+    Jackknife+                1 − (2(N+1−Q) − 1)/(N+1) ≥ 1−2α
+    CV+, F folds              1 − 2α − min{2(1−1/F)/(N/F+1), (1−F/N)/(F+1)} ≥ 1−2α−√(2/N)
+
+Letters: 1−α → ``coverage``, N → ``n``, Q → ``conformal_rank``, F → ``n_folds``.
+
+References: Vovk (2012), "Conditional validity of inductive conformal predictors",
+arXiv:1209.2673. Barber, Candès, Ramdas, Tibshirani (2021), "Predictive inference with the
+jackknife+", doi:10.1214/20-AOS1965, Theorems 1 and 4.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from calliper.quantile import conformal_rank
+from calliper.exceptions import CalliperError
+from calliper.guarantees._inputs import check_level
+from calliper.quantile import as_fraction, conformal_rank
 
 ASSUMPTIONS = (
     "calibration and new points are exchangeable (for example, independent draws from the same "
@@ -45,6 +58,31 @@ def jackknife_coverage(coverage: float, n: int) -> float:
     """
     misses = n + 1 - conformal_rank(coverage, n)
     return 1.0 if misses == 0 else 1 - (2 * misses - 1) / (n + 1)
+
+
+def fold_coverage(coverage: float, n: int, n_folds: int) -> float:
+    """1 − 2α − min{2(1−1/F)/(N/F+1), (1−F/N)/(F+1)}, at least 0: proved for CV+ rescaling.
+
+    For methods that leave out the whole fold of a calibration point, for its own scale and for
+    the new point's. The first term holds for F folds of *any* sizes: the share of a fold's scores
+    that are at least the new one is a p-value, and twice a weighted mean of p-values is one. The
+    second term rests on the exchange of whole folds, so it is used only if all folds have the
+    same size N/F, that is if F divides N. It vanishes for F = N, the Jackknife+.
+
+    As everywhere, coverage is 1 if Q = N+1, since the radius is then infinite.
+
+    >>> fold_coverage(0.9, 2000, 10), fold_coverage(0.9, 500, 50), fold_coverage(0.9, 500, 500)
+    (0.7910447761194029, 0.7823529411764706, 0.8)
+    """
+    if not 2 <= n_folds <= n:
+        raise CalliperError(f"n_folds must lie between 2 and n = {n}; got {n_folds}.")
+    level = check_level(coverage)
+    if conformal_rank(level, n) > n:
+        return 1.0
+    losses = [Fraction(2 * (n_folds - 1), n + n_folds)]
+    if n % n_folds == 0:
+        losses.append(Fraction(n - n_folds, n * (n_folds + 1)))
+    return max(0.0, float(1 - 2 * (1 - as_fraction(level)) - min(losses)))
 
 
 def coverage_law(coverage: float, n: int) -> Any:

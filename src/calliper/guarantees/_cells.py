@@ -1,0 +1,169 @@
+"""Coverage cell by cell, with lower bounds that held-out points can prove.
+
+No data can bound mutual information from above, so no local bound built on it can be certified.
+Coverage in a few cells can: divide the inputs into G cells *before* looking at held-out points,
+count how many of the n_g points of cell g lie in their intervals, and invert the binomial law
+(Clopper and Pearson) at level δ/G, so that by Bonferroni all G bounds hold together:
+
+    L_g = max{p : P(Bin(n_g, p) ≥ k_g) ≤ δ/G} = Beta⁻¹(δ/G; k_g, n_g − k_g + 1),
+    P(L_g ≤ coverage in cell g, for all g) ≥ 1 − δ.
+
+Letters: 1−δ → ``confidence``, n_g, k_g/n_g, L_g → ``n``, ``coverage``, ``lower`` of a ``Cell``.
+
+Assumptions: held-out points are independent draws from the distribution of new points, and took
+no part in training, calibration or the choice of cells. The statement is conditional on the
+calibration set: it is about these very intervals, not about an average over calibration draws,
+whatever the method. It does not say how coverage varies *inside* a cell.
+
+Reference: Clopper, Pearson (1934), "The use of confidence or fiducial limits illustrated in the
+case of the binomial", doi:10.1093/biomet/26.4.404.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from calliper._types import BoolArray, FloatArray, IntArray
+from calliper._validation import check_vector
+from calliper.exceptions import CalliperError
+from calliper.guarantees._inputs import check_level
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Held-out points of one cell.
+
+    Parameters
+    ----------
+    label : the cell
+    n : number of held-out points in it
+    coverage : share of them that lie in their intervals; NaN if there are none
+    lower : lower bound on the coverage of new points in this cell; 0 if there are no points
+    """
+
+    label: Hashable
+    n: int
+    coverage: float
+    lower: float
+
+
+@dataclass(frozen=True)
+class CellCoverage:
+    """Cells with lower bounds that hold together with probability ``confidence``."""
+
+    cells: tuple[Cell, ...]
+    confidence: float
+
+    @property
+    def worst(self) -> Cell:
+        """The cell with the lowest bound."""
+        return min(self.cells, key=lambda cell: cell.lower)
+
+    def describe(self) -> str:
+        """The bounds in plain words, with what they rest on."""
+        lines = [
+            f"cell {cell.label}: "
+            + (f"{cell.n} held-out points, {cell.coverage:.3f} covered" if cell.n else "no points")
+            + f", coverage at least {np.floor(cell.lower * 1e4) / 1e4:g}"
+            for cell in self.cells
+        ]
+        return "\n".join(lines) + (
+            f"\nAll {len(lines)} bounds hold together with probability at least "
+            f"{self.confidence:g} over the draw of the held-out points, provided that these are "
+            f"independent draws from the distribution of new points and took no part in training, "
+            f"calibration or the choice of cells. They are about these very intervals, and about "
+            f"each cell as a whole: coverage may vary inside a cell."
+        )
+
+
+def cell_coverage(
+    cells: Any, covered: Any, *, confidence: float = 0.95, labels: Iterable[Any] | None = None
+) -> CellCoverage:
+    """Lower bounds on coverage in each cell, valid together, from held-out points.
+
+    Parameters
+    ----------
+    cells : (m,) labels
+        The cell of each held-out point, for example ``partition(Z_train).assign(Z_test)``.
+    covered : (m,) of bool
+        Whether its target lies in its interval, for example ``intervals.contains(y_test)``.
+    confidence : float, default 0.95
+        Probability that all bounds hold.
+    labels : iterable, optional
+        All cells, those without points included; the cells that occur if not given. The bounds
+        hold given how many points fall into each cell, so leaving out empty ones is allowed.
+
+    Examples
+    --------
+    >>> result = cell_coverage(["a"] * 100 + ["b"] * 50, [True] * 92 + [False] * 8 + [True] * 50)
+    >>> [(cell.label, cell.n, cell.coverage, round(cell.lower, 3)) for cell in result.cells]
+    [('a', 100, 0.92, 0.848), ('b', 50, 1.0, 0.929)]
+    """
+    level = check_level(confidence, "confidence")
+    names = _check_labels(cells, "cells")
+    hits = _check_covered(covered, len(names))
+    every = _distinct(names) if labels is None else _distinct(_check_labels(list(labels), "labels"))
+    unknown = _distinct(set(names) - set(every))
+    if unknown:
+        raise CalliperError(f"labels must name all cells; {unknown} of cells are not in {every}.")
+    position = {label: place for place, label in enumerate(every)}
+    place = np.array([position[name] for name in names], dtype=np.intp)
+    n = np.bincount(place, minlength=len(every))
+    k = np.bincount(place[hits], minlength=len(every))
+    lower = _clopper_pearson(k, n, (1 - level) / len(every))
+    return CellCoverage(
+        tuple(
+            Cell(label, int(size), float(hit / size) if size else float("nan"), float(bound))
+            for label, size, hit, bound in zip(every, n, k, lower, strict=True)
+        ),
+        level,
+    )
+
+
+def _clopper_pearson(k: IntArray, n: IntArray, delta: float) -> FloatArray:
+    """One-sided lower bounds; 0 without a success."""
+    bound = stats.beta.ppf(delta, np.maximum(k, 1), n - k + 1)
+    return np.where(k > 0, bound, 0.0)
+
+
+def _check_labels(cells: Any, name: str) -> list[Any]:
+    """One label a row, as plain Python values."""
+    values = np.asarray(cells)
+    if values.ndim != 1 or not len(values):
+        raise CalliperError(
+            f"{name} must be one label a row, of at least one row; got shape {values.shape}."
+        )
+    labels: list[Any] = values.tolist()
+    missing = [row for row, label in enumerate(labels) if label is None or label != label]
+    if missing:
+        raise CalliperError(
+            f"{name} must have a label in every row: {len(missing)} of {len(labels)} are missing, "
+            f"the first at position {missing[0]}."
+        )
+    return labels
+
+
+def _distinct(labels: Iterable[Any]) -> list[Any]:
+    """Each label once, in order."""
+    try:
+        return sorted(set(labels))
+    except TypeError as error:
+        raise CalliperError(f"cells must be labels of one kind: {error}.") from None
+
+
+def _check_covered(covered: Any, n: int) -> BoolArray:
+    """True or False (1 or 0) a row."""
+    values = check_vector(covered, "covered", n=n)
+    wrong = np.flatnonzero((values != 0) & (values != 1))
+    if len(wrong):
+        raise CalliperError(
+            f"covered must be True or False a row; got {values[wrong[0]]:g} at position "
+            f"{wrong[0]}. Pass intervals.contains(y)."
+        )
+    hits: BoolArray = values == 1
+    return hits
