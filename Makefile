@@ -3,10 +3,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench tuning-table tuning-study clean
 
 help:  ## list the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 .venv/ready: pyproject.toml
 	@echo "Setting up .venv: the project, its command line and its test tools"
@@ -35,6 +35,13 @@ test: lint  ## everything that must hold: lint, then all tests
 
 bench: .venv/bench-ready  ## how fast, as ratios to bare searches and to peers in the same run
 	$(BIN)/python -m benchmarks
+
+tuning-table: .venv/ready  ## the paper's table on kernel tuning beside ours (a quarter of an hour)
+	$(BIN)/python -m experiments.tuning.paper_table
+
+tuning-study: .venv/ready  ## which criterion tunes best; CALLIPER_DATA names the data folder
+	$(BIN)/python -m experiments.tuning.study
+	$(BIN)/python -m experiments.tuning.summary
 
 clean:  ## remove the environment and caches
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

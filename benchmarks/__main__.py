@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import kernels_and_memory, neighbours
+from benchmarks import kernels_and_memory, neighbours, tuning
 
 
 def main() -> None:
@@ -16,6 +16,9 @@ def main() -> None:
     print(kernels_and_memory.radial(options.rounds), "\n", flush=True)
     print("Ten nearest neighbours: fit and predict, against the bare neighbour searches\n")
     print(neighbours.main(options.rounds, with_peers=not options.no_peers), "\n", flush=True)
+    print("Tuning the length scale\n")
+    print(tuning.criteria(), "\n", flush=True)
+    print(tuning.prediction(options.rounds), "\n", flush=True)
     print("Memory and import\n")
     print(kernels_and_memory.memory_and_import())
 

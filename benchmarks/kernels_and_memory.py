@@ -40,16 +40,17 @@ def radial(rounds: int) -> str:
 
 MEMORY = """
 import numpy as np
-from calliper import {method}
+from calliper import KNN, FullRescaled, JackknifeRescaled, TunedRBF
 rng = np.random.default_rng(0)
-Z, new = rng.normal(size=(100_000, 10)), rng.normal(size=(100_000, 10))
-scores = rng.exponential(size=100_000)
-{method}().fit(Z[:2000], scores[:2000]).predict_radius(new[:2000])
+Z, new = rng.normal(size=({n}, {d})), rng.normal(size=({m}, {d}))
+scores = rng.exponential(size={n})
+method = {method}
+method.fit(Z[:200], scores[:200]).predict_radius(new[:200])
 def peak():  # of this program alone; the usual counter starts from its parent's
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM"))
 before = peak()
-{method}().fit(Z, scores).predict_radius(new)
+method.fit(Z, scores).predict_radius(new)
 print(peak() - before)
 """
 
@@ -70,9 +71,14 @@ def in_fresh_interpreter(code: str) -> float:
 
 def memory_and_import() -> str:
     rows = []
-    for method in ("JackknifeRescaled", "FullRescaled"):
-        megabytes = in_fresh_interpreter(MEMORY.format(method=method))
+    large = {"n": 100_000, "m": 100_000, "d": 10}
+    for method in ("JackknifeRescaled(KNN(10))", "FullRescaled(KNN(10))"):
+        megabytes = in_fresh_interpreter(MEMORY.format(method=method, **large))
         rows.append([f"{method}, 100,000 × 100,000 × 10: MB on top", verdict(megabytes, 500)])
+    for criterion in ("mse", "mi"):
+        method = f"JackknifeRescaled(TunedRBF({criterion!r}, length_scales=[0.1, 1.0]))"
+        megabytes = in_fresh_interpreter(MEMORY.format(method=method, n=2000, m=10_000, d=1))
+        rows.append([f"tuning by {criterion}, N = 2,000: MB on top", verdict(megabytes, 400)])
     ratio = min(in_fresh_interpreter(IMPORT) for _ in range(3))
     rows.append(["import calliper / import the parts of scikit-learn it uses", f"{ratio:.2f}"])
     return table(["what", "measured"], rows)

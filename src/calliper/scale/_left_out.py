@@ -52,6 +52,8 @@ def mean_without(
     exponents: RadialExponents, query: FloatArray, sums: FloatArray, out: list[int]
 ) -> float:
     """The mean at one query without the points ``out``, shifted by the nearest that remains."""
+    if len(set(out)) == len(sums):
+        return float("nan")  # nobody is left to speak
     exponent, _ = exponents.to(query[None])
     exponent[0, out] = -np.inf
     total, total_weight = to_weights(exponent, exponent.max(axis=1))[0] @ sums

@@ -76,7 +76,7 @@ def _resolve_tuned_rbf(
     kernel: TunedRBF, Z_train: FloatArray | None, rng: np.random.RandomState | None
 ) -> TunedRBF:
     if kernel.chosen is not None:
-        chosen = [_length_scale(scale) for scale in np.asarray(kernel.chosen, dtype=float)]
+        chosen = [_length_scale(scale) for scale in np.ravel(kernel.chosen).tolist()]
         given: TunedRBF = clone(kernel).set_params(chosen=np.array(chosen))
         return given
     for name, least in (("n_scan", 1), ("n_sample", 1), ("mi_neighbors", 1)):
@@ -92,7 +92,8 @@ def _resolve_tuned_rbf(
     ):
         raise ValueError(f"n_folds must be an integer >= 2 or None; got {kernel.n_folds!r}.")
     if kernel.length_scales is not None:
-        grid = np.array(sorted({_length_scale(scale) for scale in np.ravel(kernel.length_scales)}))
+        given_scales = np.ravel(kernel.length_scales).tolist()
+        grid = np.array(sorted({_length_scale(scale) for scale in given_scales}))
     elif Z_train is None:
         raise CalliperError(
             "TunedRBF spans its grid by distances of training inputs: pass Z_train to fit "

@@ -1,0 +1,1 @@
+"""Studies: is the claim true?"""

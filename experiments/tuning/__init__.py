@@ -1,0 +1,1 @@
+"""Which criterion should tune the kernel?"""

@@ -1,0 +1,204 @@
+"""What a user meets: grids, warnings, errors, the full method, and coverage."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression
+
+from calliper import (
+    KNN,
+    RBF,
+    CalliperError,
+    ConformalRegressor,
+    FullRescaled,
+    JackknifeRescaled,
+    MADSplit,
+    SmallCalibrationWarning,
+    TunedKNN,
+    TunedRBF,
+    guarantees,
+)
+from calliper.datasets import one_dimensional
+
+rng = np.random.default_rng(0)
+Z, SCORES, NEW, TRAIN = (
+    rng.normal(size=(80, 2)),
+    rng.exponential(size=80),
+    rng.normal(size=(9, 2)),
+    rng.normal(size=(200, 2)),
+)
+ERRORS = rng.exponential(size=200)
+
+
+def test_grid_spans_the_distances_of_training_pairs():
+    from scipy.spatial.distance import pdist
+
+    every = pdist(TRAIN)
+    for grid, low in (("paper", every.min()), ("guarded", 0.41)):
+        kernel = TunedRBF(grid=grid, n_sample=20000, n_scan=12)
+        found = JackknifeRescaled(kernel, random_state=0).fit(Z, SCORES, Z_train=TRAIN).kernel_
+        scales = found.length_scales
+        assert len(scales) == 12 and np.allclose(np.diff(np.log(scales), 2), 0, atol=1e-9)
+        assert scales[0] == pytest.approx(low, rel=0.6) and scales[-1] == pytest.approx(every.max())
+    wide = JackknifeRescaled(TunedRBF(grid="paper", expand=3.0, n_sample=20000), random_state=0)
+    assert wide.fit(Z, SCORES, Z_train=TRAIN).kernel_.length_scales[-1] > 2.9 * every.max()
+
+
+def test_guarded_grid_starts_where_ten_points_speak():
+    line = np.linspace(0, 1, 501)[:, None]
+    kernel = JackknifeRescaled(TunedRBF(), random_state=0).fit(Z[:, :1], SCORES, Z_train=line)
+    assert kernel.kernel_.length_scales[0] == pytest.approx(5 / 500, rel=0.05)
+
+
+def test_copies_of_inputs_do_not_shrink_the_grid():
+    doubled = np.repeat(TRAIN, 5, axis=0)
+    kernel = JackknifeRescaled(TunedRBF(grid="paper"), random_state=0)
+    assert kernel.fit(Z, SCORES, Z_train=doubled).kernel_.length_scales[0] > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("kernel", "error", "message"),
+    [
+        (TunedRBF(), CalliperError, "pass Z_train to fit .* or the grid itself as length_scales"),
+        (TunedRBF("mad", length_scales=[1]), ValueError, "one of .*'mse', 'deviance', 'mi'"),
+        (TunedRBF(n_scan=0), ValueError, "n_scan must be an integer >= 1; got 0"),
+        (TunedRBF(n_sample=0), ValueError, "n_sample must be an integer >= 1"),
+        (TunedRBF(expand=0.5), ValueError, "expand must be a finite number >= 1; got 0.5"),
+        (TunedRBF(grid="fine"), ValueError, "'guarded' or 'paper'; got 'fine'"),
+        (TunedRBF(n_folds=1), ValueError, "n_folds must be an integer >= 2"),
+        (TunedRBF(length_scales=[1.0, -1.0]), ValueError, "positive, finite number; got -1.0"),
+        (TunedRBF(chosen=[1.0, 2.0]), CalliperError, "chosen has 2 length scales for 80 points"),
+        (TunedRBF("mi", length_scales=[1.0], n_components=3), CalliperError, "between 1 and 2"),
+        (TunedKNN(n_neighbors=[0, 3]), ValueError, "integer >= 1; got 0"),
+        (TunedKNN("x"), ValueError, "criterion must be one of"),
+    ],
+)
+def test_bad_parameters(kernel, error, message):
+    with pytest.raises(error, match=message):
+        JackknifeRescaled(kernel).fit(Z, SCORES)
+
+
+def test_identical_training_inputs():
+    with pytest.raises(CalliperError, match="all of 30 training inputs are the same"):
+        JackknifeRescaled(TunedRBF()).fit(Z, SCORES, Z_train=np.ones((30, 2)))
+
+
+def test_identical_calibration_inputs_and_equal_scores_choose_the_smoothest():
+    grid = [0.1, 1.0, 10.0]
+    same = JackknifeRescaled(TunedRBF(length_scales=grid)).fit(np.ones((30, 1)), SCORES[:30])
+    assert (same.scale_.chosen == 10.0).all()
+    equal = JackknifeRescaled(TunedRBF(length_scales=grid)).fit(Z, np.full(80, 2.0))
+    assert (equal.scale_.chosen == 10.0).all()
+    np.testing.assert_allclose(equal.predict_radius(NEW), 2.0)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_too_few_points_to_tune(n):
+    for kernel in (TunedRBF(length_scales=[0.1, 5.0]), TunedKNN()):
+        with pytest.warns(SmallCalibrationWarning, match=f"{n} calibration points are too few"):
+            method = JackknifeRescaled(kernel).fit(Z[:n], SCORES[:n])
+        assert np.isfinite(method.predict_radius(NEW, 0.3)).all()
+    with pytest.warns(SmallCalibrationWarning, match="too few to tune"):
+        JackknifeRescaled(TunedRBF("mi", length_scales=[0.1, 5.0])).fit(Z[:6], SCORES[:6])
+
+
+def test_progress_is_told_and_may_stop():
+    told = []
+    kernel = TunedRBF(length_scales=[0.1, 1.0, 10.0], progress=told.append)
+    JackknifeRescaled(kernel).fit(Z, SCORES)
+    assert told == pytest.approx([1 / 3, 2 / 3, 1])
+
+    def stop(fraction):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        JackknifeRescaled(TunedRBF(length_scales=[1.0], progress=stop)).fit(Z, SCORES)
+
+
+def test_scales_chosen_before_can_be_used_again():
+    first = JackknifeRescaled(TunedRBF(), random_state=0).fit(Z, SCORES, Z_train=TRAIN)
+    again = JackknifeRescaled(TunedRBF(chosen=first.scale_.chosen)).fit(Z, SCORES)
+    np.testing.assert_array_equal(again.predict_radius(NEW), first.predict_radius(NEW))
+
+
+@pytest.mark.parametrize("kernel", [TunedRBF(), TunedRBF("mi"), TunedKNN(), TunedKNN("deviance")])
+def test_the_full_method_tunes_on_training_errors_alone(kernel):
+    with pytest.raises(CalliperError, match=r"tune it on training errors .* JackknifeRescaled"):
+        FullRescaled(kernel).fit(Z, SCORES, Z_train=TRAIN)
+    method = FullRescaled(kernel, random_state=0)
+    method.fit(Z, SCORES, Z_train=TRAIN, scores_train=ERRORS)
+    other = FullRescaled(kernel, random_state=0)
+    other.fit(Z, SCORES[::-1].copy(), Z_train=TRAIN, scores_train=ERRORS)
+    assert isinstance(method.kernel_, KNN | RBF)
+    assert repr(method.kernel_) == repr(other.kernel_)
+    np.testing.assert_array_equal(
+        method.predict_radius(NEW),
+        FullRescaled(method.kernel_, random_state=0).fit(Z, SCORES).predict_radius(NEW),
+    )
+    assert method.guaranteed_coverage(0.9) >= 0.9
+
+
+def test_tuned_kernels_everywhere():
+    X, y = one_dimensional(400, random_state=0).X, one_dimensional(400, random_state=0).y
+    for calibrator in (
+        JackknifeRescaled(TunedRBF()),
+        JackknifeRescaled(TunedKNN()),
+        FullRescaled(TunedRBF()),
+        FullRescaled(TunedKNN(), statistic="rms"),
+        MADSplit(TunedRBF()),
+    ):
+        model = ConformalRegressor(LinearRegression(), calibrator, random_state=0).fit(X, y)
+        assert np.isfinite(model.predict_interval(X[:5]).width).all()
+
+
+def test_folds_have_the_guarantee_of_cv_plus():
+    method = JackknifeRescaled(TunedRBF(length_scales=[0.5, 2.0], n_folds=8)).fit(Z, SCORES)
+    assert method.guaranteed_coverage(0.9) == guarantees.fold_coverage(0.9, 80, 8)
+    assert method.guaranteed_coverage(0.9) < 0.8
+    one_by_one = JackknifeRescaled(TunedRBF(length_scales=[0.5, 2.0])).fit(Z, SCORES)
+    assert one_by_one.guaranteed_coverage(0.9) == guarantees.jackknife_coverage(0.9, 80)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("n", [30, 100])
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        TunedRBF("mse", length_scales=np.geomspace(0.01, 1, 8)),
+        TunedRBF("deviance", length_scales=np.geomspace(0.01, 1, 8)),
+        TunedRBF("mi", length_scales=np.geomspace(0.01, 1, 5)),
+        TunedRBF("mse", length_scales=np.geomspace(0.01, 1, 8), n_folds=5),
+        TunedKNN("mse", n_neighbors=(2, 5, 10, 20)),
+    ],
+    ids=["mse", "deviance", "mi", "folds", "knn"],
+)
+def test_coverage_of_tuned_methods(kernel, n):
+    """At least what is proved; on such ordinary data in fact close to the level."""
+    draws, level = 1000, 0.9
+    rng = np.random.default_rng(n)
+    covered = np.empty(draws)
+    for repetition in range(draws):
+        Z, new = rng.uniform(size=(n, 1)), rng.uniform(size=(40, 1))
+        scores, truth = (
+            np.abs(rng.normal(size=len(x))) * (0.05 + np.abs(np.sin(6 * x[:, 0]))) for x in (Z, new)
+        )
+        method = JackknifeRescaled(kernel).fit(Z, scores)
+        covered[repetition] = (truth <= method.predict_radius(new, level)).mean()
+    mean, error = covered.mean(), covered.std() / np.sqrt(draws)
+    assert mean > method.guaranteed_coverage(level) - 4 * error
+    assert abs(mean - level) < 0.02 + 4 * error
+
+
+def test_tuning_narrows_the_intervals_at_equal_coverage():
+    ratios = []
+    for seed in range(5):
+        data = one_dimensional(4000, random_state=seed)
+        errors = np.abs(data.y - data.mean(data.X))
+        Z, scores, new = data.X[:2000], errors[:2000], data.X[3000:]
+        tuned = JackknifeRescaled(TunedRBF(n_scan=12), random_state=0)
+        tuned.fit(Z, scores, Z_train=data.X[2000:3000])
+        plain = JackknifeRescaled(KNN(10)).fit(Z, scores)
+        radii = tuned.predict_radius(new), plain.predict_radius(new)
+        ratios.append(radii[0].mean() / radii[1].mean())
+        covered = [(errors[3000:] <= radius).mean() for radius in radii]
+        assert covered == pytest.approx([0.9, 0.9], abs=0.035)
+    assert np.mean(ratios) < 0.95
