@@ -35,7 +35,6 @@ PAPER = {
 METHODS: dict[str, Any] = {
     "KNN": KNN(10),
     "tuned": TunedRBF("mi", grid="paper", n_sample=100),
-    "tuned, guarded grid": TunedRBF("mi"),
     "tuned by mse": TunedRBF("mse"),
 }
 
