@@ -24,6 +24,7 @@ SURFACE = [
     "guarantees",
     "metrics",
     "mutual_information",
+    "tuning",
 ]
 
 

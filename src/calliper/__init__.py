@@ -1,6 +1,6 @@
 """Honest, locally adaptive prediction intervals around any regression model."""
 
-from calliper import datasets, guarantees, metrics
+from calliper import datasets, guarantees, metrics, tuning
 from calliper.calibrators import FullRescaled, JackknifeRescaled, MADSplit, Split
 from calliper.exceptions import (
     CalliperError,
@@ -35,5 +35,6 @@ __all__ = [
     "guarantees",
     "metrics",
     "mutual_information",
+    "tuning",
 ]
 __version__ = "0.1.0"

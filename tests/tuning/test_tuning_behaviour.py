@@ -67,7 +67,7 @@ def test_copies_of_inputs_do_not_shrink_the_grid():
         (TunedRBF(n_folds=1), ValueError, "n_folds must be an integer >= 2"),
         (TunedRBF(length_scales=[1.0, -1.0]), ValueError, "positive, finite number; got -1.0"),
         (TunedRBF(chosen=[1.0, 2.0]), CalliperError, "chosen has 2 length scales for 80 points"),
-        (TunedRBF("mi", length_scales=[1.0], n_components=3), CalliperError, "between 1 and 2"),
+        (TunedRBF("mi", length_scales=[1.0], n_components=1), CalliperError, "say in its own"),
         (TunedKNN(n_neighbors=[0, 3]), ValueError, "integer >= 1; got 0"),
         (TunedKNN("x"), ValueError, "criterion must be one of"),
     ],
@@ -75,6 +75,12 @@ def test_copies_of_inputs_do_not_shrink_the_grid():
 def test_bad_parameters(kernel, error, message):
     with pytest.raises(error, match=message):
         JackknifeRescaled(kernel).fit(Z, SCORES)
+
+
+def test_more_components_than_features():
+    kernel = TunedRBF("mi", length_scales=[1.0], n_components=3)
+    with pytest.raises(CalliperError, match="between 1 and 2"):
+        JackknifeRescaled(kernel).fit(Z, SCORES, Z_train=TRAIN)
 
 
 def test_identical_training_inputs():

@@ -14,6 +14,7 @@ from calliper import __version__
 from calliper.cli._demo import demo
 from calliper.cli._interval import interval
 from calliper.cli._terminal import one_line
+from calliper.cli._tune import tune
 from calliper.exceptions import CalliperError
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -37,6 +38,11 @@ def commands(context: click.Context) -> None:
     Put intervals around predictions that are in a file, from any model in any language:
       calliper interval --calibration cal.csv --new new.csv \\
           --target y --prediction y_pred --output out.csv
+
+    \b
+    Choose how local they are, and see what that gains:
+      calliper tune --calibration cal.csv --training train.csv \\
+          --target y --prediction y_pred --output scales.json
     """  # noqa: D301
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -44,6 +50,7 @@ def commands(context: click.Context) -> None:
 
 commands.add_command(demo)
 commands.add_command(interval)
+commands.add_command(tune)
 
 
 def run() -> int:

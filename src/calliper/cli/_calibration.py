@@ -13,7 +13,7 @@ from calliper.calibrators import FullRescaled, JackknifeRescaled, MADSplit, Spli
 from calliper.embedding import Embedding, fit_embedding
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
-from calliper.kernels import KNN
+from calliper.kernels import KNN, TunedRBF
 from calliper.scores import AbsoluteError
 
 METHODS = ("full", "jackknife", "split", "mad-split")
@@ -31,8 +31,10 @@ class Method:
     offset: float | None = None
     seed: int = 0
 
-    def check(self, *, has_training: bool) -> None:
+    def check(self, *, has_training: bool, has_scales: bool = False) -> None:
         """Refuse options that this method cannot or would not heed."""
+        if has_scales:
+            self._check_with_scales()
         if self.offset is not None and not 0 <= self.offset < inf:
             raise CalliperError("--offset must be a finite number, at least 0.")
         if self.name == "mad-split" and not has_training:
@@ -45,11 +47,24 @@ class Method:
         if self.name == "split" and (self.neighbors, self.offset) != (None, None):
             raise CalliperError("--method split takes no --neighbors and no --offset: omit them.")
 
-    def build(self) -> Any:
-        """The calibrator, not yet fitted."""
+    def _check_with_scales(self) -> None:
+        if self.name == "full":
+            raise CalliperError(
+                "--scales were chosen on calibration errors, which would void the guarantee of "
+                "--method full: use --method jackknife, whose proof allows for it."
+            )
+        if self.name != "jackknife":
+            raise CalliperError(f"--scales are for --method jackknife only, not {self.name}.")
+        if self.neighbors is not None:
+            raise CalliperError("--scales and --neighbors exclude one another: give one.")
+
+    def build(self, chosen: FloatArray | None = None) -> Any:
+        """The calibrator, not yet fitted; ``chosen`` length scales replace the neighbours."""
         if self.name == "split":
             return Split()
-        kernel = KNN(10 if self.neighbors is None else self.neighbors)
+        kernel: KNN | TunedRBF = KNN(10 if self.neighbors is None else self.neighbors)
+        if chosen is not None:
+            kernel = TunedRBF(chosen=chosen)
         common: dict[str, Any] = {"offset": self.offset or 0.0, "random_state": self.seed}
         if self.name == "jackknife":
             return JackknifeRescaled(kernel, **common)
@@ -82,10 +97,16 @@ class Calibrated:
         return Intervals(lower, upper, levels)
 
 
-def calibrate(method: Method, known: FloatArray, training: FloatArray | None) -> Calibrated:
+def calibrate(
+    method: Method,
+    known: FloatArray,
+    training: FloatArray | None,
+    chosen: FloatArray | None = None,
+) -> Calibrated:
     """Fit the method to rows of (target, prediction, features).
 
-    ``training`` holds such rows too, of data that the model was trained on.
+    ``training`` holds such rows too, of data that the model was trained on; ``chosen`` is the
+    length scale of each row, as tuned before.
     """
     X, X_train = known[:, 2:], None if training is None else training[:, 2:]
     # The same radius everywhere judges no nearness: nothing to scale, nothing to warn about.
@@ -96,5 +117,5 @@ def calibrate(method: Method, known: FloatArray, training: FloatArray | None) ->
         more["Z_train"] = embedding.transform(X_train)
         more["scores_train"] = _SCORE.measure(training[:, 0], training[:, 1])
     scores = _SCORE.measure(known[:, 0], known[:, 1])
-    calibrator = method.build().fit(embedding.transform(X), scores, **more)
+    calibrator = method.build(chosen).fit(embedding.transform(X), scores, **more)
     return Calibrated(calibrator, embedding)

@@ -67,7 +67,14 @@ def _bounds(
     "and mad-split learns from them. Without it, features are taken as they are.",
 )
 @click.option(
-    "--method", type=click.Choice(METHODS), default="full", show_default=True, help="See above."
+    "--scales",
+    metavar="FILE",
+    help="Length scales from 'calliper tune', in place of --neighbors; for jackknife.",
+)
+@click.option(
+    "--method",
+    type=click.Choice(METHODS),
+    help="See above.  [default: full; with --scales, jackknife]",
 )
 @click.option(
     "--coverage",
@@ -126,8 +133,10 @@ def interval(**options: Any) -> None:
     the prediction and the features become numbers and every other column stays text.
     """  # noqa: D301
     take = options.pop
-    files = Files(take("calibration"), take("new"), take("training"), take("output"))
+    where = ("calibration", "new", "training", "output", "scales")
+    files = Files(*(take(name) for name in where))
     names = Names(take("target"), take("prediction"), take("features"), take("features_prefix"))
     question = Question(take("coverage"), take("bounds"))
     quiet = take("quiet")
-    intervals_from_files(files, names, Method(take("method"), **options), question, quiet=quiet)
+    name = take("method") or ("full" if files.scales is None else "jackknife")
+    intervals_from_files(files, names, Method(name, **options), question, quiet=quiet)

@@ -32,7 +32,7 @@ from calliper.quantile import as_fraction, conformal_rank
 ASSUMPTIONS = (
     "calibration and new points are exchangeable (for example, independent draws from the same "
     "distribution)",
-    "the model, the embedding and all settings were chosen without the calibration points",
+    "the model, the embedding and all settings given were chosen without the calibration points",
 )
 
 
@@ -114,6 +114,7 @@ class Guarantee:
     proved : the proved marginal coverage
     has_law : whether the Beta law of coverage given the calibration set is known
     tails : number of tails calibrated separately
+    note : what holds instead of the usual promise, as the end of a sentence
     """
 
     method: str
@@ -122,6 +123,7 @@ class Guarantee:
     proved: float
     has_law: bool = False
     tails: int = 1
+    note: str | None = None
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -130,6 +132,8 @@ class Guarantee:
 
     def describe(self) -> str:
         """The promise in plain words, with its warning."""
+        if self.note is not None:
+            return f"{self.method}: {self.note}"
         n, level = self.n_calibration, 1 - (1 - self.coverage) / self.tails
         if conformal_rank(level, n) > n:
             return (

@@ -112,6 +112,12 @@ def _tuning(
 ) -> Tuning:
     information = None
     if kernel.criterion == "mi":
+        if kernel.n_components is not None and Z_train is None:
+            raise CalliperError(
+                "n_components needs training inputs to find the components of: pass Z_train to "
+                "fit (X_train to calibrate). Components of the calibration points would give each "
+                "point a say in its own kernel."
+            )
         components = principal_components(Z, kernel.n_components, Z_train)
         information = RescaledInformation(components, kernel.mi_neighbors, rng)
     return Tuning(candidates, kernel.criterion, information, kernel.progress or _ignore)

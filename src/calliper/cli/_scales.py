@@ -1,0 +1,190 @@
+"""The file of length scales: written by ``calliper tune``, read by ``calliper interval``.
+
+JSON, a line for each entry. It holds no path and no data, but fingerprints of the numbers that
+the scales were chosen on: with any other numbers they would mean nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from math import isfinite
+from typing import Any, NoReturn
+
+import numpy as np
+
+from calliper._types import FloatArray
+from calliper.cli._columns import Columns
+from calliper.exceptions import CalliperError
+from calliper.tuning import TuningCurve
+
+FORMAT, VERSION = "calliper length scales", 1
+
+#: Names that a message lists before it only counts.
+_LISTED = 5
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What the scales were chosen on.
+
+    Attributes
+    ----------
+    columns : the names of target, prediction and features
+    calibration : fingerprint of the calibration rows: target, prediction, features
+    training : fingerprint of the training rows that standardised the features; ``None`` if raw
+    """
+
+    columns: Columns
+    calibration: str
+    training: str | None
+
+    @classmethod
+    def of(cls, columns: Columns, known: FloatArray, training: FloatArray | None) -> Origin:
+        """The origin of scales that are chosen on these rows."""
+        standardised_by = None if training is None else fingerprint(training)
+        return cls(columns, fingerprint(known), standardised_by)
+
+
+@dataclass(frozen=True, eq=False)
+class Scales:
+    """Length scales that were read from a file."""
+
+    path: str
+    chosen: FloatArray
+    origin: Origin
+
+    def require_columns(self, columns: Columns) -> None:
+        """The names are those that the scales were chosen with."""
+        made = self.origin.columns
+        if made.features != columns.features:
+            raise CalliperError(
+                f"{self.path}: was made with the features {_listed(made.features)}, not "
+                f"{_listed(columns.features)}; give the same, or run calliper tune again."
+            )
+        for option in ("target", "prediction"):
+            own, given = getattr(made, option), getattr(columns, option)
+            if own != given:
+                raise CalliperError(
+                    f"{self.path}: was made with --{option} {own}, not {given}; give the same, "
+                    f"or run calliper tune again."
+                )
+
+    def require_training(self, *, has_training: bool) -> None:
+        """Features are standardised now if they were then."""
+        if has_training != (self.origin.training is not None):
+            made, do = (
+                ("with", "give the same file") if not has_training else ("without", "omit it")
+            )
+            raise CalliperError(f"{self.path}: was made {made} --training; {do} here too.")
+
+    def require_rows(self, known: FloatArray, training: FloatArray | None) -> None:
+        """The numbers are those that the scales were chosen on."""
+        if len(known) != len(self.chosen):
+            raise CalliperError(
+                f"{self.path}: has length scales for {len(self.chosen)} calibration points, but "
+                f"there are {len(known)}; run calliper tune again."
+            )
+        if fingerprint(known) != self.origin.calibration:
+            self._refuse("calibration data or features")
+        if training is not None and fingerprint(training) != self.origin.training:
+            self._refuse("training data")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise CalliperError(f"{self.path}: was made from other {what}; run calliper tune again.")
+
+
+def fingerprint(rows: FloatArray) -> str:
+    """SHA-256 over numbers as float64, row after row, least significant byte first."""
+    return sha256(np.ascontiguousarray(rows, dtype="<f8").tobytes()).hexdigest()
+
+
+def scales_text(curve: TuningCurve, origin: Origin, *, grid: str, seed: int) -> str:
+    """What the file holds."""
+    columns = origin.columns
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "criterion": curve.criterion,
+        "grid": grid,
+        "seed": seed,
+        "target": columns.target,
+        "prediction": columns.prediction,
+        "features": list(columns.features),
+        "standardised": origin.training is not None,
+        "calibration_sha256": origin.calibration,
+        "training_sha256": origin.training,
+        "length_scales": curve.candidates.tolist(),
+        "criterion_mean": _plain(curve.mean),
+        "criterion_deviation": _plain(curve.deviation),
+        "chosen": curve.chosen.tolist(),
+    }
+    lines = (f" {json.dumps(k)}: {json.dumps(v, allow_nan=False)}" for k, v in document.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def read_scales(path: str) -> Scales:
+    """The scales in a file, which may have been edited or be something else altogether."""
+    document: Any = _document(path)
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        _refuse_format(path, f"its format is not {FORMAT!r}")
+    if document.get("version") != VERSION:
+        raise CalliperError(
+            f"{path}: is version {document.get('version')!r} of the format, and this calliper "
+            f"reads {VERSION}; run calliper tune again."
+        )
+    texts = ["target", "prediction", "calibration_sha256"]
+    if document.get("training_sha256") is not None:
+        texts.append("training_sha256")
+    for name in texts:
+        if not isinstance(document.get(name), str):
+            _refuse_format(path, f"{name!r} must be text")
+    features: Any = document.get("features")
+    chosen: Any = document.get("chosen")
+    if not _all(features, lambda name: isinstance(name, str)):
+        _refuse_format(path, "'features' must be a list of names")
+    if not _all(chosen, _is_length):
+        _refuse_format(path, "'chosen' must be a list of positive numbers")
+    columns = Columns(document["target"], document["prediction"], tuple(features))
+    origin = Origin(columns, document["calibration_sha256"], document.get("training_sha256"))
+    return Scales(path, np.array(chosen, dtype=np.float64), origin)
+
+
+def _document(path: str) -> Any:
+    if os.path.isdir(path):
+        raise CalliperError(f"cannot read {path}: it is a folder; name a file in it.")
+    try:
+        with open(path, "rb") as handle:
+            return json.loads(handle.read())
+    except OSError as error:
+        raise CalliperError(f"cannot read {path}: {error.strerror}; check the name.") from error
+    except (ValueError, RecursionError):
+        _refuse_format(path, "it is not JSON")
+
+
+def _refuse_format(path: str, reason: str) -> NoReturn:
+    raise CalliperError(
+        f"{path}: is not a file of length scales ({reason}); make one with calliper tune."
+    )
+
+
+def _all(values: Any, is_right: Any) -> bool:
+    return isinstance(values, list) and bool(values) and all(map(is_right, values))
+
+
+def _is_length(value: Any) -> bool:
+    # The bounds of the kernel: squares of what lies outside are no numbers.
+    return isinstance(value, float | int) and 1e-150 < value < 1e150
+
+
+def _plain(values: FloatArray) -> list[float | None]:
+    """JSON has no infinity."""
+    return [value if isfinite(value) else None for value in values.tolist()]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _LISTED
+    return ", ".join(map(repr, names[:_LISTED])) + (f" and {more} more" if more > 0 else "")

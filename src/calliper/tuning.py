@@ -1,0 +1,199 @@
+"""The curve behind a tuned kernel: how good each length scale is, and which ones were chosen.
+
+``JackknifeRescaled(TunedRBF())`` chooses a length scale l_m for every calibration point m, on the
+others (paper, Algorithm S.2). What it saw on the way is a criterion for each candidate and each
+point left out; its average over the points is the paper's figure on tuning, with the value of the
+10 nearest neighbours for comparison. The curve is there to be looked at: a single scale read off
+it would have seen the errors of all points, which the proof of coverage does not allow.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calliper._types import FloatArray, IntArray
+from calliper.calibrators import JackknifeRescaled
+from calliper.exceptions import CalliperError, SmallCalibrationWarning, ZeroScaleWarning
+from calliper.kernels import KNN, TunedKNN, TunedRBF
+
+#: The paper's kernel where it does not tune one.
+TEN_NEAREST = KNN(10)
+
+#: What each criterion is, in words.
+MEASURES = {"mse": "mean squared error", "deviance": "gamma deviance", "mi": "mutual information"}
+
+
+@dataclass(frozen=True, eq=False)
+class TuningCurve:
+    """How good each candidate is, and how often it was chosen.
+
+    Attributes
+    ----------
+    criterion : "mse", "deviance" or "mi"; smaller is better
+    candidates : (G,) the length scales, ascending
+    mean, deviation : (G,) of the criterion over the points (or folds) left out
+        The deviation says how much hangs on a single point; a standard error is far larger.
+    chosen : (N,) the length scale of every calibration point
+    reference_name, reference_value : the kernel to compare with, and the mean of its criterion
+        The value is ``None`` if there are too few points for its neighbours.
+    """
+
+    criterion: str
+    candidates: FloatArray
+    mean: FloatArray
+    deviation: FloatArray
+    chosen: FloatArray
+    reference_name: str | None
+    reference_value: float | None
+
+    @property
+    def counts(self) -> IntArray:
+        """How many points chose each candidate, (G,)."""
+        return np.asarray(np.equal.outer(self.candidates, self.chosen).sum(axis=1), dtype=np.intp)
+
+    @property
+    def favourite(self) -> int:
+        """Place of the candidate that most points chose; of equal ones the smoothest."""
+        return len(self.candidates) - 1 - int(np.argmax(self.counts[::-1]))
+
+    def describe(self) -> str:
+        """The choice, and how it compares, in words."""
+        parts = [self._choice(), self._edge(), self._comparison(), self._caution()]
+        return " ".join(part for part in parts if part)
+
+    def _choice(self) -> str:
+        n, most = len(self.chosen), int(self.counts.max())
+        favourite, different = self.candidates[self.favourite], np.unique(self.chosen)
+        if len(different) == 1:
+            return f"Length scale {favourite:.4g} was chosen for all {n} points."
+        return (
+            f"Length scale {favourite:.4g} was chosen for {most} of {n} points; "
+            f"{len(different)} different ones were, from {different[0]:.4g} to {different[-1]:.4g}."
+        )
+
+    def _edge(self) -> str:
+        if len(self.candidates) == 1:
+            return "It was the only candidate."
+        if self.favourite == len(self.candidates) - 1:
+            return "It is the largest candidate: by this criterion, being local does not help."
+        if self.favourite == 0:
+            return "It is the smallest candidate: the grid, not the data, ends the search there."
+        return ""
+
+    def _comparison(self) -> str:
+        own, name = float(self.mean[self.favourite]), MEASURES[self.criterion]
+        text = f"There the {name} is {own:.4g} on average"
+        other = self.reference_value
+        if self.reference_name is None or other is None:
+            return f"{text}."
+        difference = abs(own - other)
+        much = f"{difference:.2g}"
+        if self.criterion == "mse" and other > 0:
+            much = f"{difference / other:.1%}"  # the other two may be negative: no ratio
+        side = "below" if own < other else "above"
+        if not np.isfinite(difference) or own == other:
+            return f"{text}; that of {self.reference_name} is {other:.4g}."
+        return f"{text}, {much} {side} that of {self.reference_name} ({other:.4g})."
+
+    def _caution(self) -> str:
+        many = len(self.candidates) > 1
+        text = "As the best of several it flatters a little." if many else ""
+        if self.criterion == "mi":
+            text += (
+                " The values are the objective of Algorithm S.2 as it stands, not null-corrected "
+                "estimates: compare them with one another; mutual_information() estimates."
+            )
+        return text.strip()
+
+
+def tuning_curve(
+    Z: Any,
+    scores: Any,
+    *,
+    kernel: TunedRBF | None = None,
+    Z_train: Any = None,
+    reference: KNN | None = TEN_NEAREST,
+    random_state: Any = None,
+) -> TuningCurve:
+    """What ``JackknifeRescaled(kernel, random_state=random_state)`` sees when it is fitted.
+
+    Parameters
+    ----------
+    Z, scores : (N, d) features and (N,) non-negative scores of the calibration points
+    kernel : TunedRBF, default ``TunedRBF()``
+    Z_train : (n, d) training inputs, which span the grid; not needed if the kernel has its own
+    reference : KNN or None, default KNN(10)
+        Measured by the same criterion, leaving out single points even if the kernel has folds.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> Z, Z_train = rng.uniform(size=(2, 200, 1))
+    >>> errors = abs(rng.normal(size=200)) * Z[:, 0]
+    >>> curve = tuning_curve(Z, errors, Z_train=Z_train, random_state=0)
+    >>> curve.candidates.shape, curve.chosen.shape
+    ((30,), (200,))
+    >>> bool(curve.mean.min() < curve.reference_value)
+    True
+    """
+    kernel = TunedRBF() if kernel is None else kernel
+    _check(kernel, reference)
+    data = Z, scores, Z_train, random_state
+    scale = _fitted_scale(kernel, *data, ignore=SmallCalibrationWarning)  # an error here
+    if not hasattr(scale, "criteria"):
+        raise CalliperError(_too_few(scale))
+    # Training inputs that span nothing give one candidate many times.
+    candidates, first = np.unique(scale.candidates, return_index=True)
+    criteria = scale.criteria[first]
+    with np.errstate(invalid="ignore"):  # an infinite deviance has no deviation
+        mean, deviation = criteria.mean(axis=1), criteria.std(axis=1)
+    name, value = None, None
+    if reference is not None:
+        name = f"{reference.n_neighbors} nearest neighbours"
+        if reference.n_neighbors <= len(scale.chosen) - 2:
+            value = _reference_value(kernel, reference, *data)
+    return TuningCurve(kernel.criterion, candidates, mean, deviation, scale.chosen, name, value)
+
+
+def _check(kernel: Any, reference: Any) -> None:
+    if not isinstance(kernel, TunedRBF):
+        raise TypeError(f"kernel must be TunedRBF(...); got {kernel!r}.")
+    if kernel.chosen is not None:
+        raise CalliperError("the kernel's length scales are chosen already: omit chosen=.")
+    if reference is not None and not isinstance(reference, KNN):
+        raise TypeError(f"reference must be KNN(...) or None; got {reference!r}.")
+
+
+def _too_few(scale: Any) -> str:
+    if scale is None:
+        return "1 calibration point is too few to tune on."
+    return (
+        f"{len(scale.chosen)} calibration points are too few to tune a length scale on; "
+        f"JackknifeRescaled then uses the smoothest, {scale.chosen[0]:.4g}, for all of them."
+    )
+
+
+def _reference_value(kernel: TunedRBF, reference: KNN, *data: Any) -> float:
+    """The mean of the kernel's criterion for K nearest neighbours: a grid of one K."""
+    alone = TunedKNN(
+        kernel.criterion,
+        n_neighbors=[reference.n_neighbors],
+        n_components=kernel.n_components,
+        mi_neighbors=kernel.mi_neighbors,
+        metric=reference.metric,
+    )
+    # A zero scale matters where the kernel is used, which this one is not.
+    return float(_fitted_scale(alone, *data, ignore=ZeroScaleWarning).criteria.mean())
+
+
+def _fitted_scale(
+    kernel: Any, Z: Any, scores: Any, Z_train: Any, random_state: Any, *, ignore: type[Warning]
+) -> Any:
+    method = JackknifeRescaled(kernel, random_state=random_state)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ignore)
+        return method.fit(Z, scores, Z_train=Z_train).scale_

@@ -1,0 +1,330 @@
+"""``calliper tune`` and ``calliper interval --scales`` from outside, as a shell runs them."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from sklearn.preprocessing import StandardScaler
+
+from calliper import JackknifeRescaled, TunedRBF
+from calliper.tuning import tuning_curve
+
+DATA = ["--calibration", "cal.csv", "--target", "y", "--prediction", "y_pred", "--features", "a,b"]
+TUNE = ["tune", *DATA, "--output", "scales.json"]
+TRAINED = [*TUNE, "--training", "train.csv"]
+USE = ["interval", *DATA, "--new", "new.csv", "--scales", "scales.json", "--output", "out.csv"]
+
+
+@pytest.fixture
+def folder(files):
+    """The files of all tests with fewer rows; other.csv is like cal.csv."""
+    for name, source, n in (("other", "train", 100), ("cal", "cal", 100), ("train", "train", 90)):
+        (files / f"{name}.csv").write_text(rows(files / f"{source}.csv", n))
+    return files
+
+
+def rows(path, n):
+    header, *lines = path.read_text().splitlines(keepends=True)
+    return header + "".join((lines * n)[:n])
+
+
+@pytest.fixture
+def tuned(calliper, folder):
+    """A folder with scales.json."""
+    assert calliper(*TRAINED, "--scan", 5, "--quiet").returncode == 0
+    return folder
+
+
+def columns(path, *names):
+    with open(path, newline="") as file:
+        return np.array([[float(row[name]) for name in names] for row in csv.DictReader(file)])
+
+
+def read(folder, training=True):
+    """Features of calibration, new and training rows, and calibration scores."""
+    cal, new, train = (columns(folder / f"{f}.csv", "a", "b") for f in ("cal", "new", "train"))
+    y, y_pred = columns(folder / "cal.csv", "y", "y_pred").T
+    if training:
+        scaler = StandardScaler().fit(train)
+        return [*map(scaler.transform, (cal, new, train)), abs(y - y_pred)]
+    return [cal, new, None, abs(y - y_pred)]
+
+
+def error_of(done) -> str:
+    assert done.returncode == 2, done
+    assert done.stdout == ""
+    assert done.stderr.startswith("calliper: error: ") and done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+CASES = {
+    "": (TunedRBF(), 0),
+    "--seed 7 --grid paper --scan 9 --sample 50 --expand 2": (
+        TunedRBF(grid="paper", n_scan=9, n_sample=50, expand=2.0),
+        7,
+    ),
+    "--criterion deviance --length-scales 0.1,3,1": (
+        TunedRBF("deviance", length_scales=[0.1, 1.0, 3.0]),
+        0,
+    ),
+    "--criterion mi --scan 6 --components 1": (TunedRBF("mi", n_scan=6, n_components=1), 0),
+}
+
+
+@pytest.mark.parametrize(("options", "expected"), CASES.items())
+def test_files_give_what_python_gives_digit_for_digit(calliper, folder, options, expected):
+    kernel, seed = expected
+    done = calliper(*TRAINED, *options.split())
+    assert done.returncode == 0, done.stderr
+    done = calliper(*USE, "--training", "train.csv", "--coverage", 0.8, "--coverage", 0.9)
+    assert done.returncode == 0, done.stderr
+    Z, new, Z_train, scores = read(folder)
+    method = JackknifeRescaled(kernel, random_state=seed).fit(Z, scores, Z_train=Z_train)
+    radius = method.predict_radius(new, [0.8, 0.9])
+    y_pred = columns(folder / "new.csv", "y_pred")
+    out = columns(folder / "out.csv", "lower_0.8", "lower_0.9", "upper_0.8", "upper_0.9")
+    np.testing.assert_array_equal(out, np.hstack([y_pred - radius, y_pred + radius]))
+    saved = json.loads((folder / "scales.json").read_text())
+    assert saved["chosen"] == method.scale_.chosen.tolist()
+    assert saved["length_scales"] == method.scale_.candidates.tolist()
+
+
+def test_a_grid_that_is_given_needs_no_training_and_takes_features_as_they_are(calliper, folder):
+    args = [*TUNE, "--length-scales", "0.1,1,30"]
+    assert "--training FILE" in calliper(*args).stderr  # spreads are unlike
+    assert calliper(*USE, "--quiet").returncode == 0
+    Z, new, _, scores = read(folder, training=False)
+    kernel = TunedRBF(length_scales=[0.1, 1, 30])
+    radius = JackknifeRescaled(kernel, random_state=0).fit(Z, scores).predict_radius(new, 0.9)
+    y_pred = columns(folder / "new.csv", "y_pred")[:, 0]
+    np.testing.assert_array_equal(columns(folder / "out.csv", "upper")[:, 0], y_pred + radius)
+    assert json.loads((folder / "scales.json").read_text())["standardised"] is False
+
+
+def test_what_the_file_says(tuned):
+    text = (tuned / "scales.json").read_text()
+    saved = json.loads(text)
+    known = columns(tuned / "cal.csv", "y", "y_pred", "a", "b")
+    expected = {
+        "format": "calliper length scales",
+        "version": 1,
+        "criterion": "mse",
+        "grid": "guarded",
+        "seed": 0,
+        "target": "y",
+        "prediction": "y_pred",
+        "features": ["a", "b"],
+        "standardised": True,
+        "calibration_sha256": hashlib.sha256(known.astype("<f8").tobytes()).hexdigest(),
+    }
+    assert {name: saved[name] for name in expected} == expected
+    assert len(saved["chosen"]) == 100 and set(saved["chosen"]) <= set(saved["length_scales"])
+    assert len(saved["criterion_mean"]) == len(saved["criterion_deviation"]) == 5
+    assert str(tuned) not in text and ".csv" not in text
+
+
+@pytest.mark.parametrize("criterion", ["mse", "deviance", "mi"])
+def test_the_table_has_every_scale_and_the_ten_nearest(calliper, folder, criterion):
+    done = calliper(*TRAINED, "--criterion", criterion, "--scan", 8)
+    Z, _, Z_train, scores = read(folder)
+    kernel = TunedRBF(criterion, n_scan=8)
+    curve = tuning_curve(Z, scores, kernel=kernel, Z_train=Z_train, random_state=0)
+    table, _, words = done.stdout.partition("\n\n")
+    lines = [line.split() for line in table.splitlines()]
+    for scale, mean, count in zip(curve.candidates, curve.mean, curve.counts, strict=True):
+        (line,) = [line for line in lines if line[:1] == [f"{scale:#.4g}"]]
+        assert line[1] == f"{mean:#.5g}" and line[3:] == ([str(count)] if count else [])
+    assert ["10", "nearest", "neighbours", f"{curve.reference_value:#.5g}"] in lines
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    assert "".join(curve.describe().split()) == "".join(words.split())
+    assert "100 length scales written to scales.json" in done.stderr
+    assert "calliper interval --scales scales.json" in done.stderr
+
+
+def test_a_long_grid_is_shown_in_part_and_saved_in_full(calliper, folder):
+    done = calliper(*TRAINED, "--scan", 80)
+    assert "of 80 shown" in done.stdout and len(done.stdout.splitlines()) < 45
+    saved = json.loads((folder / "scales.json").read_text())
+    assert len(saved["length_scales"]) == 80
+    favourite = max(set(saved["chosen"]), key=saved["chosen"].count)
+    assert f"{favourite:#.4g}" in done.stdout.split()
+
+
+def test_quiet_and_the_figure(calliper, folder):
+    done = calliper(*TRAINED, "--scan", 4, "--figure", "tuning.png", "--quiet")
+    assert done == (0, "", "")
+    assert (folder / "tuning.png").read_bytes().startswith(b"\x89PNG")
+    done = calliper(*TRAINED, "--scan", 4, "--figure", "tuning.svg")
+    assert "<svg" in (folder / "tuning.svg").read_text()[:1000]
+    assert "figure written to tuning.svg" in done.stderr
+
+
+def test_nearness_by_the_prediction_alone_and_by_a_prefix(calliper, folder):
+    args = [part for part in TRAINED if part not in ("--features", "a,b")]
+    done = calliper(*args, "--scan", 4)
+    assert "nearness was judged by the prediction alone" in done.stderr
+    assert calliper(*args, "--scan", 4, "--features-prefix", "a", "--quiet").returncode == 0
+    assert json.loads((folder / "scales.json").read_text())["features"] == ["a"]
+
+
+def test_what_interval_says(calliper, tuned):
+    done = calliper(*USE, "--training", "train.csv")
+    assert done.returncode == 0
+    note, summary, promise = done.stderr.splitlines()
+    assert note == "note: each length scale was chosen without its own point, as the proof requires"
+    assert summary == "50 rows written to out.csv (JackknifeRescaled, 100 calibration points)"
+    assert "asked for: 0.9" in promise
+    again = calliper(*USE, "--training", "train.csv", "--method", "jackknife", "--quiet")
+    assert again == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("", "--training FILE is needed, whose distances span the grid; or give the grid itself"),
+        ("--length-scales 1,x", "give positive numbers, as in --length-scales 0.1,0.2,0.5"),
+        ("--length-scales 0,1", "give positive numbers"),
+        ("--length-scales nan", "give positive numbers"),
+        ("--length-scales 1 --scan 3", "--length-scales is the grid itself: omit --scan"),
+        ("--length-scales 1 --grid paper", "--length-scales is the grid itself: omit --grid"),
+        ("--length-scales 1 --components 1 --criterion mi", "give --training FILE"),
+        ("--training train.csv --components 1", "--components is for --criterion mi only"),
+        ("--training train.csv --components 3 --criterion mi", "between 1 and 2"),
+        ("--training train.csv --criterion best", "'best' is not one of 'mse', 'deviance', 'mi'"),
+        ("--training train.csv --grid wide", "'wide' is not one of 'guarded', 'paper'"),
+        ("--training train.csv --scan 0", "0 is not in the range"),
+        ("--training train.csv --expand 0.5", "0.5 is not in the range"),
+        ("--training train.csv --expand nan", "--expand must be a number"),
+        ("--training train.csv --folds 5", "No such option '--folds'"),
+        ("--training none.csv", "cannot read none.csv"),
+        ("--training same.csv", "all of 2 training inputs are the same"),
+        ("--training train.csv --calibration short.csv", "2 calibration points are too few"),
+        ("--training train.csv --features c", "cal.csv: no column 'c'"),
+        ("--training train.csv --target y_pred", "are both 'y_pred'"),
+        ("--training train.csv --output scales.csv", "the name must end in .json"),
+        ("--training train.csv --output -", "the name must end in .json"),
+        ("--training train.csv --output no/scales.json", "there is no folder"),
+        ("--training train.csv --figure tuning.gif", "must end in .png, .pdf, .svg"),
+        ("--training train.csv --figure no/tuning.png", "there is no folder"),
+    ],
+)
+def test_bad_options_of_tune(calliper, folder, leftovers, options, words):
+    (folder / "same.csv").write_text("y,y_pred,a,b\n1,1,2,3\n2,1,2,3\n")
+    (folder / "short.csv").write_text("y,y_pred,a,b\n1,1,2,3\n2,1,2,4\n")
+    assert words in error_of(calliper(*TUNE, *options.split()))
+    assert not (folder / "scales.json").exists() and leftovers() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--method full", "--scales were chosen on calibration errors, which would void the"),
+        ("--method full", "use --method jackknife"),
+        ("--method split", "--scales are for --method jackknife only, not split"),
+        ("--method mad-split", "--scales are for --method jackknife only, not mad-split"),
+        ("--neighbors 10", "--scales and --neighbors exclude one another"),
+        ("--statistic rms", "--statistic is for --method full only"),
+        ("--scales none.json", "cannot read none.json: No such file or directory"),
+        ("--scales folder.json", "it is a folder"),
+        ("--scales cal.csv", "cal.csv: is not a file of length scales (it is not JSON)"),
+        ("--features a", "was made with the features 'a', 'b', not 'a'; give the same"),
+        ("--features b,a", "was made with the features 'a', 'b', not 'b', 'a'"),
+        ("--target id", "was made with --target y, not id"),
+        ("--calibration other.csv", "was made from other calibration data or features; run"),
+        ("--calibration new.csv", "length scales for 100 calibration points, but there are 50"),
+        ("--training other.csv", "was made from other training data; run calliper tune again"),
+    ],
+)
+def test_bad_use_of_scales(calliper, tuned, leftovers, options, words):
+    (tuned / "folder.json").mkdir()
+    assert words in error_of(calliper(*USE, "--training", "train.csv", *options.split()))
+    assert not (tuned / "out.csv").exists() and leftovers() == []
+
+
+def test_standardised_once_is_standardised_again(calliper, tuned):
+    assert "was made with --training; give the same file here too" in error_of(calliper(*USE))
+    assert calliper(*TUNE, "--length-scales", "1,100", "--quiet").returncode == 0
+    done = calliper(*USE, "--training", "train.csv")
+    assert "was made without --training; omit it here too" in error_of(done)
+
+
+def test_one_changed_digit_is_noticed(calliper, tuned):
+    text, y = (tuned / "cal.csv").read_text(), float(columns(tuned / "cal.csv", "y")[50, 0])
+    changed = text.replace(repr(y), repr(float(np.nextafter(y, np.inf))))
+    assert changed != text
+    (tuned / "cal.csv").write_text(changed)
+    done = calliper(*USE, "--training", "train.csv")
+    assert "was made from other calibration data" in error_of(done)
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "words"),
+    [
+        ("format", "other", "(its format is not 'calliper length scales')"),
+        ("version", 2, "is version 2 of the format, and this calliper reads 1"),
+        ("version", None, "is version None of the format"),
+        ("features", "a", "('features' must be a list of names)"),
+        ("target", None, "('target' must be text)"),
+        ("training_sha256", 5, "('training_sha256' must be text)"),
+        ("chosen", [], "('chosen' must be a list of positive numbers)"),
+        ("chosen", ["1"] * 100, "('chosen' must be a list of positive numbers)"),
+        ("chosen", [float("nan")] * 100, "('chosen' must be a list of positive numbers)"),
+        ("chosen", [-1.0] * 100, "('chosen' must be a list of positive numbers)"),
+        ("chosen", [1.0] * 99, "has length scales for 99 calibration points"),
+    ],
+)
+def test_files_that_are_no_scales(calliper, tuned, entry, value, words):
+    saved = json.loads((tuned / "scales.json").read_text())
+    (tuned / "scales.json").write_text(json.dumps({**saved, entry: value}))
+    assert words in error_of(calliper(*USE, "--training", "train.csv"))
+
+
+def test_json_that_is_something_else(calliper, tuned):
+    for text in ("[1, 2]", "3", "{}", "[" * 100_000, "\0"):
+        (tuned / "scales.json").write_text(text)
+        assert "is not a file of length scales" in error_of(calliper(*USE))
+
+
+def test_the_output_is_none_of_the_inputs(calliper, tuned):
+    os.link(tuned / "scales.json", tuned / "out.csv")
+    assert "--output out.csv is also an input" in error_of(calliper(*USE))
+    os.link(tuned / "cal.csv", tuned / "cal.json")
+    done = calliper(*TRAINED, "--output", "cal.json")
+    assert "--output cal.json is also an input" in error_of(done)
+
+
+def test_a_signal_leaves_nothing_behind(folder, leftovers):
+    (folder / "cal.csv").write_text(rows(folder / "cal.csv", 1500))
+    training = (folder / "train.csv").read_text()
+    (folder / "train.csv").unlink()
+    os.mkfifo(folder / "train.csv")
+    (folder / "scales.json").write_text("of an earlier run")
+    slow = ["--criterion", "mi", "--scan", "200", "--figure", "tuning.png"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "calliper", *TRAINED, *slow],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    )
+    (folder / "train.csv").write_text(training)  # waits until someone reads
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30) == ("", "calliper: stopped by SIGINT\n")
+    assert process.returncode == 130
+    assert leftovers() == [] and not (folder / "tuning.png").exists()
+    assert (folder / "scales.json").read_text() == "of an earlier run"
+
+
+@pytest.mark.parametrize("args", [["tune", "--help"], ["--help"]])
+def test_help_has_an_example(calliper, args):
+    assert "calliper tune --calibration cal.csv" in calliper(*args).stdout
