@@ -11,6 +11,7 @@ import json
 import platform
 import sys
 import warnings
+from collections import defaultdict
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -43,16 +44,18 @@ def methods(dimension: int, n: int) -> dict[str, Any]:
     }
 
 
-def one_draw(problem: str, repetition: int, sizes: tuple[int, ...]) -> list[dict[str, Any]]:
-    """All methods at all sizes, each on the same rows."""
+def one_draw(problem: str, repetition: int, done: set[tuple[int, str]]) -> list[dict[str, Any]]:
+    """All methods at all sizes that are not done, each on the same rows."""
     warnings.simplefilter("ignore")
     records = []
-    for n in sizes:
+    for n in SIZES:
         data = prepare(problem, repetition, n)
         if data is None:
             continue
         Z, errors = data.calibration.Z, data.calibration.errors
         for name, method in methods(Z.shape[1], n).items():
+            if (n, name) in done:
+                continue
             extra = {} if isinstance(method, Split) else {"Z_train": data.train.Z}
             if extra:
                 method.set_params(random_state=repetition)
@@ -90,19 +93,16 @@ def main() -> None:
     parser.add_argument("--problems", nargs="*", default=[*ONE_DIMENSIONAL, *TABULAR])
     options = parser.parse_args()
     stored = json.loads(RESULTS.read_text())["records"] if RESULTS.exists() else []
-    done = {(r["problem"], r["repetition"]) for r in stored}
-    todo = [
-        (problem, repetition)
-        for repetition in range(options.repetitions)
-        for problem in options.problems
-        if (problem, repetition) not in done
-    ]
+    done: dict[tuple[str, int], set[tuple[int, str]]] = defaultdict(set)
+    for record in stored:
+        done[record["problem"], record["repetition"]].add((record["n"], record["method"]))
+    todo = [(p, r) for r in range(options.repetitions) for p in options.problems]
+    order = {name: place for place, name in enumerate(methods(1, 1))}
     parallel = Parallel(n_jobs=-1, return_as="generator_unordered")
-    for count, records in enumerate(
-        parallel(delayed(one_draw)(*item, SIZES) for item in todo), start=1
-    ):
+    draws = parallel(delayed(one_draw)(*item, done[item]) for item in todo)
+    for count, records in enumerate(draws, start=1):
         stored.extend(records)
-        stored.sort(key=lambda r: (r["problem"], r["n"], r["repetition"]))
+        stored.sort(key=lambda r: (r["problem"], r["n"], r["repetition"], order[r["method"]]))
         RESULTS.write_text(_document(stored))
         print(f"{count}/{len(todo)} draws done", file=sys.stderr, flush=True)
 

@@ -33,7 +33,7 @@ def test_grid_spans_the_distances_of_training_pairs():
     from scipy.spatial.distance import pdist
 
     every = pdist(TRAIN)
-    for grid, low in (("paper", every.min()), ("guarded", 0.41)):
+    for grid, low in (("paper", every.min()), ("guarded", 0.41 * 0.707)):
         kernel = TunedRBF(grid=grid, n_sample=20000, n_scan=12)
         found = JackknifeRescaled(kernel, random_state=0).fit(Z, SCORES, Z_train=TRAIN).kernel_
         scales = found.length_scales
@@ -45,8 +45,10 @@ def test_grid_spans_the_distances_of_training_pairs():
 
 def test_guarded_grid_starts_where_ten_points_speak():
     line = np.linspace(0, 1, 501)[:, None]
-    kernel = JackknifeRescaled(TunedRBF(), random_state=0).fit(Z[:, :1], SCORES, Z_train=line)
-    assert kernel.kernel_.length_scales[0] == pytest.approx(5 / 500, rel=0.05)
+    for criterion, low in (("mi", 0.01 * 2 / np.sqrt(2 * np.pi)), ("mse", 0.002)):
+        kernel = TunedRBF(criterion, n_sample=20000)
+        method = JackknifeRescaled(kernel, random_state=0).fit(Z[:, :1], SCORES, Z_train=line)
+        assert method.kernel_.length_scales[0] == pytest.approx(low, rel=0.05)
 
 
 def test_copies_of_inputs_do_not_shrink_the_grid():
@@ -63,7 +65,7 @@ def test_copies_of_inputs_do_not_shrink_the_grid():
         (TunedRBF(n_scan=0), ValueError, "n_scan must be an integer >= 1; got 0"),
         (TunedRBF(n_sample=0), ValueError, "n_sample must be an integer >= 1"),
         (TunedRBF(expand=0.5), ValueError, "expand must be a finite number >= 1; got 0.5"),
-        (TunedRBF(grid="fine"), ValueError, "'guarded' or 'paper'; got 'fine'"),
+        (TunedRBF(grid="fine"), ValueError, "'auto', 'guarded' or 'paper'; got 'fine'"),
         (TunedRBF(n_folds=1), ValueError, "n_folds must be an integer >= 2"),
         (TunedRBF(length_scales=[1.0, -1.0]), ValueError, "positive, finite number; got -1.0"),
         (TunedRBF(chosen=[1.0, 2.0]), CalliperError, "chosen has 2 length scales for 80 points"),

@@ -72,8 +72,8 @@ def _number(
 )
 @click.option(
     "--grid",
-    type=click.Choice(["guarded", "paper"]),
-    help="Whether to keep to scales that average some ten points.  [default: guarded]",
+    type=click.Choice(["auto", "guarded", "paper"]),
+    help="Whether to keep to scales that average some ten points; auto: for mi.  [default: auto]",
 )
 @click.option("--scan", type=click.IntRange(1, 1000), help="Scales to try.  [default: 30]")
 @click.option(

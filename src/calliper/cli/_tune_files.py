@@ -101,7 +101,7 @@ def scales_from_files(files: TuneFiles, names: Names, search: Search, *, quiet: 
         training = read_training(files.training, columns)
         with progress("tuning", hidden=quiet) as report:
             curve = _curve(search, known, training, report)
-        grid = "given" if search.length_scales is not None else search.grid or "guarded"
+        grid = "given" if search.length_scales is not None else search.grid or "auto"
         origin = Origin.of(columns, known, training)
         _write(files, scales_text(curve, origin, grid=grid, seed=search.seed), curve)
     if not quiet:

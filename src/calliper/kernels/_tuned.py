@@ -30,10 +30,10 @@ class TunedRBF(BaseEstimator):  # type: ignore[misc]
         Number of pairs of training inputs whose smallest and largest distance span the grid.
     expand : float, default 1
         Factor, at least 1, by which the grid is widened at both ends (β in the paper).
-    grid : {"guarded", "paper"}, default "guarded"
-        ``"guarded"`` keeps the grid above the median distance of training inputs to their tenth
-        neighbour, so that every kernel averages some ten points. ``"paper"`` does not; mutual
-        information then often chooses a scale below the spacing of the points.
+    grid : {"auto", "paper", "guarded"}, default "auto"
+        ``"paper"`` spans the distances of the pairs. ``"guarded"`` starts where a kernel averages
+        some ten training inputs; without that, mutual information often chooses a scale below the
+        spacing of the points. ``"auto"`` guards for ``"mi"`` alone: the other criteria need none.
     length_scales : sequence of float, optional
         The grid itself; no training inputs are needed then.
     chosen : sequence of float, optional
@@ -59,7 +59,7 @@ class TunedRBF(BaseEstimator):  # type: ignore[misc]
         n_scan: int = 30,
         n_sample: int = 1000,
         expand: float = 1.0,
-        grid: str = "guarded",
+        grid: str = "auto",
         length_scales: Any = None,
         chosen: Any = None,
         n_folds: int | None = None,

@@ -3,12 +3,14 @@
 The smallest and largest distance of random pairs span the grid. The lower end decides what mutual
 information chooses: below the spacing of the points, the rescaled score is the ratio of two
 neighbouring scores, whose law is the same everywhere, so the information is as low there as at a
-good scale. The guarded grid therefore starts where a kernel averages some ten points.
+good scale. The guarded grid therefore starts where a kernel averages some ten points: a ball that
+holds k of n points holds them in a volume V_d r^d, a radial kernel weighs a volume (2π)^{d/2} l^d.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import gammaln
 
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError
@@ -26,7 +28,7 @@ def length_scale_grid(
     """Length scales, ascending, evenly spaced in their logarithm."""
     distances = _pair_distances(kernel, Z_train, rng)
     low, high = distances.min() / kernel.expand, distances.max() * kernel.expand
-    if kernel.grid == "guarded":
+    if kernel.grid == "guarded" or (kernel.grid == "auto" and kernel.criterion == "mi"):
         low = min(max(low, _neighbor_distance(kernel, Z_train, rng)), high)
     if kernel.n_scan == 1:
         return np.array([np.sqrt(low * high)])
@@ -60,7 +62,7 @@ def _pair_distances(kernel: TunedRBF, Z: FloatArray, rng: np.random.RandomState)
 
 
 def _neighbor_distance(kernel: TunedRBF, Z: FloatArray, rng: np.random.RandomState) -> float:
-    """Median distance of training inputs to their tenth neighbour."""
+    """The length scale whose kernel weighs as much as the median ball of ten neighbours."""
     if len(Z) > GUARD_POINTS:
         # A sample has wider gaps than the whole; the guard errs on the smooth side.
         Z = Z[rng.choice(len(Z), GUARD_POINTS, replace=False)]
@@ -70,4 +72,7 @@ def _neighbor_distance(kernel: TunedRBF, Z: FloatArray, rng: np.random.RandomSta
     search = NeighborSearch(Z, rng.uniform(size=len(Z)), kernel.metric)
     distance = search.distance_to(search.nearest_others(k)[:, -1])
     median = float(np.median(distance))
-    return float(np.sqrt(median)) if kernel.metric == EUCLIDEAN else median
+    radius = float(np.sqrt(median)) if kernel.metric == EUCLIDEAN else median
+    d = Z.shape[1]
+    log_ball = d / 2 * np.log(np.pi) - gammaln(d / 2 + 1)
+    return radius * float(np.exp(log_ball / d) / np.sqrt(2 * np.pi))

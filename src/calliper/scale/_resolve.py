@@ -85,8 +85,8 @@ def _resolve_tuned_rbf(
             raise ValueError(f"{name} must be an integer >= {least}; got {value!r}.")
     if not isinstance(kernel.expand, Real) or not 1 <= float(kernel.expand) < np.inf:
         raise ValueError(f"expand must be a finite number >= 1; got {kernel.expand!r}.")
-    if kernel.grid not in ("guarded", "paper"):
-        raise ValueError(f"grid must be 'guarded' or 'paper'; got {kernel.grid!r}.")
+    if kernel.grid not in ("auto", "guarded", "paper"):
+        raise ValueError(f"grid must be 'auto', 'guarded' or 'paper'; got {kernel.grid!r}.")
     if kernel.n_folds is not None and (
         not isinstance(kernel.n_folds, Integral) or kernel.n_folds < 2
     ):
