@@ -43,8 +43,8 @@ def test_calibrate_equals_the_calibrator_on_arrays():
     lower, upper = ConformalRegressor(MODEL).calibrate(X_CAL, Y_CAL).predict_interval(X_NEW, 0.95)
     errors = np.abs(Y_CAL - MODEL.predict(X_CAL))
     radius = FullRescaled(KNN(10)).fit(X_CAL, errors).predict_radius(X_NEW, 0.95)
-    np.testing.assert_array_equal(lower, MODEL.predict(X_NEW) - radius)
-    np.testing.assert_array_equal(upper, MODEL.predict(X_NEW) + radius)
+    np.testing.assert_allclose(lower, MODEL.predict(X_NEW) - radius, rtol=1e-13)
+    np.testing.assert_allclose(upper, MODEL.predict(X_NEW) + radius, rtol=1e-13)
 
 
 @pytest.mark.parametrize(

@@ -68,3 +68,18 @@ def test_several_levels():
 def test_impossible_intervals(lower, upper, coverage, message):
     with pytest.raises(CalliperError, match=message):
         Intervals(lower, upper, coverage)
+
+
+@given(y=numbers, y_pred=numbers)
+@pytest.mark.parametrize("score", [AbsoluteError(), SignedError()], ids=repr)
+def test_a_target_lies_in_the_interval_of_its_own_score(score, y, y_pred):
+    """In floating point, without slack: a tie with the threshold must be covered."""
+    y, y_pred = np.array([y]), np.array([y_pred])
+    lower, upper = score.invert(y_pred, score.measure(y, y_pred))
+    assert lower <= y <= upper
+
+
+def test_a_constant_error_of_two_signs_is_covered():
+    y_pred, y = np.full(2, 2.337), np.array([-2.0, 2.0])
+    lower, upper = AbsoluteError().invert(y_pred, np.full(2, abs(-2.0 - 2.337)))
+    assert (lower <= y).all() and (y <= upper).all()

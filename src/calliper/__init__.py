@@ -1,29 +1,57 @@
 """Honest, locally adaptive prediction intervals around any regression model."""
 
 from calliper import datasets, guarantees, metrics, tuning
-from calliper.calibrators import FullRescaled, JackknifeRescaled, MADSplit, Split
+from calliper.calibrators import (
+    LCP,
+    LVD,
+    RCP,
+    RLCP,
+    SLCP,
+    FullRescaled,
+    JackknifeMinmaxRescaled,
+    JackknifeRescaled,
+    LoCart,
+    MADSplit,
+    NormalizedKNN,
+    Split,
+)
 from calliper.exceptions import (
     CalliperError,
     SmallCalibrationWarning,
     UnscaledFeaturesWarning,
     ZeroScaleWarning,
 )
+from calliper.information import mutual_information
 from calliper.intervals import Intervals
 from calliper.kernels import KNN, RBF, TunedKNN, TunedRBF
-from calliper.mutual_information import mutual_information
+from calliper.quantile_pair import QuantilePair
+from calliper.refitting import CVPlus, JackknifeAfterBootstrap, JackknifePlus
 from calliper.regressor import ConformalRegressor
-from calliper.scores import AbsoluteError, SignedError
+from calliper.scores import AbsoluteError, QuantileError, SignedError
 
 __all__ = [
     "KNN",
+    "LCP",
+    "LVD",
     "RBF",
+    "RCP",
+    "RLCP",
+    "SLCP",
     "AbsoluteError",
+    "CVPlus",
     "CalliperError",
     "ConformalRegressor",
     "FullRescaled",
     "Intervals",
+    "JackknifeAfterBootstrap",
+    "JackknifeMinmaxRescaled",
+    "JackknifePlus",
     "JackknifeRescaled",
+    "LoCart",
     "MADSplit",
+    "NormalizedKNN",
+    "QuantileError",
+    "QuantilePair",
     "SignedError",
     "SmallCalibrationWarning",
     "Split",

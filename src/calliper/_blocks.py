@@ -57,6 +57,34 @@ def row_slices(n_rows: int, step: int) -> list[slice]:
     return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 
+class _SingleThreadedBlas:
+    """Keeps linear algebra to one thread while any caller is inside.
+
+    Only the last to leave restores what the first found, so that predictions which overlap in time
+    leave the setting as it was.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.inside = threading.Lock(), 0
+        self.limiter: Any = None
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if self.inside == 0:
+                self.limiter = _controller().limit(limits=1, user_api="blas")
+            self.inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self.lock:
+            self.inside -= 1
+            if self.inside == 0 and self.limiter is not None:
+                self.limiter.restore_original_limits()
+                self.limiter = None
+
+
+_single_threaded_blas = _SingleThreadedBlas()
+
+
 def map_slices(work: Callable[[slice], Result], slices: list[slice]) -> list[Result]:
     """``work(rows)`` for each slice, results in order, on all cores.
 
@@ -66,7 +94,7 @@ def map_slices(work: Callable[[slice], Result], slices: list[slice]) -> list[Res
     workers = min(_n_cores(), len(slices))
     if workers <= 1:
         return [work(rows) for rows in slices]
-    with _controller().limit(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
+    with _single_threaded_blas, ThreadPoolExecutor(workers) as pool:
         return list(pool.map(work, slices))
 
 

@@ -41,6 +41,10 @@ def check_vector(values: Any, name: str, *, n: int | None = None) -> FloatArray:
         vector = np.asarray(values)
         if np.iscomplexobj(vector):
             raise TypeError("Complex data not supported")
+        if vector.dtype.kind not in "biufO":
+            raise TypeError(f"got values of type {vector.dtype}")
+        if np.ma.is_masked(values):
+            raise TypeError("some values are masked; remove those rows")
         vector = np.array(vector, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise CalliperError(f"{name} must be numbers, one for each row: {error}.") from error
@@ -91,17 +95,37 @@ def _refuse_huge(features: FloatArray, name: str) -> FloatArray:
     return features
 
 
-def check_calibration(estimator: Any, Z: Any, scores: Any) -> tuple[FloatArray, FloatArray]:
-    """Features and scores of the calibration points; remembers the columns on ``estimator``."""
+def check_calibration(
+    estimator: Any, Z: Any, scores: Any, *, non_negative: bool = False
+) -> tuple[FloatArray, FloatArray]:
+    """Features and scores of the calibration points, copied; remembers columns on ``estimator``.
+
+    What an earlier fit has left is forgotten first, so that a fit that fails leaves nothing that
+    could be mistaken for its result.
+    """
+    for name in [name for name in vars(estimator) if name.endswith("_") and name[0] != "_"]:
+        delattr(estimator, name)
     refuse_sparse(Z, "Z")
-    features = _refuse_huge(validate_data(estimator, Z, dtype=np.float64, order="C"), "Z")
     if scores is None:
         raise CalliperError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None: "
             f"pass the scores of the calibration points, for example abs(y - y_pred)."
         )
-    check_consistent_length(features, scores)
-    return features, check_vector(scores, "scores", n=len(features))
+    check_consistent_length(Z, scores)
+    check = check_scores if non_negative else check_vector
+    vector = check(scores, "scores")
+    features = validate_data(estimator, Z, dtype=np.float64, order="C", copy=True)
+    return _refuse_huge(features, "Z"), vector
+
+
+def check_training(Z_train: Any, Z: FloatArray) -> FloatArray | None:
+    """Training features, if given: the same columns as the calibration features."""
+    if Z_train is None:
+        return None
+    features = check_features(Z_train, "Z_train")
+    if features.shape[1] != Z.shape[1]:
+        raise CalliperError(f"Z_train has {features.shape[1]} columns, Z has {Z.shape[1]}.")
+    return features
 
 
 def check_new_features(estimator: Any, Z: Any) -> FloatArray:

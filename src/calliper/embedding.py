@@ -69,6 +69,8 @@ def _fit_transformer(transformer: Any, X_train: Any) -> Any:
 
 def _as_features(values: Any, X: Any) -> FloatArray:
     refuse_sparse(values, "X")
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().numpy()
     if getattr(values, "ndim", 2) == 1:
         values = np.asarray(values).reshape(-1, 1)
     try:

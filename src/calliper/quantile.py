@@ -129,3 +129,19 @@ def row_order_statistics(values: FloatArray, ranks: list[int]) -> FloatArray:
     """The rank-th smallest of each row of (m, N), for each rank: (m, L); no NaN among them."""
     places = [rank - 1 for rank in ranks]
     return np.partition(values, places, axis=1)[:, places]
+
+
+def outward(radius: FloatArray) -> FloatArray:
+    """The radius a little enlarged, so that rounding never makes it smaller than it is.
+
+    A radius computed as a product of ratios may fall short of an equal score by its last digits,
+    and a score that ties with its threshold must be covered. The factor exceeds the rounding of
+    the longest sums here and is far below anything that matters.
+    """
+    return radius * (1 + 1e-11)
+
+
+def power_of_two(values: FloatArray) -> float:
+    """The power of two just above the largest magnitude; 1 if all are zero."""
+    largest = float(np.abs(values).max(initial=0.0))
+    return float(2.0 ** np.ceil(np.log2(largest))) if largest > 0 else 1.0

@@ -1,4 +1,4 @@
-"""Model and method together: the only place that meets a model.
+"""Model and method together: intervals around a model that is trained once.
 
 ``fit`` splits the data, trains, and calibrates on the part that the model has not seen;
 ``calibrate`` takes a model that is already fitted. Both end in the same state.
@@ -6,29 +6,16 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
-from sklearn.exceptions import DataConversionWarning
 from sklearn.model_selection import train_test_split
-from sklearn.utils.validation import (
-    check_consistent_length,
-    check_is_fitted,
-    has_fit_parameter,
-    validate_data,
-)
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, has_fit_parameter
 
+from calliper._models import check_known_rows, check_new_rows, predictions
 from calliper._types import Coverage, FloatArray, Score
-from calliper._validation import (
-    check_levels,
-    check_vector,
-    like_coverage,
-    n_rows,
-    refuse_sparse,
-)
+from calliper._validation import check_levels, check_vector, like_coverage
 from calliper.calibrators import FullRescaled
 from calliper.embedding import fit_embedding
 from calliper.exceptions import CalliperError
@@ -49,7 +36,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     calibrator : calibrator, default FullRescaled(KNN(10))
         The method that turns calibration errors into radii.
     score_function : score, default AbsoluteError()
-        What is called an error; ``SignedError`` gives one-sided bounds or two radii. (Plain
+        What is called an error; ``SignedError`` gives one-sided bounds or two radii,
+        ``QuantileError`` takes a model of quantiles (with ``Split``, that is CQR). (Plain
         ``score`` is taken: it is scikit-learn's method that rates the predictions.)
     embed : transformer or callable, optional
         Maps inputs to the space where nearness is judged. By default the inputs themselves,
@@ -103,7 +91,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
                 f"fit needs an estimator that can be trained; got {self.estimator!r}. "
                 f"If it already predicts, use calibrate(X, y) with data it has not seen."
             )
-        y = self._check_inputs(X, y)
+        y = check_known_rows(self, X, y)
         if len(y) < 2:
             raise CalliperError(
                 f"fit needs at least 2 rows, one to train and one to calibrate; got n_samples = "
@@ -120,9 +108,9 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
 
         ``X_train`` and ``y_train``, if given, are rows that the model *was* trained on (or other
         rows apart from ``X``): they standardise the inputs, and feed calibrators that learn from
-        training errors, such as ``MADSplit``.
+        training errors or targets, such as ``MADSplit``.
         """
-        y = self._check_inputs(X, y)
+        y = check_known_rows(self, X, y)
         if (X_train is None) and (y_train is not None):
             raise CalliperError("y_train was given without X_train: pass both.")
         if y_train is not None:
@@ -131,10 +119,9 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         return self._calibrate(self.estimator, X, y, X_train, y_train)
 
     def predict(self, X: Any) -> FloatArray:
-        """The model's prediction: the centre of the interval, (m,)."""
-        check_is_fitted(self, "calibrators_")
-        self._check_new(X)
-        return _predict(self.estimator_, X)
+        """The model's prediction, (m,): the middle, if it predicts several quantiles."""
+        y_pred = self._outputs(X)
+        return y_pred if y_pred.ndim == 1 else np.asarray(self.score_.centre(y_pred))
 
     def predict_interval(
         self,
@@ -154,14 +141,14 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             The range that y can have, known beforehand; ends are moved into it, which loses no
             coverage. ``None`` or an infinity leaves a side open.
         """
-        y_pred = self.predict(X)
+        y_pred = self._outputs(X)
         levels = check_levels(coverage)
         tails = len(self.calibrators_)
         per_tail = [float(1 - (1 - as_fraction(level)) / tails) for level in levels]
         Z = self.embedding_.transform(X)
         radius = np.stack([c.predict_radius(Z, per_tail) for c in self.calibrators_], axis=-1)
-        centre = y_pred[:, None]
-        lower, upper = self.score_.invert(centre, radius[..., 0] if tails == 1 else radius)
+        per_level = y_pred[:, None]  # predictions are the same at every level
+        lower, upper = self.score_.invert(per_level, radius[..., 0] if tails == 1 else radius)
         if bounds is not None:
             low, high = _check_bounds(bounds)
             lower, upper = np.clip(lower, low, high), np.clip(upper, low, high)
@@ -188,7 +175,9 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         proved = float(self.guaranteed_coverage(coverage))
         calibrator = self.calibrators_[0]
         level = float(1 - (1 - as_fraction(coverage)) / len(self.calibrators_))
-        one = calibrator.guarantee(level)
+        one: Guarantee = calibrator.guarantee(level)
+        if len(self.calibrators_) == 1:
+            return one
         return Guarantee(
             one.method, coverage, one.n_calibration, proved, one.has_law, len(self.calibrators_)
         )
@@ -199,15 +188,18 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     def _calibrate(
         self, estimator: Any, X: Any, y: FloatArray, X_train: Any, y_train: FloatArray | None
     ) -> Self:
-        score = AbsoluteError() if self.score_function is None else self.score_function
-        y_pred = _predict(estimator, X)
+        score: Any = AbsoluteError() if self.score_function is None else self.score_function
+        n_outputs = getattr(score, "n_outputs", 1)
+        y_pred = predictions(estimator, X, n_outputs)
         embedding = fit_embedding(self.embed, X_train, X)
         Z = embedding.transform(X)
         extras: dict[str, Any] = {"magnitudes": score.magnitude(y, y_pred)}
         if X_train is not None:
             extras["Z_train"] = embedding.transform(X_train)
         if y_train is not None:
-            extras["scores_train"] = score.magnitude(y_train, _predict(estimator, X_train))
+            trained = predictions(estimator, X_train, n_outputs)
+            extras["scores_train"] = score.magnitude(y_train, trained)
+            extras["y_train"] = y_train
         calibrator = self._seeded_calibrator()
         wanted = {k: v for k, v in extras.items() if has_fit_parameter(calibrator, k)}
         tails = score.measure(y, y_pred).reshape(len(y), -1).T
@@ -215,55 +207,18 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         self.estimator_, self.embedding_, self.score_ = estimator, embedding, score
         return self
 
+    def _outputs(self, X: Any) -> FloatArray:
+        """Predictions as the score takes them: (m,), or (m, n_outputs)."""
+        check_is_fitted(self, "calibrators_")
+        check_new_rows(self, X)
+        return predictions(self.estimator_, X, getattr(self.score_, "n_outputs", 1))
+
     def _seeded_calibrator(self) -> Any:
         calibrator = FullRescaled() if self.calibrator is None else clone(self.calibrator)
         parameters = calibrator.get_params(deep=False)
         if parameters.get("random_state", 0) is None:
             calibrator.set_params(random_state=self.random_state)
         return calibrator
-
-    def _check_inputs(self, X: Any, y: Any) -> FloatArray:
-        """Remember the columns of X; return y as numbers."""
-        refuse_sparse(X, "X")
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None."
-            )
-        validate_data(self, X, skip_check_array=True)
-        check_consistent_length(X, y)
-        y = np.asarray(y)
-        if y.ndim == 2 and y.shape[1] == 1:
-            warnings.warn(
-                "A column-vector y was passed when a 1d array was expected; it is flattened.",
-                DataConversionWarning,
-                stacklevel=3,
-            )
-        return check_vector(y, "y")
-
-    def _check_new(self, X: Any) -> None:
-        refuse_sparse(X, "X")
-        if getattr(X, "ndim", 2) == 1 and hasattr(self, "n_features_in_"):
-            raise CalliperError(
-                f"X must have rows and columns; got shape {X.shape}. Reshape your data: "
-                f"X.reshape(-1, 1) for one input, X.reshape(1, -1) for one row."
-            )
-        validate_data(self, X, skip_check_array=True, reset=False)
-
-
-def _predict(estimator: Any, X: Any) -> FloatArray:
-    """Predictions of a regressor or a function, one number for each row."""
-    predict: Callable[[Any], Any] | None = getattr(estimator, "predict", None)
-    if predict is None and callable(estimator):
-        predict = estimator
-    if predict is None:
-        raise TypeError(
-            f"estimator must have a predict method or be a function of the inputs; "
-            f"got {estimator!r}."
-        )
-    y_pred = predict(X)
-    if hasattr(y_pred, "detach"):
-        y_pred = y_pred.detach().cpu().numpy()
-    return check_vector(y_pred, "predictions", n=n_rows(X))
 
 
 def _check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:

@@ -4,6 +4,10 @@
 ``invert(y_pred, r)`` exactly when ``measure(y, y_pred) <= r``. A score of two tails has two
 columns; each tail is calibrated on its own at level 1 − α/2, and a union bound gives 1 − α.
 ``magnitude`` is the size of the error that local scales are averaged from.
+
+A score that takes several predictions a row says how many in ``n_outputs`` (one if it does not
+say) and gives the one number between them in ``centre(y_pred)``. Predictions may carry an axis of
+levels before the last: (m, 1, n_outputs) against a radius of shape (m, L).
 """
 
 from __future__ import annotations
@@ -12,6 +16,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from calliper._types import FloatArray
+from calliper.quantile_scores import QuantileCrossingWarning, QuantileError
+
+__all__ = ["AbsoluteError", "QuantileCrossingWarning", "QuantileError", "SignedError"]
 
 
 class AbsoluteError(BaseEstimator):  # type: ignore[misc]
@@ -33,7 +40,7 @@ class AbsoluteError(BaseEstimator):  # type: ignore[misc]
 
     def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Targets whose score is at most ``radius``: [ŷ − radius, ŷ + radius]."""
-        return y_pred - radius, y_pred + radius
+        return below(y_pred, radius), above(y_pred, radius)
 
 
 class SignedError(BaseEstimator):  # type: ignore[misc]
@@ -75,13 +82,33 @@ class SignedError(BaseEstimator):  # type: ignore[misc]
         """Targets whose score is at most ``radius`` in every tail (last axis, for two)."""
         side = self._checked_side()
         if side == "both":
-            return y_pred - radius[..., 0], y_pred + radius[..., 1]
+            return below(y_pred, radius[..., 0]), above(y_pred, radius[..., 1])
         unbounded = np.full_like(y_pred - radius, np.inf)
         if side == "lower":
-            return y_pred - radius, unbounded
-        return -unbounded, y_pred + radius
+            return below(y_pred, radius), unbounded
+        return -unbounded, above(y_pred, radius)
 
     def _checked_side(self) -> str:
         if self.side not in ("both", "lower", "upper"):
             raise ValueError(f"side must be 'both', 'lower' or 'upper'; got {self.side!r}.")
         return self.side
+
+
+def below(y_pred: FloatArray, radius: FloatArray) -> FloatArray:
+    """ŷ − radius, a last digit further: no target whose measured error is the radius falls out.
+
+    Both the error of a target and the end of the interval are rounded, each by up to half a digit
+    of the larger of ŷ and the radius.
+    """
+    return y_pred - radius - _last_digit(y_pred, radius)
+
+
+def above(y_pred: FloatArray, radius: FloatArray) -> FloatArray:
+    """ŷ + radius, a last digit further; see :func:`below`."""
+    return y_pred + radius + _last_digit(y_pred, radius)
+
+
+def _last_digit(y_pred: FloatArray, radius: FloatArray) -> FloatArray:
+    size = np.abs(y_pred) + np.abs(radius)
+    exact = ~np.isfinite(size) | (radius == 0)
+    return np.where(exact, 0.0, np.spacing(np.where(exact, 1.0, size)))

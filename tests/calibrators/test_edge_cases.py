@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.dummy import DummyRegressor
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
 from calliper import (
@@ -273,3 +274,80 @@ def test_identical_inputs_everywhere(method):
     for seed in range(3):
         radius = method.set_params(random_state=seed).fit(Z, scores).predict_radius(new)
         assert len(np.unique(radius)) == 1 and np.isfinite(radius[0])
+
+
+@pytest.mark.parametrize("value", [0.1, 1.1, 1.7, 12.34, 2.5])
+@pytest.mark.parametrize("method", [*METHODS, JackknifeRescaled(RBF(0.1))], ids=repr)
+def test_a_score_that_ties_with_its_threshold_is_covered(method, value):
+    """Equal errors everywhere: rounding must not push the radius below them."""
+    radius = method.fit(Z, np.full(50, value)).predict_radius(NEW, [0.5, 0.9])
+    assert (radius >= value).all() and (radius <= value * (1 + 1e-9)).all()
+
+
+@pytest.mark.parametrize("size", [1e160, 1e-165, 1e-300])
+def test_scores_of_extreme_size(size):
+    for method in (FullRescaled(), FullRescaled(statistic="rms"), FullRescaled(RBF(1.0))):
+        method.set_params(random_state=0)
+        expected = method.fit(Z, SCORES).predict_radius(NEW) * size
+        np.testing.assert_allclose(method.fit(Z, SCORES * size).predict_radius(NEW), expected)
+
+
+def test_full_rescaling_refuses_magnitudes_that_would_void_its_guarantee():
+    with pytest.raises(CalliperError, match="magnitudes must equal scores"):
+        FullRescaled().fit(Z, SCORES, magnitudes=np.sqrt(SCORES))
+    JackknifeRescaled().fit(Z, SCORES, magnitudes=np.sqrt(SCORES))
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_what_was_passed_can_be_changed_afterwards(method):
+    Zs, scores = Z.copy(), SCORES.copy()
+    expected = method.fit(Zs, scores).predict_radius(NEW)
+    Zs[:], scores[:] = 0, 0
+    np.testing.assert_array_equal(method.predict_radius(NEW), expected)
+
+
+def test_parameters_set_after_fit_change_nothing_until_the_next_fit():
+    for method, change in (
+        (FullRescaled(statistic="rms"), {"statistic": "mean"}),
+        (FullRescaled(), {"offset": 5.0}),
+        (JackknifeRescaled(), {"offset": 5.0}),
+    ):
+        expected = method.fit(Z, SCORES).predict_radius(NEW)
+        np.testing.assert_array_equal(method.set_params(**change).predict_radius(NEW), expected)
+    mad = fit_mad(MADSplit())
+    expected = mad.predict_radius(NEW)
+    np.testing.assert_array_equal(mad.set_params(offset=5.0).predict_radius(NEW), expected)
+
+
+def test_a_fit_that_fails_leaves_nothing_behind():
+    method = FullRescaled().fit(Z, SCORES)
+    with pytest.raises(CalliperError):
+        method.fit(Z[:, :1], -SCORES)
+    with pytest.raises(NotFittedError):
+        method.predict_radius(NEW[:, :1])
+
+
+@pytest.mark.parametrize("method", [FullRescaled(), JackknifeRescaled(), MADSplit()], ids=repr)
+def test_training_features_have_the_same_columns(method):
+    extra = {"scores_train": SCORES} if isinstance(method, MADSplit) else {}
+    with pytest.raises(CalliperError, match="Z_train has 5 columns, Z has 2"):
+        method.fit(Z, SCORES, Z_train=np.zeros((50, 5)), **extra)
+
+
+def test_metrics_that_cannot_judge():
+    for metric in ("seuclidean", "mahalanobis"):
+        with pytest.raises(ValueError, match="standardise or whiten the features with training"):
+            FullRescaled(KNN(5, metric=metric)).fit(Z, SCORES)
+    with_zero = np.vstack([Z, np.zeros(2)])
+    for kernel in (KNN(5, metric="cosine"), RBF(0.3, metric="cosine")):
+        for method in (FullRescaled(kernel), JackknifeRescaled(kernel)):
+            with pytest.raises(CalliperError, match="gives NaN, for example for the row"):
+                method.fit(with_zero, np.append(SCORES, 1.0))
+
+
+@pytest.mark.parametrize(
+    "scores", [np.ma.masked_array(SCORES, SCORES > 1), SCORES.astype("datetime64[D]"), ["1"] * 50]
+)
+def test_values_that_only_look_like_numbers(scores):
+    with pytest.raises(CalliperError, match="scores must be numbers"):
+        Split().fit(Z, scores)

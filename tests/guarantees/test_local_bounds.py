@@ -15,7 +15,7 @@ from calliper.guarantees import (
     local_coverage_bound,
     plug_in_local_coverage,
 )
-from calliper.mutual_information import MutualInformation
+from calliper.information import MutualInformation
 
 LEVELS = [0.3, 0.5, 0.8, 0.9, 0.95, 0.99]
 RHO = np.array([1e-6, 0.01, 0.05, 0.1, 0.3, 0.5, 0.9, 0.999, 1.0])

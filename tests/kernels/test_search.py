@@ -15,6 +15,18 @@ def cloud(rng, n, d, kind):
         return np.round(rng.normal(size=(n, d)), 1)
     if kind == "far":  # the expansion of squared distances loses ten digits here
         return 1e7 + np.round(rng.normal(size=(n, d)), 2)
+    if kind == "outlier":  # one row so far away that its norm drowns all others
+        points = np.round(rng.normal(size=(n, d)), 1)
+        points[0] *= 1e7
+        return points
+    if kind == "sentinel":  # a missing value coded as a number, among integers
+        points = rng.integers(0, 3, (n, d)) * 1.0
+        points[1, 0] = -99999.0
+        return points
+    if kind == "timestamps":  # nanoseconds
+        return 1.7e18 + 1e16 * rng.normal(size=(n, d))
+    if kind == "tiny":  # below the range of single precision
+        return 1e-25 * np.round(rng.normal(size=(n, d)), 2)
     return rng.normal(size=(n, d))
 
 
@@ -33,7 +45,9 @@ def small_data_may_use_the_wide_engine(monkeypatch):
     monkeypatch.setattr(_search.WideSearch, "suits", staticmethod(suits))
 
 
-KINDS = ["continuous", "lattice", "rounded", "far"]
+KINDS = [
+    *("continuous", "lattice", "rounded", "far", "outlier", "sentinel", "timestamps", "tiny"),
+]
 
 
 def make(rng, engine, d, n, kind):
@@ -141,3 +155,41 @@ def test_wide_search_with_a_bounding_sample(kind):
             squared = sum((points[:, c] - z[c]) ** 2 for c in range(40))
             expected = np.lexsort((search.priorities, squared))[:k]
             assert set(found[row]) == set(expected) and found[row, -1] == expected[-1]
+
+
+def test_a_query_beyond_single_precision():
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(1500, 40))
+    search = NeighborSearch(points, rng.uniform(size=1500), "euclidean")
+    query = np.full((1, 40), 1e39)
+    expected = oracles.nearest(points, query[0], range(1500), 3, search.priorities)
+    assert set(search.nearest(query, 3)[0]) == set(expected)
+
+
+def test_a_regular_line_is_settled_without_comparing_all(monkeypatch):
+    """Every point of a time index has tied neighbours; looking a little further settles them."""
+    compared = []
+    monkeypatch.setattr(_search, "all_distances", lambda *a: compared.append(a))
+    n = 5000
+    priorities = np.random.default_rng(0).uniform(size=n)
+    search = NeighborSearch(np.arange(n)[:, None] * 1.0, priorities, "euclidean")
+    found = search.nearest_others(3)
+    inner = np.arange(10, n - 10)
+    assert not compared
+    assert (np.sort(np.abs(found[inner] - inner[:, None]), axis=1) == [1, 1, 2]).all()
+
+
+def test_overlapping_predictions_leave_linear_algebra_as_it_was():
+    from concurrent.futures import ThreadPoolExecutor
+
+    from threadpoolctl import threadpool_info
+
+    from calliper._blocks import map_slices, row_slices
+
+    def threads():
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    before = threads()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: map_slices(lambda rows: None, row_slices(100, 1)), range(20)))
+    assert threads() == before

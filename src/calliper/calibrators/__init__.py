@@ -1,8 +1,29 @@
 """Methods: one paper a file, each from features and scores to a radius at any level."""
 
 from calliper.calibrators._full_rescaled import FullRescaled
+from calliper.calibrators._jackknife_minmax import JackknifeMinmaxRescaled
 from calliper.calibrators._jackknife_rescaled import JackknifeRescaled
+from calliper.calibrators._lcp import LCP
+from calliper.calibrators._locart import LoCart
+from calliper.calibrators._lvd import LVD
 from calliper.calibrators._mad_split import MADSplit
+from calliper.calibrators._normalized_knn import NormalizedKNN
+from calliper.calibrators._rcp import RCP
+from calliper.calibrators._rlcp import RLCP
+from calliper.calibrators._slcp import SLCP
 from calliper.calibrators._split import Split
 
-__all__ = ["FullRescaled", "JackknifeRescaled", "MADSplit", "Split"]
+__all__ = [
+    "LCP",
+    "LVD",
+    "RCP",
+    "RLCP",
+    "SLCP",
+    "FullRescaled",
+    "JackknifeMinmaxRescaled",
+    "JackknifeRescaled",
+    "LoCart",
+    "MADSplit",
+    "NormalizedKNN",
+    "Split",
+]

@@ -33,18 +33,19 @@ from sklearn.utils.validation import check_is_fitted
 from calliper._types import Coverage, FloatArray
 from calliper._validation import (
     check_calibration,
-    check_features,
     check_levels,
     check_new_features,
     check_offset,
     check_scores,
+    check_training,
     each_level,
     like_coverage,
     warn_if_too_few,
     warn_if_zero_scales,
 )
+from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee, conformal_coverage
-from calliper.quantile import conformal_rank
+from calliper.quantile import conformal_rank, outward, power_of_two
 from calliper.scale import bag_scale, fixed_kernel, resolve_kernel
 from calliper.scale._statistic import STATISTICS
 
@@ -118,13 +119,18 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
         Z_train, scores_train : (n, d) and (n,), optional
             Training inputs and errors, for kernels that take their length scale from them.
         """
-        Z, scores = check_calibration(self, Z, scores)
-        scores = check_scores(scores)
+        Z, scores = check_calibration(self, Z, scores, non_negative=True)
         n = len(scores)
         sizes = scores if magnitudes is None else check_scores(magnitudes, "magnitudes", n=n)
         if self.statistic not in STATISTICS:
             raise ValueError(f"statistic must be one of {[*STATISTICS]}; got {self.statistic!r}.")
-        train = None if Z_train is None else check_features(Z_train, "Z_train")
+        if not np.array_equal(sizes[scores > 0], scores[scores > 0]):
+            raise CalliperError(
+                "magnitudes must equal scores wherever a score is positive: the score of a new "
+                "point enters the scales of its neighbours as its magnitude. JackknifeRescaled "
+                "takes any magnitudes."
+            )
+        train = check_training(Z_train, Z)
         rng = check_random_state(self.random_state)
         kernel, errors = resolve_kernel(self.kernel, train, rng), None
         if train is not None and scores_train is not None:
@@ -134,14 +140,17 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
         self.bag_, self.scores_ = None, scores
         if n == 1:  # no other point to take a scale of: plain split
             return self
-        power = self._power()
+        # A root mean square crosses where the mean of squares does, at the squared radius.
+        power = self.power_ = 2 if self.statistic == "rms" else 1
+        # Products of scores must not overflow; a power of two changes no digit.
+        unit = self.unit_ = power_of_two(sizes)
         self.bag_ = bag_scale(
             self.kernel_,
             Z,
-            sizes**power,
-            scores**power,
+            (sizes / unit) ** power,
+            (scores / unit) ** power,
             statistic=self.statistic,
-            offset=check_offset(self.offset) ** power,
+            offset=(check_offset(self.offset) / unit) ** power,
             priorities=check_random_state(self.random_state).uniform(size=n + 1),
         )
         warn_if_zero_scales(self.bag_.calibration_scale(0.5))
@@ -159,7 +168,7 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
             radius[:, finite] = self.scores_[0]
         elif finite:
             threshold = self.bag_.order_statistics(Z, [levels[column] for column in finite])
-            radius[:, finite] = threshold ** (1 / self._power())
+            radius[:, finite] = outward(threshold ** (1 / self.power_) * self.unit_)
         return like_coverage(radius, coverage)
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
@@ -171,7 +180,3 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
         """The promise with its assumptions; ``.describe()`` puts it in words."""
         proved = float(self.guaranteed_coverage(coverage))
         return Guarantee("FullRescaled", coverage, self.n_calibration_, proved)
-
-    def _power(self) -> int:
-        # A root mean square crosses where the mean of squared scores does, at the squared radius.
-        return 2 if self.statistic == "rms" else 1

@@ -31,18 +31,18 @@ from sklearn.utils.validation import check_is_fitted
 from calliper._types import Coverage, FloatArray
 from calliper._validation import (
     check_calibration,
-    check_features,
     check_levels,
     check_new_features,
     check_offset,
     check_scores,
+    check_training,
     each_level,
     like_coverage,
     warn_if_too_few,
     warn_if_zero_scales,
 )
 from calliper.guarantees import Guarantee, fold_coverage, jackknife_coverage
-from calliper.quantile import conformal_rank
+from calliper.quantile import conformal_rank, outward
 from calliper.scale import leave_two_out, resolve_kernel
 
 
@@ -96,12 +96,11 @@ class JackknifeRescaled(BaseEstimator):  # type: ignore[misc]
         Z_train : (n, d), optional
             Training inputs, for kernels that take their length scale from them.
         """
-        Z, scores = check_calibration(self, Z, scores)
-        scores = check_scores(scores)
+        Z, scores = check_calibration(self, Z, scores, non_negative=True)
         n = len(scores)
         sizes = scores if magnitudes is None else check_scores(magnitudes, "magnitudes", n=n)
         offset = check_offset(self.offset)
-        train = None if Z_train is None else check_features(Z_train, "Z_train")
+        train = check_training(Z_train, Z)
         rng = check_random_state(self.random_state)
         self.kernel_ = resolve_kernel(self.kernel, train, rng)
         self.n_calibration_ = n
@@ -125,7 +124,7 @@ class JackknifeRescaled(BaseEstimator):  # type: ignore[misc]
         if self.scale_ is None:
             radius[:, finite] = self.rescaled_scores_[0]
         elif finite:
-            radius[:, finite] = self.scale_.order_statistics(Z, [ranks[c] for c in finite])
+            radius[:, finite] = outward(self.scale_.order_statistics(Z, [ranks[c] for c in finite]))
         return like_coverage(radius, coverage)
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:

@@ -27,11 +27,11 @@ from sklearn.utils.validation import check_is_fitted
 from calliper._types import Coverage, FloatArray
 from calliper._validation import (
     check_calibration,
-    check_features,
     check_levels,
     check_new_features,
     check_offset,
     check_scores,
+    check_training,
     check_vector,
     each_level,
     like_coverage,
@@ -40,7 +40,7 @@ from calliper._validation import (
 )
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee, conformal_coverage
-from calliper.quantile import conformal_rank, order_statistic
+from calliper.quantile import conformal_rank, order_statistic, outward
 from calliper.scale import fixed_kernel, local_mean, rescale, resolve_kernel
 
 
@@ -74,19 +74,16 @@ class MADSplit(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, Z: Any, scores: Any, *, Z_train: Any = None, scores_train: Any = None) -> Self:
         """Fit the scale to training errors, then rescale the calibration scores by it."""
-        Z, scores = check_calibration(self, Z, scores)
-        scores = check_scores(scores)
+        Z, scores = check_calibration(self, Z, scores, non_negative=True)
         if Z_train is None or scores_train is None:
             raise CalliperError(
                 "MADSplit learns its scale on training errors: pass Z_train and scores_train to "
                 "fit (X_train and y_train to ConformalRegressor.calibrate). Without training "
                 "data, use FullRescaled, which needs none."
             )
-        Z_train = check_features(Z_train, "Z_train")
-        if Z_train.shape[1] != Z.shape[1]:
-            raise CalliperError(f"Z_train has {Z_train.shape[1]} columns, Z has {Z.shape[1]}.")
+        Z_train = check_training(Z_train, Z)
         scores_train = check_scores(scores_train, "scores_train", n=len(Z_train))
-        check_offset(self.offset)
+        self.offset_ = check_offset(self.offset)
         self.scale_ = self._fit_scale(Z_train, scores_train)
         scale = self._local_scale(Z)
         warn_if_zero_scales(scale)
@@ -105,7 +102,7 @@ class MADSplit(BaseEstimator):  # type: ignore[misc]
         )
         with np.errstate(invalid="ignore"):
             radius = np.where(np.isinf(threshold), np.inf, scale[:, None] * threshold)
-        return like_coverage(radius, coverage)
+        return like_coverage(outward(radius), coverage)
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage at a level, or at each of several."""
@@ -127,4 +124,4 @@ class MADSplit(BaseEstimator):  # type: ignore[misc]
 
     def _local_scale(self, Z: FloatArray) -> FloatArray:
         predicted = check_vector(self.scale_.predict(Z), "predictions of scale", n=len(Z))
-        return np.maximum(predicted, 0.0) + self.offset
+        return np.maximum(predicted, 0.0) + self.offset_

@@ -31,7 +31,7 @@ import numpy as np
 from calliper._types import FloatArray
 from calliper.guarantees._inputs import check_level, check_rho, like_input
 from calliper.guarantees._local import Form, check_form, local_coverage_bound
-from calliper.mutual_information import MutualInformation, mutual_information
+from calliper.information import MutualInformation, mutual_information
 
 
 @dataclass(frozen=True, eq=False)

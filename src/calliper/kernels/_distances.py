@@ -13,6 +13,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from calliper._types import FloatArray
+from calliper.exceptions import CalliperError
 
 #: A name that :func:`scipy.spatial.distance.cdist` knows, or a symmetric function of two rows.
 Metric = str | Callable[[FloatArray, FloatArray], float]
@@ -22,6 +23,11 @@ EUCLIDEAN = "euclidean"
 
 def check_metric(metric: Metric) -> None:
     """Try the metric on two rows, so that a wrong name fails at once and by name."""
+    if metric in ("seuclidean", "mahalanobis"):
+        raise ValueError(
+            f"metric {metric!r} would take its scale from whatever rows are compared: standardise "
+            f"or whiten the features with training data instead, and use the Euclidean metric."
+        )
     try:
         cdist(np.eye(2), np.eye(2), metric=metric)
     except ValueError as error:
@@ -34,7 +40,14 @@ def check_metric(metric: Metric) -> None:
 def all_distances(queries: FloatArray, points: FloatArray, metric: Metric) -> FloatArray:
     """Distances of every query to every point, (m, N); squared for the Euclidean metric."""
     if metric != EUCLIDEAN:
-        return np.asarray(cdist(queries, points, metric=metric), dtype=np.float64)
+        distances = np.asarray(cdist(queries, points, metric=metric), dtype=np.float64)
+        if np.isnan(distances).any():
+            row = int(np.flatnonzero(np.isnan(distances).any(axis=1))[0])
+            raise CalliperError(
+                f"metric {metric!r} gives NaN, for example for the row {queries[row]}: such a row "
+                f"(all zeros, for cosine) is near to nothing. Remove it or use another metric."
+            )
+        return distances
     total = np.zeros((len(queries), len(points)))
     for column in range(points.shape[1]):
         total += np.square(queries[:, column, None] - points[None, :, column])

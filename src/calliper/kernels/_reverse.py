@@ -14,6 +14,8 @@ from scipy.spatial import cKDTree
 
 from calliper._blocks import Scratch, map_row_blocks
 from calliper._types import BoolArray, FloatArray, IntArray
+from calliper.kernels._wide import LARGEST
+from calliper.quantile import power_of_two
 
 Pairs = tuple[IntArray, IntArray, BoolArray]
 
@@ -41,25 +43,32 @@ def balls_by_scan(
     −‖x‖² exactly when x is inside. Centring keeps the rounding error τ(‖x‖² + ‖z‖²) small, and
     ‖z‖² ≤ 2‖x‖² + 2·reach for every pair that is inside.
     """
-    offset = float(np.square(centre).sum())
+    shift = float(np.square(centre).sum())
     z = points - centre
-    z_norm = np.square(z).sum(axis=1)
+    unit = power_of_two(z)
+    far = float(np.abs(queries - centre).max(initial=0.0)) > LARGEST * unit
     # The product decides the cost of wide rows; half of it suffices, since the edge is checked.
-    small_enough = z_norm.max() + offset + reach.max() < 1e30
-    dtype = np.float32 if points.shape[1] >= 16 and small_enough else np.float64
+    dtype = np.float64 if points.shape[1] < 16 or far else np.float32
+    unit = 1.0 if dtype is np.float64 else unit
+    z, shift, reach = z / unit, shift / unit**2, reach / unit**2
+    z_norm = np.square(z).sum(axis=1)
     tolerance = 8 * (points.shape[1] + 4) * float(np.finfo(dtype).eps)
+    # Centring itself errs in double precision, with the size of the centre.
+    centring = 8 * (points.shape[1] + 4) * float(np.finfo(float).eps) * shift
     bias = z_norm - reach * (1 + 4 * tolerance)
     right = np.ascontiguousarray(np.vstack([-2 * z.T, bias]), dtype=dtype)
     scratch = Scratch()
 
     def scan(rows: slice) -> Pairs:
-        x = np.clip(queries[rows] - centre, -1e15, 1e15)
+        x = (queries[rows] - centre) / unit
         x_norm = np.square(x).sum(axis=1)
         left = np.hstack([x, np.ones((len(x), 1))]).astype(dtype, copy=False)
         out = scratch.array("excess", (len(left), len(points)), dtype)
         excess = np.matmul(left, right, out=out)
-        slack = tolerance * (4 * x_norm + offset)
-        hit = np.flatnonzero(excess < (slack - x_norm).astype(dtype)[:, None])
+        slack = tolerance * 4 * x_norm + centring
+        # Rounded up, so that no pair is lost in the conversion.
+        edge = np.nextafter((slack - x_norm).astype(dtype), dtype(np.inf))
+        hit = np.flatnonzero(excess < edge[:, None])
         query, point = np.divmod(hit, len(points))
         margin = excess.reshape(-1)[hit] + x_norm[query]
         error = slack[query] + tolerance * (z_norm[point] + reach[point])

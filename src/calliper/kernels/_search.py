@@ -21,6 +21,9 @@ from calliper.kernels._line import SortedLine, balls_by_line
 from calliper.kernels._reverse import balls_by_scan, balls_by_tree
 from calliper.kernels._wide import WideSearch
 
+#: Candidates beyond those asked for that are looked at first where distances tie.
+TIED_SHELL = 24
+
 #: With fewer queries, a scan of all points costs less than a ball search for each of them.
 MIN_QUERIES_FOR_TREE = 400
 
@@ -55,12 +58,12 @@ class NeighborSearch:
         The last column is exactly the n-th, and the others are exactly the n−1 before it, in an
         order that is by distance up to rounding.
         """
-        found, distance = self._propose(queries, n + 1)
-        open_rows = np.flatnonzero(~self._settled(queries, distance, n))
+        found, distance, sure = self._propose(queries, n + 1)
+        unsettled = np.flatnonzero(~(sure & self._settled(queries, distance, n)))
         found = found[:, :n]
-        if len(open_rows):
-            location, inverse = np.unique(queries[open_rows], axis=0, return_inverse=True)
-            found[open_rows] = self._settle(location, n)[inverse.reshape(-1)]
+        if len(unsettled):
+            location, inverse = np.unique(queries[unsettled], axis=0, return_inverse=True)
+            found[unsettled] = self._settle(location, n)[inverse.reshape(-1)]
         return found
 
     def nearest_others(self, n: int) -> IntArray:
@@ -71,16 +74,16 @@ class NeighborSearch:
         # Queries in the order of the engine find what they need still in cache.
         engine = self.line or self.tree
         order = own if engine is None else engine.indices
-        near, distance = self._propose(self.points[order], n + 2)
+        near, distance, sure = self._propose(self.points[order], n + 2)
         keep = _all_but(order, near)
         near, distance = near[keep].reshape(len(own), -1), distance[keep].reshape(len(own), -1)
         found = np.empty((len(own), n), dtype=np.intp)
         found[order] = near[:, :n]
-        open_rows = order[~self._settled(self.points[order], distance, n)]
-        if len(open_rows):
-            location, inverse = np.unique(self.points[open_rows], axis=0, return_inverse=True)
+        unsettled = order[~(sure & self._settled(self.points[order], distance, n))]
+        if len(unsettled):
+            location, inverse = np.unique(self.points[unsettled], axis=0, return_inverse=True)
             with_own = self._settle(location, n + 1)[inverse.reshape(-1)]
-            found[open_rows] = with_own[_all_but(open_rows, with_own)].reshape(-1, n)
+            found[unsettled] = with_own[_all_but(unsettled, with_own)].reshape(-1, n)
         return found
 
     def balls_containing(
@@ -119,26 +122,26 @@ class NeighborSearch:
         )
         return np.concatenate(blocks)
 
-    def _propose(self, queries: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
-        """Up to k candidates a row with (squared) distances that are right up to rounding."""
+    def _propose(self, queries: FloatArray, k: int) -> tuple[IntArray, FloatArray, BoolArray]:
+        """Up to k candidates a row, (squared) distances right up to rounding, and sure rows."""
         k = min(k, len(self.points))
-        if self.tree is not None:
-            distance, found = self.tree.query(queries, k, workers=-1)
-            found = np.reshape(found, (len(queries), k)).astype(np.intp, copy=False)
-            return found, np.square(distance).reshape(found.shape)
+        sure = np.ones(len(queries), dtype=bool)
         if self.line is not None:
             distance, found = self.line.query(queries, k)
-            return found, np.square(distance)
-        if self.wide is not None:
-            distance, found, outside = self.wide.query(queries - self.centre, k)
-            # Beyond what any point outside the candidates can reach, nothing is settled.
-            return found, np.minimum(distance, outside[:, None])
-        if self.brute is not None:
+        elif self.tree is not None:
+            distance, found = self.tree.query(queries, k, workers=-1)
+            found = np.reshape(found, (len(queries), k)).astype(np.intp, copy=False)
+            distance = distance.reshape(found.shape)
+        elif self.wide is not None:
+            squared, found, sure = self.wide.query(queries - self.centre, k)
+            return found, squared, sure
+        elif self.brute is not None:
             distance, found = self.brute.kneighbors(queries - self.centre, k)
-            return np.asarray(found, dtype=np.intp), np.square(distance)
-        # Nothing is known of other metrics, so every row is settled: equal distances say so.
-        found = np.broadcast_to(np.arange(k), (len(queries), k)).copy()
-        return found, np.zeros((len(queries), k))
+            found = np.asarray(found, dtype=np.intp)
+        else:  # nothing is known of other metrics beforehand: every row is settled
+            found = np.broadcast_to(np.arange(k), (len(queries), k)).copy()
+            return found, np.zeros((len(queries), k)), ~sure
+        return found, np.square(distance), sure
 
     def _settled(self, queries: FloatArray, distance: FloatArray, n: int) -> BoolArray:
         """Rows whose n-th neighbour stands apart from the one before and the one after."""
@@ -155,18 +158,39 @@ class NeighborSearch:
         return settled
 
     def _settle(self, locations: FloatArray, n: int) -> IntArray:
-        """The first n points by (distance, priority), from all distances."""
+        """The first n points by (distance, priority), by direct differences.
+
+        A few more candidates often hold all that is tied; where they do not, all points are
+        compared.
+        """
         found = np.empty((len(locations), n), dtype=np.intp)
+        left = np.arange(len(locations))
+        if self.line is not None or self.tree is not None:
+            k = min(n + TIED_SHELL, len(self.points))
+            near, distance, _ = self._propose(locations, k)
+            exact = np.stack(
+                [paired_distances(locations, self.points[column]) for column in near.T], axis=1
+            )
+            by_priority = np.argsort(self.priorities[near], axis=1)
+            exact = np.take_along_axis(exact, by_priority, axis=1)
+            order = np.argsort(exact, axis=1, kind="stable")
+            ranked = np.take_along_axis(
+                np.take_along_axis(near, by_priority, axis=1), order, axis=1
+            )
+            edge = np.take_along_axis(exact, order, axis=1)[:, n - 1]
+            found = ranked[:, :n]
+            inside = edge < distance[:, -1] * (1 - 1e-9)
+            left = np.flatnonzero(~inside & (k < len(self.points)))
 
         def settle(rows: slice) -> None:
-            distances = all_distances(locations[rows], self.points, self.metric)
-            for row, distance in enumerate(distances, start=rows.start):
+            distances = all_distances(locations[left[rows]], self.points, self.metric)
+            for row, distance in zip(left[rows], distances, strict=True):
                 edge = np.partition(distance, n - 1)[n - 1]
                 candidates = np.flatnonzero(distance <= edge)
                 order = np.lexsort((self.priorities[candidates], distance[candidates]))
                 found[row] = candidates[order[:n]]
 
-        map_row_blocks(settle, len(locations), len(self.points))
+        map_row_blocks(settle, len(left), len(self.points))
         return found
 
     def _balls_by_metric(

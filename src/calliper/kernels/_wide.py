@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calliper._blocks import Scratch, map_row_blocks
-from calliper._types import FloatArray, IntArray
-from calliper.quantile import pad_exceptions
+from calliper._types import BoolArray, FloatArray, IntArray
+from calliper.quantile import pad_exceptions, power_of_two
 
 #: One point of so many is in the sample that bounds the distances of the rest.
 SAMPLED = 8
@@ -24,67 +24,83 @@ SAMPLED = 8
 #: Candidates beyond those asked for, so that rounding does not push a true neighbour out.
 SPARE = 6
 
+#: Hits beyond this multiple of the candidates mean copies, not a loose bound.
+MOST_HITS = 200
+
+#: Largest coordinate, in units of the largest of the points, that single precision is trusted with.
+LARGEST = 1e15
+
 #: Blocks are so many times taller than the cache would like: the product gains more than it loses.
 TALL = 32
 
 
 class WideSearch:
-    """Points with many features."""
+    """Points with many features, centred."""
 
     def __init__(self, points: FloatArray, centre: FloatArray) -> None:
         self.z = points - centre
-        norm = np.square(self.z).sum(axis=1)
-        self.largest_norm = float(norm.max())
-        self.right = np.vstack([-2 * self.z.T, norm]).astype(np.float32)
+        # A power of two keeps single precision from overflowing or underflowing, and loses nothing.
+        self.unit = power_of_two(self.z)
+        scaled = self.z / self.unit
+        self.right = np.vstack([-2 * scaled.T, np.square(scaled).sum(axis=1)]).astype(np.float32)
         self.sample = np.ascontiguousarray(self.right[:, ::SAMPLED])
         self.tolerance = 8 * (points.shape[1] + 4) * float(np.finfo(np.float32).eps)
 
     @staticmethod
     def suits(points: FloatArray) -> bool:
-        """Wide enough to pay, and not so large that single precision overflows."""
+        """Wide enough, and enough of them, to pay."""
         n, dimension = points.shape
-        return bool(dimension >= 32 and n >= 1000 and np.abs(points).max() < 1e15)
+        return bool(dimension >= 32 and n >= 1000)
 
-    def query(self, x: FloatArray, k: int) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Squared distances (m, k) and indices of the k nearest, and how near any other can be.
+    def query(self, x: FloatArray, k: int) -> tuple[FloatArray, IntArray, BoolArray]:
+        """Squared distances (m, k) and indices of the k nearest, and which rows are sure.
 
-        ``x`` is centred as the points are. Distances are those of double precision.
+        ``x`` is centred as the points are. Distances are those of double precision. A row is sure
+        if no point outside its candidates can be as near as its k-th.
         """
         scratch = Scratch()
         found = map_row_blocks(
             lambda rows: self._one_block(x[rows], k, scratch), len(x), len(self.z) // TALL
         )
-        distance, index, outside = (np.concatenate(part) for part in zip(*found, strict=True))
-        return distance, index, outside
+        distance, index, sure = (np.concatenate(part) for part in zip(*found, strict=True))
+        return distance, index, sure
 
     def _one_block(
         self, x: FloatArray, k: int, scratch: Scratch
-    ) -> tuple[FloatArray, IntArray, FloatArray]:
+    ) -> tuple[FloatArray, IntArray, BoolArray]:
         n, n_candidates = len(self.z), min(k + SPARE, len(self.z))
-        x_norm = np.square(x).sum(axis=1)
-        error = self.tolerance * (3 * x_norm + self.largest_norm)
-        left = np.hstack([x, np.ones((len(x), 1))]).astype(np.float32)
-        bound = self._bound(left, n_candidates, scratch)
+        scaled = x / self.unit
+        far = np.abs(scaled).max(axis=1) > LARGEST
+        scaled[far] = 0.0
+        x_norm = np.square(scaled).sum(axis=1)
+        left = np.hstack([scaled, np.ones((len(x), 1))]).astype(np.float32)
+        bound = self._bound(left, x_norm, n_candidates, scratch)
         product = scratch.array("product", (len(x), n), np.float32)
         np.matmul(left, self.right, out=product)
-        row, column = np.divmod(np.flatnonzero(product <= bound[:, None]), n)
+        below = product <= bound[:, None]
+        # Rows with copies by the thousand would need a column for each: they are settled elsewhere.
+        crowded = np.count_nonzero(below, axis=1) > MOST_HITS * n_candidates
+        below[crowded] = False
+        below[crowded, :n_candidates] = True
+        row, column = np.divmod(np.flatnonzero(below), n)
         place, value = pad_exceptions(
             row, column, product[row, column].astype(np.float64), len(x), 0
         )
         best = np.argpartition(value, n_candidates - 1, axis=1)[:, :n_candidates]
         candidate = np.take_along_axis(place, best, axis=1)
-        furthest = np.take_along_axis(value, best, axis=1).max(axis=1) + x_norm - error
-        if n_candidates == n:
-            furthest = np.full(len(x), np.inf)
+        furthest = np.take_along_axis(value, best, axis=1).max(axis=1) + x_norm
         exact = _distances(x, self.z, candidate)
         order = np.argsort(exact, axis=1)[:, :k]
-        return (
-            np.take_along_axis(exact, order, axis=1),
-            np.take_along_axis(candidate, order, axis=1),
-            furthest,
-        )
+        distance = np.take_along_axis(exact, order, axis=1)
+        # ‖z‖² ≤ 2‖x‖² + 2‖x − z‖² bounds the rounding of the points that were not proposed.
+        outside = (furthest - 3 * self.tolerance * x_norm) / (1 + 2 * self.tolerance)
+        sure = distance[:, -1] / self.unit**2 < outside
+        sure |= n_candidates == n
+        return distance, np.take_along_axis(candidate, order, axis=1), sure & ~far & ~crowded
 
-    def _bound(self, left: NDArray[Any], k: int, scratch: Scratch) -> NDArray[Any]:
+    def _bound(
+        self, left: NDArray[Any], x_norm: FloatArray, k: int, scratch: Scratch
+    ) -> NDArray[Any]:
         """At least k products of each row do not exceed this."""
         n_sampled = self.sample.shape[1]
         if n_sampled <= 2 * k:
@@ -93,9 +109,9 @@ class WideSearch:
         np.matmul(left, self.sample, out=product)
         product.partition(k - 1, axis=1)
         # The same pair may round differently in a product of another shape.
-        edge: NDArray[Any] = product[:, k - 1]
-        edge += np.float32(self.tolerance) * (np.abs(edge) + np.float32(self.largest_norm))
-        return edge
+        edge: NDArray[Any] = product[:, k - 1].astype(np.float64)
+        edge += self.tolerance * (5 * x_norm + 2 * np.abs(edge))
+        return np.nextafter(edge.astype(np.float32), np.float32(np.inf))
 
 
 def _distances(x: FloatArray, z: FloatArray, candidate: IntArray) -> FloatArray:

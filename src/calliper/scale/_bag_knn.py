@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_slices, row_slices
+from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_slices
 from calliper._types import FloatArray, IntArray
 from calliper.kernels._search import NeighborSearch
 from calliper.quantile import conformal_rank, merged_multiple, pad_exceptions
 from calliper.scale._ratio import rescale
 from calliper.scale._statistic import MeanStatistic, QuantileStatistic
+
+#: Pairs of a new row and a calibration point that are held in memory at a time.
+MOST_PAIRS = 1 << 22
 
 
 class BagKNN:
@@ -72,10 +75,19 @@ class BagKNN:
         return self._by_chunks(Z, levels)
 
     def _by_chunks(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        chunks = row_slices(len(Z), CHUNK_ROWS)
-        return np.concatenate([self._thresholds(Z[chunk], levels) for chunk in chunks])
+        """Chunks so large that their pairs fit in memory, judged by the pairs of the last."""
+        parts, start = [], 0
+        size = max(1, min(CHUNK_ROWS, MOST_PAIRS // (8 * self.n_neighbors)))
+        while start < len(Z):
+            radius, n_pairs = self._thresholds(Z[start : start + size], levels)
+            parts.append(radius)
+            start += len(radius)
+            size = min(CHUNK_ROWS, 2 * size, MOST_PAIRS * len(radius) // max(1, n_pairs))
+            size = max(1, size)
+        return np.concatenate(parts)
 
-    def _thresholds(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+    def _thresholds(self, Z: FloatArray, levels: list[float]) -> tuple[FloatArray, int]:
+        """Thresholds, and the number of pairs that had to be looked at."""
         member = self.magnitudes[self.search.nearest(Z, self.n_neighbors)]
         row, point = self._entered(Z)
         radius = np.empty((len(Z), len(levels)))
@@ -86,7 +98,7 @@ class BagKNN:
             ordered, place = self._ordered(level)
             rank = conformal_rank(level, len(ordered))
             radius[:, column] = _select(ordered, scale, row, place[point], value, rank)
-        return radius
+        return radius, len(row) + member.size
 
     def _ordered(self, level: float) -> tuple[FloatArray, IntArray]:
         """The ratios s_i / ŝ_i in ascending order, and the place of each point among them."""

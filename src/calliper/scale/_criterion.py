@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from calliper._types import FloatArray, IntArray
-from calliper.mutual_information import random_ranks, rank_ksg
+from calliper.information import random_ranks, rank_ksg
 
 
 def pointwise_loss(kind: str, magnitudes: FloatArray, scale: FloatArray) -> FloatArray:

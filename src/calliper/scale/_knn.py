@@ -52,7 +52,7 @@ class LeaveTwoOutKNN:
     def order_statistics(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
         """For each row and rank, the rank-th smallest of ŝ_{N+1,i} s_i⁺ over i: (m, L)."""
         radius = np.empty((len(Z), len(ranks)))
-        for chunk in row_slices(len(Z), CHUNK_ROWS):
+        for chunk in row_slices(len(Z), max(1, min(CHUNK_ROWS, (1 << 22) // self.n_neighbors))):
             near = self.search.nearest(Z[chunk], self.n_neighbors + 1)
             part = radius[chunk]
 

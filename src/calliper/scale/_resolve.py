@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from copy import copy
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError
@@ -36,9 +36,11 @@ def resolve_kernel(
         return _resolve_rbf(kernel, Z_train)
     if kernel.criterion not in CRITERIA:
         raise ValueError(f"criterion must be one of {[*CRITERIA]}; got {kernel.criterion!r}.")
+    if not isinstance(kernel.mi_neighbors, Integral) or kernel.mi_neighbors < 1:
+        raise ValueError(f"mi_neighbors must be an integer >= 1; got {kernel.mi_neighbors!r}.")
     if isinstance(kernel, TunedKNN):
-        candidates = sorted({_neighbors(k) for k in np.atleast_1d(kernel.n_neighbors).tolist()})
-        tuned_knn: TunedKNN = clone(kernel).set_params(n_neighbors=tuple(candidates))
+        candidates = sorted({_neighbors(k) for k in np.ravel(kernel.n_neighbors).tolist()})
+        tuned_knn: TunedKNN = _with(kernel, n_neighbors=tuple(_some(candidates, "n_neighbors")))
         return tuned_knn
     return _resolve_tuned_rbf(kernel, Z_train, rng)
 
@@ -77,9 +79,11 @@ def _resolve_tuned_rbf(
 ) -> TunedRBF:
     if kernel.chosen is not None:
         chosen = [_length_scale(scale) for scale in np.ravel(kernel.chosen).tolist()]
-        given: TunedRBF = clone(kernel).set_params(chosen=np.array(chosen))
+        if kernel.n_folds is not None:
+            raise ValueError("chosen scales belong to points, not to folds: leave n_folds out.")
+        given: TunedRBF = _with(kernel, chosen=np.array(chosen))
         return given
-    for name, least in (("n_scan", 1), ("n_sample", 1), ("mi_neighbors", 1)):
+    for name, least in (("n_scan", 1), ("n_sample", 1)):
         value = getattr(kernel, name)
         if not isinstance(value, Integral) or value < least:
             raise ValueError(f"{name} must be an integer >= {least}; got {value!r}.")
@@ -93,7 +97,8 @@ def _resolve_tuned_rbf(
         raise ValueError(f"n_folds must be an integer >= 2 or None; got {kernel.n_folds!r}.")
     if kernel.length_scales is not None:
         given_scales = np.ravel(kernel.length_scales).tolist()
-        grid = np.array(sorted({_length_scale(scale) for scale in given_scales}))
+        unique = sorted({_length_scale(scale) for scale in given_scales})
+        grid = np.array(_some(unique, "length_scales"))
     elif Z_train is None:
         raise CalliperError(
             "TunedRBF spans its grid by distances of training inputs: pass Z_train to fit "
@@ -101,5 +106,16 @@ def _resolve_tuned_rbf(
         )
     else:
         grid = length_scale_grid(kernel, Z_train, rng or np.random.RandomState(0))
-    tuned: TunedRBF = clone(kernel).set_params(length_scales=grid)
+    tuned: TunedRBF = _with(kernel, length_scales=grid)
     return tuned
+
+
+def _some(values: list[Any], name: str) -> list[Any]:
+    if not values:
+        raise ValueError(f"{name} must hold at least one value to choose from.")
+    return values
+
+
+def _with(kernel: Any, **parameters: Any) -> Any:
+    """A copy with some parameters replaced; the rest, a progress callback too, is shared."""
+    return copy(kernel).set_params(**parameters)

@@ -9,9 +9,9 @@ import numpy as np
 
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError, SmallCalibrationWarning
+from calliper.information._estimate import principal_components
 from calliper.kernels import KNN, RBF, TunedKNN, TunedRBF
 from calliper.kernels._search import NeighborSearch
-from calliper.mutual_information._estimate import principal_components
 from calliper.scale._criterion import RescaledInformation
 from calliper.scale._folds import LeaveFoldOutRBF
 from calliper.scale._tuned import Family, LeaveTwoOutTuned, Tuning, best_for_all
@@ -78,6 +78,11 @@ def fixed_kernel(
     if len(Z_train) > MOST_TRAINING_ROWS:
         rows = rng.choice(len(Z_train), MOST_TRAINING_ROWS, replace=False)
         Z_train, scores_train = Z_train[rows], scores_train[rows]
+    if len(Z_train) < LEAST_POINTS + kernel.mi_neighbors:
+        raise CalliperError(
+            f"{len(Z_train)} training rows are too few to tune {type(kernel).__name__} on; pass a "
+            f"fixed kernel such as KNN(10)."
+        )
     candidates = _candidates(kernel, len(Z_train))
     family = _family(kernel, Z_train, scores_train, rng.uniform(size=len(Z_train)))
     tuning = _tuning(kernel, candidates, Z_train, Z_train, rng)

@@ -26,7 +26,7 @@ from sklearn.utils import check_random_state
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError
-from calliper.mutual_information._rank_ksg import random_ranks, rank_ksg
+from calliper.information._rank_ksg import random_ranks, rank_ksg
 
 #: Parts into which the points are divided to see how estimates scatter, and how often.
 SUBSAMPLES, PARTITIONS = 4, 10
@@ -112,6 +112,8 @@ def mutual_information(
         raise CalliperError(
             f"n_neighbors must lie between 1 and n - 2 = {n - 2}; got {n_neighbors}."
         )
+    if n_permutations < 1:
+        raise CalliperError(f"n_permutations must be at least 1; got {n_permutations}.")
     components = principal_components(features, n_components, Z_train)
     rng = check_random_state(random_state)
     x_ranks = random_ranks(components.T, rng)

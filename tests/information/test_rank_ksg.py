@@ -6,7 +6,7 @@ import tuning_oracles
 from sklearn.feature_selection import mutual_info_regression
 
 from calliper import CalliperError, mutual_information
-from calliper.mutual_information import random_ranks, rank_ksg
+from calliper.information import random_ranks, rank_ksg
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 10])

@@ -1,0 +1,184 @@
+"""Jackknife-minmax with rescaled scores: the Jackknife+ made cautious enough for 1−α.
+
+Each calibration error is divided by its local mean without itself, as in the Jackknife+. A new
+point multiplies one threshold by the largest of the local means that leave one calibration point
+out, instead of pairing each mean with the point that it leaves out:
+
+    ŝ_ij = Σ_{k≠i,j} K(X_i, X_k) s_k / Σ_{l≠i,j} K(X_i, X_l),    s_i⁺ = s_i / ŝ_{i,N+1},
+    Δ = (max_i ŝ_{N+1,i}) · s⁺_(Q),    Q = ⌈(1−α)(N+1)⌉.
+
+Letters: s_i → ``scores``, K → ``kernel``, s⁺ → ``rescaled_scores_``, ŝ → ``scale_``.
+
+Guarantee: 1−α, marginal, for exchangeable data. A miss means that s_{N+1}/max_i ŝ_{N+1,i} exceeds
+Q of the s_j⁺, hence Q of the smaller s_j/max_i ŝ_ji; these N+1 ratios are exchangeable, so that
+happens with probability at most 1 − Q/(N+1). Never narrower than the Jackknife+, on ordinary data
+by a tenth or two; ``FullRescaled`` has the same guarantee without that price.
+
+Cost: KNN, a search for K+1 neighbours a row and O(K) more, since only the K nearest change the
+mean when left out, the smallest of them the most; RBF, O((N + M) N d) in blocks.
+
+References: Barber, Candès, Ramdas, Tibshirani (2021), "Predictive inference with the jackknife+",
+doi:10.1214/20-AOS1965, Theorem 2. Rescaled scores: Deutschmann, Rigotti, Rodríguez Martínez (2024),
+Transactions on Machine Learning Research.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from calliper._blocks import CHUNK_ROWS, map_row_blocks, row_slices
+from calliper._types import Coverage, FloatArray
+from calliper._validation import (
+    check_calibration,
+    check_features,
+    check_levels,
+    check_new_features,
+    check_offset,
+    check_scores,
+    each_level,
+    like_coverage,
+    warn_if_too_few,
+    warn_if_zero_scales,
+)
+from calliper.guarantees import Guarantee, conformal_coverage
+from calliper.quantile import conformal_rank, order_statistic
+from calliper.scale import fixed_kernel, leave_two_out, rescale, resolve_kernel
+from calliper.scale._knn import LeaveTwoOutKNN
+from calliper.scale._left_out import means_without_each
+
+
+class JackknifeMinmaxRescaled(BaseEstimator):  # type: ignore[misc]
+    """The paper's rescaled scores with the guarantee 1 − α, at the price of width.
+
+    Parameters
+    ----------
+    kernel : KNN, RBF, TunedKNN or TunedRBF, default KNN(10)
+        Who counts as a neighbour. A tuned kernel is tuned on training errors, which must then be
+        passed to ``fit``.
+    offset : float, default 0
+        Constant added to every local scale, in the unit of y; choose it without calibration
+        data. Helps where many errors are exactly zero.
+    random_state : int, RandomState or None
+        Draws the priorities that settle ties in distance.
+
+    Attributes
+    ----------
+    rescaled_scores_ : (N,) s_i⁺ in ascending order, infinite where the local scale is zero
+    n_calibration_ : N
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> Z = rng.uniform(size=(500, 1))
+    >>> errors = abs(rng.normal(size=500)) * Z[:, 0]
+    >>> method = JackknifeMinmaxRescaled(random_state=0).fit(Z, errors)
+    >>> method.predict_radius([[0.1], [0.9]], coverage=0.9).round(2)
+    array([0.23, 2.26])
+    >>> method.guaranteed_coverage(0.9)
+    0.9001996007984032
+    """
+
+    def __init__(
+        self, kernel: Any = None, *, offset: float = 0.0, random_state: Any = None
+    ) -> None:
+        self.kernel = kernel
+        self.offset = offset
+        self.random_state = random_state
+
+    def fit(
+        self,
+        Z: Any,
+        scores: Any,
+        *,
+        magnitudes: Any = None,
+        Z_train: Any = None,
+        scores_train: Any = None,
+    ) -> Self:
+        """Rescale the calibration scores.
+
+        Parameters
+        ----------
+        Z : (N, d) features in which nearness is judged
+        scores : (N,) non-negative
+        magnitudes : (N,), default ``scores``
+            What local scales average. One-sided errors are rescaled by the mean absolute error.
+        Z_train, scores_train : (n, d) and (n,), optional
+            Training inputs and errors, for kernels that take their length scale from them.
+        """
+        Z, scores = check_calibration(self, Z, scores)
+        scores = check_scores(scores)
+        n = len(scores)
+        sizes = scores if magnitudes is None else check_scores(magnitudes, "magnitudes", n=n)
+        offset = check_offset(self.offset)
+        train = None if Z_train is None else check_features(Z_train, "Z_train")
+        rng = check_random_state(self.random_state)
+        kernel, errors = resolve_kernel(self.kernel, train, rng), None
+        if train is not None and scores_train is not None:
+            errors = check_scores(scores_train, "scores_train", n=len(train))
+        self.kernel_ = fixed_kernel(kernel, train, errors, rng)
+        self.n_calibration_ = n
+        if n == 1:  # no other point to take a mean of: plain split
+            self.scale_, self.rescaled_scores_ = None, scores
+            return self
+        self.scale_ = leave_two_out(self.kernel_, Z, sizes, offset=offset, rng=rng)
+        self.rescaled_scores_ = np.sort(rescale(scores, self.scale_.without_one))
+        warn_if_zero_scales(self.scale_.without_one)
+        return self
+
+    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
+        """Δ at each row: (m,), or (m, L) for a list of L levels."""
+        check_is_fitted(self)
+        Z, n = check_new_features(self, Z), self.n_calibration_
+        levels = check_levels(coverage)
+        warn_if_too_few(n, levels)
+        threshold = np.array(
+            [order_statistic(self.rescaled_scores_, conformal_rank(c, n)) for c in levels]
+        )
+        largest = self._largest_scale(Z)
+        with np.errstate(invalid="ignore", over="ignore"):
+            radius = np.where(np.isinf(threshold), np.inf, largest[:, None] * threshold)
+        return like_coverage(radius, coverage)
+
+    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
+        """The proved marginal coverage at a level, or at each of several; at least 1 − α."""
+        check_is_fitted(self)
+        return each_level(conformal_coverage, coverage, self.n_calibration_)
+
+    def guarantee(self, coverage: float = 0.9) -> Guarantee:
+        """The promise with its assumptions; ``.describe()`` puts it in words."""
+        proved = float(self.guaranteed_coverage(coverage))
+        return Guarantee("JackknifeMinmaxRescaled", coverage, self.n_calibration_, proved)
+
+    def _largest_scale(self, Z: FloatArray) -> FloatArray:
+        """max_i ŝ_{N+1,i} at each row, (m,)."""
+        if self.scale_ is None:
+            return np.ones(len(Z))
+        if isinstance(self.scale_, LeaveTwoOutKNN):
+            return _largest_nearest_mean(self.scale_, Z)
+        return _largest_radial_mean(self.scale_, Z)
+
+
+def _largest_nearest_mean(scale: LeaveTwoOutKNN, Z: FloatArray) -> FloatArray:
+    """Leave out the smallest of the K nearest for the next nearest, if that is larger; O(K)."""
+    largest = np.empty(len(Z))
+    for rows in row_slices(len(Z), CHUNK_ROWS):
+        near = scale.magnitudes[scale.search.nearest(Z[rows], scale.n_neighbors + 1)]
+        gain = np.maximum(near[:, -1] - near[:, :-1].min(axis=1), 0.0)
+        largest[rows] = (near[:, :-1].sum(axis=1) + gain) / scale.n_neighbors + scale.offset
+    return largest
+
+
+def _largest_radial_mean(scale: Any, Z: FloatArray) -> FloatArray:
+    """The largest of the N means without each point; one pass over (m, N) in blocks."""
+    sums = np.column_stack([scale.magnitudes, np.ones(len(scale.magnitudes))])
+
+    def largest(rows: slice) -> FloatArray:
+        means = means_without_each(scale.exponents, Z[rows], sums, None)
+        return np.asarray(means.max(axis=1) + scale.offset)
+
+    return np.concatenate(map_row_blocks(largest, len(Z), len(sums)))

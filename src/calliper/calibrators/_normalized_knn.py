@@ -1,0 +1,199 @@
+"""Normalised scores: divide by how hard the neighbourhood in the training set looks.
+
+A point far from all training points, or among training points whose labels disagree, is harder
+to predict. Each difficulty comes from the K nearest training points, in units of its median over
+the training points, each judged by its K nearest *others*:
+
+    λ = Σ_k ‖x − X_k‖ / median,   ξ = SD of Y_k / median,   ε = mean of V_k / median,
+    "sum":  σ(x) = γ + λ,  γ + ξ,  γ + ε  or  γ + λ + ξ,
+    "exp":  σ(x) = exp(γλ),  exp(γξ),  exp(γε)  or  exp(γλ) + exp(ρξ),
+    Δ(x) = σ(x) · (Q-th smallest of s_i / σ(X_i)),   Q = ⌈(1−α)(N+1)⌉.
+
+Letters: X, Y, V → ``Z_train``, ``y_train``, ``scores_train``, K → ``n_neighbors``, s_i →
+``scores``, s/σ → ``rescaled_scores_``, the medians → ``units_``. The SD divides by K. A median of
+0 is replaced by the mean, and by 1 if that is 0 too. ε is not in the paper, but in common use.
+
+Guarantee: 1−α, marginal, for exchangeable calibration and new points independent of the training
+data; given the calibration set, Beta(Q, N+1−Q) without ties.
+
+Cost for n training points: a search for K neighbours of n + N + M rows, then O(K d) a row.
+
+Reference: Papadopoulos, Vovk, Gammerman (2011), "Regression conformal prediction with nearest
+neighbours", doi:10.1613/jair.3198.
+"""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from calliper._blocks import CHUNK_ROWS, row_slices
+from calliper._types import Coverage, FloatArray, IntArray
+from calliper._validation import (
+    check_calibration,
+    check_features,
+    check_levels,
+    check_new_features,
+    check_scores,
+    check_vector,
+    each_level,
+    like_coverage,
+    warn_if_too_few,
+)
+from calliper.exceptions import CalliperError
+from calliper.guarantees import Guarantee, conformal_coverage
+from calliper.kernels import KNN
+from calliper.kernels._distances import paired_distances
+from calliper.kernels._search import NeighborSearch
+from calliper.quantile import conformal_rank, order_statistic
+from calliper.scale import rescale, resolve_kernel
+from calliper.scale._dispatch import _at_most
+
+DIFFICULTIES = ("distance", "labels", "residuals", "distance+labels")
+
+#: Scales beyond this would overflow; the same cap holds for calibration and new points.
+LARGEST_SCALE = 1e300
+
+
+class NormalizedKNN(BaseEstimator):  # type: ignore[misc]
+    """Split conformal with scores normalised by the difficulty among training points.
+
+    Parameters
+    ----------
+    n_neighbors : int, default 10
+        K, at most n − 1.
+    difficulty : {"distance", "labels", "residuals", "distance+labels"}, default "distance"
+        λ; ξ, which needs ``y_train``; ε, which needs ``scores_train``; or λ and ξ together.
+    form : {"sum", "exp"}, default "sum"
+        How σ is made of the difficulty.
+    gamma, rho : float >= 0, default 0.5
+        γ damps the difficulty in the sum (large approaches ``Split``), where it must be above 0,
+        and sharpens it in the exponential (0 is ``Split``); ρ sharpens ξ beside λ.
+    random_state : int, RandomState or None
+        Settles ties in distance.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> Z, noise = rng.uniform(size=(2, 300, 1)), rng.normal(size=(2, 300))
+    >>> y = noise * Z[..., 0]
+    >>> method = NormalizedKNN(difficulty="labels")
+    >>> method = method.fit(Z[0], abs(y[0]), Z_train=Z[1], y_train=y[1])
+    >>> method.predict_radius([[0.1], [0.9]]).round(2)
+    array([0.43, 0.89])
+    """
+
+    def __init__(
+        self,
+        n_neighbors: int = 10,
+        *,
+        difficulty: str = "distance",
+        form: str = "sum",
+        gamma: float = 0.5,
+        rho: float = 0.5,
+        random_state: Any = None,
+    ) -> None:
+        self.n_neighbors, self.difficulty, self.form = n_neighbors, difficulty, form
+        self.gamma, self.rho, self.random_state = gamma, rho, random_state
+
+    def fit(
+        self,
+        Z: Any,
+        scores: Any,
+        *,
+        Z_train: Any = None,
+        y_train: Any = None,
+        scores_train: Any = None,
+    ) -> Self:
+        """Learn the difficulty on n ≥ 2 training points, then normalise the calibration scores."""
+        Z, scores = check_calibration(self, Z, scores)
+        scores = check_scores(scores)
+        kernel, parts = self._check_parameters()
+        given = {"distance": Z_train, "labels": y_train, "residuals": scores_train}
+        if Z_train is None or any(given[part] is None for part in parts):
+            raise CalliperError(
+                f"NormalizedKNN(difficulty={self.difficulty!r}) looks at training points: pass "
+                f"Z_train to fit, with y_train for labels and scores_train for residuals (X_train "
+                f"and y_train to ConformalRegressor.calibrate). Without, use FullRescaled."
+            )
+        Z_train = check_features(Z_train, "Z_train")
+        n, width = Z_train.shape
+        if width != Z.shape[1]:
+            raise CalliperError(f"Z_train has {width} columns, Z has {Z.shape[1]}.")
+        if n < 2:
+            raise CalliperError(f"NormalizedKNN needs at least 2 training points; got {n}.")
+        if "labels" in parts:
+            self._values = check_vector(y_train, "y_train", n=n)
+        elif "residuals" in parts:
+            self._values = check_scores(scores_train, "scores_train", n=n)
+        priorities = check_random_state(self.random_state).uniform(size=n)
+        self._search = NeighborSearch(Z_train, priorities, kernel.metric)
+        self._k, self._parts = _at_most(kernel, n - 1), parts
+        raw = self._raw(Z_train, self._search.nearest_others(self._k))
+        self.units_ = np.ones(len(raw))
+        for unit in (raw.mean(axis=1), np.median(raw, axis=1)):
+            self.units_[unit > 0] = unit[unit > 0]
+        self.rescaled_scores_ = np.sort(rescale(scores, self._scale(Z)))
+        self.n_calibration_ = len(scores)
+        return self
+
+    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
+        """σ(x) times the Q-th smallest normalised score: (m,), or (m, L) for L levels."""
+        check_is_fitted(self)
+        Z, levels, n = check_new_features(self, Z), check_levels(coverage), self.n_calibration_
+        warn_if_too_few(n, levels)
+        ordered = self.rescaled_scores_
+        threshold = [order_statistic(ordered, conformal_rank(c, n)) for c in levels]
+        with np.errstate(over="ignore"):
+            return like_coverage(np.outer(self._scale(Z), threshold), coverage)
+
+    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
+        """The proved marginal coverage at a level, or at each of several; at least 1 − α."""
+        check_is_fitted(self)
+        return each_level(conformal_coverage, coverage, self.n_calibration_)
+
+    def guarantee(self, coverage: float = 0.9) -> Guarantee:
+        """The promise with its assumptions; ``.describe()`` puts it in words."""
+        proved = float(self.guaranteed_coverage(coverage))
+        return Guarantee("NormalizedKNN", coverage, self.n_calibration_, proved, has_law=True)
+
+    def _check_parameters(self) -> tuple[Any, list[str]]:
+        if self.difficulty not in DIFFICULTIES:
+            raise ValueError(f"difficulty must be one of {DIFFICULTIES}; got {self.difficulty!r}.")
+        if self.form not in ("sum", "exp"):
+            raise ValueError(f"form must be 'sum' or 'exp'; got {self.form!r}.")
+        for value in (self.gamma, self.rho):
+            if not isinstance(value, Real) or not 0 <= float(value) < np.inf:
+                raise ValueError(f"gamma and rho must be finite numbers >= 0; got {value!r}.")
+        if self.form == "sum" and self.gamma == 0:
+            raise ValueError("gamma must be > 0 in the sum: a difficulty of 0 would divide by 0.")
+        return resolve_kernel(KNN(self.n_neighbors), None), self.difficulty.split("+")
+
+    def _scale(self, Z: FloatArray) -> FloatArray:
+        """σ at each row, (m,)."""
+        chunks = row_slices(len(Z), CHUNK_ROWS)
+        raw = [self._raw(Z[rows], self._search.nearest(Z[rows], self._k)) for rows in chunks]
+        with np.errstate(over="ignore"):
+            part = np.concatenate(raw, axis=1) / self.units_[:, None]
+            if self.form == "exp":
+                part = np.exp(np.array([self.gamma, self.rho])[: len(part), None] * part)
+            total = part.sum(axis=0) + (self.gamma if self.form == "sum" else 0.0)
+        return np.asarray(np.minimum(total, LARGEST_SCALE))
+
+    def _raw(self, Z: FloatArray, near: IntArray) -> FloatArray:
+        """The parts of the difficulty before division by their units, (p, m)."""
+        raw = np.zeros((len(self._parts), len(Z)))
+        for part, out in zip(self._parts, raw, strict=True):
+            if part == "distance":
+                for neighbor in near.T:
+                    out += np.sqrt(paired_distances(Z, self._search.points[neighbor]))
+            elif part == "labels":  # less one of them: the SD of equal labels is exactly 0
+                out[:] = (self._values[near] - self._values[near[:, :1]]).std(axis=1)
+            else:
+                out[:] = self._values[near].mean(axis=1)
+        return raw

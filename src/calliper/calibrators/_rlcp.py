@@ -1,0 +1,196 @@
+"""Randomly localised conformal prediction (RLCP): local weights around a random centre.
+
+Weights around the new point itself do not keep the level, since calibration points are not
+centred on themselves. Around a point x̃ drawn near x, all N+1 points look alike: given x̃, each
+could have been the one it was drawn from, with odds k. The weighted quantile is then valid:
+
+    x̃ ~ N(x, h²I),   w_i = k(X_i, x̃) = exp(−‖X_i − x̃‖² / 2h²),
+    Δ = first s_k in order with Σ_{i≤k} w_i ≥ (1−α) (Σ_i w_i + k(x, x̃)),  +∞ if none.
+
+Letters: s → ``scores``, h → ``length_scale``, x̃ → the centre, k(x, x̃) → the mass at infinity.
+
+The draw of a row comes from its own numbers and the seed: SHAKE-128 of the seed and of the bytes
+of x gives 64 bits for each feature, the upper 52 of them a uniform number and that a normal one.
+So a row has the same radius in every batch and order, and equal rows share their centre.
+
+Guarantee: 1−α, marginal, for exchangeable data; over the draw of x̃ as well, and also given x̃,
+which makes it approximately local. Not Q/(N+1): the weights are not equal. With fewer points than
+split conformal needs the radius may still be finite, where x̃ falls nearer to them than to x.
+
+Cost: O(N log N) to fit, O(Nd) for each new point, all levels together; memory a few blocks.
+
+Reference: Hore, Barber (2025), "Conformal prediction with local weights: randomization enables
+robust guarantees", JRSS B, doi:10.1093/jrsssb/qkae103.
+"""
+
+from __future__ import annotations
+
+from hashlib import shake_128
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+from scipy.spatial.distance import cdist
+from scipy.special import ndtri
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from calliper._types import Coverage, FloatArray
+from calliper._validation import (
+    check_calibration,
+    check_features,
+    check_levels,
+    check_new_features,
+    each_level,
+    like_coverage,
+)
+from calliper.exceptions import CalliperError
+from calliper.guarantees import ASSUMPTIONS, Guarantee
+from calliper.kernels._distances import EUCLIDEAN
+from calliper.kernels._rbf import median_distance
+from calliper.scale._weights import RadialExponents, to_weights
+from calliper.weighted_quantile import weighted_quantiles_in_blocks
+
+#: Effective number of neighbours that ``length_scale="auto"`` reaches.
+EFFECTIVE_SIZE = 50
+
+#: Length scales that are tried, as multiples of the median distance.
+MULTIPLES = 2.0 ** np.arange(-10, 7, 0.5)
+
+#: Most training points that the effective size is computed from.
+MOST_POINTS = 2000
+
+
+class RLCP(BaseEstimator):  # type: ignore[misc]
+    """Randomly localised conformal prediction, guarantee 1 − α; takes any real score.
+
+    Parameters
+    ----------
+    length_scale : float or "auto", default "auto"
+        h, in the unit of the features. ``"auto"`` is the smallest of a grid for which training
+        inputs, which must then be passed to ``fit``, have an effective number of neighbours
+        n/‖H‖² − 1 of 50, H the matrix of weights with rows that sum to one; the largest of the
+        grid, nearly flat weights, if none reaches it.
+    random_state : int, RandomState or None
+        The seed of the centres. Each row's own numbers make its draw different from others'.
+
+    Attributes
+    ----------
+    length_scale_ : h
+    n_calibration_ : N
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> Z = rng.uniform(size=(500, 1))
+    >>> errors = abs(rng.normal(size=500)) * Z[:, 0]
+    >>> method = RLCP(0.05, random_state=0).fit(Z, errors)
+    >>> method.predict_radius([[0.1], [0.9]], coverage=0.9).round(2)
+    array([0.27, 1.64])
+    >>> method.guaranteed_coverage(0.9)
+    0.9
+    """
+
+    def __init__(self, length_scale: float | str = "auto", *, random_state: Any = None) -> None:
+        self.length_scale = length_scale
+        self.random_state = random_state
+
+    def fit(self, Z: Any, scores: Any, *, Z_train: Any = None) -> Self:
+        """Sort the calibration points by score.
+
+        Parameters
+        ----------
+        Z : (N, d) features in which nearness is judged
+        scores : (N,)
+        Z_train : (n, d), needed for ``length_scale="auto"``
+            Training inputs.
+        """
+        Z, scores = check_calibration(self, Z, scores)
+        rng = check_random_state(self.random_state)
+        self.seed_ = int(rng.randint(2**31))
+        self.length_scale_ = self._resolve(Z, Z_train, rng)
+        order = np.argsort(scores, kind="stable")
+        self.scores_ = scores[order]
+        self.exponents_ = RadialExponents(Z[order], self.length_scale_, EUCLIDEAN)
+        self.n_calibration_ = len(scores)
+        return self
+
+    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
+        """Δ at each row: (m,), or (m, L) for a list of L levels."""
+        check_is_fitted(self)
+        Z = check_new_features(self, Z)
+        levels = check_levels(coverage)
+        noise = row_normals(Z, self.seed_)
+        centres = Z + self.length_scale_ * noise
+        own = -0.5 * np.square(noise).sum(axis=1)
+
+        def weigh(rows: slice, out: FloatArray) -> tuple[FloatArray, FloatArray]:
+            exponent, constant = self.exponents_.to(centres[rows], out=out)
+            of_new = own[rows] + constant
+            largest = np.maximum(exponent.max(axis=1), of_new)
+            return to_weights(exponent, largest), np.exp(of_new - largest)
+
+        radius = weighted_quantiles_in_blocks(self.scores_, weigh, len(Z), levels)
+        return like_coverage(radius, coverage)
+
+    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
+        """The proved marginal coverage at a level, or at each of several: the level itself."""
+        check_is_fitted(self)
+        return each_level(lambda level, _: level, coverage, self.n_calibration_)
+
+    def guarantee(self, coverage: float = 0.9) -> Guarantee:
+        """The promise with its assumptions; ``.describe()`` puts it in words."""
+        proved, n = float(self.guaranteed_coverage(coverage)), self.n_calibration_
+        note = (
+            f"a new target lies in its interval with probability at least {coverage:g}, provided "
+            f"that {'; and '.join(ASSUMPTIONS)}. This probability is marginal: it averages over "
+            f"draws of the {n} calibration points, over all inputs and over the random centres of "
+            f"the weights; it promises nothing for one given input. With these very calibration "
+            f"points coverage may be lower or higher; no bound on that is known for this method."
+        )
+        return Guarantee("RLCP", coverage, n, proved, note=note)
+
+    def _resolve(self, Z: FloatArray, Z_train: Any, rng: np.random.RandomState) -> float:
+        if not isinstance(self.length_scale, str):
+            if not isinstance(self.length_scale, Real) or not 1e-150 < self.length_scale < 1e150:
+                raise ValueError(
+                    f"length_scale must be a positive, finite number; got {self.length_scale!r}."
+                )
+            return float(self.length_scale)
+        if self.length_scale != "auto":
+            raise ValueError(f"length_scale is a number or 'auto'; got {self.length_scale!r}.")
+        if Z_train is None:
+            raise CalliperError(
+                "length_scale='auto' is chosen on training inputs: pass Z_train to fit (X_train "
+                "to ConformalRegressor.calibrate), or a number. Chosen on the calibration points "
+                "it would treat them unlike a new point and void the guarantee."
+            )
+        train = check_features(Z_train, "Z_train")
+        if train.shape[1] != Z.shape[1]:
+            raise CalliperError(f"Z_train has {train.shape[1]} columns, Z has {Z.shape[1]}.")
+        chosen = rng.permutation(len(train))[: min(len(Z), MOST_POINTS)]
+        return effective_length_scale(train[chosen])
+
+
+def row_normals(Z: FloatArray, seed: int) -> FloatArray:
+    """Standard normal numbers that depend on the seed and on a row's own numbers, (m, d)."""
+    key, n_bytes = seed.to_bytes(8, "little"), 8 * Z.shape[1]
+    rows = (Z + 0.0).astype("<f8")  # negative zero is zero
+    bits = b"".join(shake_128(key + row.tobytes()).digest(n_bytes) for row in rows)
+    uniform = ((np.frombuffer(bits, dtype="<u8") >> np.uint64(12)) + 0.5) * 2.0**-52
+    return np.asarray(ndtri(uniform), dtype=np.float64).reshape(Z.shape)
+
+
+def effective_length_scale(Z: FloatArray) -> float:
+    """The smallest length scale of the grid with effective size 50; O(n²) for each of the grid."""
+    median = median_distance(Z)
+    if median == 0:
+        raise CalliperError("the median distance between training inputs is 0; pass a number.")
+    squared = cdist(Z, Z, "sqeuclidean")
+    for length_scale in median * MULTIPLES:
+        weight = np.exp(squared / (-2 * length_scale**2))
+        concentration = (np.square(weight).sum(axis=1) / np.square(weight.sum(axis=1))).sum()
+        if len(Z) / concentration - 1 >= EFFECTIVE_SIZE:
+            return float(length_scale)
+    return float(median * MULTIPLES[-1])

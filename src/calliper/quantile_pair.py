@@ -1,0 +1,123 @@
+"""A lower and an upper quantile from any quantile regressor: the model side of CQR.
+
+For coverage 1−α the quantiles at α/2 and 1−α/2 are predicted (and the median, if asked for), each
+by a clone of one estimator trained for that quantile, or by one forest that predicts them all.
+With ``QuantileError`` and ``Split`` the pair becomes conformalised quantile regression.
+
+The pair is trained for *one* level. Intervals may be asked for at any other level too and keep
+their guarantee, but then the radius has to move the ends further, by the same rule everywhere;
+train a pair for each level that matters.
+
+References: Koenker, Bassett (1978), "Regression quantiles", doi:10.2307/1913643. Romano,
+Patterson, Candès (2019), "Conformalized quantile regression", arXiv:1905.03222.
+"""
+
+from __future__ import annotations
+
+from inspect import signature
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.utils.validation import check_is_fitted
+
+from calliper._models import check_known_rows, check_new_rows, predictions
+from calliper._types import FloatArray
+from calliper._validation import check_levels, n_rows
+from calliper.exceptions import CalliperError
+from calliper.quantile import as_fraction
+
+
+class QuantilePair(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Quantile regressors for the two ends of an interval; predicts (m, 2), or (m, 3).
+
+    Parameters
+    ----------
+    estimator : quantile regressor
+        Cloned and trained for each quantile, which is set through its parameter: ``quantile``
+        (``QuantileRegressor``, ``HistGradientBoostingRegressor(loss="quantile")``), ``alpha`` with
+        ``loss`` or ``objective`` equal to ``"quantile"`` (``GradientBoostingRegressor``), or
+        ``quantile_alpha`` with ``objective="reg:quantileerror"``; inside a pipeline too. A forest
+        whose method is ``predict(X, quantiles=[...])`` is trained once.
+    coverage : float, default 0.9
+        The level that the pair is trained for: quantiles at (1 ∓ coverage)/2.
+    median : bool, default False
+        Whether to predict the median between them, for ``QuantileError("median")``.
+
+    Attributes
+    ----------
+    quantiles_ : levels of the columns, increasing
+    estimators_ : the fitted regressors, one a column, or the one forest
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import QuantileRegressor
+    >>> X = np.arange(100.0)[:, None]
+    >>> pair = QuantilePair(QuantileRegressor(alpha=0), coverage=0.8).fit(X, X[:, 0] % 10)
+    >>> pair.quantiles_
+    (0.1, 0.9)
+    >>> pair.predict([[50.0]]).round(1)
+    array([[0.5, 8.5]])
+    """
+
+    def __init__(self, estimator: Any, coverage: float = 0.9, *, median: bool = False) -> None:
+        self.estimator = estimator
+        self.coverage = coverage
+        self.median = median
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train a clone for each quantile."""
+        if np.ndim(self.coverage) != 0:
+            raise CalliperError(
+                f"coverage must be one level such as 0.9; got {self.coverage!r}: a pair is "
+                f"trained for one level, and intervals can be asked for at any other."
+            )
+        level = as_fraction(check_levels(self.coverage)[0])
+        middle = (0.5,) if self.median else ()
+        quantiles = (float((1 - level) / 2), *middle, float((1 + level) / 2))
+        at_once = _predicts_all_quantiles(self.estimator)
+        name = None if at_once else _quantile_parameter(self.estimator)
+        y = check_known_rows(self, X, y)
+        settings = [{} if name is None else {name: q} for q in quantiles[: 1 if at_once else None]]
+        self.estimators_ = tuple(clone(self.estimator).set_params(**s).fit(X, y) for s in settings)
+        self.quantiles_ = quantiles
+        return self
+
+    def predict(self, X: Any) -> FloatArray:
+        """Quantiles of each row, by increasing level: (m, 2), or (m, 3) with the median."""
+        check_is_fitted(self)
+        check_new_rows(self, X)
+        if len(self.estimators_) == 1:
+            columns = self.estimators_[0].predict(X, quantiles=list(self.quantiles_))
+            return np.asarray(columns, dtype=np.float64).reshape(n_rows(X), len(self.quantiles_))
+        return np.stack([predictions(model, X) for model in self.estimators_], axis=1)
+
+
+def _predicts_all_quantiles(estimator: Any) -> bool:
+    predict = getattr(estimator, "predict", None)
+    return predict is not None and "quantiles" in signature(predict).parameters
+
+
+def _quantile_parameter(estimator: Any) -> str:
+    """Name of the one parameter that sets the quantile to learn, perhaps nested."""
+    parameters = estimator.get_params() if hasattr(estimator, "get_params") else {}
+    found = [str(name) for name in parameters if _sets_quantile(name, parameters)]
+    if len(found) != 1:
+        problem = f"it has several: {', '.join(found)}" if found else "it has none"
+        raise CalliperError(
+            f"QuantilePair needs an estimator with one parameter for the quantile to learn, such "
+            f"as HistGradientBoostingRegressor(loss='quantile') or QuantileRegressor(); got "
+            f"{estimator!r}: {problem}. A parameter counts only if the loss is the quantile loss."
+        )
+    return found[0]
+
+
+def _sets_quantile(name: str, parameters: dict[str, Any]) -> bool:
+    prefix, separator, last = name.rpartition("__")
+    loss = parameters.get(f"{prefix}{separator}loss")
+    objective = parameters.get(f"{prefix}{separator}objective")
+    if last == "quantile":
+        return loss in (None, "quantile")
+    if last == "alpha":
+        return "quantile" in (loss, objective)
+    return last == "quantile_alpha" and objective == "reg:quantileerror"

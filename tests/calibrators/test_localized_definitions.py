@@ -1,0 +1,155 @@
+"""LCP, RLCP and LVD equal their definitions, on problems with ties, zeros and duplicates."""
+
+import localized_oracles as oracles
+import numpy as np
+import pytest
+from problems import small_problem
+from sklearn.utils import check_random_state
+
+from calliper.calibrators._lcp import LCP
+from calliper.calibrators._lcp_bandwidth import tuned_bandwidth
+from calliper.calibrators._lvd import LVD
+from calliper.calibrators._lvd_tuning import widening_factor
+from calliper.calibrators._rlcp import RLCP, effective_length_scale, row_normals
+
+pytestmark = pytest.mark.filterwarnings("ignore::calliper.SmallCalibrationWarning")
+
+LEVELS = [0.1, 0.5, 0.8, 0.9]
+rng = np.random.default_rng(5)
+Z, SCORES, NEW = rng.normal(size=(60, 2)), rng.exponential(size=60), rng.normal(size=(9, 2))
+TRAIN, LABELS = rng.normal(size=(80, 2)), rng.normal(size=80)
+LOCALIZERS = ["exponential", "gaussian", "neighbors"]
+
+
+def bandwidth_of(p):
+    return float(np.random.default_rng(p.seed).choice([0.05, 0.3, 1.0, 5.0]))
+
+
+def bag_of(localizer, p, z, h):
+    bag = np.vstack([p.Z, z])
+    if localizer == "neighbors":
+        return oracles.neighbor_bag(bag, h, p.priorities(len(bag)))
+    return oracles.radial_bag(localizer, bag, h)
+
+
+@pytest.mark.parametrize("localizer", LOCALIZERS)
+@pytest.mark.parametrize("batch", range(10))
+def test_lcp_equals_trying_every_candidate(localizer, batch):
+    for seed in range(50 * batch, 50 * batch + 50):
+        p = small_problem(seed)
+        h = p.n_neighbors if localizer == "neighbors" else bandwidth_of(p)
+        method = LCP(localizer, bandwidth=h, random_state=seed).fit(p.Z, p.scores)
+        expected = [
+            oracles.lcp_radius(bag_of(localizer, p, z, h), p.scores, p.coverage) for z in p.new
+        ]
+        np.testing.assert_array_equal(method.predict_radius(p.new, p.level), expected, str(seed))
+
+
+@pytest.mark.parametrize("batch", range(10))
+def test_rlcp_equals_the_definition(batch):
+    for seed in range(50 * batch, 50 * batch + 50):
+        p, h = small_problem(seed), bandwidth_of(small_problem(seed))
+        method = RLCP(h, random_state=seed).fit(p.Z, p.scores)
+        centres = p.new + h * row_normals(p.new, method.seed_)
+        expected = [
+            oracles.rlcp_radius(p.Z, p.scores, z, centre, h, p.coverage)
+            for z, centre in zip(p.new, centres, strict=True)
+        ]
+        np.testing.assert_array_equal(method.predict_radius(p.new, p.level), expected, str(seed))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("batch", range(10))
+def test_lvd_equals_the_definition(batch):
+    """A few steps of learning suffice to have some metric."""
+    for columns in (1, 2, 3):
+        rng = np.random.default_rng(batch)
+        train, labels = rng.normal(1, 2, size=(30, columns)), rng.normal(size=30)
+        problems = [small_problem(seed) for seed in range(60 * batch, 60 * batch + 60)]
+        for p in problems:
+            if p.Z.shape[1] != columns:
+                continue
+            method = LVD(n_directions=2, max_iter=3, random_state=batch)
+            method.fit(p.Z, p.scores, Z_train=train, y_train=labels)
+            A, mean, sd = method.metric_.matrix, train.mean(axis=0), train.std(axis=0)
+            expected = [
+                oracles.lvd_radius(A, (p.Z - mean) / sd, p.scores, (z - mean) / sd, p.coverage)
+                for z in p.new
+            ]
+            np.testing.assert_array_equal(method.predict_radius(p.new, p.level), expected)
+
+
+@pytest.mark.parametrize("localizer", LOCALIZERS)
+@pytest.mark.parametrize("seed", range(4))
+def test_lcp_tunes_on_points_left_out_one_by_one(localizer, seed):
+    """The tuned bandwidth is the best of those tried when each radius comes from a fresh fit."""
+    rng = np.random.default_rng(seed)
+    Z_train = rng.integers(0, 6, (11, 1)) * 1.0 if seed % 2 else rng.normal(size=(11, 1))
+    errors = rng.integers(0, 9, 11) * 0.5 if seed % 3 == 0 else rng.exponential(size=11)
+    found = tuned_bandwidth(localizer, Z_train, errors, 0.6, check_random_state(seed))
+    order = np.argsort(errors, kind="stable")
+    bag, V = Z_train[order], errors[order]
+    priorities = check_random_state(seed).uniform(size=11)
+
+    def mean_radius(h):
+        if localizer == "neighbors":
+            H = oracles.neighbor_bag(bag, int(h), priorities)
+        else:
+            H = oracles.radial_bag(localizer, bag, h)
+        radius = []
+        for i in range(11):
+            rest = [j for j in range(11) if j != i] + [i]
+            permuted = [[H[a][b] for b in rest] for a in rest]
+            radius.append(oracles.lcp_radius(permuted, np.delete(V, i), "0.6"))
+        infinite = np.isinf(radius)
+        return np.where(infinite, V[-1], radius).mean() if infinite.mean() <= 0.05 else np.inf
+
+    if localizer == "neighbors":
+        grid = sorted({round(k) for k in np.geomspace(1, 10, 16)})
+    else:
+        distances = np.abs(bag - bag.T)
+        median = np.median(distances[np.triu_indices(11, 1)])
+        grid = median * 2.0 ** np.arange(-7, 5.5, 0.75)
+    best = min(mean_radius(h) for h in grid)
+    assert np.isfinite(best) and mean_radius(found) == pytest.approx(best)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_lvd_is_widened_as_far_as_needed(seed):
+    rng = np.random.default_rng(seed)
+    points, A = rng.normal(size=(60, 2)) * 4, [[1.0, 0.0], [0.0, 1.0]]
+    for coverage in (0.5, 0.8, 0.9):
+        factor = widening_factor(points / np.sqrt(2), coverage)
+
+        def part(factor, needed=2 / (1 - coverage)):
+            sizes = oracles.effective_sizes(A, points, factor)
+            return np.mean(np.array(sizes) >= needed * (1 - 1e-9))
+
+        assert part(factor) >= coverage
+        assert factor == 1 or part(factor * 1.0001) < coverage
+
+
+def test_lvd_tuned_equals_the_definition_with_a_smaller_matrix():
+    labels = np.sin(9 * TRAIN[:, 0])
+    method = LVD(tuned=True, random_state=0).fit(Z, SCORES, Z_train=5 * TRAIN, y_train=labels)
+    radius = method.predict_radius(NEW, LEVELS)
+    X, x = ((rows - 5 * TRAIN.mean(axis=0)) / (5 * TRAIN.std(axis=0)) for rows in (Z, NEW))
+    assert any(factor < 1 for factor in method.factors_.values())
+    for column, level in enumerate(LEVELS):
+        A = method.factors_[level] * method.metric_.matrix
+        expected = [oracles.lvd_radius(A, X, SCORES, row, str(level)) for row in x]
+        np.testing.assert_array_equal(radius[:, column], expected)
+
+
+def test_rlcp_length_scale_reaches_the_effective_size():
+    Z_train = np.random.default_rng(0).normal(size=(300, 2))
+    h = effective_length_scale(Z_train)
+
+    def effective_size(h):
+        k = np.exp(-np.square(Z_train[:, None] - Z_train).sum(axis=2) / 2 / h**2)
+        H = k / k.sum(axis=1, keepdims=True)
+        return 300 / np.linalg.norm(H) ** 2 - 1
+
+    assert effective_size(h) >= 50 > effective_size(h / np.sqrt(2))
+    few = effective_length_scale(Z_train[:20])
+    assert few > 50 * np.median(np.linalg.norm(Z_train[:20, None] - Z_train[:20], axis=2))
