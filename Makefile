@@ -3,10 +3,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint bench tuning-table tuning-study clean
+.PHONY: help demo test lint bench tuning-table tuning-study baselines-table clean
 
 help:  ## list the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 .venv/ready: pyproject.toml
 	@echo "Setting up .venv: the project, its command line and its test tools"
@@ -42,6 +42,9 @@ tuning-table: .venv/ready  ## the paper's table on kernel tuning beside ours (a 
 tuning-study: .venv/ready  ## which criterion tunes best; CALLIPER_DATA names the data folder
 	$(BIN)/python -m experiments.tuning.study
 	$(BIN)/python -m experiments.tuning.summary
+
+baselines-table: .venv/ready  ## the paper's 1-D rows for MADSplit and LVD beside ours (minutes)
+	$(BIN)/python -m experiments.baselines.one_dimensional
 
 clean:  ## remove the environment and caches
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

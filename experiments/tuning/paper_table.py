@@ -19,6 +19,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 from calliper import KNN, Intervals, JackknifeRescaled, TunedRBF, metrics
 from calliper.datasets import one_dimensional
+from experiments.last_digit import last_digit
 
 RESULTS = Path(__file__).with_name("paper_table.json")
 PAGE = Path(__file__).parents[2] / "docs" / "tuning-table.md"
@@ -62,14 +63,6 @@ def one_draw(n: int, repetition: int) -> dict[str, list[float]]:
             float(metrics.tau_si(*common, y_pred=y_pred[test])),
         ]
     return measured
-
-
-def last_digit(values: Any) -> str:
-    """Mean with the uncertainty of its last digit, the 68th percentile of deviations."""
-    mean = float(np.mean(values))
-    deviation = float(np.percentile(np.abs(values - mean), 68))
-    digits = max(0, -int(np.floor(np.log10(deviation)))) if deviation > 0 else 3
-    return f"{mean:.{digits}f}({round(deviation * 10**digits)})"
 
 
 def main() -> None:

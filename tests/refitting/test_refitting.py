@@ -62,7 +62,7 @@ def ends(intervals):
 
 @pytest.mark.filterwarnings("ignore::calliper.SmallCalibrationWarning")
 @pytest.mark.parametrize("minmax", [False, True])
-@pytest.mark.parametrize("estimator", [Nearest(), Ridge()], ids=repr)
+@pytest.mark.parametrize("estimator", [Nearest(), Ridge()], ids=lambda value: type(value).__name__)
 def test_jackknife_plus_equals_its_definition(estimator, minmax):
     infinite = 0
     for seed in range(80):
@@ -78,7 +78,7 @@ def test_jackknife_plus_equals_its_definition(estimator, minmax):
 
 @pytest.mark.filterwarnings("ignore::calliper.SmallCalibrationWarning")
 @pytest.mark.parametrize("minmax", [False, True])
-@pytest.mark.parametrize("estimator", [Nearest(), Ridge()], ids=repr)
+@pytest.mark.parametrize("estimator", [Nearest(), Ridge()], ids=lambda value: type(value).__name__)
 def test_cv_plus_equals_its_definition(estimator, minmax):
     for seed in range(80):
         X, y, new, coverage, rng = small_problem(seed)
@@ -95,7 +95,7 @@ def test_cv_plus_equals_its_definition(estimator, minmax):
 @pytest.mark.filterwarnings("ignore::calliper.SmallCalibrationWarning")
 @pytest.mark.filterwarnings("ignore::calliper.refitting.InEveryBootstrapWarning")
 @pytest.mark.parametrize("aggregate", ["mean", "median"])
-@pytest.mark.parametrize("estimator", [Nearest(), Ridge()], ids=repr)
+@pytest.mark.parametrize("estimator", [Nearest(), Ridge()], ids=lambda value: type(value).__name__)
 def test_jackknife_after_bootstrap_equals_its_definition(estimator, aggregate):
     unjudged = 0
     for seed in range(80):
@@ -155,7 +155,7 @@ METHODS = [
 ]
 
 
-@pytest.mark.parametrize("method", METHODS, ids=repr)
+@pytest.mark.parametrize("method", METHODS, ids=lambda value: type(value).__name__)
 def test_levels_blocks_and_jobs(method, monkeypatch):
     fitted = clone(method).fit(X, Y)
     many = fitted.predict_interval(NEW, [0.3, 0.8, 0.9])
@@ -171,7 +171,7 @@ def test_levels_blocks_and_jobs(method, monkeypatch):
     np.testing.assert_array_equal(ends(again.predict_interval(NEW)), ends(many.at(0.9)))
 
 
-@pytest.mark.parametrize("method", METHODS, ids=repr)
+@pytest.mark.parametrize("method", METHODS, ids=lambda value: type(value).__name__)
 def test_frames_and_pipelines(method):
     table = pd.DataFrame(X, columns=["a", "b"], index=[f"row {i}" for i in range(120)])
     piped = clone(method).set_params(estimator=make_pipeline(StandardScaler(), Ridge()))
@@ -184,7 +184,7 @@ def test_frames_and_pipelines(method):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("method", METHODS, ids=repr)
+@pytest.mark.parametrize("method", METHODS, ids=lambda value: type(value).__name__)
 def test_scikit_learn_grammar(method):
     check_estimator(method)
 
@@ -206,7 +206,7 @@ def test_scikit_learn_grammar(method):
             Nearest(), 5, aggregate="median", random_state=np.random.RandomState(0)
         ),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 @pytest.mark.parametrize("heavy", [False, True])
 def test_coverage_over_draws(method, heavy):
@@ -325,7 +325,7 @@ def test_words_say_what_is_and_is_not_promised():
 # --- edges ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", METHODS[:4], ids=repr)
+@pytest.mark.parametrize("method", METHODS[:4], ids=lambda value: type(value).__name__)
 def test_too_few_rows_for_the_level(method):
     fitted = clone(method).fit(X[:9], Y[:9]) if not hasattr(method, "n_folds") else (
         clone(method).set_params(n_folds=3).fit(X[:9], Y[:9])
@@ -371,7 +371,7 @@ def test_bad_numbers_of_bootstraps(n_bootstraps):
         JackknifeAfterBootstrap(Ridge(), n_bootstraps).fit(X, Y)
 
 
-@pytest.mark.parametrize("method", METHODS, ids=repr)
+@pytest.mark.parametrize("method", METHODS, ids=lambda value: type(value).__name__)
 def test_bad_input(method):
     with pytest.raises(NotFittedError):
         clone(method).predict_interval(NEW)
