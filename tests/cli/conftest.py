@@ -26,7 +26,8 @@ def server() -> Iterator[subprocess.Popen[str]]:
     script = Path(__file__).with_name("forking.py")
     command = [sys.executable, str(script)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "encoding": "utf-8"}
-    with subprocess.Popen(command, **pipes) as process:
+    # Threads of OpenMP wait by spinning: boosted trees would take minutes on a busy machine.
+    with subprocess.Popen(command, **pipes, env=os.environ | {"OMP_NUM_THREADS": "1"}) as process:
         yield process
         process.stdin.close()
 

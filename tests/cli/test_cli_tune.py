@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import StandardScaler
 
-from calliper import JackknifeRescaled, TunedRBF
+from calliper import AbsoluteError, JackknifeRescaled, TunedRBF
 from calliper.tuning import tuning_curve
 
 DATA = ["--calibration", "cal.csv", "--target", "y", "--prediction", "y_pred", "--features", "a,b"]
@@ -92,7 +92,7 @@ def test_files_give_what_python_gives_digit_for_digit(calliper, folder, options,
     radius = method.predict_radius(new, [0.8, 0.9])
     y_pred = columns(folder / "new.csv", "y_pred")
     out = columns(folder / "out.csv", "lower_0.8", "lower_0.9", "upper_0.8", "upper_0.9")
-    np.testing.assert_array_equal(out, np.hstack([y_pred - radius, y_pred + radius]))
+    np.testing.assert_array_equal(out, np.hstack(AbsoluteError().invert(y_pred, radius)))
     saved = json.loads((folder / "scales.json").read_text())
     assert saved["chosen"] == method.scale_.chosen.tolist()
     assert saved["length_scales"] == method.scale_.candidates.tolist()
@@ -106,7 +106,8 @@ def test_a_grid_that_is_given_needs_no_training_and_takes_features_as_they_are(c
     kernel = TunedRBF(length_scales=[0.1, 1, 30])
     radius = JackknifeRescaled(kernel, random_state=0).fit(Z, scores).predict_radius(new, 0.9)
     y_pred = columns(folder / "new.csv", "y_pred")[:, 0]
-    np.testing.assert_array_equal(columns(folder / "out.csv", "upper")[:, 0], y_pred + radius)
+    upper = AbsoluteError().invert(y_pred, radius)[1]
+    np.testing.assert_array_equal(columns(folder / "out.csv", "upper")[:, 0], upper)
     assert json.loads((folder / "scales.json").read_text())["standardised"] is False
 
 

@@ -13,6 +13,7 @@ import click
 from calliper import __version__
 from calliper.cli._demo import demo
 from calliper.cli._interval import interval
+from calliper.cli._methods_table import methods
 from calliper.cli._terminal import one_line
 from calliper.cli._tune import tune
 from calliper.exceptions import CalliperError
@@ -40,6 +41,10 @@ def commands(context: click.Context) -> None:
           --target y --prediction y_pred --output out.csv
 
     \b
+    See all methods, what is proved of each and when to choose it:
+      calliper methods
+
+    \b
     Choose how local they are, and see what that gains:
       calliper tune --calibration cal.csv --training train.csv \\
           --target y --prediction y_pred --output scales.json
@@ -50,6 +55,7 @@ def commands(context: click.Context) -> None:
 
 commands.add_command(demo)
 commands.add_command(interval)
+commands.add_command(methods)
 commands.add_command(tune)
 
 

@@ -7,16 +7,16 @@ from math import inf
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import has_fit_parameter
 
 from calliper._types import FloatArray
-from calliper.calibrators import FullRescaled, JackknifeRescaled, MADSplit, Split
+from calliper.cli._methods import METHODS, Entry
 from calliper.embedding import Embedding, fit_embedding
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.kernels import KNN, TunedRBF
 from calliper.scores import AbsoluteError
 
-METHODS = ("full", "jackknife", "split", "mad-split")
 STATISTICS = ("mean", "rms", "quantile")
 _SCORE = AbsoluteError()
 
@@ -37,15 +37,31 @@ class Method:
             self._check_with_scales()
         if self.offset is not None and not 0 <= self.offset < inf:
             raise CalliperError("--offset must be a finite number, at least 0.")
-        if self.name == "mad-split" and not has_training:
+        if self.entry.needs_training and not has_training:
             raise CalliperError(
-                "--method mad-split learns from training errors: give --training FILE, or use "
-                "--method full, which needs none."
+                f"--method {self.name} learns from {self.entry.needs}: give --training FILE, or "
+                f"use --method full, which needs none."
             )
         if self.statistic is not None and self.name != "full":
             raise CalliperError(f"--statistic is for --method full only, not {self.name}.")
-        if self.name == "split" and (self.neighbors, self.offset) != (None, None):
-            raise CalliperError("--method split takes no --neighbors and no --offset: omit them.")
+        self._refuse_unheeded()
+
+    @property
+    def entry(self) -> Entry:
+        """What there is to know of this method."""
+        return METHODS[self.name]
+
+    def _refuse_unheeded(self) -> None:
+        unheeded = []
+        if self.neighbors is not None and self.entry.neighbors is None:
+            unheeded.append("--neighbors")
+        if self.offset is not None and not self.entry.takes("offset"):
+            unheeded.append("--offset")
+        if unheeded:
+            them = "them" if len(unheeded) > 1 else "it"
+            raise CalliperError(
+                f"--method {self.name} takes no {' and no '.join(unheeded)}: omit {them}."
+            )
 
     def _check_with_scales(self) -> None:
         if self.name == "full":
@@ -60,17 +76,15 @@ class Method:
 
     def build(self, chosen: FloatArray | None = None) -> Any:
         """The calibrator, not yet fitted; ``chosen`` length scales replace the neighbours."""
-        if self.name == "split":
-            return Split()
-        kernel: KNN | TunedRBF = KNN(10 if self.neighbors is None else self.neighbors)
-        if chosen is not None:
-            kernel = TunedRBF(chosen=chosen)
-        common: dict[str, Any] = {"offset": self.offset or 0.0, "random_state": self.seed}
-        if self.name == "jackknife":
-            return JackknifeRescaled(kernel, **common)
-        if self.name == "mad-split":
-            return MADSplit(kernel, **common)
-        return FullRescaled(kernel, statistic=self.statistic or "mean", **common)
+        given: dict[str, Any] = {"statistic": self.statistic, "offset": self.offset}
+        if self.entry.takes("random_state"):
+            given["random_state"] = self.seed
+        place = self.entry.neighbors
+        if place is not None and chosen is not None:
+            given[place] = TunedRBF(chosen=chosen)
+        elif place is not None and self.neighbors is not None:
+            given[place] = self.neighbors if place == "n_neighbors" else KNN(self.neighbors)
+        return self.entry.kind(**{name: v for name, v in given.items() if v is not None})
 
 
 @dataclass(frozen=True)
@@ -112,10 +126,12 @@ def calibrate(
     # The same radius everywhere judges no nearness: nothing to scale, nothing to warn about.
     judges = method.name != "split"
     embedding = fit_embedding(None, X_train, X) if judges else Embedding(None, None)
-    more: dict[str, FloatArray] = {}
-    if method.name == "mad-split" and training is not None:
+    calibrator, more = method.build(chosen), {}
+    if training is not None:
         more["Z_train"] = embedding.transform(X_train)
         more["scores_train"] = _SCORE.measure(training[:, 0], training[:, 1])
+        more["y_train"] = training[:, 0]
+    wanted = {name: v for name, v in more.items() if has_fit_parameter(calibrator, name)}
     scores = _SCORE.measure(known[:, 0], known[:, 1])
-    calibrator = method.build(chosen).fit(embedding.transform(X), scores, **more)
+    calibrator.fit(embedding.transform(X), scores, **wanted)
     return Calibrated(calibrator, embedding)

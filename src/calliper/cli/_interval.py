@@ -7,9 +7,10 @@ from typing import Any
 import click
 
 from calliper._validation import check_levels
-from calliper.cli._calibration import METHODS, STATISTICS, Method
+from calliper.cli._calibration import STATISTICS, Method
 from calliper.cli._columns import Names
 from calliper.cli._intervals import Files, intervals_from_files
+from calliper.cli._methods import DEFAULT, METHODS
 from calliper.cli._stream import Question
 from calliper.exceptions import CalliperError
 
@@ -64,7 +65,7 @@ def _bounds(
     "--training",
     metavar="FILE",
     help="Rows the model was trained on, with the same columns: features are standardised by them, "
-    "and mad-split learns from them. Without it, features are taken as they are.",
+    "and some methods learn from them. Without it, features are taken as they are.",
 )
 @click.option(
     "--scales",
@@ -73,8 +74,9 @@ def _bounds(
 )
 @click.option(
     "--method",
-    type=click.Choice(METHODS),
-    help="See above.  [default: full; with --scales, jackknife]",
+    type=click.Choice([*METHODS]),
+    metavar="NAME",
+    help=f"See above.  [default: {DEFAULT}; with --scales, jackknife]",
 )
 @click.option(
     "--coverage",
@@ -83,7 +85,11 @@ def _bounds(
     callback=_levels,
     help="How often the target shall be inside; once for each level.  [default: 0.9]",
 )
-@click.option("--neighbors", type=click.IntRange(min=1), help="Nearest points.  [default: 10]")
+@click.option(
+    "--neighbors",
+    type=click.IntRange(min=1),
+    help="Nearest points, for methods that ask them.  [default: 10; slcp: 20; rcp: trees instead]",
+)
 @click.option(
     "--statistic",
     type=click.Choice(STATISTICS),
@@ -107,7 +113,7 @@ def _bounds(
     type=click.IntRange(0, 2**32 - 1),
     default=0,
     show_default=True,
-    help="Settles ties in distance.",
+    help="Settles ties in distance, and whatever else a method draws.",
 )
 @click.option("--quiet", is_flag=True, help="Only errors and warnings on standard error.")
 def interval(**options: Any) -> None:
@@ -123,10 +129,13 @@ def interval(**options: Any) -> None:
 
     \b
     Methods, with the coverage that is proved if 0.9 is asked for:
-      full       widens where calibration errors near by are large        0.9
-      jackknife  the same, by the paper's leave-two-out scales            0.8
-      mad-split  widens where training errors near by were large          0.9
-      split      the same width everywhere                                0.9
+      full        widens where calibration errors near by are large       0.9
+      jackknife   the same, by the paper's leave-two-out scales           0.8
+      split       the same width everywhere                               0.9
+    with the help of --training:
+      mad-split   widens where training errors near by were large         0.9
+      locart      a width for each leaf of a tree of training errors      0.9 in each leaf
+    and minmax, slcp, rcp, normalized-knn, lcp, rlcp, lvd: see 'calliper methods'.
 
     Files are .csv (UTF-8, commas), .tsv or .parquet, and the output may be another of these than
     the new file. CSV rows keep their very text, Parquet columns their types. From CSV to Parquet,
@@ -138,5 +147,5 @@ def interval(**options: Any) -> None:
     names = Names(take("target"), take("prediction"), take("features"), take("features_prefix"))
     question = Question(take("coverage"), take("bounds"))
     quiet = take("quiet")
-    name = take("method") or ("full" if files.scales is None else "jackknife")
+    name = take("method") or (DEFAULT if files.scales is None else "jackknife")
     intervals_from_files(files, names, Method(name, **options), question, quiet=quiet)
