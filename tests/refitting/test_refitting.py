@@ -23,7 +23,7 @@ from calliper.refitting import (
     InEveryBootstrapWarning,
     JackknifeAfterBootstrap,
     JackknifePlus,
-    _base,
+    _left_out_models,
 )
 
 COVERAGES = ["0.1", "0.3", "0.5", "0.75", "0.8", "0.9"]
@@ -163,7 +163,7 @@ def test_levels_blocks_and_jobs(method, monkeypatch):
     for level in (0.3, 0.8, 0.9):
         one = fitted.predict_interval(NEW, level)
         np.testing.assert_array_equal(ends(many.at(level)), ends(one))
-    monkeypatch.setattr(_base, "CHUNK_FLOATS", 7 * len(fitted.models_))
+    monkeypatch.setattr(_left_out_models, "CHUNK_FLOATS", 7 * len(fitted.models_))
     np.testing.assert_allclose(ends(fitted.predict_interval(NEW, [0.3, 0.8, 0.9])), ends(many))
     parallel = clone(method).set_params(n_jobs=2).fit(X, Y)
     np.testing.assert_allclose(ends(parallel.predict_interval(NEW, [0.3, 0.8, 0.9])), ends(many))

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from calliper._models import check_new_rows, predictions
 from calliper._types import FloatArray, IntArray
-from calliper.refitting._base import RefittedRegressor
+from calliper.refitting._left_out_models import RefittedRegressor
 
 
 class FoldRegressor(RefittedRegressor):

@@ -37,8 +37,8 @@ from calliper.exceptions import CalliperError
 from calliper.guarantees import jackknife_coverage
 from calliper.quantile import conformal_rank
 from calliper.refitting._aggregate import AGGREGATES, aggregate_without
-from calliper.refitting._base import RefittedRegressor
 from calliper.refitting._guarantee import RefitGuarantee
+from calliper.refitting._left_out_models import RefittedRegressor
 
 
 class InEveryBootstrapWarning(UserWarning):
