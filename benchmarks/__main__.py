@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import kernels_and_memory, neighbours, tuning
+from benchmarks import kernels_and_memory, localized, neighbours, tuning
 
 
 def main() -> None:
@@ -19,6 +19,9 @@ def main() -> None:
     print("Tuning the length scale\n")
     print(tuning.criteria(), "\n", flush=True)
     print(tuning.prediction(options.rounds), "\n", flush=True)
+    print("Localised methods\n")
+    print(localized.prediction(options.rounds), "\n", flush=True)
+    print(localized.metric_learning(options.rounds), "\n", flush=True)
     print("Memory and import\n")
     print(kernels_and_memory.memory_and_import())
 

@@ -28,6 +28,9 @@ from calliper._types import FloatArray, IntArray
 #: Integers that one block of problems keeps in cache.
 BLOCK_INTEGERS = 1 << 18
 
+#: When less than one point in so many is left, walking stops.
+STRAGGLERS = 128
+
 
 def random_ranks(values: FloatArray, rng: np.random.RandomState) -> IntArray:
     """Ranks 0 … n−1 along the last axis; ties, infinite ones among them, in random order."""
@@ -81,10 +84,24 @@ def _kth_distances(y: NDArray[Any], k: int) -> NDArray[Any]:
         np.copyto(right[:, :width], left[:, :width])
         _insert(nearest[:, :, :width], left[:, :width], larger[:, :width])
         _insert(nearest[:, :, step:], right[:, :width], larger[:, :width])
-        # Every further point is more than a step away, so smaller distances are final.
-        if step % 8 == 0 and nearest[-1].max() <= step:
-            break
+        # Every further point is more than a step away, so smaller distances are final. The last
+        # few points, far from all others, are cheaper to finish one by one.
+        if step % 8 == 0:
+            row, place = np.nonzero(nearest[-1] > step)
+            if len(row) <= y.size // STRAGGLERS:
+                nearest[-1, row, place] = _kth_distances_of(y, row, place, k)
+                break
     return np.asarray(nearest[-1])
+
+
+def _kth_distances_of(y: NDArray[Any], row: IntArray, place: IntArray, k: int) -> NDArray[Any]:
+    """ε of single points, from all distances of their rows."""
+    distance = np.abs(y[row] - y[row, place][:, None])
+    np.maximum(
+        distance, np.abs(np.arange(y.shape[1]) - place[:, None]).astype(y.dtype), out=distance
+    )
+    distance[np.arange(len(row)), place] = np.iinfo(y.dtype).max
+    return np.partition(distance, k - 1, axis=1)[:, k - 1]
 
 
 def _insert(ascending: NDArray[Any], value: NDArray[Any], larger: NDArray[Any]) -> None:
