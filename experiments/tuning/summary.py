@@ -75,6 +75,8 @@ def page() -> str:
             "## Interval score by problem, relative to the fixed 10-NN kernel",
             markdown(score),
             "## Seconds to fit and to predict 2,000 points (median)",
+            "Two draws ran at a time on two cores that had other work, and not all methods in one "
+            "session: orders of magnitude only; ratios taken side by side are in benchmarks.md.",
             markdown(seconds),
         ]
     ) + "\n"  # fmt: skip

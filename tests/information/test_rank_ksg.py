@@ -6,7 +6,7 @@ import tuning_oracles
 from sklearn.feature_selection import mutual_info_regression
 
 from calliper import CalliperError, mutual_information
-from calliper.information import random_ranks, rank_ksg
+from calliper.information import _rank_ksg, random_ranks, rank_ksg
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 10])
@@ -16,6 +16,17 @@ def test_equals_brute_force_on_the_same_ranks(n, k, seed):
     rng = np.random.default_rng(seed)
     rows = np.stack([rng.permutation(n), np.arange(n), np.arange(n)[::-1]])
     expected = [tuning_oracles.rank_ksg(np.arange(n), row, k) for row in rows]
+    np.testing.assert_allclose(rank_ksg(rows, k), expected, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("k", [1, 3, 10])
+@pytest.mark.parametrize("stragglers", [1, 4, 10**9])
+def test_finishing_points_one_by_one_changes_nothing(k, stragglers, monkeypatch):
+    """With 1, all points that eight steps leave open are finished so; with 10⁹, none."""
+    monkeypatch.setattr(_rank_ksg, "STRAGGLERS", stragglers)
+    rng = np.random.default_rng(k)
+    rows = np.stack([rng.permutation(40) for _ in range(6)])
+    expected = [tuning_oracles.rank_ksg(np.arange(40), row, k) for row in rows]
     np.testing.assert_allclose(rank_ksg(rows, k), expected, rtol=0, atol=1e-13)
 
 
