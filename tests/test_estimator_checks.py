@@ -5,6 +5,7 @@ from sklearn.linear_model import Ridge
 from sklearn.utils.estimator_checks import check_estimator
 
 from calliper import KNN, RBF, ConformalRegressor, FullRescaled, JackknifeRescaled, Split
+from calliper.calibrators import ConditionalCalibration
 
 #: The second argument of a calibrator is called what it is: scores, not y.
 NAMED_SCORES = {"check_fit_score_takes_y": "the second argument of fit is named scores"}
@@ -22,6 +23,7 @@ NAMED_SCORES = {"check_fit_score_takes_y": "the second argument of fit is named 
         (FullRescaled(random_state=0), NAMED_SCORES),
         (FullRescaled(statistic="quantile", random_state=0), NAMED_SCORES),
         (FullRescaled(RBF(1.0)), NAMED_SCORES),
+        (ConditionalCalibration(), NAMED_SCORES),
     ],  # MADSplit needs training errors, which these checks cannot pass
     ids=repr,
 )

@@ -14,6 +14,7 @@ SURFACE = [
     "AbsoluteError",
     "CVPlus",
     "CalliperError",
+    "ConditionalCalibration",
     "ConformalRegressor",
     "FullRescaled",
     "Intervals",

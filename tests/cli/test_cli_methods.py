@@ -25,6 +25,7 @@ from calliper import (
     NormalizedKNN,
     Split,
 )
+from calliper.calibrators import ConditionalCalibration
 from calliper.cli._methods import METHODS
 from calliper.cli._methods_python import PYTHON_ONLY
 
@@ -33,6 +34,7 @@ CALIBRATORS = {
     "jackknife": JackknifeRescaled(random_state=0),
     "minmax": JackknifeMinmaxRescaled(random_state=0),
     "split": Split(),
+    "conditional": ConditionalCalibration(),
     "mad-split": MADSplit(random_state=0),
     "slcp": SLCP(random_state=0),
     "rcp": RCP(random_state=0),
@@ -105,7 +107,7 @@ def test_the_prediction_alone_is_enough(calliper, files, base, name):
 
 
 def test_who_needs_training_rows():
-    assert [*METHODS][:4] == [name for name in METHODS if name not in TRAINED]
+    assert [*METHODS][:5] == [name for name in METHODS if name not in TRAINED]
 
 
 @pytest.mark.parametrize("name", [*METHODS])
@@ -125,6 +127,7 @@ def test_without_training_rows(calliper, files, base, name):
     [
         ("lcp --neighbors 3", "--method lcp takes no --neighbors: omit it."),
         ("locart --neighbors 3", "--method locart takes no --neighbors: omit it."),
+        ("conditional --neighbors 3", "--method conditional takes no --neighbors: omit it."),
         ("slcp --offset 0.1", "--method slcp takes no --offset: omit it."),
         ("lvd --neighbors 3 --offset 1", "takes no --neighbors and no --offset: omit them."),
         ("minmax --statistic rms", "--statistic is for --method full only, not minmax."),

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calliper import KNN, RBF, FullRescaled, JackknifeRescaled, MADSplit, Split
+from calliper.calibrators import ConditionalCalibration
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -18,6 +19,7 @@ METHODS = {
     "full-rms": FullRescaled(KNN(3), statistic="rms", random_state=0),
     "full-quantile": FullRescaled(KNN(3), statistic="quantile", random_state=0),
     "full-rbf": FullRescaled(RBF(0.7)),
+    "conditional": ConditionalCalibration(),
 }
 every_method = pytest.mark.parametrize("name", METHODS)
 LEVELS = [0.2, 0.5, 0.8]
@@ -71,7 +73,7 @@ def test_a_row_has_its_radius_in_any_company(name, problem):
     np.testing.assert_allclose(together, alone, rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "full-quantile"])
+@pytest.mark.parametrize("name", [n for n in METHODS if n not in ("full-quantile", "conditional")])
 @given(problem=problems())
 @settings(max_examples=30, deadline=None)
 def test_radius_grows_with_the_level(name, problem):
@@ -92,7 +94,7 @@ def test_many_levels_at_once_equal_one_by_one(name, problem):
     assert (method.guaranteed_coverage(LEVELS) == [*map(method.guaranteed_coverage, LEVELS)]).all()
 
 
-@pytest.mark.parametrize("name", ["jackknife", "jackknife-rbf", "full", "full-rbf"])
+@pytest.mark.parametrize("name", ["jackknife", "jackknife-rbf", "full", "full-rbf", "conditional"])
 @given(problem=problems(), shift=st.floats(-1e3, 1e3), angle=st.floats(0, 6.3))
 @settings(max_examples=30, deadline=None)
 def test_moving_and_turning_the_space_does_not_matter(name, problem, shift, angle):

@@ -135,7 +135,7 @@ def interval(**options: Any) -> None:
     with the help of --training:
       mad-split   widens where training errors near by were large         0.9
       locart      a width for each leaf of a tree of training errors      0.9 in each leaf
-    and minmax, slcp, rcp, normalized-knn, lcp, rlcp, lvd: see 'calliper methods'.
+    and conditional, minmax, slcp, rcp, normalized-knn, lcp, rlcp, lvd: see 'calliper methods'.
 
     Files are .csv (UTF-8, commas), .tsv or .parquet, and the output may be another of these than
     the new file. CSV rows keep their very text, Parquet columns their types. From CSV to Parquet,

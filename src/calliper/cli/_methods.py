@@ -14,6 +14,7 @@ from calliper.calibrators import (
     RCP,
     RLCP,
     SLCP,
+    ConditionalCalibration,
     FullRescaled,
     JackknifeMinmaxRescaled,
     JackknifeRescaled,
@@ -109,6 +110,14 @@ _ALL = (
         "1−α",
         cost="O(N log N + M)",
         when="if one width is wanted, or as the yardstick",
+    ),
+    _entry(
+        "conditional",
+        ConditionalCalibration,
+        "a linear function of the features; infinite far outside",
+        "1−α",
+        cost="O(N d²) to fit, then about d times O(N (d + log N)) a new row and level",
+        when="if coverage must hold along each feature too; by groups in Python",
     ),
     _entry(
         "mad-split",

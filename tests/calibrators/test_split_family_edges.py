@@ -1,0 +1,207 @@
+"""SLCP, NormalizedKNN, RCP and LoCart: awkward input has an answer or a clear error."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.linear_model import LinearRegression, QuantileRegressor
+from split_family import (
+    LEVELS,
+    NEW,
+    SCORES,
+    SPLIT,
+    TRAIN,
+    Y_TRAIN,
+    Z_TRAIN,
+    Z,
+    each_method,
+    fit,
+    quiet,
+)
+
+from calliper import KNN, RBF, CalliperError, SmallCalibrationWarning, ZeroScaleWarning
+from calliper.calibrators._locart import LoCart
+from calliper.calibrators._normalized_knn import NormalizedKNN
+from calliper.calibrators._rcp import RCP
+from calliper.calibrators._slcp import SLCP
+
+rng = np.random.default_rng(1)
+
+
+@each_method
+@quiet
+def test_training_data_is_required(method):
+    with pytest.raises(CalliperError, match=r"pass Z_train.*ConformalRegressor\.calibrate"):
+        method.fit(Z, SCORES)
+
+
+@pytest.mark.parametrize(
+    ("difficulty", "given"),
+    [("labels", "scores_train"), ("residuals", "y_train"), ("distance+labels", "scores_train")],
+)
+def test_each_difficulty_says_what_it_needs(difficulty, given):
+    method = NormalizedKNN(difficulty=difficulty)
+    with pytest.raises(CalliperError, match="with y_train for labels and scores_train for resid"):
+        method.fit(Z, SCORES, Z_train=Z_TRAIN, **{given: np.abs(Y_TRAIN)})
+    NormalizedKNN().fit(Z, SCORES, Z_train=Z_TRAIN)  # distances need inputs alone
+
+
+@each_method
+@quiet
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ({"Z_train": Z_TRAIN[:, :1]}, "Z_train has 1 columns, Z has 2"),
+        ({"Z_train": np.where(Z_TRAIN == Z_TRAIN[3, 1], np.nan, Z_TRAIN)}, "contains NaN"),
+        ({"Z_train": Z_TRAIN[:, 0]}, "Expected 2D array"),
+    ],
+)
+def test_bad_training_inputs(method, train, message):
+    with pytest.raises(ValueError, match=message):
+        fit(method, train={**TRAIN, **train})
+
+
+@pytest.mark.parametrize(
+    "method",
+    [SLCP(), RCP(kernel=KNN(5)), LoCart(), NormalizedKNN(difficulty="residuals")],
+    ids=repr,
+)
+def test_bad_training_errors(method):
+    with pytest.raises(CalliperError, match="scores_train has 79 values for 80 rows"):
+        fit(method, train={**TRAIN, "scores_train": TRAIN["scores_train"][:-1]})
+    with pytest.raises(CalliperError, match="scores_train must be finite"):
+        fit(method, train={**TRAIN, "scores_train": np.full(80, np.nan)})
+
+
+@each_method
+@quiet
+def test_bad_calibration_data_and_new_rows(method):
+    with pytest.raises(CalliperError, match=r"NaN or infinite, the first .nan. at position 49"):
+        fit(method, scores=np.r_[SCORES[:-1], np.nan])
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        fit(method, scores=SCORES[:-1])
+    with pytest.raises(ValueError, match="2 features"):
+        fit(method).predict_radius(NEW[:, :1])
+    with pytest.raises(ValueError, match="contains NaN"):
+        fit(method).predict_radius(np.full((1, 2), np.nan))
+    with pytest.raises(CalliperError, match="Divide by 100"):
+        fit(method).predict_radius(NEW, 90)
+    if isinstance(method, (RCP, NormalizedKNN)):
+        with pytest.raises(CalliperError, match="Negative values in scores"):
+            fit(method, scores=SCORES - 5)
+    else:
+        assert np.isfinite(fit(method, scores=SCORES - 5).predict_radius(NEW, 0.5)).all()
+
+
+@pytest.mark.parametrize(
+    ("method", "error", "message"),
+    [
+        (SLCP("knn"), TypeError, "kernel must be KNN"),
+        (SLCP(RBF(0.0)), ValueError, "positive, finite number; got 0.0"),
+        (SLCP(KNN(0)), ValueError, "integer >= 1; got 0"),
+        (NormalizedKNN(0), ValueError, "integer >= 1; got 0"),
+        (NormalizedKNN(difficulty="hard"), ValueError, "difficulty must be one of"),
+        (NormalizedKNN(form="product"), ValueError, "'sum' or 'exp'; got 'product'"),
+        (NormalizedKNN(gamma=-1), ValueError, "finite numbers >= 0; got -1"),
+        (NormalizedKNN(rho=np.inf), ValueError, "finite numbers >= 0; got inf"),
+        (NormalizedKNN(gamma=0), ValueError, "gamma must be > 0 in the sum"),
+        (RCP(LinearRegression()), TypeError, "parameter quantile names"),
+        (RCP(HistGradientBoostingRegressor()), TypeError, "loss='quantile'"),
+        (RCP(print), TypeError, "parameter quantile names"),
+        (RCP(QuantileRegressor(), kernel=KNN(5)), ValueError, "not both"),
+        (RCP(kernel=RBF(1.0)), TypeError, "kernel must be KNN"),
+        (RCP(offset=-1), ValueError, "offset must be"),
+        (LoCart(min_leaf=0), ValueError, "min_leaf must be an integer >= 1 or None; got 0"),
+        (LoCart(max_leaves=2.5), ValueError, "max_leaves must be an integer >= 1 or None"),
+    ],
+    ids=repr,
+)
+def test_bad_parameters(method, error, message):
+    with pytest.raises(error, match=message):
+        fit(method)
+
+
+def test_too_few_training_points():
+    few = {"Z_train": Z_TRAIN[:3], "scores_train": TRAIN["scores_train"][:3]}
+    for method in (SLCP(KNN(5)), RCP(kernel=KNN(5)), NormalizedKNN(5)):
+        with pytest.warns(SmallCalibrationWarning, match="5 neighbours were asked for"):
+            fit(method, train=few, y_train=Y_TRAIN[:3])
+        assert np.isfinite(method.predict_radius(NEW)).all()
+    with pytest.raises(CalliperError, match="at least 2 training points; got 1"):
+        NormalizedKNN(1).fit(Z, SCORES, Z_train=Z_TRAIN[:1])
+
+
+@pytest.mark.parametrize("method", [SLCP(), NormalizedKNN(), RCP(kernel=KNN(5))], ids=repr)
+def test_too_few_calibration_points_give_infinity_and_one_warning(method):
+    fitted = fit(method, Z[:18], SCORES[:18])
+    with pytest.warns(SmallCalibrationWarning, match="18 calibration points") as caught:
+        radius = fitted.predict_radius(NEW, [0.5, 0.95, 0.99])
+    assert len(caught) == 1
+    assert np.isfinite(radius[:, 0]).all() and np.isinf(radius[:, 1:]).all()
+    assert fitted.guaranteed_coverage(0.95) == 1.0
+
+
+def test_a_leaf_too_small_for_the_level():
+    z_train = np.linspace(0, 1, 100)[:, None]
+    train = {"Z_train": z_train, "scores_train": np.where(z_train[:, 0] < 0.5, 1.0, 5.0)}
+    z = np.r_[np.full(4, 0.2), np.full(30, 0.8)][:, None]
+    method = LoCart(min_leaf=30).fit(z, np.arange(34.0), **train)
+    assert method.leaf_sizes_.tolist() == [4, 30]
+    with pytest.warns(
+        SmallCalibrationWarning, match="1 of 2 leaves hold fewer than the 9"
+    ) as caught:
+        radius = method.predict_radius([[0.1], [0.9]], [0.5, 0.9])
+    assert len(caught) == 1
+    np.testing.assert_array_equal(radius, [[2.0, np.inf], [19.0, 31.0]])
+    assert method.guaranteed_coverage(0.9) == pytest.approx(28 / 31)
+    assert method.guaranteed_coverage([0.5, 0.9]) == pytest.approx([16 / 31, 28 / 31])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        method.predict_radius([[0.1], [0.9]], [0.5, 0.8])
+
+
+def test_default_leaves_expect_enough_calibration_points():
+    z_train, z = rng.uniform(size=(2000, 1)), rng.uniform(size=(500, 1))
+    train = {"Z_train": z_train, "scores_train": z_train[:, 0] * rng.exponential(size=2000)}
+    sizes = [LoCart().fit(z, z[:, 0], **train).leaf_sizes_ for _ in range(3)]
+    assert all(len(size) > 3 and size.min() >= 19 for size in sizes)
+    method = fit(LoCart())  # 50 calibration points are too few to cut: one leaf
+    np.testing.assert_array_equal(method.predict_radius(NEW, LEVELS), SPLIT)
+
+
+class Steep(BaseEstimator):
+    """A quantile regressor that follows one feature below 0."""
+
+    def __init__(self, quantile=0.5, slope=5.0):
+        self.quantile, self.slope = quantile, slope
+
+    def fit(self, X, y):
+        return self
+
+    def predict(self, X):
+        return self.slope * X[:, 0]
+
+
+def test_a_quantile_regressor_that_predicts_negative_values():
+    n_zero = np.count_nonzero(Z[:, 0] <= 0)
+    method = fit(RCP(Steep()))
+    with pytest.warns(ZeroScaleWarning, match=f"zero at {n_zero} of 50 calibration points"):
+        radius = method.predict_radius(NEW, [0.1, 0.9])
+    assert (radius[NEW[:, 0] < 0, 0] == 0).all() and (radius[NEW[:, 0] > 0, 0] > 0).all()
+    assert np.isinf(radius[:, 1]).all()  # more than a tenth of the calibration points
+    moved = fit(RCP(Steep(), offset=0.5)).predict_radius(NEW, [0.1, 0.9])
+    assert np.isfinite(moved).all() and (moved > 0).all()
+    with pytest.raises(CalliperError, match="predicted quantiles must be finite"):
+        fit(RCP(Steep(slope=np.nan))).predict_radius(NEW)
+
+
+def test_far_away_points_never_give_nan():
+    far = np.array([[1e140, 0.0], [0.0, 0.0]])
+    for form in ("sum", "exp"):
+        method = NormalizedKNN(difficulty="distance", form=form)
+        radius = method.fit(Z, np.where(SCORES < 1, 0.0, SCORES), Z_train=Z_TRAIN)
+        assert not np.isnan(radius.predict_radius(far, LEVELS)).any()
+        with_far = method.fit(np.vstack([Z, far]), np.r_[SCORES, 1.0, 1.0], Z_train=Z_TRAIN)
+        assert not np.isnan(with_far.predict_radius(far, LEVELS)).any()

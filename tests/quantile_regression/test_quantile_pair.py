@@ -1,0 +1,94 @@
+"""A pair of models of quantiles out of any that has a quantile to set."""
+
+import numpy as np
+import pytest
+from quantile_models import LINEAR, X_NEW, X_TRAIN, Y_TRAIN, X, Y
+from sklearn.base import BaseEstimator, clone
+from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
+from sklearn.linear_model import Ridge, SGDRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from calliper import CalliperError
+from calliper.quantile_pair import QuantilePair
+
+
+@pytest.mark.parametrize(
+    ("estimator", "name"),
+    [
+        (LINEAR, "quantile"),
+        (HistGradientBoostingRegressor(loss="quantile", max_iter=2), "quantile"),
+        (GradientBoostingRegressor(loss="quantile", n_estimators=5, random_state=0), "alpha"),
+        (make_pipeline(StandardScaler(), LINEAR), "quantileregressor__quantile"),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("median", [False, True])
+def test_pair_is_one_clone_for_each_quantile(estimator, name, median):
+    pair = QuantilePair(estimator, 0.8, median=median).fit(X_TRAIN, Y_TRAIN)
+    levels = (0.1, 0.5, 0.9) if median else (0.1, 0.9)
+    assert pair.quantiles_ == levels
+    for level, column in zip(levels, pair.predict(X_NEW).T, strict=True):
+        model = clone(estimator).set_params(**{name: level}).fit(X_TRAIN, Y_TRAIN)
+        np.testing.assert_array_equal(column, model.predict(X_NEW))
+
+
+class Forest(BaseEstimator):
+    """Predicts any quantile of all training targets, as quantile forests do near x."""
+
+    def fit(self, X, y):
+        self.y_ = np.sort(y)
+        return self
+
+    def predict(self, X, quantiles=None):
+        return np.tile(np.quantile(self.y_, quantiles), (len(X), 1))
+
+
+class Booster(BaseEstimator):
+    """The grammar of other libraries of boosted trees."""
+
+    def __init__(self, objective="quantile", alpha=0.9, quantile_alpha=None):
+        self.objective, self.alpha, self.quantile_alpha = objective, alpha, quantile_alpha
+
+    def fit(self, X, y):
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.alpha if self.objective == "quantile" else self.quantile_alpha)
+
+
+def test_other_grammars_of_quantiles():
+    forest = QuantilePair(Forest(), 0.5, median=True).fit(X, Y)
+    np.testing.assert_array_equal(forest.predict(X[:2])[1], np.quantile(Y, [0.25, 0.5, 0.75]))
+    assert len(forest.estimators_) == 1
+    for booster in (Booster(), Booster("reg:quantileerror")):
+        np.testing.assert_array_equal(
+            QuantilePair(booster, 0.9).fit(X, Y).predict(X[:1]), [[0.05, 0.95]]
+        )
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [Ridge(), HistGradientBoostingRegressor(), SGDRegressor(), Booster("l2"), np.mean, "Ridge"],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_estimators_without_a_quantile(estimator):
+    with pytest.raises(
+        CalliperError, match=r"one parameter for the quantile to learn.*it has none"
+    ):
+        QuantilePair(estimator).fit(X, Y)
+
+
+def test_bad_pairs():
+    both = make_pipeline(clone(LINEAR), clone(LINEAR))
+    with pytest.raises(CalliperError, match="it has several: "):
+        QuantilePair(both).fit(X, Y)
+    for coverage in (1.5, 0, "high"):
+        with pytest.raises(CalliperError, match="coverage must"):
+            QuantilePair(LINEAR, coverage).fit(X, Y)
+    with pytest.raises(CalliperError, match="a pair is trained for one level"):
+        QuantilePair(LINEAR, [0.8, 0.9]).fit(X, Y)
+    with pytest.raises(CalliperError, match="y must be finite"):
+        QuantilePair(LINEAR).fit(X, np.full(600, np.nan))
+    with pytest.raises(ValueError, match="1 features"):
+        QuantilePair(LINEAR).fit(X, Y).predict(X[:, :1])

@@ -1,0 +1,85 @@
+"""Jackknife+, CV+ and Jackknife+-after-bootstrap: too few rows and bad input."""
+
+import numpy as np
+import pytest
+from refit_problems import METHODS, NEW, Nearest, X, Y
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Ridge
+
+from calliper import CalliperError, SmallCalibrationWarning
+from calliper.refitting import (
+    CVPlus,
+    InEveryBootstrapWarning,
+    JackknifeAfterBootstrap,
+    JackknifePlus,
+)
+
+
+@pytest.mark.parametrize("method", METHODS[:4], ids=lambda value: type(value).__name__)
+def test_too_few_rows_for_the_level(method):
+    fitted = clone(method).fit(X[:9], Y[:9]) if not hasattr(method, "n_folds") else (
+        clone(method).set_params(n_folds=3).fit(X[:9], Y[:9])
+    )  # fmt: skip
+    assert np.isfinite(fitted.predict_interval(NEW, 0.9).width).all()
+    with pytest.warns(SmallCalibrationWarning, match="9 calibration points cannot support"):
+        intervals = fitted.predict_interval(NEW, [0.5, 0.95])
+    assert np.isinf(intervals.at(0.95).width).all() and np.isfinite(intervals.at(0.5).width).all()
+    assert fitted.guaranteed_coverage(0.95) == 1.0
+
+
+def test_one_and_two_rows():
+    for method in (JackknifePlus(Ridge()), CVPlus(Ridge(), 2), JackknifeAfterBootstrap(Ridge())):
+        with pytest.raises(CalliperError, match=r"needs at least 2 rows.*n_samples = 1"):
+            method.fit(X[:1], Y[:1])
+    two = [0.0, 3.0]
+    for method in (JackknifePlus(Nearest()), CVPlus(Nearest(), 2)):
+        fitted = method.fit(X[:2], two)  # each model knows one row: 3 and 0, both wrong by 3
+        lower, upper = fitted.predict_interval(NEW[:1], 0.6)
+        assert (lower, upper) == (-3.0, 6.0)
+
+
+def test_rows_in_every_bootstrap_are_counted():
+    method = JackknifeAfterBootstrap(Ridge(), 2, draw_number=False, random_state=0)
+    with pytest.warns(InEveryBootstrapWarning, match=r"\d+ of 120 rows are in every .* 2 boot"):
+        method.fit(X, Y)
+    unjudged = method.in_bag_.all(axis=0)
+    assert 20 < unjudged.sum() < 80
+    np.testing.assert_array_equal(np.isinf(method.residuals_), unjudged)
+    assert np.isinf(method.predict_interval(NEW, 0.9).width).all()
+    assert np.isfinite(method.predict_interval(NEW, 0.4).width).all()
+
+
+@pytest.mark.parametrize("n_folds", [121, 1, 0, 2.5, None])
+def test_bad_numbers_of_folds(n_folds):
+    with pytest.raises(CalliperError, match="n_folds must be a whole number between 2 and"):
+        CVPlus(Ridge(), n_folds).fit(X, Y)
+
+
+@pytest.mark.parametrize("n_bootstraps", [0, -1, 2.5, None])
+def test_bad_numbers_of_bootstraps(n_bootstraps):
+    with pytest.raises(CalliperError, match="n_bootstraps must be a whole number >= 1"):
+        JackknifeAfterBootstrap(Ridge(), n_bootstraps).fit(X, Y)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda value: type(value).__name__)
+def test_bad_input(method):
+    with pytest.raises(NotFittedError):
+        clone(method).predict_interval(NEW)
+    with pytest.raises(CalliperError, match="y must be finite: 120 of 120"):
+        clone(method).fit(X, np.full(120, np.nan))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        clone(method).fit(X, Y[:-1])
+    with pytest.raises(TypeError, match="dense"):
+        clone(method).fit(sparse.csr_array(X), Y)
+    fitted = clone(method).fit(X, Y)
+    with pytest.raises(ValueError, match="1 features"):
+        fitted.predict_interval(NEW[:, :1])
+    with pytest.raises(CalliperError, match="Reshape your data"):
+        fitted.predict_interval(NEW[0])
+    for coverage in (0, 1, 95, [0.9, 0.8]):
+        with pytest.raises(CalliperError):
+            fitted.predict_interval(NEW, coverage)
+    with pytest.raises(ValueError, match="aggregate must be 'mean' or 'median'"):
+        JackknifeAfterBootstrap(Ridge(), aggregate="max").fit(X, Y)

@@ -1,0 +1,49 @@
+"""Jackknife+, CV+ and Jackknife+-after-bootstrap agree with MAPIE."""
+
+import numpy as np
+import pytest
+from refit_problems import NEW, X, Y, ends
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.model_selection import KFold, LeaveOneOut
+
+from calliper.refitting import CVPlus, JackknifeAfterBootstrap, JackknifePlus
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.95])
+@pytest.mark.parametrize("method", ["plus", "minmax"])
+def test_mapie_agrees_on_jackknife_and_cv(method, coverage):
+    """The same definitions and folds; MAPIE (1.6) raises where the interval is infinite."""
+    mapie = pytest.importorskip("mapie.regression")
+    for n in (39, 50, 120):
+        for cv, ours in [
+            (LeaveOneOut(), JackknifePlus(Ridge())),
+            (KFold(5, shuffle=True, random_state=1), CVPlus(Ridge(), 5, random_state=1)),
+        ]:
+            peer = mapie.CrossConformalRegressor(Ridge(), coverage, method=method, cv=cv)
+            _, theirs = peer.fit_conformalize(X[:n], Y[:n]).predict_interval(NEW)
+            ours.set_params(minmax=method == "minmax").fit(X[:n], Y[:n])
+            np.testing.assert_allclose(
+                ends(ours.predict_interval(NEW, coverage)), theirs[..., 0], atol=1e-9
+            )
+
+
+@pytest.mark.parametrize("aggregate", ["mean", "median"])
+def test_mapie_agrees_on_the_bootstrap(aggregate, monkeypatch):
+    """With MAPIE's bootstraps, a fixed number, and no row that is in all of them.
+
+    MAPIE (1.6) leaves such rows out of the order statistic, where here they are infinitely wrong.
+    """
+    mapie = pytest.importorskip("mapie.regression")
+    subsample = pytest.importorskip("mapie.subsample")
+    drawn = subsample.Subsample(40, random_state=3)
+    bootstraps = [rows for rows, _ in subsample.Subsample(40, random_state=3).split(X)]
+    monkeypatch.setattr(JackknifeAfterBootstrap, "_draw_bootstraps", lambda self, n: bootstraps)
+    ours = JackknifeAfterBootstrap(LinearRegression(), aggregate=aggregate).fit(X, Y)
+    for coverage in (0.5, 0.8, 0.9, 0.95):
+        peer = mapie.JackknifeAfterBootstrapRegressor(
+            LinearRegression(), coverage, resampling=drawn, aggregation_method=aggregate
+        )
+        _, theirs = peer.fit_conformalize(X, Y).predict_interval(NEW)
+        np.testing.assert_allclose(
+            ends(ours.predict_interval(NEW, coverage)), theirs[..., 0], atol=1e-9
+        )

@@ -1,0 +1,37 @@
+"""Methods that training data transform, and points to try them on."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import QuantileRegressor
+
+from calliper import KNN, RBF, Split
+from calliper.calibrators._locart import LoCart
+from calliper.calibrators._normalized_knn import DIFFICULTIES, NormalizedKNN
+from calliper.calibrators._rcp import RCP
+from calliper.calibrators._slcp import SLCP
+
+quiet = pytest.mark.filterwarnings("ignore::UserWarning")
+
+rng = np.random.default_rng(0)
+Z, SCORES, NEW = rng.normal(size=(50, 2)), rng.exponential(size=50), rng.normal(size=(7, 2))
+Z_TRAIN, Y_TRAIN = rng.normal(size=(80, 2)), rng.normal(size=80)
+TRAIN = {"Z_train": Z_TRAIN, "scores_train": np.abs(Y_TRAIN)}
+LEVELS = [0.1, 0.5, 0.8, 0.9]
+SPLIT = Split().fit(Z, SCORES).predict_radius(NEW, LEVELS)
+
+METHODS = [
+    SLCP(random_state=0),
+    SLCP(RBF(0.7)),
+    SLCP(RBF("median")),
+    *(NormalizedKNN(difficulty=d, random_state=0) for d in DIFFICULTIES),
+    NormalizedKNN(difficulty="distance+labels", form="exp"),
+    RCP(kernel=KNN(10), random_state=0),
+    RCP(QuantileRegressor(alpha=0.0)),
+    LoCart(random_state=0),
+]
+each_method = pytest.mark.parametrize("method", METHODS, ids=repr)
+
+
+def fit(method, Z=Z, scores=SCORES, train=TRAIN, y_train=Y_TRAIN):
+    labels = {"y_train": y_train} if isinstance(method, NormalizedKNN) else {}
+    return method.fit(Z, scores, **train, **labels)
