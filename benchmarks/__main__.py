@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import kernels_and_memory, localized, neighbours, tuning
+from benchmarks import (
+    embedding,
+    evaluation,
+    kernels_and_memory,
+    localized,
+    metrics,
+    neighbours,
+    tuning,
+)
 
 
 def main() -> None:
@@ -22,6 +30,12 @@ def main() -> None:
     print("Localised methods\n")
     print(localized.prediction(options.rounds), "\n", flush=True)
     print(localized.metric_learning(options.rounds), "\n", flush=True)
+    print("Measures\n")
+    print(metrics.main(options.rounds), "\n", flush=True)
+    print("Evaluation: what scheduling adds\n")
+    print(evaluation.overhead(options.rounds), "\n", flush=True)
+    print("Where nearness is judged: cost of embed='auto'\n")
+    print(embedding.auto(options.rounds), "\n", flush=True)
     print("Memory and import\n")
     print(kernels_and_memory.memory_and_import())
 

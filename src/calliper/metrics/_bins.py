@@ -17,7 +17,7 @@ BinWidth = Literal["median", "midpoint"]
 
 
 class SparseBinsWarning(UserWarning):
-    """Some bins of the widths held too few points for a quantile and were merged."""
+    """Bins hold too few points for what is measured in them, or there are fewer than asked for."""
 
 
 class SQITable(NamedTuple):
@@ -39,11 +39,11 @@ def sqi_table(
     """ISQ and CSQ of every bin; two sorts and one partition a bin, O(n log n)."""
     if bin_width not in ("median", "midpoint"):
         raise CalliperError(f"bin_width must be 'median' or 'midpoint'; got {bin_width!r}.")
-    n_bins = _at_least(n_bins, 2, "n_bins")
+    n_bins = at_least(n_bins, 2, "n_bins")
     if min_bin_size is None:
         smallest = max(20, ceil(2 / (1 - as_fraction(coverage))))
     else:
-        smallest = _at_least(min_bin_size, 1, "min_bin_size")
+        smallest = at_least(min_bin_size, 1, "min_bin_size")
     if not len(widths):
         return SQITable(np.empty(0), np.empty(0))
     order = np.argsort(widths)
@@ -111,7 +111,8 @@ def merge(count: IntArray, smallest: int) -> tuple[IntArray, IntArray]:
     return np.array(first), np.array(last)
 
 
-def _at_least(value: Any, least: int, name: str) -> int:
+def at_least(value: Any, least: int, name: str) -> int:
+    """An integer that is large enough."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise CalliperError(f"{name} must be an integer of at least {least}; got {value!r}.")
     return int(value)

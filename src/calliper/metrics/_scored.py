@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
 
-from calliper._types import BoolArray, FloatArray
+from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import check_vector
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
@@ -24,7 +24,10 @@ def scores_and_widths(
     infinite: Infinite,
     max_score: float | None,
 ) -> tuple[FloatArray, FloatArray]:
-    """|y − ŷ| and upper − lower of the rows to compare, equal where only rounding differs."""
+    """|y − ŷ| and upper − lower of the rows to compare, equal where only rounding differs.
+
+    The rows come in the order of their scores, which costs nothing here and spares a sort there.
+    """
     cap = _checked_cap(infinite, max_score)
     n, unbounded = len(intervals.lower), np.isinf(intervals.width)
     kept = ~unbounded if infinite == "drop" else np.ones_like(unbounded)
@@ -40,8 +43,8 @@ def scores_and_widths(
     if cap is not None:
         width = np.where(unbounded, 2 * cap, width)
     ends = np.where(unbounded, 0.0, np.abs(lower) + np.abs(upper))
-    scores = tie_rounding(np.abs(target - centre), np.abs(target) + np.abs(centre))
-    return scores, tie_rounding(width, ends)
+    order, scores = sort_with_ties(np.abs(target - centre), np.abs(target) + np.abs(centre))
+    return scores, tie_rounding(width[order], ends[order])
 
 
 def _checked_cap(infinite: Infinite, max_score: float | None) -> float | None:
@@ -80,13 +83,33 @@ def tie_rounding(values: FloatArray, magnitude: FloatArray) -> FloatArray:
     the last place of ŷ, and ranks of these would pass for information. ``magnitude`` is the sum
     of the absolute values of the two numbers that each value is the difference of.
     """
-    order = np.argsort(values)
-    ordered, slack = values[order], 4 * np.finfo(float).eps * magnitude[order]
-    apart = ordered[1:] > ordered[:-1] + (slack[1:] + slack[:-1])
-    leader = np.maximum.accumulate(np.where(np.append(True, apart), np.arange(len(values)), 0))
+    order, ordered = sort_with_ties(values, magnitude)
     tied = np.empty_like(values)
-    tied[order] = ordered[leader]
+    tied[order] = ordered
     return tied
+
+
+def sort_with_ties(values: FloatArray, magnitude: FloatArray) -> tuple[IntArray, FloatArray]:
+    """The order that sorts the values, and what :func:`tie_rounding` makes of them, sorted."""
+    order = np.argsort(values)
+    ordered, slack = values[order], 4 * np.finfo(float).eps
+    # Few neighbours are close by any magnitude: only these need theirs looked up.
+    least = slack * 2 * np.max(magnitude, initial=0.0)
+    close = np.flatnonzero(~(ordered[1:] > ordered[:-1] + least))
+    allowed = slack * magnitude[order[close + 1]] + slack * magnitude[order[close]]
+    tied = close[~(ordered[close + 1] > ordered[close] + allowed)]
+    if len(tied):
+        leader = np.arange(len(values))
+        leader[tied + 1] = 0
+        ordered = ordered[np.maximum.accumulate(leader)]
+    return order, ordered
+
+
+def sort_widths(intervals: Intervals) -> tuple[IntArray, FloatArray]:
+    """The order of the widths, and the widths in it, equal where only rounding differs."""
+    width = intervals.width
+    ends = np.where(np.isinf(width), 0.0, np.abs(intervals.lower) + np.abs(intervals.upper))
+    return sort_with_ties(width, ends)
 
 
 def undefined(name: str, reason: str) -> float:

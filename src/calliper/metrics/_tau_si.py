@@ -68,4 +68,5 @@ def tau_si(
             return undefined("tau_si", f"{len(values)} of the rows are left, and 2 are needed")
         if values.min() == values.max():
             return undefined("tau_si", f"all {len(values)} {name} are equal ({values[0]:g})")
-    return float(kendalltau(scores, widths).statistic)
+    # kendalltau sorts by its second argument first, and the scores are in order already.
+    return float(kendalltau(widths, scores).statistic)

@@ -1,0 +1,227 @@
+"""Does coverage hold everywhere? Bin by bin of the widths, of any value, and group by group."""
+
+from __future__ import annotations
+
+import warnings
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from calliper._types import FloatArray, IntArray
+from calliper._validation import check_vector
+from calliper.exceptions import CalliperError
+from calliper.metrics._bins import SparseBinsWarning, at_least
+from calliper.metrics._coverage_table import CoverageTable, coverage_table
+from calliper.metrics._inputs import IntervalsLike, one_level
+from calliper.metrics._scored import sort_widths
+
+_FEW = 20
+
+
+def coverage_by_width(y: Any, intervals: IntervalsLike, *, n_bins: int = 10) -> CoverageTable:
+    """Coverage where intervals are narrow, and where they are wide.
+
+    Good: the level asked for in every bin, up to the bounds. A method that knows where errors are
+    large covers alike at every width; ``worst`` of the table is the size-stratified coverage.
+
+    Misleads: constant widths have one bin, whose coverage is all there is to see, however badly
+    they adapt (:func:`coverage_by_value` can tell); widths of pure noise pass as well.
+
+    Parameters
+    ----------
+    y : array of shape (m,)
+        True targets.
+    intervals : Intervals or (lower, upper), of one level
+        Infinite widths have a bin of their own, the last.
+    n_bins : int
+        Bins of as equal numbers as ties allow: equal widths (up to rounding) share a bin.
+
+    Returns
+    -------
+    CoverageTable
+        With a :class:`SparseBinsWarning` if all widths are equal, or bins hold under 20 points.
+
+    References
+    ----------
+    A. Angelopoulos, S. Bates (2023), "Conformal Prediction: A Gentle Introduction", Foundations
+    and Trends in Machine Learning, doi:10.1561/2200000101, section 4 (size-stratified coverage).
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> noise, width = rng.standard_normal(600), np.repeat([1.0, 2.0, 4.0], 200)
+    >>> coverage_by_width(noise, (-width / 2, width / 2), n_bins=3).coverage
+    array([0.38 , 0.685, 0.975])
+    """
+    read = one_level(intervals)
+    covered = read.contains(y)
+    order, ordered = sort_widths(read)
+    start = quantile_bins(ordered, at_least(n_bins, 1, "n_bins"))
+    _warn(start, ordered, "widths")
+    edges = np.append(ordered[start], ordered[-1])
+    return coverage_table(_labels(edges), covered[order], ordered, start, edges)
+
+
+def coverage_by_value(
+    y: Any, intervals: IntervalsLike, values: Any, *, n_bins: int = 10
+) -> CoverageTable:
+    """Coverage along any number known of the rows: prediction, a feature, the true difficulty.
+
+    Good: the level asked for in every bin, up to the bounds. It is asked for least where it
+    matters most: try the value by which people would sort the rows.
+
+    Misleads: bins average, so coverage may still vary inside one; and among many features some
+    bin misses its bounds by chance. Do not bin by y itself: no method covers evenly there, since
+    an interval is a statement about y given x.
+
+    Parameters
+    ----------
+    y, intervals, n_bins
+        As in :func:`coverage_by_width`.
+    values : array of shape (m,)
+        Finite numbers.
+
+    Returns
+    -------
+    CoverageTable
+        With a :class:`SparseBinsWarning` if all values are equal, or bins hold under 20 points.
+
+    References
+    ----------
+    R. Foygel Barber, E. Candès, A. Ramdas, R. Tibshirani (2021), "The limits of distribution-free
+    conditional predictive inference", Information and Inference, doi:10.1093/imaiai/iaaa017: at
+    single inputs coverage can be neither promised nor measured; in bins it can.
+
+    Examples
+    --------
+    Constant intervals around noise that grows: too wide at first, too narrow at the end.
+
+    >>> x = np.linspace(0, 1, 1000)
+    >>> y = x * np.random.default_rng(0).standard_normal(1000)
+    >>> coverage_by_value(y, (np.full(1000, -1.0), np.ones(1000)), x, n_bins=4).coverage
+    array([1.   , 0.984, 0.92 , 0.812])
+    """
+    read = one_level(intervals)
+    covered = read.contains(y)
+    numbers = check_vector(values, "values", n=len(covered))
+    order = np.argsort(numbers)
+    ordered = numbers[order]
+    start = quantile_bins(ordered, at_least(n_bins, 1, "n_bins"))
+    _warn(start, ordered, "values")
+    edges = np.append(ordered[start], ordered[-1])
+    return coverage_table(_labels(edges), covered[order], read.width[order], start, edges)
+
+
+def coverage_by_group(y: Any, intervals: IntervalsLike, groups: Any) -> CoverageTable:
+    """Coverage in each of the given groups of rows: sites, instruments, classes, cohorts.
+
+    Good: the level asked for in every group, up to the bounds; ``worst`` of the table is the
+    feature-stratified coverage. Marginal coverage promises nothing for a group.
+
+    Misleads: small groups scatter (the bounds say how much), and the worst of many is low by
+    chance alone. For bounds that hold for all groups together, see
+    :func:`calliper.guarantees.cell_coverage`.
+
+    Parameters
+    ----------
+    y, intervals
+        As in :func:`coverage_by_width`.
+    groups : array of shape (m,)
+        A label for each row: strings, integers, booleans. All groups are kept, even of one row.
+
+    Returns
+    -------
+    CoverageTable
+        In the order of the labels; with a :class:`SparseBinsWarning` if groups hold under 20 rows.
+
+    References
+    ----------
+    A. Angelopoulos, S. Bates (2023), "Conformal Prediction: A Gentle Introduction", Foundations
+    and Trends in Machine Learning, doi:10.1561/2200000101, section 4 (feature-stratified).
+
+    Examples
+    --------
+    >>> inside, outside = [0.5] * 30, [2.0] * 10
+    >>> ends = ([0.0] * 60, [1.0] * 60)
+    >>> coverage_by_group(inside + outside + [0.5] * 20, ends, ["a"] * 40 + ["b"] * 20).coverage
+    array([0.75, 1.  ])
+    """
+    read = one_level(intervals)
+    covered = read.contains(y)
+    names, place = _places(groups, len(covered))
+    order = np.argsort(place, kind="stable")
+    start = np.append(0, np.cumsum(np.bincount(place))[:-1])
+    _warn(start, place[order].astype(float), "groups", names)
+    return coverage_table(names, covered[order], read.width[order], start)
+
+
+def quantile_bins(ordered: FloatArray, n_bins: int) -> IntArray:
+    """Where each bin starts in ascending values: bins of equal numbers that split no tie.
+
+    A run of equal values goes, whole, to the bin that its middle rank falls into. Quantile edges
+    would do the same without ties; with many, they lump a rare value with a common one.
+    """
+    run = np.append(0, 1 + np.flatnonzero(ordered[1:] != ordered[:-1]))
+    middle = run + np.append(run[1:], len(ordered))
+    # An infinite interval always covers: no finite one shares its bin.
+    n_finite = run[-1] if np.isinf(ordered[-1]) else len(ordered)
+    place = np.minimum(n_bins * middle // max(1, 2 * n_finite), n_bins)
+    start: IntArray = run[np.append(True, place[1:] != place[:-1])]
+    return start
+
+
+def _labels(edges: FloatArray) -> list[str]:
+    """``"1.2 to 3.4"`` for each bin, with as many digits as tell the edges apart."""
+    distinct = len(set(edges.tolist()))
+    for digits in range(3, 18):
+        names = [f"{edge:.{digits}g}" for edge in edges]
+        if len(set(names)) == distinct:
+            break
+    return [low if low == high else f"{low} to {high}" for low, high in pairwise(names)]
+
+
+def _places(groups: Any, n: int) -> tuple[list[str], IntArray]:
+    """The names of the groups in order, and which of them each row belongs to."""
+    array = np.asarray(groups)
+    if array.shape != (n,):
+        raise CalliperError(
+            f"groups must have one label for each of {n} rows; got shape {array.shape}."
+        )
+    labels = array.tolist()
+    distinct = set(labels)
+    if any(label is None or label != label for label in distinct):
+        missing = [row for row, label in enumerate(labels) if label is None or label != label]
+        raise CalliperError(
+            f"groups must have a label in every row: {len(missing)} of {n} are missing, the first "
+            f"at position {missing[0]}. Fill them, for example with 'unknown'."
+        )
+    try:
+        names = sorted(distinct)
+    except TypeError as error:
+        raise CalliperError(f"groups must be labels of one kind: {error}.") from None
+    position = {name: place for place, name in enumerate(names)}
+    place = np.fromiter(map(position.__getitem__, labels), dtype=np.intp, count=n)
+    return [str(name) for name in names], place
+
+
+def _warn(start: IntArray, ordered: FloatArray, what: str, names: list[str] | None = None) -> None:
+    """Say that there is one bin only, or that bins hold few points and which the smallest is."""
+    n = np.diff(np.append(start, len(ordered)))
+    if names is None and len(start) == 1 and ordered[0] == ordered[-1]:
+        warnings.warn(
+            f"all {len(ordered)} {what} are equal ({ordered[0]:g}): there is one bin, and nothing "
+            f"to compare.",
+            SparseBinsWarning,
+            stacklevel=3,
+        )
+    elif n.min() < _FEW:
+        least = int(np.argmin(n))
+        which = repr(names[least]) if names else f"number {least + 1}"
+        bins = "groups" if names else f"bins of the {what}"
+        warnings.warn(
+            f"{np.count_nonzero(n < _FEW)} of {len(n)} {bins} hold fewer than {_FEW} points, the "
+            f"smallest ({which}) {n[least]}: their coverage says little; read it with its bounds.",
+            SparseBinsWarning,
+            stacklevel=3,
+        )
