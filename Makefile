@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint bench tuning-table tuning-study baselines-table clean
+.PHONY: help demo test lint bench tuning-table tuning-study baselines-table plots clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -46,6 +46,9 @@ tuning-study: .venv/ready  ## which criterion tunes best; CALLIPER_DATA names th
 
 baselines-table: .venv/ready  ## the paper's 1-D rows for MADSplit and LVD beside ours (minutes)
 	$(BIN)/python -m experiments.baselines.one_dimensional
+
+plots: .venv/ready  ## the figures of docs/plots.md, from the code on that page
+	$(BIN)/python docs/make_plots.py
 
 clean:  ## remove the environment and caches
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

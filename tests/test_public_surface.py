@@ -25,6 +25,7 @@ SURFACE = [
     "LoCart",
     "MADSplit",
     "NormalizedKNN",
+    "Problem",
     "QuantileError",
     "QuantilePair",
     "SignedError",
@@ -35,9 +36,12 @@ SURFACE = [
     "UnscaledFeaturesWarning",
     "ZeroScaleWarning",
     "datasets",
+    "evaluate",
+    "evaluation",
     "guarantees",
     "metrics",
     "mutual_information",
+    "summarise",
     "tuning",
 ]
 

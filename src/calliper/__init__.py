@@ -1,6 +1,6 @@
 """Honest, locally adaptive prediction intervals around any regression model."""
 
-from calliper import datasets, guarantees, metrics, tuning
+from calliper import datasets, evaluation, guarantees, metrics, tuning
 from calliper.calibrators import (
     LCP,
     LVD,
@@ -16,6 +16,7 @@ from calliper.calibrators import (
     NormalizedKNN,
     Split,
 )
+from calliper.evaluation import Problem, evaluate, summarise
 from calliper.exceptions import (
     CalliperError,
     SmallCalibrationWarning,
@@ -52,6 +53,7 @@ __all__ = [
     "LoCart",
     "MADSplit",
     "NormalizedKNN",
+    "Problem",
     "QuantileError",
     "QuantilePair",
     "SignedError",
@@ -62,9 +64,12 @@ __all__ = [
     "UnscaledFeaturesWarning",
     "ZeroScaleWarning",
     "datasets",
+    "evaluate",
+    "evaluation",
     "guarantees",
     "metrics",
     "mutual_information",
+    "summarise",
     "tuning",
 ]
 __version__ = "0.1.0"

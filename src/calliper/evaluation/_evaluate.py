@@ -1,0 +1,199 @@
+"""Problems × methods × splits → records: the same splits for all, resumable, in parallel."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from time import perf_counter
+from typing import Any
+
+from joblib import Parallel, delayed
+
+from calliper._types import Coverage
+from calliper.evaluation._cell import Cell, Row, run
+from calliper.evaluation._keys import Keys, versions
+from calliper.evaluation._plan import Sizes, plan
+from calliper.evaluation._problem import Problem
+from calliper.evaluation._records import Records
+from calliper.evaluation._store import Store
+
+Progress = Callable[[float], None]
+
+
+class FailedCellsWarning(UserWarning):
+    """A method or a measure raised on some splits; ``Records.failures`` has the texts."""
+
+
+def evaluate(
+    problems: Problem | Iterable[Problem],
+    calibrators: Mapping[str, Any] | Iterable[Any],
+    *,
+    coverage: Coverage = 0.9,
+    n_splits: int = 10,
+    n_calibration: Sizes = None,
+    n_test: int | None = None,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    store: str | os.PathLike[str] | None = None,
+    measures: Mapping[str, Any] | None = None,
+    progress: Progress | bool | None = None,
+) -> Records:
+    """Compare methods: every one on the same splits of every problem.
+
+    Each split draws N held-out rows to calibrate and others to test. It depends on
+    ``random_state``, the name of the problem, N and the number of the split only, so adding a
+    problem, a method or more splits changes no value. A method without a ``random_state`` of its
+    own is seeded by the split.
+
+    Parameters
+    ----------
+    problems : Problem, or several with different names
+    calibrators : mapping from a name to a calibrator or a :class:`Method`
+        A list is taken as well; its methods are named by how they print.
+    coverage : float or increasing list of floats, default 0.9
+    n_splits : int, default 10
+    n_calibration : int, several, or a mapping from names of problems to either
+        N; by default half of the held-out rows.
+    n_test : int, optional
+        Test rows of each split; by default all that do not calibrate.
+    random_state : int, default 0
+    n_jobs : int, optional
+        As in joblib, whose ``parallel_config`` chooses where cells run: processes, threads, or
+        any registered backend that can return results one by one, such as Dask.
+    store : folder or path of a ``.jsonl`` file, optional
+        Where each finished cell is appended at once. A later call with this store computes only
+        what is missing: cells whose data, parameters, levels, measures and versions are all the
+        same are read. Failed cells are tried again. Code of your own classes is not compared:
+        start another store if it has changed.
+    measures : mapping from a name to a function ``(y, intervals, context)`` or a :class:`Measure`
+        By default ``DEFAULT_MEASURES``.
+    progress : callable or True, optional
+        Called with the fraction of cells that are done; may raise to stop. ``True`` shows it on
+        standard error.
+
+    Returns
+    -------
+    Records
+        A row for each problem × method × N × split × level. A method that raises has rows with
+        status "failed" and the text of its error, a measure that raises is NaN and named in
+        ``error``, and a :class:`FailedCellsWarning` counts the rows of both.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import FullRescaled, Split
+    >>> rng = np.random.default_rng(0)
+    >>> Z = rng.uniform(size=(400, 1))
+    >>> y = Z[:, 0] * rng.normal(size=400)
+    >>> problem = Problem("fan", Z=Z, y=y, y_pred=np.zeros(400))
+    >>> methods = {"Split": Split(), "FullRescaled": FullRescaled()}
+    >>> records = evaluate(problem, methods, n_splits=3, n_calibration=200)
+    >>> for row in records.where(split=0):
+    ...     print(row["method"], round(row["coverage"], 1), round(row["mean_width"], 1))
+    Split 0.9 2.0
+    FullRescaled 0.9 1.7
+    """
+    cells = plan(
+        problems,
+        calibrators,
+        coverage=coverage,
+        n_splits=n_splits,
+        n_calibration=n_calibration,
+        n_test=n_test,
+        random_state=random_state,
+        measures=measures,
+    )
+    results = _compute(cells, n_jobs, None if store is None else Store(store), _reporter(progress))
+    rows = [row for place in range(len(cells)) for row in results[place]]
+    described = {name: measure.description() for name, measure in cells[0].measures.items()}
+    records = Records(rows, described, [_settings(cells)])
+    _warn_if_failed(records)
+    return records
+
+
+def _compute(
+    cells: list[Cell], n_jobs: int | None, store: Store | None, report: Progress
+) -> dict[int, list[Row]]:
+    """Rows of every cell by its place; read from the store where they are there."""
+    keys, results, todo = Keys(), {}, []
+    key_of: dict[int, str] = {}
+    for place, cell in enumerate(cells):
+        reason = cell.method.why_skipped(cell.problem)
+        if reason is not None:
+            results[place] = cell.rows("skipped", error=reason)
+            continue
+        if store is not None:
+            key_of[place] = keys.of(cell)
+            stored = store.get(key_of[place])
+            if stored is not None:
+                results[place] = stored
+                continue
+        todo.append(place)
+    report(len(results) / len(cells))
+    # Cells one by one, so that a killed run loses only those that were being computed.
+    parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
+    for place, rows in parallel(delayed(_placed)(place, cells[place]) for place in todo):
+        if store is not None:
+            store.add(key_of[place], rows)
+        results[place] = rows
+        report(len(results) / len(cells))
+    return results
+
+
+def _settings(cells: list[Cell]) -> dict[str, Any]:
+    """What a reader needs to repeat the run, beside the data."""
+    first, methods = cells[0], {cell.name: cell.method for cell in cells}
+    return {
+        "coverage": list(first.levels),
+        "n_splits": 1 + max(cell.split for cell in cells),
+        "random_state": first.random_state,
+        "methods": {name: method.describe() for name, method in methods.items()},
+        "problems": {cell.problem.name: list(cell.problem.Z.shape) for cell in cells},
+        "versions": versions(),
+    }
+
+
+def _placed(place: int, cell: Cell) -> tuple[int, list[Row]]:
+    return place, run(cell)
+
+
+def _warn_if_failed(records: Records) -> None:
+    failures = records.failures
+    if failures:
+        methods = ", ".join(dict.fromkeys(row["method"] for row in failures))
+        warnings.warn(
+            f"{len(failures)} of {len(records)} rows have errors ({methods}); the first: "
+            f"{failures[0]['error']} See Records.failures.",
+            FailedCellsWarning,
+            stacklevel=3,
+        )
+
+
+def _reporter(progress: Progress | bool | None) -> Progress:
+    if progress is True:
+        return _Line()
+    return progress if callable(progress) else lambda fraction: None
+
+
+class _Line:
+    """One line on standard error that is written over as the work goes on."""
+
+    def __init__(self) -> None:
+        self.start: float | None = None
+        self.shown = float("-inf")
+
+    def __call__(self, fraction: float) -> None:
+        now, left = perf_counter(), ""
+        if self.start is None:
+            self.start, self.first = now, fraction
+        if now - self.shown < 0.2 and fraction < 1:
+            return
+        self.shown = now
+        if self.first < fraction < 1:
+            rest = (now - self.start) * (1 - fraction) / (fraction - self.first)
+            left = f", about {rest:.0f} s left"
+        end = "\n" if fraction >= 1 else ""
+        sys.stderr.write(f"\revaluating: {fraction:.0%}{left}".ljust(50) + end)
+        sys.stderr.flush()

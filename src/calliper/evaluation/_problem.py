@@ -1,0 +1,173 @@
+"""What is compared on what: held-out rows with their predictions, and methods by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from calliper._types import FloatArray, Score
+from calliper._validation import check_features, check_vector
+from calliper.exceptions import CalliperError
+from calliper.scores import AbsoluteError
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Rows that a model has not seen, with its predictions; splits are drawn among them.
+
+    Parameters
+    ----------
+    name : str
+        Names the problem in the records, and takes part in drawing its splits.
+    Z : array of shape (n, d)
+        Features of the held-out rows, in which nearness is judged.
+    y, y_pred : arrays of shape (n,)
+        Targets and predictions.
+    Z_train, y_train, y_pred_train : arrays of n_train rows, optional
+        Rows that the model was trained on, for methods that learn from them (``MADSplit``).
+    groups : array of shape (n,), optional
+        A label of each row, for measures by group; splits ignore it.
+    X : array of shape (n, p), optional
+        Inputs for measures that look at them; by default Z.
+    score_function : score, default AbsoluteError()
+        What is called an error.
+    outputs, outputs_train : mappings from a name to an array of n (n_train) rows, optional
+        Other predictions of the same rows, such as two quantiles of shape (n, 2), which a
+        :class:`Method` may ask for by name.
+
+    Examples
+    --------
+    >>> problem = Problem("line", Z=[[0.0], [1.0]], y=[0.1, 0.8], y_pred=[0.0, 1.0])
+    >>> len(problem)
+    2
+    """
+
+    name: str
+    _: KW_ONLY
+    Z: FloatArray
+    y: FloatArray
+    y_pred: FloatArray
+    Z_train: FloatArray | None = None
+    y_train: FloatArray | None = None
+    y_pred_train: FloatArray | None = None
+    groups: Any = None
+    X: Any = None
+    score_function: Score | None = None
+    outputs: Mapping[str, FloatArray] = field(default_factory=dict)
+    outputs_train: Mapping[str, FloatArray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise CalliperError(f"name must be a text that is not empty; got {self.name!r}.")
+        if self.score_function is None:
+            object.__setattr__(self, "score_function", AbsoluteError())
+        self._check("Z", "y", "y_pred", "outputs")
+        if self.Z_train is None:
+            given = [n for n in ("y_train", "y_pred_train", "outputs_train") if self._given(n)]
+            if given:
+                raise CalliperError(f"{', '.join(given)} given without Z_train: pass all of them.")
+        else:
+            self._check("Z_train", "y_train", "y_pred_train", "outputs_train")
+            if self._given("y_pred_train") and not self._given("y_train"):
+                raise CalliperError("y_pred_train given without y_train: pass both.")
+        for name in ("groups", "X"):
+            rows = getattr(self, name)
+            if rows is not None:
+                object.__setattr__(self, name, _rows(rows, name, len(self.Z)))
+
+    def __len__(self) -> int:
+        return len(self.Z)
+
+    def __repr__(self) -> str:
+        rows, columns = self.Z.shape
+        return f"Problem({self.name!r}, {rows} held-out rows, {columns} features)"
+
+    def _given(self, name: str) -> bool:
+        value = getattr(self, name)
+        return bool(len(value)) if isinstance(value, Mapping) else value is not None
+
+    def _check(self, features: str, y: str, y_pred: str, outputs: str) -> None:
+        """One set of rows, held out or trained on, as arrays of numbers."""
+        Z = check_features(getattr(self, features), features)
+        object.__setattr__(self, features, Z)
+        for name in (y, y_pred):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, check_vector(value, name, n=len(Z)))
+        read = {
+            key: _numbers(value, f"{outputs}[{key!r}]", len(Z))
+            for key, value in dict(getattr(self, outputs) or {}).items()
+        }
+        object.__setattr__(self, outputs, read)
+
+
+@dataclass(frozen=True, eq=False)
+class Method:
+    """A calibrator with its own score or its own predictions, beside others on the same splits.
+
+    Parameters
+    ----------
+    calibrator : calibrator
+    score_function : score, optional
+        Instead of that of the problem.
+    outputs : str, optional
+        Name of the predictions among ``Problem.outputs``; by default ``y_pred``. On a problem
+        without them the method is skipped, and the records say so.
+
+    Examples
+    --------
+    >>> from calliper import QuantileError, Split
+    >>> cqr = Method(Split(), score_function=QuantileError(), outputs="quantiles")
+    """
+
+    calibrator: Any
+    _: KW_ONLY
+    score_function: Score | None = None
+    outputs: str | None = None
+
+    def __post_init__(self) -> None:
+        needed = ("fit", "predict_radius", "get_params")
+        if isinstance(self.calibrator, type) or not all(
+            hasattr(self.calibrator, n) for n in needed
+        ):
+            raise CalliperError(
+                f"a method needs a calibrator such as FullRescaled(): an object with fit and "
+                f"predict_radius, and with get_params (derive it from BaseEstimator), so that "
+                f"each split has its own copy; got {self.calibrator!r}."
+            )
+
+    def describe(self) -> str:
+        """The method as it would be typed, on one line."""
+        parts = [repr(self.calibrator)]
+        if self.score_function is not None:
+            parts.append(f"score_function={self.score_function!r}")
+        if self.outputs is not None:
+            parts.append(f"outputs={self.outputs!r}")
+        text = parts[0] if len(parts) == 1 else f"Method({', '.join(parts)})"
+        return " ".join(text.split())
+
+    def why_skipped(self, problem: Problem) -> str | None:
+        """The reason why this method has nothing to work with on a problem, if so."""
+        if self.outputs is None or self.outputs in problem.outputs:
+            return None
+        there = ", ".join(problem.outputs) or "none"
+        return f"{problem.name!r} has no outputs named {self.outputs!r} (there: {there})"
+
+
+def _rows(values: Any, name: str, n: int) -> Any:
+    array = np.asarray(values)
+    if array.ndim == 0 or len(array) != n:
+        raise CalliperError(f"{name} must have {n} rows, as Z has; got shape {array.shape}.")
+    return array
+
+
+def _numbers(values: Any, name: str, n: int) -> FloatArray:
+    """Finite predictions of one column or several."""
+    array = _rows(values, name, n)
+    if array.ndim == 1:
+        return check_vector(array, name)
+    columns = [check_vector(c, f"column {i} of {name}") for i, c in enumerate(array.T)]
+    return np.stack(columns, axis=1)

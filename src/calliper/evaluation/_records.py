@@ -1,0 +1,115 @@
+"""What was measured: one plain row for each problem × method × N × split × level."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from calliper.evaluation._cell import Row
+from calliper.evaluation._json import from_strict, to_strict
+from calliper.exceptions import CalliperError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: What tells a row from every other.
+IDENTITY = ("problem", "method", "n_calibration", "n_test", "split", "level")
+
+
+@dataclass(frozen=True)
+class Records:
+    """Tidy rows, and what is needed to repeat them.
+
+    Parameters
+    ----------
+    rows : list of dicts
+        Fields of each: ``problem``, ``method``, ``n_calibration``, ``n_test``, ``split``,
+        ``level`` (the coverage asked for), ``status`` ("ok", "failed" or "skipped"), ``error``
+        (its text), ``warnings``, ``seconds_fit``, ``seconds_predict``, ``guaranteed`` (the proved
+        coverage) and one for each measure; NaN where there is none.
+    measures : dict
+        Of each measure, which values are good and how a table calls it.
+    runs : list of dicts
+        Settings, seed and versions of the runs that the rows come from.
+
+    Examples
+    --------
+    >>> records = Records([{"problem": "a", "method": "Split", "status": "ok", "coverage": 0.9}])
+    >>> len(records), Records.from_json(records.to_json()) == records
+    (1, True)
+    """
+
+    rows: list[Row]
+    measures: dict[str, dict[str, Any]] = field(default_factory=dict)
+    runs: list[dict[str, Any]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __add__(self, other: Records) -> Records:
+        """The rows of both; a row that is in both, with whatever values, is refused."""
+        if not isinstance(other, Records):
+            return NotImplemented
+        seen = {_identity(row) for row in self.rows}
+        for row in other.rows:
+            if _identity(row) in seen:
+                named = ", ".join(f"{k}={row.get(k)!r}" for k in IDENTITY)
+                raise CalliperError(
+                    f"both records hold the row ({named}); counting it twice would make errors "
+                    f"look smaller. Leave it out of one of them, or name the methods apart."
+                )
+        for name in self.measures.keys() & other.measures.keys():
+            if self.measures[name] != other.measures[name]:
+                raise CalliperError(f"the measure {name!r} is not the same in both records.")
+        measures = {**self.measures, **other.measures}
+        return Records(self.rows + other.rows, measures, self.runs + other.runs)
+
+    @property
+    def failures(self) -> list[Row]:
+        """Rows in which the method (status "failed") or a measure raised; ``error`` says what."""
+        return [row for row in self.rows if row["error"] and row["status"] != "skipped"]
+
+    def where(self, **values: Any) -> Records:
+        """Only the rows with these values, for example ``where(problem="bike", level=0.9)``."""
+        kept = [row for row in self.rows if all(row[k] == v for k, v in values.items())]
+        return Records(kept, self.measures, self.runs)
+
+    def to_frame(self) -> pd.DataFrame:
+        """A pandas frame with a row for each row."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows)
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Strict JSON, a row a line; written to ``path`` as well if it is given."""
+        head = {"measures": self.measures, "runs": self.runs}
+        lines = [json.dumps(to_strict(row), allow_nan=False) for row in self.rows]
+        body = json.dumps(to_strict(head), allow_nan=False)[:-1]
+        text = f'{body}, "rows": [\n' + ",\n".join(lines) + "\n]}\n"
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    @classmethod
+    def from_json(cls, source: str | os.PathLike[str]) -> Records:
+        """Records from the text of :meth:`to_json`, or from the path of a file that holds it."""
+        is_text = isinstance(source, str) and source.lstrip().startswith("{")
+        text = str(source) if is_text else Path(source).read_text(encoding="utf-8")
+        try:
+            read = from_strict(json.loads(text))
+            return cls(read["rows"], read["measures"], read["runs"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise CalliperError(
+                f"expected what Records.to_json writes; it cannot be read ({error!r})."
+            ) from error
+
+
+def _identity(row: Row) -> tuple[Any, ...]:
+    return tuple(row.get(name) for name in IDENTITY)

@@ -1,0 +1,164 @@
+"""Displays draw on Agg: words are there, odd input does not break them, nothing is hidden."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from calliper.intervals import Intervals
+from calliper.report import (
+    BandDisplay,
+    CalibrationCurveDisplay,
+    CoverageDisplay,
+    CoverageLawDisplay,
+    EmbeddingDisplay,
+    MetricCurveDisplay,
+    WidthErrorDisplay,
+)
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+from matplotlib import pyplot  # noqa: E402
+
+INF = float("inf")
+N = 300
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::calliper.metrics.SparseBinsWarning"),
+    pytest.mark.filterwarnings("error::RuntimeWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    pyplot.close("all")
+
+
+def draw(kind):
+    rng = np.random.default_rng(0)
+    radius = rng.uniform(1, 3, N)
+    y = radius * rng.normal(size=N)
+    if kind == "some infinite":
+        radius[::7] = INF
+    elif kind == "all infinite":
+        radius[:] = INF
+    elif kind == "constant":
+        radius[:] = 2.0
+    elif kind == "one row":
+        y, radius = y[:1], radius[:1]
+    return y, Intervals(-1.6 * radius, 1.6 * radius, 0.9)
+
+
+KINDS = pytest.mark.parametrize(
+    "kind", ["plain", "some infinite", "all infinite", "constant", "one row"]
+)
+
+
+def displays(y, intervals):
+    X = np.random.default_rng(1).normal(size=(len(y), 3))
+    yield BandDisplay.from_intervals(X[:, 0], intervals, y=y, y_pred=y * 0, oracle=intervals)
+    yield WidthErrorDisplay.from_intervals(y, intervals, y_pred=y * 0)
+    yield CoverageDisplay.from_intervals(y, intervals)
+    yield CoverageDisplay.from_intervals(y, intervals, values=X[:, 0], what="first input")
+    yield CoverageDisplay.from_intervals(y, intervals, groups=X[:, 0] > 0)
+    if len(y) > 1:
+        yield EmbeddingDisplay.from_intervals(X, intervals)
+    yield CalibrationCurveDisplay.from_intervals(y, intervals)
+
+
+def words(display):
+    ax = display.ax_
+    legend = ax.get_legend()
+    parts = [ax.get_title(loc="left"), ax.get_xlabel(), ax.get_ylabel()]
+    parts += [text.get_text() for text in ax.texts]
+    return parts + ([text.get_text() for text in legend.get_texts()] if legend else [])
+
+
+@KINDS
+def test_everything_draws_with_title_and_labels(kind):
+    for display in displays(*draw(kind)):
+        assert display.ax_ is None and display.figure_ is None, "nothing is drawn before plot"
+        assert display.plot() is display
+        display.figure_.canvas.draw()
+        assert display.figure_ is display.ax_.figure
+        assert all(words(display)[:3]), type(display)
+
+
+def test_infinite_intervals_are_counted_in_words():
+    n_infinite = len(range(0, N, 7))
+    for display in displays(*draw("some infinite")):
+        if isinstance(display, BandDisplay | WidthErrorDisplay | EmbeddingDisplay):
+            assert any(f"{n_infinite} in" in text for text in words(display.plot())), display
+    by_width = CoverageDisplay.from_intervals(*draw("some infinite")).plot()
+    assert [text.get_text() for text in by_width.ax_.get_xticklabels()][-1] == "∞"
+    display = WidthErrorDisplay.from_intervals(*draw("all infinite"), y_pred=np.zeros(N)).plot()
+    assert "all intervals are infinite" in words(display)
+
+
+def test_undefined_measures_are_said():
+    display = WidthErrorDisplay.from_intervals(*draw("constant")).plot()
+    assert any("R²_SQI undefined · τ_SQI undefined" in text for text in words(display))
+
+
+def test_axes_of_the_caller_are_used():
+    _, ax = pyplot.subplots()
+    for display in displays(*draw("plain")):
+        assert display.plot(ax).ax_ is ax
+    assert len(pyplot.get_fignums()) == 1
+
+
+def test_the_level_is_drawn_and_named():
+    y, intervals = draw("plain")
+    display = CoverageDisplay.from_intervals(y, intervals, what="width (mm)").plot(name="Mine")
+    assert {"Mine", "width (mm)", "asked for: 90 %"} <= set(words(display))
+    lines = [line.get_ydata() for line in display.ax_.lines]
+    assert any(list(line) == [0.9, 0.9] for line in lines)
+
+
+def test_curves_of_several_methods_and_of_none():
+    rows = [
+        {"problem": "a", "method": method, "n_calibration": n, "level": 0.9, "tau_si": value}
+        for method, value in (("Full", 0.3), ("Split", float("nan")))
+        for n in (50, 100)
+        for _ in range(2)
+    ]
+    display = MetricCurveDisplay.from_records(rows, "tau_si").plot()
+    display.figure_.canvas.draw()
+    assert {"Full", "Split (4 of 4 undefined)", "τ_SI", "calibration points, N"} <= set(
+        words(display)
+    )
+    assert [text.get_text() for text in display.ax_.get_xticklabels()] == ["50", "100"]
+
+
+def test_the_law_is_drawn_beside_the_bars():
+    for n_test in (None, 50):
+        display = CoverageLawDisplay.from_coverages(
+            [0.88, 0.9, 0.92], coverage=0.9, n_calibration=100, n_test=n_test
+        ).plot()
+        area = sum(bar.get_width() * bar.get_height() for bar in display.ax_.patches)
+        assert area == pytest.approx(1.0)
+        assert f"{'Beta' if n_test is None else 'beta-binomial'} law" in words(display)
+
+
+def test_two_calibration_curves_share_a_diagonal():
+    y, intervals = draw("plain")
+    first = CalibrationCurveDisplay.from_intervals(y, intervals).plot(name="one")
+    CalibrationCurveDisplay.from_intervals(y, intervals).plot(first.ax_, name="two")
+    legend = [text.get_text() for text in first.ax_.get_legend().get_texts()]
+    assert sorted(legend) == ["exact", "one", "two"]
+
+
+def test_every_figure_of_the_page_is_drawn_by_its_code(tmp_path):
+    docs = Path(__file__).parents[2] / "docs"
+    spec = importlib.util.spec_from_file_location("make_plots", docs / "make_plots.py")
+    make_plots = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(make_plots)
+    make_plots.draw(tmp_path)
+    page = (docs / "plots.md").read_text(encoding="utf-8")
+    shown = {line.split("](images/")[1][:-1] for line in page.splitlines() if "](images/" in line}
+    drawn = {path.name for path in (tmp_path / "images").iterdir()}
+    assert shown == drawn
+    assert shown <= {path.name for path in (docs / "images").iterdir()}
