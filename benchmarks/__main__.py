@@ -11,6 +11,7 @@ from benchmarks import (
     localized,
     metrics,
     neighbours,
+    report,
     tuning,
 )
 
@@ -34,6 +35,8 @@ def main() -> None:
     print(metrics.main(options.rounds), "\n", flush=True)
     print("Evaluation: what scheduling adds\n")
     print(evaluation.overhead(options.rounds), "\n", flush=True)
+    print("The page of calliper compare\n")
+    print(report.page(), "\n", flush=True)
     print("Where nearness is judged: cost of embed='auto'\n")
     print(embedding.auto(options.rounds), "\n", flush=True)
     print("Memory and import\n")

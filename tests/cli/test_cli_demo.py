@@ -36,12 +36,23 @@ def test_demo_prints_every_method(done):
 
 
 def test_demo_draws(done, folder):
-    assert done.stderr.strip() == "figure written to demo.png"
+    assert done.stderr.split("\n")[1:] == [
+        "figure written to demo.png",
+        "report written to demo.html: open it in a browser",
+        "",
+    ]
     picture = (folder / "demo.png").read_bytes()
     assert picture.startswith(b"\x89PNG")
     width, height = struct.unpack(">II", picture[16:24])
     assert width >= 1500 and height >= 600
-    assert [path.name for path in folder.iterdir()] == ["demo.png"]
+    assert sorted(path.name for path in folder.iterdir()) == ["demo.html", "demo.png"]
+
+
+def test_demo_ends_with_a_page(done, folder):
+    text = (folder / "demo.html").read_text("utf-8")
+    assert "Use " in text and "Demonstration: noise that changes with x" in text
+    for name in calibrators(0):
+        assert f'data-method="{name}"' in text
 
 
 def test_the_seed_decides(calliper, done, tmp_path):
@@ -57,6 +68,7 @@ def test_letters_that_the_terminal_lacks_do_no_harm(folder):
     assert done.returncode == 0, done.stderr
     assert b"FullRescaled" in done.stdout
     (folder / "other.svg").unlink()
+    (folder / "other.html").unlink()
 
 
 def test_version(calliper):

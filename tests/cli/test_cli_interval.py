@@ -52,7 +52,8 @@ def python_intervals(folder, calibrator, coverage, *, training=False, bounds=Non
         return np.array([table[a, b] for a, b in X.tolist()])
 
     extra = {"X_train": train[:, 2:], "y_train": train[:, 0]} if training else {}
-    regressor = ConformalRegressor(model, calibrator).calibrate(cal[:, 2:], cal[:, 0], **extra)
+    regressor = ConformalRegressor(model, calibrator, embed="inputs")
+    regressor.calibrate(cal[:, 2:], cal[:, 0], **extra)
     lower, upper = regressor.predict_interval(new[:, 1:], coverage, bounds=bounds)
     return np.stack([lower, upper], axis=-1).reshape(len(new), -1)
 

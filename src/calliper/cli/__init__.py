@@ -7,7 +7,7 @@ import sys
 __all__ = ["main"]
 
 #: Packages of the extra ``cli``, none of which the library itself needs.
-_EXTRA = {"click", "matplotlib", "pyarrow", "rich"}
+_EXTRA = {"bokeh", "click", "jinja2", "matplotlib", "pyarrow", "rich"}
 
 
 def main() -> int:

@@ -11,6 +11,7 @@ from typing import NoReturn
 import click
 
 from calliper import __version__
+from calliper.cli._compare import compare
 from calliper.cli._demo import demo
 from calliper.cli._interval import interval
 from calliper.cli._methods_table import methods
@@ -41,6 +42,11 @@ def commands(context: click.Context) -> None:
           --target y --prediction y_pred --output out.csv
 
     \b
+    See which method suits your data, as one page to read and to share:
+      calliper compare --calibration cal.csv --test test.csv \\
+          --target y --prediction y_pred --report report.html
+
+    \b
     See all methods, what is proved of each and when to choose it:
       calliper methods
 
@@ -53,6 +59,7 @@ def commands(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
+commands.add_command(compare)
 commands.add_command(demo)
 commands.add_command(interval)
 commands.add_command(methods)

@@ -1,7 +1,8 @@
-"""``calliper demo``: every method on one small problem, as a table and a picture."""
+"""``calliper demo``: every method on one small problem, as a table, a picture and a page."""
 
 from __future__ import annotations
 
+import sys
 from shutil import get_terminal_size
 
 import click
@@ -30,7 +31,7 @@ _EXPLANATION = (
     metavar="FILE",
     default="calliper-demo.png",
     show_default=True,
-    help="The figure: .png, .pdf or .svg.",
+    help="The figure: .png, .pdf or .svg; a page with its name, .html, lies beside it.",
 )
 @click.option(
     "--seed",
@@ -43,14 +44,17 @@ def demo(output: str, seed: int) -> None:
     """Show adaptive intervals on a problem with known noise.
 
     Trains a small random forest, calibrates every method on the same points, prints how they
-    compare and draws three of them. Takes seconds and downloads nothing.
+    compare, draws three of them and writes a page to explore. Takes seconds and downloads
+    nothing.
 
     \b
     calliper demo --seed 1 --output demo.png
     """  # noqa: D301
     from calliper.cli._comparison import N_TEST, Comparison, calibrators
+    from calliper.cli._demo_report import report_name, write_report
 
     check_figure_name(output)
+    page = report_name(output)
     rows, methods = [], {}
     with progress("training and calibrating") as report:
         report(0.0)
@@ -58,10 +62,13 @@ def demo(output: str, seed: int) -> None:
         for name, method in comparison.methods():
             rows.append(comparison.measure(name, method))
             methods[name] = method
-            report(len(rows) / (len(calibrators(seed)) + 1))
+            report(len(rows) / (2 * len(calibrators(seed)) + 1))
         write_figure(comparison, methods, output)
+        write_report(comparison, page)
     print_table([*rows, comparison.measure_oracle()], LEVEL)
-    width = min(98, get_terminal_size((100, 24)).columns)
+    # A pipe has no width of its own, whatever the system says of it.
+    width = min(98, get_terminal_size((100, 24)).columns) if sys.stdout.isatty() else 98
     for sentence in _EXPLANATION:
         click.echo(f"\n{click.wrap_text(sentence.format(n_test=N_TEST), width=width)}")
     note(f"\nfigure written to {output}")
+    note(f"report written to {page}: open it in a browser")

@@ -1,6 +1,7 @@
-"""Figures: numbers in, a matplotlib figure out, nothing shown and nothing printed."""
+"""What a person looks at: figures, and one page that compares methods. Nothing is printed."""
 
 from calliper.report._bands import Band, Scene, draw_bands
+from calliper.report.comparison import Comparison, Points, compare
 from calliper.report.displays import (
     BandDisplay,
     CalibrationCurveDisplay,
@@ -10,16 +11,22 @@ from calliper.report.displays import (
     MetricCurveDisplay,
     WidthErrorDisplay,
 )
+from calliper.report.page import Provenance, render_page
 
 __all__ = [
     "Band",
     "BandDisplay",
     "CalibrationCurveDisplay",
+    "Comparison",
     "CoverageDisplay",
     "CoverageLawDisplay",
     "EmbeddingDisplay",
     "MetricCurveDisplay",
+    "Points",
+    "Provenance",
     "Scene",
     "WidthErrorDisplay",
+    "compare",
     "draw_bands",
+    "render_page",
 ]

@@ -1,0 +1,202 @@
+"""The four figures, as Bokeh models without data.
+
+Every renderer carries its part in its name (``focus``, ``other``, ``ideal``, …), by which the
+script of the page colours it, in light and in dark. Sources are named as well; the script fills
+them for the level and the methods that are chosen.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: The sources of all figures by their names.
+Sources = dict[str, Any]
+
+#: Columns of each source; the script of the page fills them.
+_SOURCES = {
+    "curve_focus": ("level", "excess", "low", "high", "asked", "found", "method"),
+    "curve_other": ("level", "excess", "low", "high", "asked", "found", "method"),
+    "curve_chance": ("level", "low", "high"),
+    "parts_focus": ("x", "coverage", "lower", "upper", "label", "n", "method"),
+    "parts_other": ("x", "coverage", "lower", "upper", "label", "n", "method"),
+    "widths_inside": ("width", "error", "id", "y", "y_pred"),
+    "widths_outside": ("width", "error", "id", "y", "y_pred"),
+    "widths_deciles": ("width", "error"),
+    "widths_ideal": ("width", "error"),
+    "points_inside": ("x", "y", "y_pred", "lower", "upper", "id", "at"),
+    "points_outside": ("x", "y", "y_pred", "lower", "upper", "id", "at"),
+}
+NAMES = ("curve", "parts", "widths", "points")
+
+
+def figure_items() -> dict[str, Any]:
+    """Each figure as a value that BokehJS draws into the element of its name."""
+    from bokeh.embed import json_item
+
+    source = {
+        name: _models().ColumnDataSource({column: [] for column in columns}, name=name)
+        for name, columns in _SOURCES.items()
+    }
+    figures = {
+        "curve": _curve(source),
+        "parts": _parts(source),
+        "widths": _widths(source),
+        "points": _points(source),
+    }
+    item: Any = json_item
+    return {name: item(figure, f"figure-{name}") for name, figure in figures.items()}
+
+
+def _models() -> Any:
+    """Bokeh's models; their stubs do not know all of their parameters."""
+    from bokeh import models
+
+    return models
+
+
+def _figure(
+    name: str, x_label: str, y_label: str, *, height: int = 340, named: bool = False
+) -> Any:
+    from bokeh.plotting import figure
+
+    drawn = figure(
+        name=f"figure_{name}",
+        height=height,
+        x_range=_models().Range1d(0, 1),  # the script sets ranges, since it knows the data
+        y_range=_models().Range1d(0, 1),
+        sizing_mode="stretch_width",
+        tools="pan,box_zoom,reset,save",
+        active_drag=None,  # a finger on the figure scrolls the page
+        toolbar_location="above",
+        output_backend="canvas",
+        min_border_left=10,
+        min_border_right=14,
+        background_fill_color=None,
+        border_fill_color=None,
+        outline_line_color=None,
+    )
+    drawn.xaxis.axis_label, drawn.yaxis.axis_label = x_label, y_label
+    for axis in (drawn.xaxis, drawn.yaxis):
+        axis.axis_label_text_font_style = "normal"
+        axis.axis_label_text_font_size = "13px"
+        axis.major_label_text_font_size = "12px"
+        axis.minor_tick_line_color = None
+        axis.major_tick_in = 0
+        axis.major_label_policy = _models().AllLabels()
+    if named:  # places 0, 1, 2, …, which the script gives their names
+        drawn.xaxis.ticker = _models().FixedTicker(ticks=[])
+    drawn.xgrid.grid_line_color = None
+    drawn.toolbar.autohide = True
+    drawn.toolbar.logo = None
+    return drawn
+
+
+def _hover(drawn: Any, renderers: list[Any], lines: list[tuple[str, str]], mode: str) -> None:
+    drawn.add_tools(
+        _models().HoverTool(
+            renderers=renderers,
+            tooltips=lines,
+            mode=mode,
+            point_policy="snap_to_data",
+            name="hover",
+        )
+    )
+
+
+def _bars(drawn: Any, source: Sources, which: str, x: str, y: str) -> list[Any]:
+    """Points with error bars for the chosen method and the one that it is compared with."""
+    markers = []
+    for role, marker in (("other", "square"), ("focus", "circle")):
+        data = source[f"{which}_{role}"]
+        low, high = ("low", "high") if which == "curve" else ("lower", "upper")
+        drawn.segment(x, low, x, high, source=data, line_width=1.5, name=f"{role} bar")
+        drawn.line(x, y, source=data, line_width=1.5, line_alpha=0.55, name=role)
+        markers.append(drawn.scatter(x, y, source=data, size=8, marker=marker, name=role))
+    return markers
+
+
+def _curve(source: Sources) -> Any:
+    drawn = _figure("curve", "coverage asked for", "found minus asked for (% points)", named=True)
+    drawn.varea("level", "low", "high", source=source["curve_chance"], name="chance")
+    _level_line(drawn, 0.0)
+    markers = _bars(drawn, source, "curve", "level", "excess")
+    lines = [("method", "@method"), ("asked for", "@asked"), ("found", "@found")]
+    _hover(drawn, markers, lines, "mouse")
+    return drawn
+
+
+def _parts(source: Sources) -> Any:
+    drawn = _figure("parts", "", "coverage (%)", height=380, named=True)
+    _level_line(drawn, 90.0)
+    markers = _bars(drawn, source, "parts", "x", "coverage")
+    lines = [
+        ("method", "@method"),
+        ("where", "@label"),
+        ("coverage", "@coverage{0.0} %"),
+        ("test points", "@n{0,0}"),
+    ]
+    _hover(drawn, markers, lines, "mouse")
+    drawn.xaxis.major_label_orientation = 0.75
+    return drawn
+
+
+def _level_line(drawn: Any, at: float) -> None:
+    drawn.add_layout(
+        _models().Span(
+            location=at, dimension="width", line_dash="dashed", line_width=1.3, name="level"
+        )
+    )
+
+
+def _widths(source: Sources) -> Any:
+    drawn = _figure("widths", "width of the interval", "size of the error |y − ŷ|")
+    inside = drawn.scatter(
+        "width", "error", source=source["widths_inside"], size=4, alpha=0.45, name="inside"
+    )
+    outside = drawn.scatter(
+        "width", "error", source=source["widths_outside"], size=6, marker="x", name="outside"
+    )
+    drawn.line(
+        "width",
+        "error",
+        source=source["widths_ideal"],
+        line_dash="dashed",
+        line_width=1.3,
+        name="ideal",
+    )
+    deciles = source["widths_deciles"]
+    drawn.line("width", "error", source=deciles, line_width=2, name="focus")
+    drawn.scatter("width", "error", source=deciles, size=9, marker="diamond", name="focus")
+    lines = [
+        ("id", "@id"),
+        ("width", "@width{0.000 a}"),
+        ("error", "@error{0.000 a}"),
+        ("y", "@y{0.000 a}"),
+        ("predicted", "@y_pred{0.000 a}"),
+    ]
+    _hover(drawn, [inside, outside], lines, "mouse")
+    return drawn
+
+
+def _points(source: Sources) -> Any:
+    drawn = _figure("points", "", "target", height=400)
+    shown = []
+    for role, size, marker in (("inside", 4, "circle"), ("outside", 8, "x")):
+        data = source[f"points_{role}"]
+        drawn.segment(
+            "x", "lower", "x", "upper", source=data, line_width=2, alpha=0.5, name=f"{role} bar"
+        )
+        shown.append(
+            drawn.scatter(
+                "x", "y", source=data, size=size, marker=marker, line_width=1.5, name=role
+            )
+        )
+    lines = [
+        ("id", "@id"),
+        ("y", "@y{0.000 a}"),
+        ("predicted", "@y_pred{0.000 a}"),
+        ("interval", "@lower{0.000 a} to @upper{0.000 a}"),
+        ("at", "@at"),
+    ]
+    _hover(drawn, shown, lines, "mouse")
+    return drawn

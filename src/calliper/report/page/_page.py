@@ -1,0 +1,126 @@
+"""A comparison as one HTML page that needs nothing but itself."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from calliper.report.comparison import Comparison
+from calliper.report.comparison._json import plain
+from calliper.report.comparison._verdict import listed, percent
+from calliper.report.page._cells import COLUMNS, rows
+from calliper.report.page._figures import figure_items
+from calliper.report.page._payload import payload
+
+_TEMPLATES = Path(__file__).with_name("templates")
+_SCRIPTS = ("data.js", "theme.js", "figures.js", "words.js", "report.js")
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "bokeh")
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file that the numbers come from, named so that it can be found again."""
+
+    name: str
+    part: str
+    n_rows: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What it takes to do it again.
+
+    Attributes
+    ----------
+    command : as it was typed
+    files : what was read
+    notes : how rows were split, and the like
+    """
+
+    command: str = ""
+    files: tuple[SourceFile, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    def values(self) -> dict[str, Any]:
+        """For JSON, with the versions of what computed it."""
+        return {**asdict(self), "versions": versions()}
+
+
+def versions() -> dict[str, str]:
+    """What the numbers depend on."""
+    from calliper import __version__
+
+    packages = {name: version(name) for name in _PACKAGES}
+    return {"calliper": __version__, "python": platform.python_version(), **packages}
+
+
+def render_page(
+    comparison: Comparison, *, title: str = "", provenance: Provenance | None = None
+) -> str:
+    """One self-contained HTML page: verdict, guarantee, figures, table, warnings, how to repeat.
+
+    It asks nothing of the network and is forbidden to. Needs the extra ``report`` (Bokeh, Jinja).
+
+    Parameters
+    ----------
+    comparison : Comparison
+        From :func:`calliper.report.compare`.
+    title : str
+        What the data are, above the verdict.
+    provenance : Provenance, optional
+        Command and files, to repeat it.
+    """
+    from bokeh.resources import INLINE
+
+    values = payload(comparison)
+    tables = [rows(comparison, level) for level in comparison.levels]
+    values["tables"] = [[asdict(row) for row in table] for table in tables]
+    return str(
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            comparison=comparison,
+            title=title or "Prediction intervals compared",
+            verdict=comparison.verdict,
+            void=any(check.severity == "void" for check in comparison.checks),
+            failures=[answer for answer in comparison.answers if answer.failure is not None],
+            columns=COLUMNS,
+            rows=tables[comparison.levels.index(comparison.coverage)],
+            values=_script_json(values),
+            figures=_script_json(figure_items()),
+            bokeh="\n".join(INLINE.js_raw[:1]),
+            script="\n".join((_TEMPLATES / name).read_text("utf-8") for name in _SCRIPTS),
+            style=(_TEMPLATES / "style.css").read_text("utf-8"),
+            provenance=provenance or Provenance(),
+            versions=versions(),
+        )
+    )
+
+
+def _environment() -> Any:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,  # names of columns, files and groups are other people's text
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["percent"] = percent
+    environment.filters["listed"] = listed
+    return environment
+
+
+def _script_json(values: Mapping[str, Any]) -> str:
+    """JSON that may stand in a script element: nothing in it can end the element."""
+    text = json.dumps(plain(values), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for letter in "<>&\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return text

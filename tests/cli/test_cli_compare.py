@@ -1,0 +1,135 @@
+"""``calliper compare`` from outside."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+
+CALIBRATION = ["--calibration", "cal.csv"]
+COLUMNS = ["--target", "y", "--prediction", "y_pred"]
+
+
+@pytest.fixture
+def compare(files):
+    (files / "new.csv").rename(files / "test.csv")
+    return ["compare", *CALIBRATION, "--test", "test.csv", *COLUMNS]
+
+
+def test_a_page(calliper, compare, files):
+    done = calliper(*compare, "--features", "a,b", "--training", "train.csv", "--id", "id")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(("Use ", "No clear winner")) and "covers?" in done.stdout
+    assert done.stderr.splitlines()[-1] == "report written to report.html"
+    text = (files / "report.html").read_text("utf-8")
+    digest = hashlib.sha256((files / "cal.csv").read_bytes()).hexdigest()
+    assert digest in text and "calliper compare --calibration cal.csv" in text
+    assert "mad-split" in text and "locart" in text
+    assert str(files) not in text, "a report does not tell where on the disk it was made"
+
+
+def test_json_for_machines(calliper, compare):
+    done = calliper(*compare, "--features", "a,b", "--format", "json", "--coverage", "0.8")
+    assert done.returncode == 0, done.stderr
+    values = json.loads(done.stdout)
+    assert values["coverage"] == 0.8 and values["methods"] == ["full", "jackknife", "split"]
+    assert [file["part"] for file in values["provenance"]["files"]] == ["calibration", "test"]
+    assert "covers?" in done.stderr
+
+
+def test_json_by_its_name(calliper, compare, files):
+    assert calliper(*compare, "--report", "numbers.json", "--quiet").stderr == ""
+    assert json.loads((files / "numbers.json").read_text())["n_test"] == 50
+
+
+def test_numbers_are_those_of_interval(calliper, compare, files):
+    done = calliper(*compare, "--features", "a,b", "--training", "train.csv", "--format", "json")
+    record = next(
+        r for r in json.loads(done.stdout)["records"] if r["method"] == "full" and r["level"] == 0.9
+    )
+    options = ["--training", "train.csv", "--features", "a,b", "--output", "out.csv"]
+    calliper("interval", *CALIBRATION, "--new", "test.csv", *COLUMNS, *options)
+    columns = np.genfromtxt(files / "out.csv", delimiter=",", names=True)
+    inside = (columns["lower"] <= columns["y"]) & (columns["y"] <= columns["upper"])
+    assert record["coverage"] == pytest.approx(inside.mean())
+    width = (columns["upper"] - columns["lower"]).mean()
+    assert record["mean_width"] == pytest.approx(width)
+
+
+def test_one_file_is_split(calliper, files):
+    command = ["compare", "--data", "cal.csv", *COLUMNS, "--format", "json"]
+    one, again, other = (calliper(*command, "--seed", seed) for seed in (1, 1, 2))
+    values = json.loads(one.stdout)
+    assert (values["n_calibration"], values["n_test"]) == (150, 150)
+    assert "split at random" in values["provenance"]["notes"][0]
+    scores = [
+        [record["score"] for record in json.loads(done.stdout)["records"]]
+        for done in (one, again, other)
+    ]
+    assert scores[0] == scores[1] != scores[2]
+
+
+def test_groups_and_other_formats(calliper, compare, files):
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    rows = (files / "test.csv").read_text().splitlines()
+    lines = [rows[0] + ",site"] + [f'{row},"x, {i % 2}"' for i, row in enumerate(rows[1:])]
+    (files / "sites.csv").write_text("\n".join(lines))
+    pyarrow.parquet.write_table(pyarrow.csv.read_csv(files / "sites.csv"), files / "sites.parquet")
+    for name in ("sites.csv", "sites.parquet"):
+        options = ["--test", name, "--group", "site", "--format", "json"]
+        done = calliper("compare", *CALIBRATION, *COLUMNS, *options)
+        assert done.returncode == 0, done.stderr
+        parts = [part for part in json.loads(done.stdout)["parts"] if part["by"] == "group"]
+        assert parts[0]["labels"] == ["x, 0", "x, 1"] and parts[0]["n"] == [25, 25]
+
+
+def test_shared_rows_are_said_loudly(calliper, files):
+    done = calliper("compare", *CALIBRATION, "--test", "cal.csv", *COLUMNS)
+    assert done.returncode == 0 and done.stdout.startswith("This comparison is void")
+    assert "warning: 300 of 300 test rows are also calibration rows" in done.stderr
+    assert "void" in (files / "report.html").read_text("utf-8")
+
+
+def test_missing_predictions_are_counted(calliper, compare, files):
+    rows = (files / "test.csv").read_text().splitlines()
+    for place in (3, 7):
+        rows[place] = ",".join([*rows[place].split(",")[:-1], ""])
+    (files / "test.csv").write_text("\n".join(rows))
+    done = calliper(*compare)
+    assert done.returncode == 2
+    assert "2 of 50 rows have no prediction in column 'y_pred' (rows 3, 7" in done.stderr
+    assert not (files / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--data", "cal.csv"], "omit --calibration and --test"),
+        (["--method", "mad-split"], "give --training FILE"),
+        (["--method", "full", "--method", "full"], "given twice"),
+        (["--coverage", "90"], "strictly between 0 and 1"),
+        (["--group", "nope"], "no column 'nope'"),
+        (["--id", "nope"], "no column 'nope'"),
+        (["--report", "test.csv"], "must end in .html"),
+        (["--report", "x.html", "--format", "json"], "must end in .json"),
+        (["--report", "none/x.html"], "there is no folder"),
+        (["--test", "-"], "not from standard input"),
+        (["--features", "y"], "include the target"),
+        (["--training", "nope.csv"], "cannot read nope.csv"),
+    ],
+)
+def test_errors(calliper, compare, leftovers, files, more, message):
+    done = calliper(*compare, *more)
+    assert done.returncode == 2
+    assert done.stderr.startswith("calliper: error: ") and message in done.stderr
+    assert done.stderr.count("\n") == 1 and leftovers() == []
+    assert not (files / "report.html").exists()
+
+
+def test_files_are_needed(calliper, files):
+    done = calliper("compare", "--test", "new.csv", *COLUMNS)
+    assert done.returncode == 2 and "or --data FILE" in done.stderr
