@@ -25,7 +25,7 @@ from calliper.exceptions import (
 )
 from calliper.information import mutual_information
 from calliper.intervals import Intervals
-from calliper.kernels import KNN, RBF, TunedKNN, TunedRBF
+from calliper.kernels import KNN, RBF, ForestProximity, Mahalanobis, TunedKNN, TunedRBF
 from calliper.quantile_pair import QuantilePair
 from calliper.refitting import CVPlus, JackknifeAfterBootstrap, JackknifePlus
 from calliper.regressor import ConformalRegressor
@@ -44,6 +44,7 @@ __all__ = [
     "CalliperError",
     "ConditionalCalibration",
     "ConformalRegressor",
+    "ForestProximity",
     "FullRescaled",
     "Intervals",
     "JackknifeAfterBootstrap",
@@ -52,6 +53,7 @@ __all__ = [
     "JackknifeRescaled",
     "LoCart",
     "MADSplit",
+    "Mahalanobis",
     "NormalizedKNN",
     "Problem",
     "QuantileError",

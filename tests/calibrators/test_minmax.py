@@ -15,6 +15,7 @@ from calliper import (
     KNN,
     RBF,
     CalliperError,
+    ForestProximity,
     JackknifeRescaled,
     SmallCalibrationWarning,
     Split,
@@ -190,3 +191,27 @@ def test_clone_pickle_and_words():
     assert copy.get_params()["offset"] == 0.1 and not hasattr(copy, "n_calibration_")
     assert "JackknifeMinmaxRescaled" in fitted.guarantee(0.9).describe()
     assert not fitted.guarantee(0.9).has_law
+
+
+@pytest.mark.parametrize("kernel", [RBF(0.7, smoothing=1.0), ForestProximity()])
+def test_kernels_of_any_weights(kernel):
+    """The largest leave-two-out mean, one by one: weights that are not a distance's alone."""
+    rng = np.random.default_rng(5)
+    Z, Z_new = rng.integers(0, 4, size=(12, 3)), rng.integers(0, 4, size=(5, 3))
+    scores = rng.exponential(size=12)
+
+    def weight(a, b):
+        if isinstance(kernel, ForestProximity):
+            return np.mean(a == b)
+        return np.exp(-np.sum((a - b) ** 2) / (2 * 0.7**2)) + 1 / 12
+
+    def mean(row, left_out):
+        kept = [j for j in range(12) if j not in left_out]
+        w = np.array([weight(row, Z[j]) for j in kept])
+        return (w / w.sum() if w.sum() > 0 else np.full(len(w), 1 / len(w))) @ scores[kept]
+
+    ratio = np.sort([scores[i] / mean(Z[i], {i}) for i in range(12)])
+    largest = np.array([max(mean(row, {i}) for i in range(12)) for row in Z_new])
+    expected = largest * ratio[int(np.ceil(0.8 * 13)) - 1]
+    found = JackknifeMinmaxRescaled(kernel).fit(Z, scores).predict_radius(Z_new, 0.8)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)

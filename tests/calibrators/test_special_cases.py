@@ -65,7 +65,7 @@ def test_jackknife_and_full_are_close_on_ordinary_data():
     Z, new = rng.uniform(size=(500, 1)), rng.uniform(size=(2000, 1))
     scores = np.abs(rng.normal(size=500)) * (0.1 + Z[:, 0])
     jackknife = JackknifeRescaled().fit(Z, scores).predict_radius(new)
-    full = FullRescaled().fit(Z, scores).predict_radius(new)
+    full = FullRescaled(KNN(10)).fit(Z, scores).predict_radius(new)
     assert abs(full.mean() / jackknife.mean() - 1) < 0.01
 
 

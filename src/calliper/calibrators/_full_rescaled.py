@@ -10,6 +10,14 @@ bag is rescaled by its neighbours in the bag, itself left out:
 holds exactly up to one crossing t_i, which has a closed form, and the interval is [0, t_(Q)] with
 Q = ⌈(1−α)(N+1)⌉. No grid over t, no refitting.
 
+Neighbours' scores are few and noisy. ``shrinkage`` m mixes them with the median of the whole bag,
+g(t), the ⌈(N+1)/2⌉-th smallest of s_1 … s_N and t:
+
+    ŝ_i(t) = (1−m)·local_i(t) + m·g(t),      the same g(t) for the new point.
+
+g belongs to all members alike and does not decrease in t, and t/ŝ_{N+1}(t) still grows faster than
+σ_i(t), so there is still one crossing each; m = 1 ranks the bare scores, which is ``Split``.
+
 Letters: s_i → ``scores``, ŝ → ``bag_``, t_(Q) → the radius.
 
 Guarantee: 1−α, marginal, for exchangeable data, since p is the rank p-value of a score that
@@ -23,6 +31,7 @@ doi:10.1093/biomet/asac040. To our knowledge it is not published in this form.
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -33,11 +42,11 @@ from sklearn.utils.validation import check_is_fitted
 from calliper._types import Coverage, FloatArray
 from calliper._validation import (
     check_calibration,
+    check_features,
     check_levels,
     check_new_features,
     check_offset,
     check_scores,
-    check_training,
     each_level,
     like_coverage,
     warn_if_too_few,
@@ -45,8 +54,9 @@ from calliper._validation import (
 )
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee, conformal_coverage
-from calliper.quantile import conformal_rank, outward, power_of_two
-from calliper.scale import bag_scale, fixed_kernel, resolve_kernel
+from calliper.kernels import Mahalanobis, TunedKNN, TunedRBF
+from calliper.quantile import conformal_rank, order_statistic, outward, power_of_two
+from calliper.scale import ShrunkBag, bag_scale, choose_locality
 from calliper.scale._statistic import STATISTICS
 
 
@@ -55,9 +65,15 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    kernel : KNN, RBF, TunedKNN or TunedRBF, default KNN(10)
-        Who counts as a neighbour. It must not depend on calibration scores, so a tuned kernel is
-        tuned on training errors, which must then be passed to ``fit``.
+    kernel : KNN, RBF, ForestProximity, Mahalanobis, TunedKNN or TunedRBF, optional
+        Who counts as a neighbour. It must not depend on calibration scores. By default it is
+        given, together with ``shrinkage``, by a rule of N, from which left-out training errors,
+        if ``fit`` is given any, may depart: towards more or less locality, or to plain split. A
+        tuned or learnt kernel is so on left-out errors, or else on training errors.
+    shrinkage : float between 0 and 1, optional
+        m, how much of the scale is the median of all scores rather than the neighbours': 0 for
+        neighbours alone, 1 for plain split conformal. Choose it without calibration data. By
+        default it is chosen with the kernel, and 0 for a kernel of your own.
     statistic : {"mean", "rms", "quantile"}, default "mean"
         What the neighbours' scores say about the local scale: their mean (the paper), the root
         of their mean square, or their ⌈(1−α)K⌉-th smallest, which follows tails that are not a
@@ -70,7 +86,9 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    bag_ : closed form of the thresholds
+    kernel_, shrinkage_ : what is used
+    locality_ : how they were chosen; ``.describe()`` puts it in words
+    bag_ : closed form of the thresholds; None for plain split
     scores_ : (N,) the calibration scores
     n_calibration_ : N
 
@@ -81,7 +99,9 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
     >>> errors = abs(rng.normal(size=500)) * Z[:, 0]
     >>> method = FullRescaled(random_state=0).fit(Z, errors)
     >>> method.predict_radius([[0.1], [0.9]], coverage=0.9).round(2)
-    array([0.22, 2.24])
+    array([0.32, 1.26])
+    >>> method.locality_.describe()
+    'KNN(n_neighbors=45), shrinkage 0.35, by a rule of the number of calibration points'
     >>> method.guaranteed_coverage(0.9)
     0.9001996007984032
     """
@@ -90,11 +110,13 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
         self,
         kernel: Any = None,
         *,
+        shrinkage: float | None = None,
         statistic: str = "mean",
         offset: float = 0.0,
         random_state: Any = None,
     ) -> None:
         self.kernel = kernel
+        self.shrinkage = shrinkage
         self.statistic = statistic
         self.offset = offset
         self.random_state = random_state
@@ -107,6 +129,9 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
         magnitudes: Any = None,
         Z_train: Any = None,
         scores_train: Any = None,
+        Z_left_out: Any = None,
+        scores_left_out: Any = None,
+        length_scale: float | None = None,
     ) -> Self:
         """Rescale the calibration scores.
 
@@ -118,6 +143,13 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
             What local scales are made of. One-sided errors are rescaled by absolute errors.
         Z_train, scores_train : (n, d) and (n,), optional
             Training inputs and errors, for kernels that take their length scale from them.
+        Z_left_out, scores_left_out : (n, d) and (n,), optional
+            Training rows and the sizes of the errors that the model makes on them when it is
+            trained without them (out of fold, out of bag): how local to be is chosen on these.
+            They decide nothing else, so the guarantee does not depend on them.
+        length_scale : float, optional
+            Distance in ``Z`` at which N points still speak for one another, where the space has
+            a unit of its own: the default kernel is then radial, of about this length.
         """
         Z, scores = check_calibration(self, Z, scores, non_negative=True)
         n = len(scores)
@@ -130,31 +162,45 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
                 "point enters the scales of its neighbours as its magnitude. JackknifeRescaled "
                 "takes any magnitudes."
             )
-        train = check_training(Z_train, Z)
-        rng = check_random_state(self.random_state)
-        kernel, errors = resolve_kernel(self.kernel, train, rng), None
-        if train is not None and scores_train is not None:
-            errors = check_scores(scores_train, "scores_train", n=len(train))
-        self.kernel_ = fixed_kernel(kernel, train, errors, rng)
+        offset = check_offset(self.offset)
+        self.locality_ = choose_locality(
+            self.kernel,
+            _check_shrinkage(self.shrinkage),
+            n,
+            trained=_check_errors(Z_train, scores_train, Z, "train"),
+            left_out=_check_errors(Z_left_out, scores_left_out, Z, "left_out"),
+            length_scale=_check_length(length_scale),
+            statistic=self.statistic,
+            offset=offset,
+            rng=check_random_state(self.random_state),
+        )
+        self.kernel_, self.shrinkage_ = self.locality_.kernel, self.locality_.shrinkage
         self.n_calibration_ = n
         self.bag_, self.scores_ = None, scores
-        if n == 1:  # no other point to take a scale of: plain split
+        if n == 1 or self.shrinkage_ == 1:  # one scale for all, or no point to take one of: split
             return self
         # A root mean square crosses where the mean of squares does, at the squared radius.
         power = self.power_ = 2 if self.statistic == "rms" else 1
         # Products of scores must not overflow; a power of two changes no digit.
         unit = self.unit_ = power_of_two(sizes)
-        self.bag_ = bag_scale(
+        scaled = (sizes / unit) ** power
+        local = bag_scale(
             self.kernel_,
             Z,
-            (sizes / unit) ** power,
+            scaled,
             (scores / unit) ** power,
             statistic=self.statistic,
-            offset=(check_offset(self.offset) / unit) ** power,
+            offset=(offset / unit) ** power / (1 - self.shrinkage_),
             priorities=check_random_state(self.random_state).uniform(size=n + 1),
         )
+        self.bag_ = ShrunkBag(local, scaled, self.shrinkage_) if self.shrinkage_ else local
         warn_if_zero_scales(self.bag_.calibration_scale(0.5))
         return self
+
+    @property
+    def uses_left_out(self) -> bool:
+        """Whether left-out errors would make a difference to ``fit``; they may be costly."""
+        return self.kernel is None or isinstance(self.kernel, Mahalanobis | TunedKNN | TunedRBF)
 
     def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
         """t_(Q) at each row: (m,), or (m, L) for a list of L levels."""
@@ -165,7 +211,9 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
         radius = np.full((len(Z), len(levels)), np.inf)
         finite = [column for column, c in enumerate(levels) if conformal_rank(c, n) <= n]
         if self.bag_ is None:
-            radius[:, finite] = self.scores_[0]
+            ordered = np.sort(self.scores_)
+            ranks = [conformal_rank(levels[column], n) for column in finite]
+            radius[:, finite] = [order_statistic(ordered, rank) for rank in ranks]
         elif finite:
             threshold = self.bag_.order_statistics(Z, [levels[column] for column in finite])
             radius[:, finite] = outward(threshold ** (1 / self.power_) * self.unit_)
@@ -180,3 +228,34 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
         """The promise with its assumptions; ``.describe()`` puts it in words."""
         proved = float(self.guaranteed_coverage(coverage))
         return Guarantee("FullRescaled", coverage, self.n_calibration_, proved)
+
+
+def _check_errors(
+    rows: Any, scores: Any, Z: FloatArray, name: str
+) -> tuple[FloatArray | None, FloatArray | None]:
+    if rows is None:
+        if scores is not None:
+            raise CalliperError(f"scores_{name} was given without Z_{name}: pass both.")
+        return None, None
+    features = check_features(rows, f"Z_{name}")
+    if features.shape[1] != Z.shape[1]:
+        raise CalliperError(f"Z_{name} has {features.shape[1]} columns, Z has {Z.shape[1]}.")
+    if scores is None:
+        return features, None
+    return features, check_scores(scores, f"scores_{name}", n=len(features))
+
+
+def _check_length(length_scale: Any) -> float | None:
+    if length_scale is None:
+        return None
+    if not isinstance(length_scale, Real) or not 1e-150 < float(length_scale) < 1e150:
+        raise ValueError(f"length_scale must be a positive, finite number; got {length_scale!r}.")
+    return float(length_scale)
+
+
+def _check_shrinkage(shrinkage: Any) -> float | None:
+    if shrinkage is None:
+        return None
+    if not isinstance(shrinkage, Real) or not 0 <= float(shrinkage) <= 1:
+        raise ValueError(f"shrinkage must be a number between 0 and 1; got {shrinkage!r}.")
+    return float(shrinkage)

@@ -50,6 +50,7 @@ from calliper.quantile import conformal_rank, order_statistic
 from calliper.scale import fixed_kernel, leave_two_out, rescale, resolve_kernel
 from calliper.scale._knn import LeaveTwoOutKNN
 from calliper.scale._left_out import means_without_each
+from calliper.scale._similarity_means import LeaveTwoOutSimilarity
 
 
 class JackknifeMinmaxRescaled(BaseEstimator):  # type: ignore[misc]
@@ -160,6 +161,8 @@ class JackknifeMinmaxRescaled(BaseEstimator):  # type: ignore[misc]
             return np.ones(len(Z))
         if isinstance(self.scale_, LeaveTwoOutKNN):
             return _largest_nearest_mean(self.scale_, Z)
+        if isinstance(self.scale_, LeaveTwoOutSimilarity):
+            return self.scale_.largest_mean(Z)
         return _largest_radial_mean(self.scale_, Z)
 
 

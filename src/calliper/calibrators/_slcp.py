@@ -182,6 +182,10 @@ class _RadialQuantile:
 def _local_quantile(
     kernel: KNN | RBF, Z: FloatArray, scores: FloatArray, rng: np.random.RandomState
 ) -> _NearestQuantile | _RadialQuantile:
+    if not isinstance(kernel, (KNN, RBF)) or getattr(kernel, "smoothing", 0) > 0:
+        raise TypeError(
+            f"SLCP takes KNN, RBF without smoothing, TunedKNN or TunedRBF; got {kernel!r}."
+        )
     if isinstance(kernel, RBF):
         return _RadialQuantile(kernel, Z, scores)
     search = NeighborSearch(Z, rng.uniform(size=len(Z)), kernel.metric)

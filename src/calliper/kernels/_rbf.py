@@ -11,7 +11,7 @@ from calliper.kernels._distances import EUCLIDEAN, Metric
 
 
 class RBF(BaseEstimator):  # type: ignore[misc]
-    """K(x, x') = exp(−‖x − x'‖² / 2l²).
+    """K(x, x') = exp(−‖x − x'‖² / 2l²), or a little more for all pairs alike.
 
     The paper does not print the normalisation of its length scale; this is the usual one. The
     local mean is a ratio, so a common factor of all weights cancels and nothing underflows:
@@ -23,12 +23,22 @@ class RBF(BaseEstimator):  # type: ignore[misc]
         l, in the unit of the features. ``"median"`` is the median distance between training
         inputs (Lei et al. 2018; "Median" in the paper's tables); it needs training inputs, since
         a length scale taken from the calibration points would treat them unlike a new point.
+    smoothing : float, default 0
+        b, how many points the mean of all N points counts for: b/N is added to every weight. It
+        matters where few points are near, and leaves the rest to those that are.
     metric : str or callable, default "euclidean"
         Any symmetric metric that :func:`scipy.spatial.distance.cdist` takes.
     """
 
-    def __init__(self, length_scale: float | str = "median", *, metric: Metric = EUCLIDEAN) -> None:
+    def __init__(
+        self,
+        length_scale: float | str = "median",
+        *,
+        smoothing: float = 0.0,
+        metric: Metric = EUCLIDEAN,
+    ) -> None:
         self.length_scale = length_scale
+        self.smoothing = smoothing
         self.metric = metric
 
 

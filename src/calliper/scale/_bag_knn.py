@@ -11,14 +11,16 @@ and a reverse-neighbour search replaces a scan of all N for every level.
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 
-from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_slices
+from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_slices, row_slices
 from calliper._types import FloatArray, IntArray
 from calliper.kernels._search import NeighborSearch
 from calliper.quantile import conformal_rank, merged_multiple, pad_exceptions
 from calliper.scale._ratio import rescale
-from calliper.scale._statistic import MeanStatistic, QuantileStatistic
+from calliper.scale._statistic import MeanStatistic, QuantileStatistic, signed_root
 
 #: Pairs of a new row and a calibration point that are held in memory at a time.
 MOST_PAIRS = 1 << 22
@@ -49,7 +51,7 @@ class BagKNN:
         priority: float,
     ) -> None:
         self.search, self.magnitudes, self.scores = search, magnitudes, scores
-        self.n_neighbors, self.priority = n_neighbors, priority
+        self.n_neighbors, self.offset, self.priority = n_neighbors, offset, priority
         n = len(scores)
         # With K = N a point has only K−1 others, so the new one always enters.
         self.always_enters = n_neighbors == n
@@ -62,6 +64,13 @@ class BagKNN:
         self.statistic = statistic(magnitudes[inner], last, offset)
         self._orders: dict[int, tuple[FloatArray, IntArray]] = {}
 
+    def with_offset(self, offset: float) -> BagKNN:
+        """The same bag with another constant added to every scale; nothing is searched again."""
+        other = copy(self)
+        other.offset, other._orders = offset, {}
+        other.statistic = self.statistic.with_offset(offset)
+        return other
+
     def calibration_scale(self, level: float) -> FloatArray:
         """Scales of the calibration points that the new point does not enter, (N,)."""
         return self.statistic.of_calibration(level)
@@ -73,6 +82,22 @@ class BagKNN:
             Z, inverse = np.unique(Z, axis=0, return_inverse=True)
             return self._by_chunks(Z, levels)[inverse.reshape(-1)]
         return self._by_chunks(Z, levels)
+
+    def rising_order_statistic(self, Z: FloatArray, level: float, slope: float) -> FloatArray:
+        """The Q-th smallest threshold, (m,), if slope·t is added to all scales; O(N) a row."""
+        rank = conformal_rank(level, len(self.scores))
+        linear = self.calibration_scale(level) - slope * self.scores
+        answer = np.empty(len(Z))
+        for rows in row_slices(len(Z), max(1, BLOCK_FLOATS // len(linear))):
+            member = self.magnitudes[self.search.nearest(Z[rows], self.n_neighbors)]
+            scale = self.statistic.of_new(member, level)
+            threshold = signed_root(slope, linear, self.scores * scale[:, None])
+            row, point = self._entered(Z[rows])
+            threshold[row, point] = self.statistic.rising_crossing(
+                point, self.scores[point], scale[row], slope, level
+            )
+            answer[rows] = np.partition(threshold, rank - 1, axis=1)[:, rank - 1]
+        return answer
 
     def _by_chunks(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         """Chunks so large that their pairs fit in memory, judged by the pairs of the last."""

@@ -12,6 +12,8 @@ of the presorted ŝ s_i B_i / A_i; the other points are exceptions, and a window
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 
 from calliper._blocks import Scratch, map_row_blocks
@@ -19,7 +21,7 @@ from calliper._types import FloatArray, IntArray
 from calliper.quantile import conformal_rank, merged_order_statistic, pad_exceptions, safe_window
 from calliper.scale._ratio import rescale
 from calliper.scale._rbf import mean_of_others
-from calliper.scale._statistic import positive_root
+from calliper.scale._statistic import positive_root, signed_root
 from calliper.scale._weights import RadialExponents, to_weights
 
 #: A point that would give the new one a larger share of its weights is an exception.
@@ -43,7 +45,18 @@ class BagRBF:
         scores: FloatArray,
         offset: float,
     ) -> None:
-        mean, weight, largest = mean_of_others(exponents, magnitudes)
+        self._given = exponents, magnitudes, scores, mean_of_others(exponents, magnitudes)
+        self._arrange(offset)
+
+    def with_offset(self, offset: float) -> BagRBF:
+        """The same bag with another constant added to every scale; no weight is summed again."""
+        other = copy(self)
+        other._arrange(offset)
+        return other
+
+    def _arrange(self, offset: float) -> None:
+        """Columns in ascending order of the ratios s_i / ŝ_i."""
+        exponents, magnitudes, scores, (mean, weight, largest) = self._given
         self.offset, self._calibration_scale = offset, mean + offset
         ratio = rescale(scores, self._calibration_scale)
         order = np.argsort(ratio)
@@ -82,14 +95,35 @@ class BagRBF:
         )
         return np.concatenate(blocks)
 
-    def _thresholds(self, Z: FloatArray, levels: list[float], scratch: Scratch) -> FloatArray:
+    def rising_order_statistic(self, Z: FloatArray, level: float, slope: float) -> FloatArray:
+        """The Q-th smallest threshold, (m,), if slope·t is added to all scales."""
+        rank, scratch = conformal_rank(level, len(self.ordered)), Scratch()
+
+        def select(rows: slice) -> FloatArray:
+            exponent, constant, scale = self._scales(Z[rows], scratch)
+            exponent -= constant[:, None]
+            entering, others = self._shares(exponent, slice(None))
+            total = others * self.weight + entering
+            linear = (others * self.linear + self.offset * entering) / total - slope * self.scores
+            product = self.scores * scale[:, None]
+            threshold = signed_root(slope + entering / total, linear, product)
+            return np.partition(threshold, rank - 1, axis=1)[:, rank - 1]
+
+        return np.concatenate(map_row_blocks(select, len(Z), len(self.ordered)))
+
+    def _scales(self, Z: FloatArray, scratch: Scratch) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Exponents (m, N), what to subtract from each row of them, and scales of the new rows."""
         shape = len(Z), len(self.ordered)
         exponent, constant = self.columns.to(Z, out=scratch.array("exponent", shape))
         weight = scratch.array("weight", shape)
         np.copyto(weight, exponent)
         to_weights(weight, weight.max(axis=1))
         total, total_weight = (weight @ self.sums).T
-        scale = total / total_weight + self.offset
+        return exponent, constant, total / total_weight + self.offset
+
+    def _thresholds(self, Z: FloatArray, levels: list[float], scratch: Scratch) -> FloatArray:
+        exponent, constant, scale = self._scales(Z, scratch)
+        weight = scratch.array("weight", exponent.shape)
 
         with np.errstate(divide="ignore"):
             lift = constant - np.log(scale)
@@ -113,11 +147,16 @@ class BagRBF:
 
     def _crossing(self, exponent: FloatArray, column: IntArray, scale: FloatArray) -> FloatArray:
         """t_i from −d²(X_i, x)/2l², for broadcastable columns and scales of the new rows."""
-        excess = self.largest[column] - exponent
-        entering = np.exp(-np.maximum(excess, 0.0))
-        # A new point nearer than all others shrinks their weights instead of growing its own.
-        shrink = np.exp(np.minimum(excess, 0.0))
+        entering, shrink = self._shares(exponent, column)
         linear = shrink * self.linear[column] + self.offset * entering
         product = self.scores[column] * scale
         constant = product * (shrink * self.weight[column] + entering)
         return positive_root(entering, linear, constant)
+
+    def _shares(
+        self, exponent: FloatArray, column: IntArray | slice
+    ) -> tuple[FloatArray, FloatArray]:
+        """The new point's weight at the points, and what those of all others are multiplied by."""
+        excess = self.largest[column] - exponent
+        # A new point nearer than all others shrinks their weights instead of growing its own.
+        return np.exp(-np.maximum(excess, 0.0)), np.exp(np.minimum(excess, 0.0))

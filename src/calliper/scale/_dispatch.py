@@ -10,13 +10,18 @@ import numpy as np
 
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError, SmallCalibrationWarning
-from calliper.kernels import KNN, RBF, TunedKNN, TunedRBF
+from calliper.kernels import KNN, RBF, ForestProximity, TunedKNN, TunedRBF
 from calliper.kernels._search import NeighborSearch
 from calliper.scale._bag_knn import BagKNN
 from calliper.scale._bag_rbf import BagRBF
+from calliper.scale._bag_similarity import BagSimilarity
 from calliper.scale._knn import LeaveTwoOutKNN
+from calliper.scale._learnt import LearntBag, LearntKernel
 from calliper.scale._mean import NearestMean, RadialMean
 from calliper.scale._rbf import LeaveTwoOutRBF
+from calliper.scale._shrunk import Bag
+from calliper.scale._similarity import SharedLeaves, Similarity, SmoothedRadial
+from calliper.scale._similarity_means import LeaveTwoOutSimilarity, SimilarityMean
 from calliper.scale._statistic import STATISTICS
 from calliper.scale._tune import tuned_leave_two_out
 from calliper.scale._weights import RadialExponents
@@ -38,14 +43,6 @@ class LocalMean(Protocol):
     def predict(self, Z: FloatArray) -> FloatArray: ...
 
 
-class BagScale(Protocol):
-    """Thresholds of the full method."""
-
-    def calibration_scale(self, level: float) -> FloatArray: ...
-
-    def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray: ...
-
-
 def _at_most(kernel: KNN, largest: int) -> int:
     """K, or all points there are, with a warning."""
     if kernel.n_neighbors > largest:
@@ -59,6 +56,14 @@ def _at_most(kernel: KNN, largest: int) -> int:
     return int(min(kernel.n_neighbors, largest))
 
 
+def _similarity(kernel: RBF | ForestProximity, Z: FloatArray) -> Similarity | None:
+    """Weights that are given outright; None for bare radial ones, which need a shift."""
+    if isinstance(kernel, ForestProximity):
+        return SharedLeaves(kernel, Z)
+    exponents = RadialExponents(Z, float(kernel.length_scale), kernel.metric)
+    return SmoothedRadial(exponents, kernel.smoothing) if kernel.smoothing else None
+
+
 @singledispatch
 def leave_two_out(
     kernel: Any,
@@ -70,7 +75,9 @@ def leave_two_out(
     Z_train: FloatArray | None = None,
 ) -> LeaveTwoOut:
     """Scales of the Jackknife+ for N ≥ 2 calibration points; ``rng`` settles ties."""
-    raise TypeError(f"no leave-two-out scale is known for {kernel!r}.")
+    raise TypeError(
+        f"no leave-two-out scale is known for {kernel!r}: use FullRescaled, or another kernel."
+    )
 
 
 @leave_two_out.register
@@ -87,9 +94,10 @@ def _(
     return LeaveTwoOutKNN(search, magnitudes, _at_most(kernel, len(Z) - 1), offset)
 
 
-@leave_two_out.register
+@leave_two_out.register(RBF)
+@leave_two_out.register(ForestProximity)
 def _(
-    kernel: RBF,
+    kernel: RBF | ForestProximity,
     Z: FloatArray,
     magnitudes: FloatArray,
     *,
@@ -97,6 +105,9 @@ def _(
     rng: np.random.RandomState,
     Z_train: FloatArray | None = None,
 ) -> LeaveTwoOut:
+    similarity = _similarity(kernel, Z)
+    if similarity is not None:
+        return LeaveTwoOutSimilarity(similarity, magnitudes, offset)
     exponents = RadialExponents(Z, float(kernel.length_scale), kernel.metric)
     return LeaveTwoOutRBF(exponents, magnitudes, offset)
 
@@ -125,7 +136,7 @@ def bag_scale(
     statistic: str,
     offset: float,
     priorities: FloatArray,
-) -> BagScale:
+) -> Bag:
     """Thresholds of full conformal; ``priorities`` (N+1,) end with the new point's."""
     raise TypeError(f"no scale over the bag is known for {kernel!r}.")
 
@@ -140,7 +151,7 @@ def _(
     statistic: str,
     offset: float,
     priorities: FloatArray,
-) -> BagScale:
+) -> Bag:
     return BagKNN(
         NeighborSearch(Z, priorities[:-1], kernel.metric),
         magnitudes,
@@ -152,9 +163,10 @@ def _(
     )
 
 
-@bag_scale.register
+@bag_scale.register(RBF)
+@bag_scale.register(ForestProximity)
 def _(
-    kernel: RBF,
+    kernel: RBF | ForestProximity,
     Z: FloatArray,
     magnitudes: FloatArray,
     scores: FloatArray,
@@ -162,11 +174,38 @@ def _(
     statistic: str,
     offset: float,
     priorities: FloatArray,
-) -> BagScale:
+) -> Bag:
     if statistic == "quantile":
         raise CalliperError("statistic='quantile' takes the K nearest: use kernel=KNN(...).")
+    similarity = _similarity(kernel, Z)
+    if similarity is not None:
+        return BagSimilarity(similarity, magnitudes, scores, offset)
     exponents = RadialExponents(Z, float(kernel.length_scale), kernel.metric)
     return BagRBF(exponents, magnitudes, scores, offset)
+
+
+@bag_scale.register
+def _(
+    kernel: LearntKernel,
+    Z: FloatArray,
+    magnitudes: FloatArray,
+    scores: FloatArray,
+    *,
+    statistic: str,
+    offset: float,
+    priorities: FloatArray,
+) -> Bag:
+    moved = kernel.metric.transform(Z)
+    bag = bag_scale(
+        kernel.kernel,
+        moved,
+        magnitudes,
+        scores,
+        statistic=statistic,
+        offset=offset,
+        priorities=priorities,
+    )
+    return LearntBag(bag, kernel.metric)
 
 
 @singledispatch
@@ -174,7 +213,7 @@ def local_mean(
     kernel: Any, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray
 ) -> LocalMean:
     """The kernel's mean, at new rows, of ``magnitudes`` observed at ``Z``."""
-    raise TypeError(f"no local mean is known for {kernel!r}.")
+    raise TypeError(f"no local mean is known for {kernel!r}: use FullRescaled, or another kernel.")
 
 
 @local_mean.register
@@ -183,6 +222,12 @@ def _(kernel: KNN, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray
     return NearestMean(search, magnitudes, _at_most(kernel, len(Z)))
 
 
-@local_mean.register
-def _(kernel: RBF, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray) -> LocalMean:
+@local_mean.register(RBF)
+@local_mean.register(ForestProximity)
+def _(
+    kernel: RBF | ForestProximity, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray
+) -> LocalMean:
+    similarity = _similarity(kernel, Z)
+    if similarity is not None:
+        return SimilarityMean(similarity, magnitudes)
     return RadialMean(RadialExponents(Z, float(kernel.length_scale), kernel.metric), magnitudes)

@@ -7,16 +7,18 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError
-from calliper.kernels import KNN, RBF, TunedKNN, TunedRBF
+from calliper.kernels import KNN, RBF, ForestProximity, Mahalanobis, TunedKNN, TunedRBF
 from calliper.kernels._distances import check_metric
 from calliper.kernels._rbf import median_distance
 from calliper.kernels._tuned import CRITERIA
 from calliper.scale._grid import length_scale_grid
+from calliper.scale._similarity import ONE_TREE
 
-Kernel = KNN | RBF | TunedKNN | TunedRBF
+Kernel = KNN | RBF | ForestProximity | Mahalanobis | TunedKNN | TunedRBF
 
 
 def resolve_kernel(
@@ -27,8 +29,17 @@ def resolve_kernel(
         return KNN(10)
     if not isinstance(kernel, Kernel):
         raise TypeError(
-            f"kernel must be KNN(...), RBF(...), TunedKNN(...) or TunedRBF(...); got {kernel!r}."
+            f"kernel must be KNN(...), RBF(...), ForestProximity(...), Mahalanobis(...), "
+            f"TunedKNN(...) or TunedRBF(...); got {kernel!r}."
         )
+    if isinstance(kernel, ForestProximity):
+        return _resolve_forest(kernel)
+    if isinstance(kernel, Mahalanobis):
+        inner = KNN(30) if kernel.kernel is None else kernel.kernel
+        if not isinstance(inner, KNN | RBF):
+            raise TypeError(f"Mahalanobis takes KNN(...) or RBF(...); got {inner!r}.")
+        learnt: Mahalanobis = _with(kernel, kernel=inner)
+        return learnt
     check_metric(kernel.metric)
     if isinstance(kernel, KNN):
         return KNN(_neighbors(kernel.n_neighbors), metric=kernel.metric)
@@ -65,7 +76,28 @@ def _resolve_rbf(kernel: RBF, Z_train: FloatArray | None) -> RBF:
         scale = median_distance(Z_train, kernel.metric)
         if scale == 0:
             raise CalliperError("the median distance between training inputs is 0; pass a number.")
-    return RBF(_length_scale(scale), metric=kernel.metric)
+    smoothing = kernel.smoothing
+    if not isinstance(smoothing, Real) or not 0 <= float(smoothing) < np.inf:
+        raise ValueError(f"smoothing must be a finite number >= 0; got {smoothing!r}.")
+    return RBF(_length_scale(scale), smoothing=float(smoothing), metric=kernel.metric)
+
+
+def _resolve_forest(kernel: ForestProximity) -> ForestProximity:
+    """The forest itself, if it is one; its rows are seen only later."""
+    forest = kernel.forest
+    if forest is None:
+        return kernel
+    if not hasattr(forest, "apply"):
+        raise TypeError(
+            f"ForestProximity takes a fitted ensemble of trees that has apply, such as "
+            f"RandomForestRegressor, ExtraTreesRegressor or GradientBoostingRegressor; got "
+            f"{forest!r}."
+        )
+    check_is_fitted(forest)
+    n_trees = np.size(forest.estimators_) if hasattr(forest, "estimators_") else 1
+    if n_trees < 2:
+        raise CalliperError(f"{forest!r} has 1 tree; {ONE_TREE}")
+    return kernel
 
 
 def _length_scale(scale: Any) -> float:
@@ -116,6 +148,6 @@ def _some(values: list[Any], name: str) -> list[Any]:
     return values
 
 
-def _with(kernel: Any, **parameters: Any) -> Any:
+def _with(kernel: Any, /, **parameters: Any) -> Any:
     """A copy with some parameters replaced; the rest, a progress callback too, is shared."""
     return copy(kernel).set_params(**parameters)

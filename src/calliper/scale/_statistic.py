@@ -9,12 +9,15 @@ other neighbours of i:
 - quantile, the r-th smallest of K:  ŝ_i(t) = clamp(t, a, b) with a, b the (r−1)-th and r-th
   smallest of the others, so t = C/a if C ≤ a², √C if C ≤ b², C/b beyond.
 
-A constant offset added to every scale keeps each equation quadratic.
+A constant offset added to every scale keeps each equation quadratic, and so does an offset that
+rises with t, κt, on both sides of the comparison.
 """
 
 from __future__ import annotations
 
+from copy import copy
 from math import ceil
+from typing import Self
 
 import numpy as np
 
@@ -29,6 +32,12 @@ class MeanStatistic:
         self.k, self.offset = inner.shape[1] + 1, offset
         self.inner_sum = inner.sum(axis=1)
         self.full_sum = self.inner_sum + last
+
+    def with_offset(self, offset: float) -> Self:
+        """The same neighbours with another constant added."""
+        other = copy(self)
+        other.offset = offset
+        return other
 
     def key(self, level: float) -> int:
         """Levels with equal keys have equal scales."""
@@ -49,6 +58,13 @@ class MeanStatistic:
         linear = self.inner_sum[point] + self.k * self.offset
         return positive_root(1.0, linear, self.k * product)
 
+    def rising_crossing(
+        self, point: IntArray, score: FloatArray, scale: FloatArray, slope: float, level: float
+    ) -> FloatArray:
+        """As :meth:`crossing` where slope·t is added to both scales, s_i's and ŝ_{N+1}."""
+        linear = self.inner_sum[point] / self.k + self.offset - slope * score
+        return signed_root(slope + 1 / self.k, linear, score * scale)
+
 
 class QuantileStatistic:
     """The r-th smallest of the K neighbours, r = ⌈coverage·K⌉: a scale for each level."""
@@ -57,6 +73,12 @@ class QuantileStatistic:
         self.k, self.offset = inner.shape[1] + 1, offset
         self.inner = np.sort(inner, axis=1)
         self.full = np.sort(np.column_stack([inner, last]), axis=1)
+
+    def with_offset(self, offset: float) -> Self:
+        """The same neighbours with another constant added."""
+        other = copy(self)
+        other.offset = offset
+        return other
 
     def of_calibration(self, level: float) -> FloatArray:
         """Scales of the calibration points that the new point does not enter."""
@@ -71,10 +93,7 @@ class QuantileStatistic:
 
     def crossing(self, point: IntArray, product: FloatArray, level: float) -> FloatArray:
         """t_i for points that the new one enters; ``product`` is C = s_i ŝ_{N+1}."""
-        r = self.key(level)
-        zero, unbounded = np.zeros(len(point)), np.full(len(point), np.inf)
-        a = self.inner[point, r - 2] if r > 1 else zero
-        b = self.inner[point, r - 1] if r < self.k else unbounded
+        a, b = self._clamp(point, level)
         below = _divide(product, a + self.offset)
         between = positive_root(1.0, np.full(len(point), self.offset), product)
         above = _divide(product, b + self.offset)
@@ -82,6 +101,24 @@ class QuantileStatistic:
         t = np.where((between <= a) & (a > 0), below, t)
         # A scale that stays zero however large t is keeps the point ahead of every candidate.
         return np.where(b + self.offset == 0, np.inf, t)
+
+    def rising_crossing(
+        self, point: IntArray, score: FloatArray, scale: FloatArray, slope: float, level: float
+    ) -> FloatArray:
+        """As :meth:`crossing` where slope·t is added to both scales, s_i's and ŝ_{N+1}."""
+        a, b = self._clamp(point, level)
+        linear, constant = self.offset - slope * score, score * scale
+        finite = np.where(np.isinf(b), 0.0, b)
+        between = signed_root(slope + 1, linear, constant)
+        t = np.where(between <= b, between, signed_root(slope, finite + linear, constant))
+        return np.where(between <= a, signed_root(slope, a + linear, constant), t)
+
+    def _clamp(self, point: IntArray, level: float) -> tuple[FloatArray, FloatArray]:
+        """The a and b between which the scale of a point is the new score itself."""
+        r = self.key(level)
+        zero, unbounded = np.zeros(len(point)), np.full(len(point), np.inf)
+        a = self.inner[point, r - 2] if r > 1 else zero
+        return a, self.inner[point, r - 1] if r < self.k else unbounded
 
     def key(self, level: float) -> int:
         """r, the order statistic: levels with equal r have equal scales."""
@@ -109,6 +146,19 @@ def positive_root(
     root: FloatArray = np.where((constant == 0) & (np.asarray(quadratic) > 0), 0.0, np.inf)
     np.divide(2 * constant, denominator, out=root, where=denominator > 0)
     return root
+
+
+def signed_root(
+    quadratic: float | FloatArray, linear: FloatArray, constant: FloatArray
+) -> FloatArray:
+    """The largest t ≥ 0 with quadratic·t² + linear·t ≤ constant.
+
+    Here quadratic > 0 and constant ≥ 0, while the linear term may have any sign; whichever of
+    the two forms of the root does not subtract is taken.
+    """
+    root = np.hypot(linear, 2 * np.sqrt(quadratic * constant))
+    outer = (np.maximum(-linear, 0.0) + root) / (2 * quadratic)
+    return np.where(linear < 0, outer, positive_root(quadratic, np.maximum(linear, 0.0), constant))
 
 
 def _divide(numerator: FloatArray, denominator: FloatArray) -> FloatArray:

@@ -10,10 +10,12 @@ import numpy as np
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError, SmallCalibrationWarning
 from calliper.information._estimate import principal_components
-from calliper.kernels import KNN, RBF, TunedKNN, TunedRBF
+from calliper.kernels import KNN, RBF, Mahalanobis, TunedKNN, TunedRBF
 from calliper.kernels._search import NeighborSearch
 from calliper.scale._criterion import RescaledInformation
 from calliper.scale._folds import LeaveFoldOutRBF
+from calliper.scale._learnt import LearntKernel, learn_kernel
+from calliper.scale._resolve import resolve_kernel
 from calliper.scale._tuned import Family, LeaveTwoOutTuned, Tuning, best_for_all
 from calliper.scale._tuned_knn import NearestFamily
 from calliper.scale._tuned_rbf import RadialFamily
@@ -63,10 +65,12 @@ def fixed_kernel(
     Z_train: FloatArray | None,
     scores_train: FloatArray | None,
     rng: np.random.RandomState,
-) -> KNN | RBF:
+) -> Any:
     """A kernel that depends on training data alone: a tuned one is tuned on training errors."""
+    if isinstance(kernel, Mahalanobis):
+        return _learnt(kernel, Z_train, scores_train, rng)
     if not isinstance(kernel, TunedKNN | TunedRBF):
-        return kernel  # type: ignore[no-any-return]
+        return kernel
     if Z_train is None or scores_train is None:
         raise CalliperError(
             f"{type(kernel).__name__} cannot be tuned on calibration scores here: the kernel would "
@@ -90,6 +94,23 @@ def fixed_kernel(
     if isinstance(kernel, TunedKNN):
         return KNN(int(best), metric=kernel.metric)
     return RBF(best, metric=kernel.metric)
+
+
+def _learnt(
+    kernel: Mahalanobis,
+    Z_train: FloatArray | None,
+    scores_train: FloatArray | None,
+    rng: np.random.RandomState,
+) -> LearntKernel:
+    if Z_train is None or scores_train is None:
+        raise CalliperError(
+            "Mahalanobis learns its metric on training errors: pass Z_train and scores_train to "
+            "fit, or better Z_left_out and scores_left_out (ConformalRegressor.fit does)."
+        )
+    metric = learn_kernel(kernel, Z_train, scores_train, rng)
+    inner = resolve_kernel(kernel.kernel, metric.transform(Z_train))
+    assert isinstance(inner, KNN | RBF)
+    return LearntKernel(inner, metric)
 
 
 def _family(
