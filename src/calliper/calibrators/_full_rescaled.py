@@ -99,7 +99,7 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
     >>> errors = abs(rng.normal(size=500)) * Z[:, 0]
     >>> method = FullRescaled(random_state=0).fit(Z, errors)
     >>> method.predict_radius([[0.1], [0.9]], coverage=0.9).round(2)
-    array([0.32, 1.26])
+    array([0.34, 1.46])
     >>> method.locality_.describe()
     'KNN(n_neighbors=45), shrinkage 0.35, by a rule of the number of calibration points'
     >>> method.guaranteed_coverage(0.9)

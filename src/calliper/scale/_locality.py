@@ -5,8 +5,9 @@ depends on the number N of calibration points and on how fast the error varies. 
 has a unit of its own (a model's prediction and spread, say), the distance at which points still
 speak for one another is known beforehand, and a radial kernel of that length is the rule; it turns
 into plain split by itself where all points are near. Where it has none (inputs of any kind), the
-rule is the 2√N nearest, mixed with the global scale. The constants are those of the study in
-``experiments/nearness``.
+rule is the 20 nearest, mixed with the global scale: in many dimensions the nearest few know most,
+and shrinkage takes their noise away better than more and farther neighbours do. The constants are
+those of the study in ``experiments/nearness``.
 
 The rule looks at how many calibration points there are and at nothing else of them, so no
 guarantee is touched.
@@ -28,7 +29,7 @@ SMOOTHING = 1.0
 MOST_RADIAL = 10_000
 
 #: Least and most of the scale that is global where the K nearest are the rule.
-LEAST_SHRINKAGE, MOST_SHRINKAGE = 0.35, 0.5
+LEAST_SHRINKAGE, MOST_SHRINKAGE = 0.2, 0.5
 
 
 @dataclass(frozen=True)
@@ -83,10 +84,12 @@ def locality_rule(
     if length_scale is not None and n <= MOST_RADIAL and statistic != "quantile":
         kernel = RBF(rounded(length_scale), smoothing=SMOOTHING)
         return Locality(kernel, 0.0 if shrinkage is None else shrinkage, "rule")
+    few_coordinates = length_scale is not None
+    k = round(2 * np.sqrt(n)) if few_coordinates else 20
+    usual = 0.0 if few_coordinates else np.clip(8 / np.sqrt(n), LEAST_SHRINKAGE, MOST_SHRINKAGE)
     # Half of a small set at most: with all of it, nothing is local.
-    k = max(1, min(round(2 * np.sqrt(n)), n // 2))
-    usual = float(np.clip(4 / np.sqrt(n), LEAST_SHRINKAGE, MOST_SHRINKAGE))
-    return Locality(KNN(k), rounded(usual) if shrinkage is None else shrinkage, "rule")
+    kernel = KNN(max(1, min(k, n // 2)))
+    return Locality(kernel, rounded(usual) if shrinkage is None else shrinkage, "rule")
 
 
 def rounded(value: float) -> float:
