@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint bench tuning-table tuning-study baselines-table plots clean
+.PHONY: help demo test lint bench tuning-table tuning-study baselines-table nearness-study plots clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -46,6 +46,10 @@ tuning-study: .venv/ready  ## which criterion tunes best; CALLIPER_DATA names th
 
 baselines-table: .venv/ready  ## the paper's 1-D rows for MADSplit and LVD beside ours (minutes)
 	$(BIN)/python -m experiments.baselines.one_dimensional
+
+nearness-study: .venv/ready  ## where to judge nearness; CALLIPER_DATA names the data folder
+	$(BIN)/python -m experiments.nearness.study
+	$(BIN)/python -m experiments.nearness.summary
 
 plots: .venv/ready  ## the figures of docs/plots.md, from the code on that page
 	$(BIN)/python docs/make_plots.py

@@ -1,5 +1,4 @@
 import pickle
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -7,15 +6,13 @@ import polars as pl
 import pytest
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.compose import make_column_transformer
-from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.model_selection import GridSearchCV, cross_val_predict, train_test_split
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import StandardScaler
 
 from calliper import (
     KNN,
@@ -27,7 +24,6 @@ from calliper import (
     MADSplit,
     SignedError,
     Split,
-    UnscaledFeaturesWarning,
     metrics,
 )
 
@@ -40,9 +36,10 @@ MODEL = LinearRegression().fit(X_TRAIN, Y_TRAIN)
 
 
 def test_calibrate_equals_the_calibrator_on_arrays():
-    lower, upper = ConformalRegressor(MODEL).calibrate(X_CAL, Y_CAL).predict_interval(X_NEW, 0.95)
+    model = ConformalRegressor(MODEL, embed="inputs").calibrate(X_CAL, Y_CAL)
+    lower, upper = model.predict_interval(X_NEW, 0.95)
     errors = np.abs(Y_CAL - MODEL.predict(X_CAL))
-    radius = FullRescaled(KNN(10)).fit(X_CAL, errors).predict_radius(X_NEW, 0.95)
+    radius = FullRescaled().fit(X_CAL, errors).predict_radius(X_NEW, 0.95)
     np.testing.assert_allclose(lower, MODEL.predict(X_NEW) - radius, rtol=1e-13)
     np.testing.assert_allclose(upper, MODEL.predict(X_NEW) + radius, rtol=1e-13)
 
@@ -51,20 +48,25 @@ def test_calibrate_equals_the_calibrator_on_arrays():
     "estimator", [MODEL, FrozenEstimator(MODEL), MODEL.predict, lambda X: MODEL.predict(X)[:, None]]
 )
 def test_anything_that_predicts_can_be_calibrated(estimator):
-    expected = ConformalRegressor(MODEL).calibrate(X_CAL, Y_CAL).predict_interval(X_NEW)
-    found = ConformalRegressor(estimator).calibrate(X_CAL, Y_CAL).predict_interval(X_NEW)
-    np.testing.assert_array_equal(found.lower, expected.lower)
+    for embed in ("inputs", "prediction"):
+        model = ConformalRegressor(MODEL, embed=embed).calibrate(X_CAL, Y_CAL)
+        other = ConformalRegressor(estimator, embed=embed).calibrate(X_CAL, Y_CAL)
+        np.testing.assert_array_equal(
+            other.predict_interval(X_NEW).lower, model.predict_interval(X_NEW).lower
+        )
 
 
 def test_fit_splits_trains_and_calibrates():
-    model = ConformalRegressor(LinearRegression(), random_state=3).fit(X, Y)
+    calibrator = FullRescaled(KNN(10))
+    model = ConformalRegressor(LinearRegression(), calibrator, embed="inputs", random_state=3)
+    model.fit(X, Y)
     X_train, X_cal, y_train, y_cal = train_test_split(X, Y, test_size=0.25, random_state=3)
     np.testing.assert_array_equal(
         model.predict(X_NEW), LinearRegression().fit(X_train, y_train).predict(X_NEW)
     )
     scaler = StandardScaler().fit(X_train)
     errors = np.abs(y_cal - model.predict(X_cal))
-    radius = FullRescaled(random_state=3).fit(scaler.transform(X_cal), errors)
+    radius = FullRescaled(KNN(10), random_state=3).fit(scaler.transform(X_cal), errors)
     expected = radius.predict_radius(scaler.transform(X_NEW), 0.9)
     lower, upper = model.predict_interval(X_NEW)
     np.testing.assert_allclose((upper - lower) / 2, expected)
@@ -81,7 +83,7 @@ def test_fit_leaves_what_was_passed_alone():
 def test_training_errors_reach_calibrators_that_need_them():
     model = ConformalRegressor(LinearRegression(), MADSplit(), random_state=0).fit(X, Y)
     assert np.ptp(model.predict_interval(X_NEW).width) > 0
-    frozen = ConformalRegressor(MODEL, MADSplit())
+    frozen = ConformalRegressor(MODEL, MADSplit(), embed="inputs")
     with pytest.raises(CalliperError, match="X_train and y_train"):
         frozen.calibrate(X_CAL, Y_CAL)
     frozen.calibrate(X_CAL, Y_CAL, X_train=X_TRAIN, y_train=Y_TRAIN)
@@ -101,44 +103,6 @@ def test_training_errors_reach_calibrators_that_need_them():
 def test_median_length_scale_through_the_regressor():
     model = ConformalRegressor(LinearRegression(), FullRescaled(RBF("median"))).fit(X, Y)
     assert model.calibrators_[0].kernel_.length_scale > 0
-
-
-@pytest.mark.parametrize(
-    "embed", [PCA(1), PCA(1).fit(X_TRAIN), lambda X: np.asarray(X)[:, 0], lambda X: X[:, :1] ** 2]
-)
-def test_embeddings(embed):
-    intervals = ConformalRegressor(LinearRegression(), embed=embed, random_state=0).fit(X, Y)
-    assert intervals.calibrators_[0].n_features_in_ == 1
-    assert np.isfinite(intervals.predict_interval(X_NEW).width).all()
-
-
-def test_embeddings_are_never_fitted_to_calibration_rows():
-    with pytest.raises(NotFittedError, match="would cost the guarantee"):
-        ConformalRegressor(MODEL, embed=PCA(1)).calibrate(X_CAL, Y_CAL)
-    fitted = ConformalRegressor(MODEL, embed=PCA(1).fit(X_TRAIN)).calibrate(X_CAL, Y_CAL)
-    given = ConformalRegressor(MODEL, embed=PCA(1)).calibrate(X_CAL, Y_CAL, X_train=X_TRAIN)
-    np.testing.assert_allclose(
-        fitted.predict_interval(X_NEW).width, given.predict_interval(X_NEW).width
-    )
-
-
-def test_bad_embeddings():
-    with pytest.raises(TypeError, match="embed must be a function"):
-        ConformalRegressor(MODEL, embed=3).calibrate(X_CAL, Y_CAL)
-    with pytest.raises(CalliperError, match="turned 200 rows into 199"):
-        ConformalRegressor(MODEL, embed=lambda X: X[1:]).calibrate(X_CAL, Y_CAL)
-    with pytest.raises(ValueError, match="NaN"):
-        ConformalRegressor(MODEL, embed=lambda X: X * np.nan).calibrate(X_CAL, Y_CAL)
-
-
-def test_raw_inputs_of_unlike_spread_are_pointed_out():
-    wide = X_CAL * [1, 1000]
-    model = LinearRegression().fit(wide, Y_CAL)
-    with pytest.warns(UnscaledFeaturesWarning, match=r"from 0\.\d+ to \d+: the widest decide"):
-        ConformalRegressor(model).calibrate(wide, Y_CAL)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        ConformalRegressor(model).calibrate(wide, Y_CAL, X_train=wide)
 
 
 def test_levels_bounds_and_shapes():
@@ -291,31 +255,3 @@ def test_frames(kind):
         assert list(out.index[:2]) == ["row 400", "row 401"]
     with pytest.raises(ValueError, match="feature names"):
         model.predict_interval(frame(kind, ("a", "c")))
-
-
-def test_text_columns_need_an_embedding():
-    table = pd.DataFrame({"x": X[:, 0], "city": np.where(X[:, 1] > 0.5, "Bern", "Basel")})
-    encoder = make_column_transformer((OneHotEncoder(), ["city"]), remainder="passthrough")
-    pipeline = make_pipeline(encoder, LinearRegression())
-    with pytest.raises(CalliperError, match="nearness needs numbers"):
-        ConformalRegressor(pipeline).fit(table, Y)
-    model = ConformalRegressor(pipeline, embed=clone(encoder)).fit(table, Y)
-    assert np.isfinite(model.predict_interval(table).width).all()
-
-
-def test_inputs_need_not_be_arrays():
-    """Molecules as text, with functions that predict and embed."""
-    molecules = ["C" * (1 + i % 7) + "O" * (i % 3) for i in range(300)]
-
-    def predict(texts):
-        return np.array([len(text) for text in texts], dtype=float)
-
-    def embed(texts):
-        return np.array([[text.count("C"), text.count("O")] for text in texts], dtype=float)
-
-    y = predict(molecules) + rng.normal(size=300)
-    model = ConformalRegressor(predict, embed=embed, random_state=0).calibrate(molecules, y)
-    width = model.predict_interval(molecules[:5]).width
-    np.testing.assert_array_equal(
-        model.predict_interval(np.array(molecules[:5], dtype=object)).width, width
-    )

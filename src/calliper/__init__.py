@@ -16,6 +16,7 @@ from calliper.calibrators import (
     NormalizedKNN,
     Split,
 )
+from calliper.embedding import EmbeddingWarning, Layer
 from calliper.evaluation import Problem, evaluate, summarise
 from calliper.exceptions import (
     CalliperError,
@@ -44,6 +45,7 @@ __all__ = [
     "CalliperError",
     "ConditionalCalibration",
     "ConformalRegressor",
+    "EmbeddingWarning",
     "ForestProximity",
     "FullRescaled",
     "Intervals",
@@ -51,6 +53,7 @@ __all__ = [
     "JackknifeMinmaxRescaled",
     "JackknifePlus",
     "JackknifeRescaled",
+    "Layer",
     "LoCart",
     "MADSplit",
     "Mahalanobis",

@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_consistent_length, validate_data
 
+from calliper._networks import is_module, outputs
 from calliper._types import FloatArray
 from calliper._validation import check_vector, n_rows, refuse_sparse
 from calliper.exceptions import CalliperError
@@ -50,7 +51,7 @@ def check_new_rows(estimator: Any, X: Any) -> None:
 
 
 def predictions(model: Any, X: Any, n_outputs: int = 1) -> FloatArray:
-    """What a regressor or a function predicts: (n,), or (n, n_outputs) for more than one."""
+    """What a regressor, function or network predicts: (n,), or (n, n_outputs) for several."""
     predict: Callable[[Any], Any] | None = getattr(model, "predict", None)
     if predict is None and callable(model):
         predict = model
@@ -58,12 +59,17 @@ def predictions(model: Any, X: Any, n_outputs: int = 1) -> FloatArray:
         raise TypeError(
             f"estimator must have a predict method or be a function of the inputs; got {model!r}."
         )
-    y_pred = predict(X)
+    y_pred = outputs(model, X) if is_module(model) else predict(X)
     if hasattr(y_pred, "detach"):
         y_pred = y_pred.detach().cpu().numpy()
+    return check_predictions(y_pred, n_rows(X), n_outputs)
+
+
+def check_predictions(y_pred: Any, n: int, n_outputs: int = 1) -> FloatArray:
+    """Finite predictions of n rows: (n,), or (n, n_outputs) for more than one."""
     if n_outputs == 1:
-        return check_vector(y_pred, "predictions", n=n_rows(X))
-    return _check_columns(np.asarray(y_pred), n_rows(X), n_outputs)
+        return check_vector(y_pred, "predictions", n=n)
+    return _check_columns(np.asarray(y_pred), n, n_outputs)
 
 
 def _check_columns(y_pred: Any, n: int, n_outputs: int) -> FloatArray:

@@ -16,13 +16,24 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, h
 from calliper._models import check_known_rows, check_new_rows, predictions
 from calliper._types import Coverage, FloatArray, Score
 from calliper._validation import check_levels, check_vector, like_coverage
-from calliper.calibrators import FullRescaled
-from calliper.embedding import fit_embedding
+from calliper.calibrators import FullRescaled, Split
+from calliper.embedding import (
+    LEFT_OUT,
+    SEEN,
+    Learnt,
+    Training,
+    fit_embedding,
+    refuse_changing,
+    warn_if_poor,
+)
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.quantile import as_fraction
 from calliper.scores import AbsoluteError
+
+#: What a calibrator may name in its ``fit`` beyond the calibration set.
+EXTRAS = {"magnitudes", "length_scale", "y_train", *SEEN, *LEFT_OUT}
 
 
 class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -39,13 +50,23 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         What is called an error; ``SignedError`` gives one-sided bounds or two radii,
         ``QuantileError`` takes a model of quantiles (with ``Split``, that is CQR). (Plain
         ``score`` is taken: it is scikit-learn's method that rates the predictions.)
-    embed : transformer or callable, optional
-        Maps inputs to the space where nearness is judged. By default the inputs themselves,
-        standardised with the mean and deviation of the *training* part; with :meth:`calibrate`
-        alone there is no training part, and the inputs are taken as they are. Scaling them by
-        the calibration points would treat those unlike a new point, which costs the guarantee.
+    embed : "auto", "inputs", "prediction", transformer or callable, default "auto"
+        The space where nearness is judged. ``"auto"`` looks at the fitted model: prediction and
+        spread of the members for forests and bagging, how far the last stages move it for
+        gradient boosting, standard deviation where the model states one, the penultimate layer of
+        a network; for others standardised inputs and prediction (without training rows the
+        prediction alone, for a linear model what each input adds). Where left-out errors are
+        known, the error that they let expect is one coordinate more, in place of the inputs.
+        ``"inputs"`` (or None) are the inputs, standardised by training rows where there are any.
+        A transformer is fitted to training rows, a function or ``Layer`` is taken as it is.
+        Nothing is learnt from calibration rows: they would be treated unlike a new point, which
+        costs the guarantee.
     calibration_size : float or int, default 0.25
         Part (or number) of the rows that :meth:`fit` holds out for calibration.
+    left_out_folds : int, optional
+        Errors on training rows by models that have not seen them, for calibrators that ask: out
+        of bag where the model has bags, else from so many refits. By default :meth:`fit` refits 5
+        times if the calibrator asks, :meth:`calibrate` never; 0 never refits.
     random_state : int, RandomState or None
         Splits the data, and seeds a calibrator that has no ``random_state`` of its own.
 
@@ -53,7 +74,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     ----------
     estimator_ : the model whose predictions are the centre of the intervals
     calibrators_ : the fitted calibrator of each tail of the score; one for most scores
-    embedding_ : the fitted map to the space where nearness is judged
+    embedding_ : the fitted map to the space where nearness is judged; its repr says which
+    left_out_ : training rows as seen by models that were not trained on them, or None
 
     Examples
     --------
@@ -64,7 +86,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     >>> model = ConformalRegressor(LinearRegression(), random_state=0).fit(X, y)
     >>> lower, upper = model.predict_interval([[0.1], [0.9]], coverage=0.9)
     >>> (upper - lower).round(1)
-    array([0.3, 3.2])
+    array([0.3, 2.9])
     """
 
     def __init__(
@@ -73,8 +95,9 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         calibrator: Any = None,
         *,
         score_function: Score | None = None,
-        embed: Any = None,
+        embed: Any = "auto",
         calibration_size: float = 0.25,
+        left_out_folds: int | None = None,
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
@@ -82,6 +105,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         self.score_function = score_function
         self.embed = embed
         self.calibration_size = calibration_size
+        self.left_out_folds = left_out_folds
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -101,7 +125,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             X, y, test_size=self.calibration_size, random_state=self.random_state
         )
         estimator = clone(self.estimator).fit(X_train, y_train)
-        return self._calibrate(estimator, X_cal, y_cal, X_train, y_train)
+        training = Training(X_train, y_train, True, self.left_out_folds, self.random_state)
+        return self._calibrate(estimator, X_cal, y_cal, training)
 
     def calibrate(self, X: Any, y: Any, *, X_train: Any = None, y_train: Any = None) -> Self:
         """Calibrate a model that is already fitted, on rows that it has not seen.
@@ -116,11 +141,14 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         if y_train is not None:
             check_consistent_length(X_train, y_train)
             y_train = check_vector(y_train, "y_train")
-        return self._calibrate(self.estimator, X, y, X_train, y_train)
+        training = Training(X_train, y_train, False, self.left_out_folds, self.random_state)
+        return self._calibrate(self.estimator, X, y, training)
 
     def predict(self, X: Any) -> FloatArray:
         """The model's prediction, (m,): the middle, if it predicts several quantiles."""
-        y_pred = self._outputs(X)
+        check_is_fitted(self, "calibrators_")
+        check_new_rows(self, X)
+        y_pred = predictions(self.estimator_, X, getattr(self.score_, "n_outputs", 1))
         return y_pred if y_pred.ndim == 1 else np.asarray(self.score_.centre(y_pred))
 
     def predict_interval(
@@ -141,11 +169,12 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             The range that y can have, known beforehand; ends are moved into it, which loses no
             coverage. ``None`` or an infinity leaves a side open.
         """
-        y_pred = self._outputs(X)
+        check_is_fitted(self, "calibrators_")
+        check_new_rows(self, X)
         levels = check_levels(coverage)
+        y_pred, Z = self.embedding_.predict_and_transform(X)
         tails = len(self.calibrators_)
         per_tail = [float(1 - (1 - as_fraction(level)) / tails) for level in levels]
-        Z = self.embedding_.transform(X)
         radius = np.stack([c.predict_radius(Z, per_tail) for c in self.calibrators_], axis=-1)
         per_level = y_pred[:, None]  # predictions are the same at every level
         lower, upper = self.score_.invert(per_level, radius[..., 0] if tails == 1 else radius)
@@ -185,33 +214,33 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "calibrators_")
 
-    def _calibrate(
-        self, estimator: Any, X: Any, y: FloatArray, X_train: Any, y_train: FloatArray | None
-    ) -> Self:
+    def _calibrate(self, estimator: Any, X: Any, y: FloatArray, training: Training) -> Self:
         score: Any = AbsoluteError() if self.score_function is None else self.score_function
         n_outputs = getattr(score, "n_outputs", 1)
-        y_pred = predictions(estimator, X, n_outputs)
-        embedding = fit_embedding(self.embed, X_train, X)
-        Z = embedding.transform(X)
-        extras: dict[str, Any] = {"magnitudes": score.magnitude(y, y_pred)}
-        if X_train is not None:
-            extras["Z_train"] = embedding.transform(X_train)
-        if y_train is not None:
-            trained = predictions(estimator, X_train, n_outputs)
-            extras["scores_train"] = score.magnitude(y_train, trained)
-            extras["y_train"] = y_train
         calibrator = self._seeded_calibrator()
-        wanted = {k: v for k, v in extras.items() if has_fit_parameter(calibrator, k)}
+        named = {name for name in EXTRAS if has_fit_parameter(calibrator, name)}
+        embedding = fit_embedding(self.embed, training.X, X, model=estimator, n_outputs=n_outputs)
+        learnt = Learnt(embedding)
+        if named & LEFT_OUT and getattr(calibrator, "uses_left_out", True):
+            auto = isinstance(self.embed, str) and self.embed == "auto"
+            learnt = training.learn(embedding, score, chosen=auto)
+        embedding = learnt.embedding
+        y_pred, Z = embedding.predict_and_transform(X)
+        refuse_changing(embedding, X, Z)
+        if not isinstance(calibrator, Split):  # which asks nobody's neighbours
+            warn_if_poor(embedding, Z)
+        extras: dict[str, Any] = {
+            "magnitudes": score.magnitude(y, y_pred),
+            "length_scale": embedding.space.length_scale(len(y)),
+            **learnt.extras,
+            **training.tell(named, embedding, score),
+        }
+        wanted = {name: value for name, value in extras.items() if name in named}
         tails = score.measure(y, y_pred).reshape(len(y), -1).T
         self.calibrators_ = tuple(clone(calibrator).fit(Z, tail, **wanted) for tail in tails)
         self.estimator_, self.embedding_, self.score_ = estimator, embedding, score
+        self.left_out_ = learnt.unseen
         return self
-
-    def _outputs(self, X: Any) -> FloatArray:
-        """Predictions as the score takes them: (m,), or (m, n_outputs)."""
-        check_is_fitted(self, "calibrators_")
-        check_new_rows(self, X)
-        return predictions(self.estimator_, X, getattr(self.score_, "n_outputs", 1))
 
     def _seeded_calibrator(self) -> Any:
         calibrator = FullRescaled() if self.calibrator is None else clone(self.calibrator)

@@ -1,0 +1,1 @@
+"""Where should nearness be judged, and how local should scales be?"""
