@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from pathlib import Path
+from threading import Thread
 from time import sleep
 from typing import Any
 
@@ -35,6 +38,25 @@ class Failing(BaseEstimator):
 
     def predict_radius(self, Z, coverage=0.9):
         return np.ones((len(Z), len(np.atleast_1d(coverage))))
+
+
+class Dying(Failing):
+    """Ends its process, as if out of memory, where the calibration set is at most that large."""
+
+    def fit(self, Z, scores):
+        if len(scores) <= self.at_most:
+            os._exit(9)
+        return self
+
+
+class Threaded(Failing):
+    """Warns from a thread of its own."""
+
+    def fit(self, Z, scores):
+        thread = Thread(target=warnings.warn, args=("from a thread",))
+        thread.start()
+        thread.join()
+        return self
 
 
 class Logging(BaseEstimator):

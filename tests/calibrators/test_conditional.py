@@ -6,6 +6,7 @@ import conditional_oracles
 import numpy as np
 import pytest
 from problems import small_problem
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression
 
 from calliper import (
@@ -116,6 +117,30 @@ def test_separate_groups_are_split_in_each():
         members = scores[group[:, 0] == g]
         expected = Split().fit(members[:, None], members).predict_radius([[0.0]], [0.4, 0.9])
         np.testing.assert_allclose(one_hot.predict_radius([[g]], [0.4, 0.9]), expected)
+
+
+@pytest.mark.parametrize("ratio", [1e-6, 1e-12, 1e-18])
+@pytest.mark.parametrize("digits", [1, 12])
+def test_groups_of_very_different_scores_are_split_in_each(ratio, digits):
+    """Scores of one group are not scrambled by what is rounding beside those of another."""
+    draws = np.random.default_rng(5)
+    group = np.arange(120)[:, None] % 3 * 1.0
+    scores = np.round(draws.exponential(size=120), digits)
+    scores[group[:, 0] == 1] *= ratio
+    method = ConditionalCalibration(basis=lambda Z: Z == np.arange(2)).fit(group, scores)
+    for g in range(3):
+        members = scores[group[:, 0] == g]
+        expected = Split().fit(members[:, None], members).predict_radius([[0.0]], [0.5, 0.8, 0.9])
+        radius = method.predict_radius([[g]], [0.5, 0.8, 0.9])
+        np.testing.assert_allclose(radius, expected, rtol=1e-9)
+        assert (radius >= expected).all()
+
+
+def test_a_search_that_is_given_up_is_not_laid_at_the_door_of_the_data(monkeypatch):
+    method = ConditionalCalibration().fit(Z, SCORES)
+    monkeypatch.setattr("calliper.calibrators._conditional_descent.MOST_EDGES", -60)
+    with pytest.warns(ConvergenceWarning, match="At 7 of 7 new rows the search was given up"):
+        assert np.isinf(method.predict_radius(NEW, 0.8)).all()
 
 
 def test_coverage_under_every_reweighting():

@@ -1,6 +1,4 @@
-"""Rows, splits and failures of ``evaluate``."""
-
-import warnings
+"""Rows and splits of ``evaluate``."""
 
 import numpy as np
 import pytest
@@ -168,40 +166,6 @@ def test_any_joblib_backend_gives_the_same_rows(backend):
     with parallel_config(backend, n_jobs=2), pytest.warns(FailedCellsWarning):
         together = evaluate(fan(), methods, n_splits=3, coverage=[0.5, 0.99], n_calibration=40)
     assert without_time(together) == without_time(alone)
-
-
-def test_a_failure_is_recorded_and_loses_no_other():
-    methods = {"failing": Failing(at_most=20), **METHODS}
-    with pytest.warns(FailedCellsWarning, match="2 of 12 rows have errors .failing.; .* too many"):
-        records = evaluate(fan(), methods, n_splits=2, n_calibration=[20, 30])
-    assert [row["n_calibration"] for row in records.failures] == [30, 30]
-    failed = records.failures[0]
-    assert failed["status"] == "failed"
-    assert failed["error"] == "RuntimeError: 30 points are too many"
-    assert np.isnan(failed["coverage"]) and failed["seconds_fit"] is None
-    alone = evaluate(fan(), METHODS, n_splits=2, n_calibration=[20, 30])
-    kept = [row for row in records if row["method"] != "failing"]
-    assert without_time(kept) == without_time(alone)
-
-
-def test_a_measure_that_raises_is_nan_and_loses_no_other():
-    measures = {"bad": lambda *_: 1 / 0, "good": lambda y, intervals, context: context.level}
-    with pytest.warns(FailedCellsWarning, match="bad raised ZeroDivisionError"):
-        records = evaluate(fan(), {"Split": Split()}, n_splits=1, measures=measures)
-    row = records.rows[0]
-    assert row["status"] == "ok" and row["good"] == 0.9 and np.isnan(row["bad"])
-    assert row["error"] == "measure bad raised ZeroDivisionError: division by zero"
-
-
-def test_warnings_of_a_cell_are_recorded_and_not_shown():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        records = evaluate(fan(), METHODS, n_splits=1, n_calibration=[5, 40])
-    small = records.where(n_calibration=5, method="Split").rows[0]
-    assert any(text.startswith("SmallCalibrationWarning: 5 ") for text in small["warnings"])
-    large = records.where(n_calibration=40, method="FullRescaled").rows[0]
-    assert not any("SmallCalibration" in text for text in large["warnings"])
-    assert small["fraction_infinite"] == 1.0 and small["mean_width"] == np.inf
 
 
 def test_quantiles_run_beside_the_others_and_are_skipped_where_there_are_none():

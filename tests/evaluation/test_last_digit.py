@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from calliper import CalliperError
 from calliper.evaluation import last_digit, one_sigma
 
 NAN, INF = float("nan"), float("inf")
@@ -47,6 +48,11 @@ NAN, INF = float("nan"), float("inf")
         (INF, NAN, "∞"),
         (-INF, NAN, "−∞"),
         (0.5, INF, "0.500(∞)"),
+        (1.7e308, 1e308, "2(1)e308"),
+        (-1.7e308, 1.7e308, "-2(2)e308"),
+        (5e-324, 5e-324, "5(5)e-324"),
+        (0.0, 5e-324, "0(5)e-324"),
+        (1.0, 1.7e308, "0(2)e308"),
     ],
 )
 def test_by_hand(value, error, expected):
@@ -68,6 +74,11 @@ def test_says_value_and_error_to_half_a_digit(value, error):
     place = 10.0 ** np.floor(np.log10(said * 1.0000001))
     assert abs(said - error) <= 0.5000001 * place
     assert abs(shown - value) <= 0.5000001 * place + 1e-15 * abs(value)
+
+
+def test_a_negative_error_is_refused():
+    with pytest.raises(CalliperError, match=r"error must be at least 0, or NaN .*; got -0\.1"):
+        last_digit(1.0, -0.1)
 
 
 def test_one_sigma_is_the_standard_deviation_of_normal_values():

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 import pytest
@@ -87,6 +88,10 @@ def test_more_splits_or_methods_compute_what_is_new(tmp_path):
     assert count(log) == 5
     evaluate(fan(), {"m": Logging(log), "other": Logging(log)}, n_splits=5, store=store)
     assert count(log) == 10
+
+
+def closed(value):
+    return lambda y, intervals, context: float(np.size(value))
 
 
 def two(y, intervals, context):
@@ -175,6 +180,18 @@ def test_failed_cells_are_tried_again(tmp_path):
     ] * 2
 
 
+def test_cells_in_which_a_measure_raised_are_tried_again(tmp_path):
+    log, store, broken = tmp_path / "log", tmp_path / "store", tmp_path / "broken"
+    measures = {"m": lambda y, intervals, context, broken=broken: float(1 / (not broken.exists()))}
+    broken.touch()
+    with pytest.warns(FailedCellsWarning, match="ZeroDivisionError"):
+        run(log, store, measures=measures)
+    broken.unlink()
+    assert [row["m"] for row in run(log, store, measures=measures)] == [1.0] * 3
+    run(log, store, measures=measures)
+    assert count(log) == 6
+
+
 def test_infinite_and_undefined_values_come_back(tmp_path):
     measures = {"inf": lambda *_: -np.inf, "nan": Measure(lambda *_: np.nan)}
     rows = [run(tmp_path / "log", tmp_path / "s", measures=measures).rows[0] for _ in range(2)]
@@ -188,6 +205,9 @@ def test_what_cannot_be_stored(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CalliperError, match="must be a folder or a"):
         run(tmp_path / "log", tmp_path / "file")
-    unpicklable = Logging(tmp_path / "log", tag=lambda: None)
-    with pytest.raises(CalliperError, match="cannot be pickled"):
-        run(tmp_path / "log", tmp_path / "store", method=unpicklable)
+    for held in (
+        {"method": Logging(tmp_path / "log", tag=Lock())},
+        {"measures": {"m": closed(Lock())}},
+    ):
+        with pytest.raises(CalliperError, match=r"something that cannot .*cannot pickle '_thread"):
+            run(tmp_path / "log", tmp_path / "store", **held)

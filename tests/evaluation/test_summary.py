@@ -62,7 +62,8 @@ def test_markdown(paper_like):
         "\n"
         "In parentheses: the uncertainty of the last digit, 68th percentile of the distances of "
         "single splits from their mean. **Bold**: best of its group, or within the uncertainties "
-        "of it. †: below the level by more than three standard errors; widths not compared. "
+        "of it. †: coverage below the level by more than three standard errors; widths not "
+        "compared. "
         "[k/n]: defined, or infinite (∞), on k of n splits only. –: not defined (a constant width "
         "has no order).\n"
         "\n"
@@ -186,6 +187,46 @@ def test_bootstrap_gives_the_error_of_the_mean():
     )
     assert splits == one_sigma(values)[1]
     assert mean == pytest.approx(splits / 20, rel=0.1)
+
+
+def test_a_method_that_misses_is_not_best_though_its_coverage_is_not_shown():
+    held = records(
+        rows("misses", {"coverage": [0.5] * 3, "mean_width": [0.1, 0.2, 0.3]}),
+        rows("covers", {"coverage": [0.95] * 3, "mean_width": [1.0, 1.1, 1.2]}),
+        measures=("coverage", "mean_width"),
+    )
+    table = summarise(held, measures=["mean_width"])
+    assert [line.entries["mean_width"].best for line in table.lines] == [False, True]
+    assert "| misses | 0.2(1) † |" in table.to_markdown()
+    assert "†: coverage below the level" in table.to_markdown()
+    both = summarise(held).to_markdown()
+    assert "| misses | 0.500 † | 0.2(1) |" in both and "| 0.950 | **1.1(1)** |" in both
+
+
+def test_without_any_coverage_no_width_is_best_and_the_table_says_so():
+    held = records(
+        rows("a", {"mean_width": [0.1] * 3}),
+        rows("b", {"mean_width": [1.0] * 3}),
+        measures=["mean_width"],
+    )
+    table = summarise(held)
+    assert not any(line.entries["mean_width"].best for line in table.lines)
+    assert table.notes == ["mean_width: not compared, since no coverage was measured"]
+
+
+def test_names_and_errors_leave_neither_a_comment_nor_a_list():
+    name, error = "a\n\\input{x}", "E: <b> [x](y) *z*\r\n# head"
+    held = records(
+        rows(name, {"coverage": [NAN]}, problem="p\u2028q", status="failed", error=error),
+        measures=["coverage"],
+    )
+    table = summarise(held)
+    words = "a \\input{x} on p q: failed in 1 rows: E: <b> [x](y) *z* # head"
+    assert table.to_latex().splitlines()[1] == f"% {words}"
+    assert table.to_latex().splitlines()[2] == r"\begin{table}"
+    assert table.to_markdown().splitlines()[-1] == (
+        r"- a \\input{x} on p q: failed in 1 rows: E: \<b> \[x](y) \*z\* # head"
+    )
 
 
 def test_several_levels_make_groups_of_their_own():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial, wraps
 from math import isnan
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.tree import DecisionTreeClassifier
 
@@ -112,6 +114,34 @@ def test_measures_that_split_rows_never_get_a_row_twice():
         assert estimate == again and estimate.error > 0
 
 
+@pytest.mark.parametrize("wrap", [partial, lambda metric, **kw: decorated(partial(metric, **kw))])
+def test_a_partial_of_a_measure_that_splits_rows_is_one(wrap):
+    y, intervals = draw(200, 0)
+    X, options = np.arange(200.0), {"n_resamples": 10, "random_state": 0}
+    wrapped = wrap(worst_slab_coverage, n_directions=1, slab=0.2)
+    plain = bootstrap(worst_slab_coverage, y, intervals, X, n_directions=1, slab=0.2, **options)
+    assert bootstrap(wrapped, y, intervals, X, **options) == plain
+
+
+def decorated(function):
+    @wraps(function)
+    def call(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return call
+
+
+def test_an_ensemble_is_no_list_of_rows():
+    y, intervals = draw(40, 0)
+    forest = RandomForestClassifier(40, max_depth=1, random_state=0)
+    options = {"classifier": forest, "n_folds": 2, "n_resamples": 2, "random_state": 0}
+    estimate = bootstrap(excess_risk_of_target_coverage, y, intervals, y, **options)
+    assert estimate.n_resamples == 2
+    # Fitted, it has as many entries as there are rows.
+    forest.fit(y[:, None], y > 0)
+    assert bootstrap(excess_risk_of_target_coverage, y, intervals, y, **options) == estimate
+
+
 def test_undefined_resamples_are_counted():
     y, intervals = draw(30, 0)
 
@@ -146,5 +176,8 @@ def test_bad_input_is_refused():
         bootstrap(empirical_coverage, y[:3], intervals)
     with pytest.raises(CalliperError, match=r"rows\[0\] must have a row for each.*; got 3"):
         bootstrap(worst_slab_coverage, y, intervals, np.zeros((3, 2)))
+    two = Intervals(np.zeros((30, 2)), np.ones((30, 2)), (0.8, 0.9))
+    with pytest.raises(CalliperError, match=r"one level; got 2 \(0\.8, 0\.9\): pass intervals\.at"):
+        bootstrap(empirical_coverage, y, two)
     with pytest.raises(CalliperError, match="n_resamples must be an integer of at least 2"):
         bootstrap(empirical_coverage, y, intervals, n_resamples=1)

@@ -74,6 +74,22 @@ def test_small_if_independent_and_large_if_not(measure):
         assert np.mean(same) == pytest.approx(np.sqrt(2 / np.pi / 500), rel=0.5)
 
 
+@pytest.mark.parametrize(("level", "words"), [(0.9, 0.06), (0.5, 0.17)])
+def test_what_chance_leaves_of_hsic(level, words):
+    """1.26 c(1 − c)(1 − L̄)/n; L̄ = 1/√5 for normal widths."""
+    n, values = 200, []
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        radius = 10 + rng.normal(size=n)
+        y = np.where(rng.random(n) < level, 0.0, 99.0)
+        values.append(hsic(y, (-radius, radius)))
+    expected = 2 * (1 - np.exp(-1)) * level * (1 - level) * (1 - 1 / np.sqrt(5)) / n
+    assert expected * n == pytest.approx(words, abs=0.006)
+    error = np.std(values) / np.sqrt(len(values))
+    assert np.mean(values) == pytest.approx(expected, abs=4 * error)
+    assert error < 0.06 * expected
+
+
 def test_hsic_samples_large_sets():
     y, ends = draw(0, 2000)
     values = [hsic(y, ends, max_points=200, random_state=seed) for seed in (0, 0, 1)]

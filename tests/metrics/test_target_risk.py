@@ -112,5 +112,9 @@ def test_bad_input_is_refused():
         ert(y, intervals, x, side="left")
     with pytest.raises(CalliperError, match="n_folds must be an integer of at least 2"):
         ert(y, intervals, x, n_folds=1)
+    with pytest.raises(CalliperError, match=r"n_folds must be at most .*; got 41 for 40"):
+        ert(y, intervals, x, n_folds=41)
+    with pytest.raises(CalliperError, match="got 21 for 20"):
+        ert(y, intervals, x, n_folds=21, max_points=20)
     with pytest.raises(CalliperError, match="coverage must be known"):
         ert(y, tuple(intervals), x)

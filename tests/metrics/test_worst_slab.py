@@ -83,6 +83,30 @@ def test_units_of_the_columns_do_not_matter():
     assert worst_slab_coverage(y, ends, moved, random_state=3) == value
 
 
+@pytest.mark.parametrize("value", [0.1, 1 / 3, 1e6 + 0.1])
+def test_a_constant_is_one_in_spite_of_rounding(value):
+    X, u, hard = problem(4000, 1)
+    assert np.full(4000, 0.1).std() > 0, "the reason not to ask for the deviation"
+    y = np.where(u < np.where(hard, 0.5, 0.9), 0.0, 9.0)
+    ends = (y * 0 - 1, y * 0 + 1)
+    constants = np.full((4000, 3), value)
+    options = {"random_state": 3, "n_directions": 50}
+    plain = worst_slab_coverage(y, ends, X, **options)
+    assert worst_slab_coverage(y, ends, np.column_stack([X, constants]), **options) == plain
+    with pytest.warns(UndefinedMetricWarning, match="every column of X is constant"):
+        assert isnan(worst_slab_coverage(y, ends, constants))
+
+
+def test_neither_origin_nor_tiny_units_matter():
+    X, u, hard = problem(600, 1)
+    X = np.round(1024 * X) / 1024
+    y = np.where(u < np.where(hard, 0.5, 0.9), 0.0, 9.0)
+    ends = (y * 0 - 1, y * 0 + 1)
+    value = worst_slab_coverage(y, ends, X, random_state=3)
+    assert worst_slab_coverage(y, ends, X + 2.0**40, random_state=3) == value
+    assert worst_slab_coverage(y, ends, X * 2.0**-600, random_state=3) == value
+
+
 def test_a_single_column_may_be_flat_and_needs_no_directions():
     X, u, hard = problem(2000, 2, d=1)
     y = np.where(u < np.where(hard, 0.5, 0.9), 0.0, 9.0)

@@ -133,6 +133,44 @@ def test_curves_of_several_methods_and_of_none():
     assert [text.get_text() for text in display.ax_.get_xticklabels()] == ["50", "100"]
 
 
+def curve_of(values_by_size):
+    rows = [
+        {"problem": "a", "method": "M", "n_calibration": n, "level": 0.9, "mean_width": value}
+        for n, values in values_by_size.items()
+        for value in values
+    ]
+    display = MetricCurveDisplay.from_records(rows, "mean_width").plot()
+    display.figure_.canvas.draw()
+    return display
+
+
+def test_infinite_means_are_marked_and_named():
+    display = curve_of({50: [INF, 1.0], 1000: [2.0, 2.5], 2000: [-INF, 1.0]})
+    assert "M (infinite at N = 50, 2,000)" in words(display)
+    marks = {
+        line.get_marker(): list(line.get_xydata()[0])
+        for line in display.ax_.lines
+        if line.get_marker() in "^v" and len(line.get_xdata()) == 1
+    }
+    assert marks == {"^": [50, 1], "v": [2000, 0]}
+
+
+def test_an_error_that_is_not_known_is_no_bar_of_length_zero():
+    def bars(display):
+        (bars,) = display.ax_.containers[0].lines[2]
+        return [end for path in bars.get_segments() if len(path) for end in path[:, 1]]
+
+    one = curve_of({50: [1.0], 100: [2.0]})
+    assert bars(one) == []
+    caption = "90 % asked for · mean over 1 split; no bar: one value, its error is not known"
+    assert caption in words(one)
+    both = curve_of({50: [1.0, 3.0], 100: [2.0]})
+    assert len(bars(both)) == 2
+    assert any("bars ± 1 σ of a split; no bar: one value" in text for text in words(both))
+    many = curve_of({50: [1.0, 3.0], 100: [2.0, 3.0]})
+    assert "90 % asked for · mean over 2 splits, bars ± 1 σ of a split" in words(many)
+
+
 def test_the_law_is_drawn_beside_the_bars():
     for n_test in (None, 50):
         display = CoverageLawDisplay.from_coverages(

@@ -33,6 +33,7 @@ from calliper.report import (
     MetricCurveDisplay,
     WidthErrorDisplay,
 )
+from calliper.report.displays._style import percent
 
 INF = float("inf")
 
@@ -162,6 +163,15 @@ def test_splits_without_a_value_are_counted():
     assert np.isfinite(display.curves["Full"].mean).all()
     assert display.curves["Split"].n_undefined.tolist() == [5, 5]
     assert np.isnan(display.curves["Split"].mean).all()
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(0.9, "90 %"), (0.975, "97.5 %"), (0.9123, "91.2 %"), (1.0, "100 %"), (0.0, "0 %"),
+     (0.9975, "99.75 %"), (0.9999, "99.99 %"), (0.999999, "99.9999 %"), (0.00012345, "0.0123 %")],
+)  # fmt: skip
+def test_a_share_is_said_with_enough_digits(value, words):
+    assert percent(value) == words
 
 
 def test_without_a_level_the_coverage_is_the_level():

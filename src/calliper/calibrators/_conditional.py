@@ -25,8 +25,8 @@ its exact search fails under recent versions of NumPy; its bisection ends at twi
 score, where only infinity is valid; below a level of 0.5 it takes the lower end of the set; and an
 input outside the span of the calibration points is projected into it.
 
-Cost: O(N p² + p³) to fit; for each level and each distinct new row of the basis about p edges of
-O(N (p + log N)).
+Cost: O(N p² + p³) to fit and for each level and distinct new row of the basis, and for these about
+p edges of O(N (p + log N)).
 
 Reference: Gibbs, Cherian, Candès (2025), "Conformal prediction with conditional guarantees",
 JRSS B, doi:10.1093/jrsssb/qkaf008, arXiv:2305.12616, Theorem 2.
@@ -40,6 +40,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._types import Coverage, FloatArray, IntArray
@@ -52,7 +53,12 @@ from calliper._validation import (
     like_coverage,
     warn_if_too_few,
 )
-from calliper.calibrators._conditional_descent import any_vertex, lowest_vertex, without_ties
+from calliper.calibrators._conditional_descent import (
+    TooManyEdgesError,
+    any_vertex,
+    lowest_vertex,
+    weights_on,
+)
 from calliper.calibrators._conditional_span import Span
 from calliper.exceptions import CalliperError, SmallCalibrationWarning
 from calliper.guarantees import ASSUMPTIONS, Guarantee
@@ -114,7 +120,6 @@ class ConditionalCalibration(BaseEstimator):  # type: ignore[misc]
         self.n_dimensions_ = self._design.shape[1]
         self._unit = power_of_two(scores)
         self._scores = scores / self._unit
-        self._untied = without_ties(self._scores)
         self._vertices: dict[float, IntArray] = {}
         self.n_calibration_ = len(scores)
         return self
@@ -141,7 +146,8 @@ class ConditionalCalibration(BaseEstimator):  # type: ignore[misc]
             np.maximum(distinct, 0.0, out=distinct)
         radius = distinct[place.ravel()] * self._unit
         self._warn_if_infinite(radius, levels)
-        return like_coverage(radius, coverage)
+        _warn_if_given_up(radius)
+        return like_coverage(np.where(np.isnan(radius), np.inf, radius), coverage)
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved coverage at a level, or at each of several, marginal and for each f."""
@@ -166,21 +172,29 @@ class ConditionalCalibration(BaseEstimator):  # type: ignore[misc]
         return Guarantee("ConditionalCalibration", coverage, n, proved, note=note)
 
     def _cutoff(self, row: FloatArray, level: float) -> float:
-        """Δ in units of the scores kept, a little enlarged so that rounding excludes no tie."""
+        """Δ in units of the scores kept, a little enlarged so that rounding excludes no tie.
+
+        NaN if the search for it was given up.
+        """
         pull = (level - BELOW) * row
         start = self._calibration_vertex(level)
-        vertex = lowest_vertex(self._design, self._untied, level, pull, start)
+        try:
+            vertex = lowest_vertex(self._design, self._scores, level, pull, start)
+        except TooManyEdgesError:
+            return np.nan
         if vertex is None:
             return np.inf
-        weight = np.linalg.solve(self._design[vertex].T, row)
-        terms = weight * self._scores[vertex]
+        terms = weights_on(self._design[vertex], row[None])[0] * self._scores[vertex]
         return float(terms.sum() + 1e-11 * np.abs(terms).sum())
 
     def _calibration_vertex(self, level: float) -> IntArray:
         """The fit to the calibration points alone, where every new point's descent starts."""
         if level not in self._vertices:
             nothing, start = np.zeros(self.n_dimensions_), any_vertex(self._design)
-            vertex = lowest_vertex(self._design, self._untied, level, nothing, start)
+            try:
+                vertex = lowest_vertex(self._design, self._scores, level, nothing, start)
+            except TooManyEdgesError:  # any start will do
+                vertex = None
             self._vertices[level] = start if vertex is None else vertex
         return self._vertices[level]
 
@@ -198,6 +212,18 @@ class ConditionalCalibration(BaseEstimator):  # type: ignore[misc]
                     stacklevel=3,
                 )
                 return
+
+
+def _warn_if_given_up(radius: FloatArray) -> None:
+    given_up = int(np.isnan(radius).any(axis=1).sum())
+    if given_up:
+        warnings.warn(
+            f"At {given_up} of {len(radius)} new rows the search was given up, lost in rounding: "
+            f"the interval there is infinite, which is valid but not the smallest. Columns of the "
+            f"basis that are almost combinations of others? Leave them out.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
 
 
 def _proved(coverage: float, n: int) -> float:

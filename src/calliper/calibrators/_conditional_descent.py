@@ -11,11 +11,17 @@ multipliers η of the scores on the vertex: an edge falls where one of them leav
 
 Letters: Φ → ``design``, s → ``scores``, b → ``pull``, c → ``level``.
 
-Ties would let descent stand still, so it sees scores moved by a ten-billionth of their size, each
-by another amount; what is computed from the vertex takes the scores as they are.
+A fit is written as W s_V, with s_V the scores on the vertex and W = Φ Φ_V⁻¹. In coordinates β the
+small scores of one group would be differences of the large ones of another; here a row of W is
+zero at vertices of other groups, so that scores keep their digits whatever their sizes. W follows
+the vertex by one elimination an edge, and is computed anew where its roundings might add up.
 
-Cost: O(N p + p³ + N log N) an edge. Starting from the minimum for b = 0 a new b of the size of one
-row takes about p edges.
+Ties would let descent stand still, so each score is thought to be moved by its own multiple of an
+amount that is smaller than any number: s + εu. Residuals are then pairs, compared by their second
+part where the first is zero up to rounding. No score is moved in fact.
+
+Cost: O(N p² + p³) at the start and the end, O(N p + N log N) an edge. Starting from the minimum for
+b = 0 a new b of the size of one row takes about p edges.
 
 Reference: Barrodale, Roberts (1973), "An improved algorithm for discrete l1 linear approximation",
 doi:10.1137/0710069.
@@ -28,22 +34,24 @@ from scipy.linalg import qr
 
 from calliper._types import FloatArray, IntArray
 
-#: By how much ties are broken, in relation to the scores.
-TIE_BREAK = 1e-10
+#: What a residual may be wrong by, in relation to the terms that it is the difference of.
+ROUNDING = 1e-13
+
+#: Weights on a score that are zero up to rounding; those of a row sum to 1.
+NO_WEIGHT = 1e-12
 
 #: How far a multiplier may leave its range by rounding.
 SLACK = 1e-10
+
+#: Eliminations after which the weights are computed anew.
+FRESH = 50
 
 #: Edges after which descent is taken to be lost in rounding; a few for each column are usual.
 MOST_EDGES = 1000
 
 
-def without_ties(scores: FloatArray) -> FloatArray:
-    """The scores, each moved by its own very small amount; the same ones at every call."""
-    sizes = np.abs(scores)
-    usual = float(np.median(sizes[sizes > 0])) if sizes.any() else 1.0
-    noise = np.random.default_rng(0).uniform(size=len(scores))
-    return np.asarray(scores + TIE_BREAK * (sizes + usual) * noise)
+class TooManyEdgesError(ArithmeticError):
+    """Descent is lost in rounding; nothing is known about the minimum."""
 
 
 def any_vertex(design: FloatArray) -> IntArray:
@@ -52,48 +60,82 @@ def any_vertex(design: FloatArray) -> IntArray:
     return np.asarray(order[: design.shape[1]], dtype=np.intp)
 
 
+def weights_on(vertex: FloatArray, rows: FloatArray) -> FloatArray:
+    """Each row (m, p) as a combination of those of the vertex (p, p): (m, p)."""
+    return _without_fuzz(np.asarray(np.linalg.solve(vertex.T, rows.T).T, dtype=np.float64))
+
+
 def lowest_vertex(
     design: FloatArray, scores: FloatArray, level: float, pull: FloatArray, start: IntArray
 ) -> IntArray | None:
     """The p rows through which a minimum of F passes; ``None`` if F falls without end.
 
+    Raises ``TooManyEdgesError`` if neither is found.
+
     Parameters
     ----------
     design : (N, p) of full rank
-    scores : (N,) without ties
+    scores : (N,)
     level : c, inside (0, 1)
     pull : (p,)
     start : (p,) independent rows
     """
-    vertex = start.copy()
+    n, vertex, age = len(scores), start.copy(), FRESH
+    rows = np.vstack([design, pull])
+    nudges = np.random.default_rng(0).uniform(size=n)  # u, the same at every call
     for _ in range(MOST_EDGES + 20 * len(vertex)):
-        inverse = np.linalg.inv(design[vertex])
-        residual = scores - design @ (inverse @ scores[vertex])
-        residual[vertex] = 0.0
-        multiplier = np.where(residual > 0, level, level - 1)
+        if age == FRESH:
+            weights, age = weights_on(design[vertex], rows), 0
+        W = weights[:-1]
+        sizes = np.abs(W)
+        residual = scores - W @ scores[vertex]
+        terms = np.abs(scores) + sizes @ np.abs(scores[vertex])
+        residual[np.abs(residual) <= ROUNDING * terms] = 0.0
+        nudge = nudges - W @ nudges[vertex]
+        residual[vertex] = nudge[vertex] = 0.0
+        above = (residual > 0) | ((residual == 0) & (nudge > 0))
+        multiplier = np.where(above, level, level - 1)
         multiplier[vertex] = 0.0
-        balance = -(multiplier @ design + pull)
-        on_vertex = balance @ inverse
+        on_vertex, length = -(multiplier @ W + weights[-1]), sizes.sum(axis=0)
         excess = np.maximum(on_vertex - level, level - 1 - on_vertex)
-        excess[excess <= SLACK + 1e-12 * (np.abs(balance) @ np.abs(inverse))] = 0.0
-        leaving = int(np.argmax(excess / np.linalg.norm(inverse, axis=0)))
+        excess[excess <= SLACK + 1e-16 * length] = 0.0
+        leaving = int(np.argmax(excess / length))
         if excess[leaving] == 0:
-            return vertex
-        direction = 1.0 if on_vertex[leaving] < 0 else -1.0
-        edge = design @ (direction * inverse[:, leaving])
-        entering = _lowest_on_edge(residual, edge, -excess[leaving])
+            if age == 0:
+                return vertex
+            age = FRESH  # look again without the roundings of the way here
+            continue
+        edge = W[:, leaving] if on_vertex[leaving] < 0 else -W[:, leaving]
+        entering = _lowest_on_edge(residual, nudge, edge, -excess[leaving])
         if entering is None:
             return None
         vertex[leaving] = entering
-    return None
+        weights, age = _exchange(weights, leaving, weights[entering]), age + 1
+    raise TooManyEdgesError
 
 
-def _lowest_on_edge(residual: FloatArray, edge: FloatArray, slope: float) -> int | None:
+def _lowest_on_edge(
+    residual: FloatArray, nudge: FloatArray, edge: FloatArray, slope: float
+) -> int | None:
     """The score at which F stops falling: each one that is passed adds to the slope."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        step = residual / edge
-    ahead = np.flatnonzero((step > 0) & (np.abs(edge) > 1e-12))
-    ahead = ahead[np.argsort(step[ahead])]
+        step, small_step = residual / edge, nudge / edge
+    is_ahead = (step > 0) | ((step == 0) & (small_step > 0))
+    ahead = np.flatnonzero(is_ahead & (edge != 0))
+    ahead = ahead[np.lexsort((small_step[ahead], step[ahead]))]
     slopes = slope + np.cumsum(np.abs(edge[ahead]))
     stop = int(np.searchsorted(slopes, 0.0))
     return int(ahead[stop]) if stop < len(ahead) else None
+
+
+def _exchange(weights: FloatArray, leaving: int, entering: FloatArray) -> FloatArray:
+    """The weights after one row of the vertex has given way to another, known by its weights."""
+    share = weights[:, leaving] / entering[leaving]
+    changed = weights - np.outer(share, entering)
+    changed[:, leaving] = share
+    return _without_fuzz(changed)
+
+
+def _without_fuzz(weights: FloatArray) -> FloatArray:
+    weights[np.abs(weights) <= NO_WEIGHT] = 0.0
+    return weights

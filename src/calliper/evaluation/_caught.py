@@ -2,7 +2,8 @@
 
 ``warnings.catch_warnings`` changes the whole process: two threads inside it at once lose warnings
 or leave the filters changed. Here the first thread to come in puts a hook in place, the last to
-leave takes it away, and the hook sorts warnings by thread.
+leave takes it away, and the hook sorts warnings by thread. A thread that a piece of work has
+started itself is not known by it: its warnings go to every piece of work of that moment, marked.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 _lock = threading.Lock()
-_here = threading.local()
+_texts: dict[int, list[str]] = {}  # by thread
 _inside = 0
 _outside: Any = None
 
@@ -22,14 +23,18 @@ _outside: Any = None
 @contextmanager
 def caught_warnings() -> Iterator[list[str]]:
     """A list that fills with the warnings of this thread, each different text once."""
-    outer = getattr(_here, "texts", None)
+    thread = threading.get_ident()
     texts: list[str] = []
+    outer = _texts.get(thread)
     _enter()
-    _here.texts = texts
+    _texts[thread] = texts
     try:
         yield texts
     finally:
-        _here.texts = outer
+        if outer is None:
+            del _texts[thread]
+        else:
+            _texts[thread] = outer
         _leave()
 
 
@@ -53,7 +58,9 @@ def _leave() -> None:
 
 
 def _sort(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-    texts = getattr(_here, "texts", None)
-    text = f"{category.__name__}: {message}"
-    if texts is not None and text not in texts:
-        texts.append(text)
+    text, here = f"{category.__name__}: {message}", _texts.get(threading.get_ident())
+    if here is None:
+        text += " (in another thread)"
+    for texts in list(_texts.values()) if here is None else [here]:
+        if text not in texts:
+            texts.append(text)

@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from time import perf_counter
 from typing import Any
 
-from joblib import Parallel, delayed
-
 from calliper._types import Coverage
-from calliper.evaluation._cell import Cell, Row, run
+from calliper.evaluation._cell import Cell, Row
 from calliper.evaluation._keys import Keys, versions
+from calliper.evaluation._parallel import run_all
 from calliper.evaluation._plan import Sizes, plan
 from calliper.evaluation._problem import Problem
 from calliper.evaluation._records import Records
@@ -65,8 +64,9 @@ def evaluate(
     store : folder or path of a ``.jsonl`` file, optional
         Where each finished cell is appended at once. A later call with this store computes only
         what is missing: cells whose data, parameters, levels, measures and versions are all the
-        same are read. Failed cells are tried again. Code of your own classes is not compared:
-        start another store if it has changed.
+        same are read. Cells in which the method or a measure raised are tried again. Functions
+        are compared by their code, but not what they call, nor the code of your own classes:
+        start another store if that has changed.
     measures : mapping from a name to a function ``(y, intervals, context)`` or a :class:`Measure`
         By default ``DEFAULT_MEASURES``.
     progress : callable or True, optional
@@ -76,9 +76,10 @@ def evaluate(
     Returns
     -------
     Records
-        A row for each problem × method × N × split × level. A method that raises has rows with
-        status "failed" and the text of its error, a measure that raises is NaN and named in
-        ``error``, and a :class:`FailedCellsWarning` counts the rows of both.
+        A row for each problem × method × N × split × level. A method that raises, or whose worker
+        process dies, has rows with status "failed" and the text of its error, a measure that
+        raises is NaN and named in ``error``, and a :class:`FailedCellsWarning` counts the rows of
+        both.
 
     Examples
     --------
@@ -132,9 +133,7 @@ def _compute(
                 continue
         todo.append(place)
     report(len(results) / len(cells))
-    # Cells one by one, so that a killed run loses only those that were being computed.
-    parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
-    for place, rows in parallel(delayed(_placed)(place, cells[place]) for place in todo):
+    for place, rows in run_all({place: cells[place] for place in todo}, n_jobs):
         if store is not None:
             store.add(key_of[place], rows)
         results[place] = rows
@@ -153,10 +152,6 @@ def _settings(cells: list[Cell]) -> dict[str, Any]:
         "problems": {cell.problem.name: list(cell.problem.Z.shape) for cell in cells},
         "versions": versions(),
     }
-
-
-def _placed(place: int, cell: Cell) -> tuple[int, list[Row]]:
-    return place, run(cell)
 
 
 def _warn_if_failed(records: Records) -> None:

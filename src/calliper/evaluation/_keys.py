@@ -1,7 +1,8 @@
 """A name for each cell made of all that its result depends on.
 
 Two runs share a cell exactly if data, calibrator, score, N, split, seed, levels, measures and
-versions are the same. The code of classes is not looked into: its version stands for it.
+versions are the same. Functions are compared by their code, classes by their name: the version
+of calliper stands for its own.
 """
 
 from __future__ import annotations
@@ -9,15 +10,16 @@ from __future__ import annotations
 import platform
 from functools import cache
 from hashlib import sha256
+from types import FunctionType
 from typing import Any
 
-import joblib
 import numpy as np
 import scipy
 import sklearn
 from sklearn.base import clone
 
 from calliper.evaluation._cell import Cell
+from calliper.evaluation._hash import content_hash
 from calliper.evaluation._measures import Measure
 from calliper.exceptions import CalliperError
 
@@ -62,34 +64,27 @@ class Keys:
     def _part(self, shared: Any) -> str:
         """The hash of an object, which is kept alive so that its id stays its own."""
         if id(shared) not in self._parts:
-            self._parts[id(shared)] = _hash(_contents(shared), repr(shared)), shared
+            self._parts[id(shared)] = _hash(shared), shared
         return self._parts[id(shared)][0]
 
 
 def _contents(shared: Any) -> Any:
     if isinstance(shared, Measure):
-        return _function(shared.function)
+        # The class of an object that can be called is known by its name: add what it does.
+        called = type(shared.function).__call__
+        return shared.function, called if isinstance(called, FunctionType) else None
     contents = dict(vars(shared))
     if "calibrator" in contents:  # what an earlier fit has left is no part of the method
         contents["calibrator"] = clone(contents["calibrator"])
     return contents
 
 
-def _function(function: Any) -> Any:
-    """A function by its name, instructions and constants, which pickling would leave out."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return function
-    constants = [repr(c) for c in code.co_consts if not hasattr(c, "co_code")]
-    return function.__module__, function.__qualname__, code.co_code, code.co_names, constants
-
-
-def _hash(contents: Any, name: str) -> str:
+def _hash(shared: Any) -> str:
     try:
-        return str(joblib.hash(contents, coerce_mmap=True))
+        return content_hash(_contents(shared))
     except Exception as error:
         raise CalliperError(
-            f"store= needs contents that can be compared with those of another run, and {name} "
-            f"cannot be pickled ({error}): use functions and classes that are defined at the top "
-            f"of a module, or leave store out."
+            f"store= needs contents that can be compared with those of another run, and {shared!r} "
+            f"holds something that cannot ({error}): keep locks, open files and the like out of "
+            f"methods and measures, define classes at the top of a module, or leave store out."
         ) from error

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from math import floor, isfinite, isinf, isnan, log10
+from decimal import Decimal, localcontext
+from math import isfinite, isinf, isnan
 from typing import Any
 
 import numpy as np
+
+from calliper.exceptions import CalliperError
 
 #: Part of a normal distribution within one standard deviation of its mean, in percent.
 ONE_SIGMA = 68
 
 #: Numbers from here on are written with a power of ten.
 LARGE = 1e6
+
+#: Digits that hold every float beside every other.
+_EXACT = 1100
 
 
 def one_sigma(values: Any) -> tuple[float, float]:
@@ -45,6 +51,8 @@ def last_digit(value: float, error: float = float("nan")) -> str:
     >>> last_digit(0.25, 0.0), last_digit(float("inf"), 1.0), last_digit(2.34e7, 1e6)
     ('0.250', '∞', '2.3(1)e7')
     """
+    if error < 0:
+        raise CalliperError(f"error must be at least 0, or NaN if it is not known; got {error!r}.")
     if isnan(value):
         return "–"
     if isinf(value):
@@ -56,10 +64,13 @@ def last_digit(value: float, error: float = float("nan")) -> str:
     digit, place = (int(part) for part in f"{error:.0e}".split("e"))
     size = max(abs(value), error)
     if size >= LARGE or place < -9:
-        # The power of ten of the value as it will be printed: 9.99(6)e6 may round to 1.000e7.
-        power = _power(round(value, -place) or 10.0**place)
-        power = max(power, place)
-        shown = _fixed(value / 10.0**power, power - place)
+        # In decimals, whose powers of ten neither overflow nor vanish; rounded before the power
+        # is read off, since 9.99(6)e6 may become 1.000e7.
+        with localcontext() as context:
+            context.prec = _EXACT
+            rounded = round(Decimal(value), -place)
+            power = max(rounded.adjusted(), place) if rounded else place
+            shown = _fixed(rounded.scaleb(-power), power - place)
         return f"{shown}({digit})e{power}"
     if place <= 0:
         return f"{_fixed(value, -place)}({digit})"
@@ -74,10 +85,6 @@ def _plain(value: float) -> str:
     return f"{mantissa}e{int(power)}"
 
 
-def _fixed(value: float, decimals: int) -> str:
+def _fixed(value: float | Decimal, decimals: int) -> str:
     text = f"{value:.{decimals}f}"
     return text.removeprefix("-") if float(text) == 0 else text
-
-
-def _power(value: float) -> int:
-    return floor(log10(abs(value)))

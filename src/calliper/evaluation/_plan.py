@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from numbers import Integral
 from typing import Any
 
 from calliper._types import Coverage
@@ -12,6 +11,7 @@ from calliper.evaluation._cell import FIELDS, Cell
 from calliper.evaluation._measures import DEFAULT_MEASURES, Measure
 from calliper.evaluation._problem import Method, Problem
 from calliper.exceptions import CalliperError
+from calliper.metrics._bins import at_least
 
 #: N of every problem: one, several, or either by name of the problem; None is half of the rows.
 Sizes = int | Sequence[int] | Mapping[str, int | Sequence[int]] | None
@@ -30,8 +30,8 @@ def plan(
 ) -> list[Cell]:
     """All cells in the order of their rows: problem, N, method, split."""
     levels = check_levels(coverage)
-    splits = _check_count(n_splits, "n_splits", 1)
-    seed = _check_count(random_state, "random_state", 0)
+    splits = at_least(n_splits, 1, "n_splits")
+    seed = at_least(random_state, 0, "random_state")
     methods, measured = _check_methods(calibrators), _check_measures(measures)
     cells = []
     for problem in (problem_list := _check_problems(problems)):
@@ -102,11 +102,11 @@ def _sizes(n_calibration: Sizes, problem: Problem, names: list[str]) -> list[int
         list(n_calibration) if isinstance(n_calibration, Iterable) else [n_calibration]
     )
     _refuse_repeats(sizes, "n_calibration")
-    return [_check_count(n, "n_calibration", 1) for n in sizes]
+    return [at_least(n, 1, "n_calibration") for n in sizes]
 
 
 def _test_size(problem: Problem, n: int, n_test: int | None) -> int:
-    wanted = 1 if n_test is None else _check_count(n_test, "n_test", 1)
+    wanted = 1 if n_test is None else at_least(n_test, 1, "n_test")
     if n + wanted > len(problem):
         raise CalliperError(
             f"{problem.name!r} has {len(problem)} held-out rows, too few for {n} to calibrate and "
@@ -114,12 +114,6 @@ def _test_size(problem: Problem, n: int, n_test: int | None) -> int:
             f"{max(0, len(problem) - wanted)}, or hold out more rows."
         )
     return len(problem) - n if n_test is None else int(n_test)
-
-
-def _check_count(value: Any, name: str, smallest: int) -> int:
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < smallest:
-        raise CalliperError(f"{name} must be a whole number >= {smallest}; got {value!r}.")
-    return int(value)
 
 
 def _refuse_repeats(names: list[Any], what: str) -> None:

@@ -37,9 +37,9 @@ class Store:
             self._read()
 
     def get(self, key: str) -> list[Row] | None:
-        """The rows of a finished cell, if it is there; a failed one is not finished."""
+        """The rows of a finished cell, if it is there; one in which anything raised is not."""
         rows = self._cells.get(key)
-        return None if rows is None or rows[0]["status"] == "failed" else rows
+        return None if rows is None or any(row["error"] for row in rows) else rows
 
     def add(self, key: str, rows: list[Row]) -> None:
         """Append a cell: one call to write, so that a kill leaves all of the line or its start."""

@@ -3,28 +3,17 @@
 Uncertainty is, unless asked otherwise, the paper's 1-σ percentile error over splits: how far the
 value of one split lies from the mean. It says what to expect of *one* calibration set; the error
 of the printed mean itself (``uncertainty="bootstrap"``) is smaller.
-
-Bold is the best value of its group, and every value that differs from it by no more than the two
-printed uncertainties together (in quadrature). Values from fewer splits than there were take no
-part, nor, for widths, do methods that cover too little.
-
-A coverage is flagged with † if its mean lies below the level by more than three standard errors;
-these are at least what the binomial law and the Beta law of the coverage of one calibration set
-give, so that a few splits that agree by chance do not flag.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from math import hypot, isfinite, sqrt
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import numpy as np
-
 from calliper.evaluation._cell import Row
-from calliper.evaluation._last_digit import ONE_SIGMA, last_digit, one_sigma
+from calliper.evaluation._entries import Entry, coverage_of, entry_of, mark_best
 from calliper.evaluation._measures import DEFAULT_MEASURES
 from calliper.evaluation._records import Records
 from calliper.evaluation._tables import latex, markdown
@@ -38,25 +27,6 @@ Uncertainty = Literal["splits", "bootstrap"]
 #: Columns unless others are asked for, those of the paper first.
 TABLE = ("coverage", "mean_width", "r2_sqi", "tau_sqi", "tau_si", "interval_score")
 
-#: Below this, R²_SQI says "not adaptive" and no more; the paper prints ≪ 0.
-FAR_BELOW = -2.0
-
-#: Standard errors by which a flagged coverage misses its level.
-FLAG = 3.0
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One value of the table: its mean over ``n`` of ``of`` splits, and how it is shown."""
-
-    value: float
-    error: float
-    n: int
-    of: int
-    text: str
-    best: bool = False
-    flagged: bool = False
-
 
 @dataclass(frozen=True)
 class Line:
@@ -69,7 +39,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Summary:
-    """What :func:`summarise` returns; ``notes`` name what failed or was skipped, and why."""
+    """What :func:`summarise` returns; ``notes`` say what failed, was skipped or not compared."""
 
     by: tuple[str, ...]
     measures: dict[str, dict[str, Any]]
@@ -126,7 +96,8 @@ def summarise(
     -------
     Summary
         With ``to_markdown()``, ``to_latex()`` and ``to_frame()``. Bold values are the best of
-        their group and those within the uncertainties of it; † marks coverage that is too low;
+        their group and those within the uncertainties of it; † marks coverage that is too low,
+        or the width where coverage is not among the columns;
         methods that failed, were skipped, or are infinite or undefined are shown as such.
 
     Examples
@@ -159,12 +130,14 @@ def summarise(
     lines = []
     for group, methods in groups.items():
         entries = {
-            method: {name: _entry(rows, name, shown[name], uncertainty) for name in shown}
+            method: {name: entry_of(rows, name, shown[name], uncertainty) for name in shown}
             for method, rows in methods.items()
         }
-        _mark_best(entries, shown)
+        covers = {method: coverage_of(rows, records.measures) for method, rows in methods.items()}
+        mark_best(entries, shown, covers)
         lines += [Line(group, method, of_method) for method, of_method in entries.items()]
-    return Summary(keys, shown, lines, _notes(records), levels, uncertainty)
+    notes = [*_not_compared(records, shown), *_notes(records)]
+    return Summary(keys, shown, lines, notes, levels, uncertainty)
 
 
 def _columns(records: Records, measures: Sequence[str] | None) -> dict[str, dict[str, Any]]:
@@ -184,69 +157,13 @@ def _refuse_unknown(names: Sequence[str], known: dict[str, Any], what: str) -> N
         raise CalliperError(f"{what} must be a list of {', '.join(known)}; got {names!r}.")
 
 
-def _entry(rows: list[Row], name: str, measure: dict[str, Any], uncertainty: str) -> Entry:
-    done = [row for row in rows if row["status"] == "ok"]
-    if not done:
-        text = "failed" if any(row["status"] == "failed" for row in rows) else "skipped"
-        return Entry(float("nan"), float("nan"), 0, len(rows), text)
-    values = np.array([row[name] for row in done], dtype=np.float64)
-    values = values[~np.isnan(values)]
-    mean, error = one_sigma(values)
-    if uncertainty == "bootstrap" and isfinite(error):
-        error = _bootstrap_error(values)
-    counted = int(np.isinf(values).sum()) if np.isinf(mean) else len(values)
-    text = last_digit(mean, error)
-    if name == "r2_sqi" and mean + (error if isfinite(error) else 0.0) < FAR_BELOW:
-        text = "≪ 0"
-    if 0 < counted < len(rows):
-        text += f" [{counted}/{len(rows)}]"
-    flagged = measure.get("best") == "level" and _misses(mean, values, done)
-    return Entry(mean, error, len(values), len(rows), text, flagged=flagged)
-
-
-def _bootstrap_error(values: Any) -> float:
-    rng = np.random.default_rng(0)
-    means = rng.choice(values, size=(2000, len(values))).mean(axis=1)
-    return float(np.percentile(np.abs(means - values.mean()), ONE_SIGMA))
-
-
-def _misses(mean: float, values: Any, rows: list[Row]) -> bool:
-    """Whether a mean coverage lies below its level by more than chance."""
-    if not len(values):
-        return False
-    by_law = [
-        row["level"] * (1 - row["level"]) * (1 / (row["n_calibration"] + 2) + 1 / row["n_test"])
-        for row in rows
-    ]
-    seen = float(np.var(values, ddof=1)) if len(values) > 1 else 0.0
-    standard_error = sqrt(max(seen, float(np.mean(by_law))) / len(values))
-    return bool(mean < np.mean([row["level"] for row in rows]) - FLAG * standard_error)
-
-
-def _mark_best(entries: dict[str, dict[str, Entry]], measures: dict[str, dict[str, Any]]) -> None:
-    """Put ``best`` on the entries of one group."""
-    if len(entries) < 2:
-        return
-    too_low = {m for m, row in entries.items() if any(entry.flagged for entry in row.values())}
-    for name, measure in measures.items():
-        sign = {"smaller": 1, "larger": -1}.get(str(measure.get("best")))
-        rivals = {
-            method: row[name]
-            for method, row in entries.items()
-            if isfinite(row[name].value) and row[name].n == row[name].of and row[name].text != "≪ 0"
-            if not (measure.get("if_covered") and method in too_low)
-        }
-        if sign is None or not rivals:
-            continue
-        best = min(rivals.values(), key=lambda entry: sign * entry.value)
-        for method, entry in rivals.items():
-            tolerance = hypot(_known(entry.error), _known(best.error))
-            if abs(entry.value - best.value) <= tolerance:
-                entries[method][name] = replace(entry, best=True)
-
-
-def _known(error: float) -> float:
-    return error if isfinite(error) else 0.0
+def _not_compared(records: Records, shown: dict[str, dict[str, Any]]) -> list[str]:
+    """Why no width is bold, if no coverage was measured: to miss is the easy way to be narrow."""
+    names = [name for name, measure in shown.items() if measure.get("if_covered")]
+    measured = any(measure.get("best") == "level" for measure in records.measures.values())
+    if measured or not names or len({row["method"] for row in records}) < 2:
+        return []
+    return [f"{', '.join(names)}: not compared, since no coverage was measured"]
 
 
 def _notes(records: Records) -> list[str]:

@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from calliper.evaluation._summary import Entry, Summary
+    from calliper.evaluation._entries import Entry
+    from calliper.evaluation._summary import Summary
 
 _ARROWS = {"smaller": " ↓", "larger": " ↑"}
 _LATEX_ARROWS = {"smaller": r" ${}^\downarrow$", "larger": r" ${}^\uparrow$"}
@@ -44,7 +45,7 @@ def markdown(summary: Summary) -> str:
         cells = ["" if value is None else _in_cell(_text(value)) for value in group]
         cells += [_in_cell(line.method), *(_bold(line.entries[n]) for n in summary.measures)]
         rows.append("| " + " | ".join(cells) + " |")
-    notes = [f"- {note}" for note in summary.notes]
+    notes = [f"- {_in_cell(note)}" for note in summary.notes]
     parts = ["\n".join(rows), " ".join(_legend(summary)), "\n".join(notes)]
     return "\n\n".join(part for part in parts if part)
 
@@ -73,7 +74,7 @@ def latex(summary: Summary) -> str:
     return "\n".join(
         [
             r"% needs \usepackage{booktabs, multirow}",
-            *(f"% {note}" for note in summary.notes),
+            *(f"% {' '.join(note.split())}" for note in summary.notes),
             r"\begin{table}",
             r"  \centering",
             f"  \\begin{{tabular}}{{{columns}}}",
@@ -124,7 +125,9 @@ def _legend(summary: Summary, bold: str = "**Bold**") -> list[str]:
     if any(entry.best for entry in entries):
         words.append(f"{bold}: best of its group, or within the uncertainties of it.")
     if any(entry.flagged for entry in entries):
-        words.append("†: below the level by more than three standard errors; widths not compared.")
+        words.append(
+            "†: coverage below the level by more than three standard errors; widths not compared."
+        )
     if any("[" in entry.text for entry in entries):
         words.append("[k/n]: defined, or infinite (∞), on k of n splits only.")
     if any(entry.text == "–" for entry in entries):
@@ -163,7 +166,7 @@ def _text(value: Any) -> str:
 
 def _in_cell(text: str) -> str:
     # An underscore inside a word is only an underscore; at its edge it would start italics.
-    special = r"([\\|*`<]|(?<![^\W_])_|_(?![^\W_]))"
+    special = r"(^[#>+-]|[\\|*`<\[]|(?<![^\W_])_|_(?![^\W_]))"
     return re.sub(special, r"\\\1", " ".join(text.split()))
 
 

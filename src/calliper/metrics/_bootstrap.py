@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -17,7 +18,7 @@ from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.metrics._bins import SparseBinsWarning, at_least
 from calliper.metrics._coverage_table import ONE_SIGMA_TAIL
-from calliper.metrics._inputs import IntervalsLike, as_intervals
+from calliper.metrics._inputs import IntervalsLike, one_level
 from calliper.metrics._target_risk import excess_risk_of_target_coverage
 from calliper.metrics._worst_slab import worst_slab_coverage
 
@@ -74,7 +75,7 @@ def bootstrap(
         Any of this module's measures, or a function of ``(y, intervals, ...)``, that returns a
         number. One whose first parameter is called ``intervals`` gets no y.
     y : array of shape (m,)
-    intervals : Intervals or (lower, upper)
+    intervals : Intervals or (lower, upper), of one level
     *rows : arrays of m rows
         What the metric takes after the intervals: inputs, values, groups.
     n_resamples : int
@@ -82,12 +83,15 @@ def bootstrap(
     replace : bool, optional
         True: m rows with replacement. False: half of the rows, without replacement, which gives
         the same error to first order and repeats no row. By default True, but False for
-        ``worst_slab_coverage`` and ``excess_risk_of_target_coverage``: they split the rows, and a
-        row in both parts would be known beforehand.
+        ``worst_slab_coverage`` and ``excess_risk_of_target_coverage``, also inside of a
+        ``functools.partial``: they split the rows, and a row in both parts would be known
+        beforehand. A function of your own that calls them, or splits rows itself, cannot be told
+        from others: pass False with it.
     random_state : optional
         Seed of the draws, and of the metric if it takes one.
     **parameters
-        For the metric. Those with m entries, such as ``y_pred``, are drawn with the rows.
+        For the metric. Arrays, frames, series and lists with m rows, such as ``y_pred``, are
+        drawn with the rows.
 
     Returns
     -------
@@ -110,12 +114,12 @@ def bootstrap(
     >>> estimate.value, round(estimate.error, 3)
     (0.9, 0.01)
     """
-    read = as_intervals(intervals)
+    read = one_level(intervals)
     n = len(read.lower)
     draws = at_least(n_resamples, 2, "n_resamples")
     _refuse_other_lengths([y, *rows], n)
     if replace is None:
-        replace = metric not in _SPLIT_THE_ROWS
+        replace = not _splits_the_rows(metric)
     takes = signature(metric).parameters
     without_y, seeded = next(iter(takes)) == "intervals", "random_state" in takes
     along = {name: value for name, value in parameters.items() if _n_entries(value) == n}
@@ -168,8 +172,19 @@ def _estimate(value: float, values: FloatArray) -> Estimate:
     return Estimate(value, error, lower, upper, len(values), n_undefined)
 
 
+def _splits_the_rows(metric: Any) -> bool:
+    """Whether a metric is, under any number of partials and decorators, one that splits rows."""
+    while isinstance(metric, partial) or hasattr(metric, "__wrapped__"):
+        metric = metric.func if isinstance(metric, partial) else metric.__wrapped__
+    return metric in _SPLIT_THE_ROWS
+
+
 def _n_entries(value: Any) -> int | None:
-    return len(value) if hasattr(value, "__len__") and not isinstance(value, str) else None
+    """Rows of an array, a frame, a series or a list; a forest of classifiers, say, has none."""
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return len(value)
+    shape: Any = getattr(value, "shape", ())
+    return int(shape[0]) if len(shape) else None
 
 
 def _refuse_other_lengths(parts: list[Any], n: int) -> None:

@@ -25,7 +25,9 @@ def hsic(
     with c = 1 if covered, else 0, and w the width divided by its standard deviation: raw widths,
     as often used, make the value depend on the unit of y.
 
-    Good: 0, coverage is the same at every width. Independence leaves about 1/n by chance.
+    Good: 0, coverage is the same at every width. Independence leaves on average, by chance,
+    1.26 c(1 − c)(1 − L̄)/n, with c the coverage and L̄ the mean of L_ij over pairs: about 0.06/n
+    at 90 % coverage and 0.17/n at 50 %, if widths are normal.
 
     Misleads: it has no scale of its own (compare methods on the same rows only); it does not see
     coverage that varies with x at equal widths; and constant widths are "independent" of

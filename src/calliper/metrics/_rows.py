@@ -1,4 +1,4 @@
-"""Which rows a costly measure looks at, and how few are too few."""
+"""Which rows a costly measure looks at, how few are too few, and their columns in one unit."""
 
 from __future__ import annotations
 
@@ -40,3 +40,13 @@ def check_rows(X: Any, n: int) -> FloatArray:
     if len(features) != n:
         raise CalliperError(f"X has {len(features)} rows for {n} targets.")
     return features
+
+
+def unit_spread(features: FloatArray) -> FloatArray:
+    """Columns around 0 with standard deviation 1; constant ones are left out."""
+    low, high = features.min(axis=0), features.max(axis=0)
+    varies = high > low  # the deviation of a constant may be a rounding error above 0
+    between = (features[:, varies] - low[varies]) / (high - low)[varies]
+    centred = between - between.mean(axis=0)
+    scaled: FloatArray = centred / centred.std(axis=0)
+    return scaled

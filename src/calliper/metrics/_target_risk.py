@@ -121,6 +121,10 @@ def excess_risk_of_target_coverage(
         return undefined("excess_risk_of_target_coverage", reason)
     rng = check_random_state(random_state)
     rows = choose_rows(len(covered), max_points, rng)
+    if folds > len(rows):
+        raise CalliperError(
+            f"n_folds must be at most the number of rows; got {folds} for {len(rows)}: pass fewer."
+        )
     forecast = _forecasts(classifier, features[rows], covered[rows], folds, rng)
     if side == "under":
         forecast = np.minimum(forecast, level)

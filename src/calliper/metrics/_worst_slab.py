@@ -35,7 +35,7 @@ from calliper._types import BoolArray, FloatArray
 from calliper.exceptions import CalliperError
 from calliper.metrics._bins import at_least
 from calliper.metrics._inputs import IntervalsLike, one_level
-from calliper.metrics._rows import check_rows, choose_rows, too_few
+from calliper.metrics._rows import check_rows, choose_rows, too_few, unit_spread
 from calliper.metrics._scored import undefined
 
 # Features have unit spread, so projections closer than this differ by rounding only.
@@ -121,10 +121,9 @@ def worst_slab_coverage(
     rng = check_random_state(random_state)
     rows = rng.permutation(choose_rows(len(covered), max_points, rng))
     features, covered = features[rows], covered[rows]
-    spread = features.std(axis=0)
-    if not spread.any():
+    features = unit_spread(features)
+    if not features.shape[1]:
         return undefined("worst_slab_coverage", "every column of X is constant")
-    features = features[:, spread > 0] / spread[spread > 0]
     part = max(1, round((1 - test_size) * len(rows)))
     directions = _directions(at_least(n_directions, 1, "n_directions"), features.shape[1], rng)
     found = find_slab(features[:part], covered[:part], directions, ceil(slab * part))

@@ -12,6 +12,7 @@ from calliper._types import FloatArray
 from calliper._validation import check_features
 from calliper.exceptions import CalliperError
 from calliper.metrics._inputs import IntervalsLike, one_level
+from calliper.metrics._rows import unit_spread
 from calliper.report.displays._style import (
     BLUE,
     MOST_POINTS,
@@ -131,11 +132,9 @@ class EmbeddingDisplay:
 
 def _project(features: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Principal components of the standardised columns, with signs fixed by the largest weight."""
-    centred = features - features.mean(axis=0)
-    spread = centred.std(axis=0)
-    if not spread.any():
+    scaled = unit_spread(features)
+    if not scaled.shape[1]:
         raise CalliperError("every column of X is constant: all rows would lie on one point.")
-    scaled = centred[:, spread > 0] / spread[spread > 0]
     values, vectors = np.linalg.eigh(scaled.T @ scaled / len(scaled))
     main = vectors[:, ::-1][:, :2]
     main = main * np.sign(main[np.abs(main).argmax(axis=0), np.arange(main.shape[1])])

@@ -97,33 +97,40 @@ class MetricCurveDisplay:
         sizes = sorted({int(n) for curve in self.curves.values() for n in curve.n_calibration})
         for place, (method, curve) in enumerate(self.curves.items()):
             color, mark = SERIES[place % len(SERIES)]
-            n_lost = int(curve.n_undefined.sum())
-            label = method + (f" ({n_lost} of {curve.n_splits.sum()} undefined)" if n_lost else "")
-            finite = np.isfinite(curve.mean)
             # Side by side, or the bars of one method would hide those of another.
-            beside = 1.025 ** (place - (len(self.curves) - 1) / 2)
+            x = curve.n_calibration * 1.025 ** (place - (len(self.curves) - 1) / 2)
+            finite = np.isfinite(curve.mean)
             ax.errorbar(
-                beside * curve.n_calibration[finite],
+                x[finite],
                 curve.mean[finite],
-                yerr=np.nan_to_num(curve.error[finite]),
+                yerr=curve.error[finite],  # none is drawn where it is not known
                 color=color,
                 marker=mark,
                 ms=5,
                 linewidth=1.6,
                 elinewidth=1.2,
                 capsize=2.5,
-                label=label,
+                label=method + _remarks(curve),
             )
+            for edge, at_edge in ((1, curve.mean == np.inf), (0, curve.mean == -np.inf)):
+                _mark_edge(ax, x[at_edge], edge, color)
         if self.metric in ("coverage", "empirical_coverage"):
             ax.axhline(self.level, label=f"asked for: {percent(self.level)}", **TARGET)
             ax.yaxis.set_major_formatter(lambda value, _: percent(value))
         self._set_up(ax, sizes)
         ax.set_ylabel(self.label)
         ax.legend(frameon=False, fontsize=8.5, loc="best")
-        splits = {int(s) for curve in self.curves.values() for s in curve.n_splits}
-        caption = f"{percent(self.level)} asked for · mean over {_span(splits)} splits, bars ± 1 σ"
-        entitle(ax, name or f"{self.label}: {self.problem}", caption + " of a split")
+        entitle(ax, name or f"{self.label}: {self.problem}", self._caption())
         return self
+
+    def _caption(self) -> str:
+        splits = {int(s) for curve in self.curves.values() for s in curve.n_splits}
+        drawn = np.concatenate([c.error[np.isfinite(c.mean)] for c in self.curves.values()])
+        known = np.isfinite(drawn)
+        bars = ", bars ± 1 σ of a split" if known.any() else ""
+        bars += "" if known.all() else "; no bar: one value, its error is not known"
+        over = f"{_span(splits)} split{'' if splits == {1} else 's'}"
+        return f"{percent(self.level)} asked for · mean over {over}{bars}"
 
     def _set_up(self, ax: Any, sizes: list[int]) -> None:
         from matplotlib.ticker import NullLocator
@@ -166,6 +173,24 @@ def _curve(rows: list[Mapping[str, Any]], metric: str) -> Curve:
     mean, error, n_splits, n_undefined = np.array(columns).T
     counts = n_splits.astype(np.intp), n_undefined.astype(np.intp)
     return Curve(np.array(sizes), mean, error, *counts)
+
+
+def _remarks(curve: Curve) -> str:
+    """What of a method is not on its line: values that do not exist, and infinite means."""
+    words = []
+    if n_lost := int(curve.n_undefined.sum()):
+        words.append(f"{n_lost} of {curve.n_splits.sum()} undefined")
+    if np.isinf(curve.mean).any():
+        sizes = ", ".join(f"{n:,}" for n in curve.n_calibration[np.isinf(curve.mean)])
+        words.append(f"infinite at N = {sizes}")
+    return f" ({'; '.join(words)})" if words else ""
+
+
+def _mark_edge(ax: Any, x: FloatArray, edge: int, color: str) -> None:
+    """Arrows at the top (1) or the bottom (0) of the axes, for means beyond all numbers."""
+    if len(x):
+        look = {"color": color, "marker": "^" if edge else "v", "ms": 8, "linestyle": "none"}
+        ax.plot(x, [edge] * len(x), transform=ax.get_xaxis_transform(), clip_on=False, **look)
 
 
 def _span(numbers: set[int]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import floor, log10
 from typing import Any
 
 import numpy as np
@@ -47,8 +48,11 @@ def entitle(ax: Any, title: str, caption: str) -> None:
 
 
 def percent(value: float) -> str:
-    """A share as a person says it: ``90 %``, ``97.5 %``."""
-    return f"{100 * value:.3g} %"
+    """A share as a person says it: ``90 %``, ``97.5 %``; what is not all is never ``100 %``."""
+    missing = 100 * (1 - value)
+    # Three digits, and below 100 % as many as tell what is missing to two.
+    digits = 3 - floor(log10(missing)) if 1e-9 < missing < 1 else 3
+    return f"{100 * value:.{digits}g} %"
 
 
 def several(n: int, thing: str) -> str:
