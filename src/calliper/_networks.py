@@ -5,15 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import RLock
 from typing import Any
 
 import numpy as np
 
 from calliper._types import FloatArray
 from calliper._validation import n_rows
+from calliper.exceptions import CalliperError
 
 #: Rows that go through a module together.
 BATCH_ROWS = 1024
+
+# Modes and hooks belong to the module and not to the thread that sets them: one at a time.
+_ASKING = RLock()
 
 
 def is_module(model: Any) -> bool:
@@ -27,14 +32,15 @@ def evaluating(module: Any) -> Iterator[None]:
     """Evaluation mode for the time being; every part then returns to the mode it was in."""
     import torch
 
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for part, mode in modes:
-            part.training = mode
+    with _ASKING:
+        modes = [(part, part.training) for part in module.modules()]
+        module.eval()
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            for part, mode in modes:
+                part.training = mode
 
 
 def batches(module: Any, X: Any, batch_rows: int = BATCH_ROWS) -> Iterator[Any]:
@@ -52,7 +58,13 @@ def batches(module: Any, X: Any, batch_rows: int = BATCH_ROWS) -> Iterator[Any]:
 def outputs(module: Any, X: Any) -> FloatArray:
     """What a module answers to rows: (m,) or (m, n_outputs)."""
     with evaluating(module):
-        return np.concatenate([as_array(module(batch)) for batch in batches(module, X)])
+        answers = [module(batch) for batch in batches(module, X)]
+    if not hasattr(answers[0], "detach"):
+        raise CalliperError(
+            f"{type(module).__name__} must answer with a tensor; got a "
+            f"{type(answers[0]).__name__}: pass a function that takes the predictions out of it."
+        )
+    return np.concatenate([as_array(answer) for answer in answers])
 
 
 def as_array(tensor: Any) -> FloatArray:

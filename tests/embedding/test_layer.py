@@ -126,3 +126,44 @@ def test_bad_layers(net):
         Layer(Odd(), "spare")(X_NEW)
     with pytest.raises(CalliperError, match=r"no linear layer.*name one of \['0'\]"):
         Layer(nn.Sequential(nn.Tanh()))(X_NEW)
+
+
+def test_a_later_layer_that_writes_in_place_does_not_change_the_place():
+    torch.manual_seed(1)
+    net = nn.Sequential(nn.Linear(4, 6), nn.ReLU(inplace=True), nn.Linear(6, 1))
+    places = Layer(net, "0")(X_NEW)
+    assert places.min() < 0
+    np.testing.assert_allclose(places, in_evaluation(net[0], X_NEW), rtol=1e-5, atol=1e-6)
+
+
+def test_linear_layers_that_are_called_by_name():
+    class Named(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.last = nn.Linear(4, 1)
+
+        def forward(self, rows):
+            return self.last(input=2 * rows)
+
+    np.testing.assert_allclose(Layer(Named())(X_NEW), 2 * X_NEW, rtol=1e-6)
+
+
+def test_threads_do_not_see_each_others_rows(net):
+    from concurrent.futures import ThreadPoolExecutor
+
+    layer, parts = Layer(net, "0.1", batch_size=5), np.array_split(X, 13)
+    expected = [layer(part) for part in parts]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(5):
+            for found, place in zip(pool.map(layer, parts), expected, strict=True):
+                np.testing.assert_array_equal(found, place)
+    assert net.training
+
+
+def test_a_module_that_answers_with_a_tuple():
+    class Two(nn.Module):
+        def forward(self, rows):
+            return rows[:, 0], rows[:, 1]
+
+    with pytest.raises(CalliperError, match="must answer with a tensor; got a tuple"):
+        ConformalRegressor(Two(), embed="prediction").calibrate(X_CAL, Y_CAL)

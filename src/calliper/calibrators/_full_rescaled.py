@@ -16,7 +16,8 @@ g(t), the ⌈(N+1)/2⌉-th smallest of s_1 … s_N and t:
     ŝ_i(t) = (1−m)·local_i(t) + m·g(t),      the same g(t) for the new point.
 
 g belongs to all members alike and does not decrease in t, and t/ŝ_{N+1}(t) still grows faster than
-σ_i(t), so there is still one crossing each; m = 1 ranks the bare scores, which is ``Split``.
+σ_i(t), so there is still one crossing each; m = 1 ranks the bare scores, which is ``Split``. With
+the root mean square, squares are mixed, inside the root.
 
 Letters: s_i → ``scores``, ŝ → ``bag_``, t_(Q) → the radius.
 
@@ -200,6 +201,8 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
     @property
     def uses_left_out(self) -> bool:
         """Whether left-out errors would make a difference to ``fit``; they may be costly."""
+        if self.shrinkage == 1:  # plain split: nothing is local
+            return False
         return self.kernel is None or isinstance(self.kernel, Mahalanobis | TunedKNN | TunedRBF)
 
     def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:

@@ -62,16 +62,16 @@ class Layer:
         """What the module answers, and the place of each row, in one pass."""
         seen: list[Any] = []
         answers, places = [], []
-        hooks = self._listen(seen)
-        try:
-            with evaluating(self.module):
+        with evaluating(self.module):
+            hooks = self._listen(seen)
+            try:
                 for batch in batches(self.module, X, self.batch_size):
                     seen.clear()
                     answers.append(self.module(batch))
                     places.append(self._place(seen, len(batch)))
-        finally:
-            for hook in hooks:
-                hook.remove()
+            finally:
+                for hook in hooks:
+                    hook.remove()
         return answers, np.concatenate(places)
 
     def __repr__(self) -> str:
@@ -94,17 +94,18 @@ class Layer:
 
         if self.name is not None:
             layer = dict(self.module.named_modules())[self.name]
-            return [layer.register_forward_hook(lambda _, given, out: seen.append(out))]
+            return [layer.register_forward_hook(lambda _, given, out: seen.append(_copy(out)))]
         linear = [part for part in self.module.modules() if isinstance(part, Linear)]
         if not linear:
             raise CalliperError(
                 f"{type(self.module).__name__} has no linear layer, so that no layer is the last "
                 f"but one: name one of {[name for name, _ in self.module.named_modules() if name]}."
             )
-        return [
-            part.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
-            for part in linear
-        ]
+
+        def note(_: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+            seen.append(_copy(given[0] if given else named["input"]))
+
+        return [part.register_forward_pre_hook(note, with_kwargs=True) for part in linear]
 
     def _place(self, seen: list[Any], n: int) -> FloatArray:
         if not seen:
@@ -122,6 +123,11 @@ class Layer:
                 f"{self.name_in_words} turned {n} rows into {len(places)}; it must keep rows."
             )
         return places.reshape(n, -1)
+
+
+def _copy(value: Any) -> Any:
+    """What passed, as it was: a layer that comes later may write into the same memory."""
+    return value.detach().clone() if hasattr(value, "detach") else value
 
 
 @dataclass(frozen=True)
