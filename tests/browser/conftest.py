@@ -8,11 +8,16 @@ import shutil
 import time
 
 import pytest
+from comparisons import methods, points
+
+from calliper.report.comparison import compare
+from calliper.report.page import Provenance, render_page
 
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
+EVIL = "</script><script>window.harmed = 1</script><img src=x onerror='window.harmed = 1'>"
 _MISSING = "{} was not found; on Debian: apt-get install chromium chromium-driver"
 
 
@@ -95,6 +100,19 @@ class Browser:
     def text(self, selector) -> str:
         return self.js("document.querySelector(arguments[0]).textContent", selector)
 
+    def level(self, found, value) -> None:
+        """Ask for another coverage."""
+        self.choose(f"input[name=level][value='{found.levels.index(value)}']", None)
+
+    def cells(self, method) -> list[str]:
+        """What the table says of a method, its name first."""
+        return self.js(
+            "[...[...document.querySelectorAll('#methods tbody tr')]"
+            ".find((row) => row.dataset.method === arguments[0]).cells]"
+            ".map((cell) => cell.textContent)",
+            method,
+        )
+
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory):
@@ -108,3 +126,30 @@ def browser(tmp_path_factory):
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(chromedriver))
     yield Browser(driver)
     driver.quit()
+
+
+@pytest.fixture(scope="session")
+def found():
+    groups = [("left", EVIL, "$$x$$")[i % 3] for i in range(900)]
+    return compare(
+        points(500, seed=1),
+        points(900, seed=2, ids=True),
+        methods=methods(),
+        groups=groups,
+        group_name="site",
+    )
+
+
+@pytest.fixture(scope="session")
+def path(found, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(
+        render_page(found, title=EVIL, provenance=Provenance(f"calliper {EVIL}")), "utf-8"
+    )
+    return path
+
+
+@pytest.fixture
+def opened(browser, path):
+    browser.open(path)
+    return browser

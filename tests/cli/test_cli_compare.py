@@ -21,13 +21,41 @@ def compare(files):
 def test_a_page(calliper, compare, files):
     done = calliper(*compare, "--features", "a,b", "--training", "train.csv", "--id", "id")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(("Use ", "No clear winner")) and "covers?" in done.stdout
+    assert done.stdout.startswith("Too few points to tell") and "covers?" in done.stdout
     assert done.stderr.splitlines()[-1] == "report written to report.html"
     text = (files / "report.html").read_text("utf-8")
     digest = hashlib.sha256((files / "cal.csv").read_bytes()).hexdigest()
     assert digest in text and "calliper compare --calibration cal.csv" in text
     assert "mad-split" in text and "locart" in text
     assert str(files) not in text, "a report does not tell where on the disk it was made"
+    assert "wide where calibration errors near by are large" in text, "what a method is, in a line"
+
+
+def test_folders_stay_private_and_what_was_found_can_be_used(calliper, files):
+    (files / "new.csv").rename(files / "test.csv")
+    paths = ["--calibration", str(files / "cal.csv"), f"--test={files / 'test.csv'}"]
+    done = calliper("compare", *paths, *COLUMNS, "--report", str(files / "r.json"), "--quiet")
+    assert done.returncode == 0, done.stderr
+    text = (files / "r.json").read_text("utf-8")
+    assert str(files) not in text
+    told = json.loads(text)["provenance"]
+    assert "--calibration cal.csv --test=test.csv" in told["command"]
+    assert "Folders are left out" in told["notes"][0]
+    words = told["use"].format(method="full", coverage=0.9).replace("new.csv", "test.csv").split()
+    done = calliper(*words[1:])
+    assert done.returncode == 0, done.stderr
+    assert (files / "intervals.csv").exists()
+
+
+def test_groups_without_a_name_are_said(calliper, compare, files):
+    rows = (files / "test.csv").read_text().splitlines()
+    lines = [rows[0] + ",site"] + [f"{row},{(10, 9, '')[i % 3]}" for i, row in enumerate(rows[1:])]
+    (files / "sites.csv").write_text("\n".join(lines))
+    done = calliper(*compare, "--test", "sites.csv", "--group", "site", "--format", "json")
+    values = json.loads(done.stdout)
+    part = next(part for part in values["parts"] if part["by"] == "group")
+    assert part["labels"] == ["9", "10", "(missing)"] and part["name"] == "site"
+    assert "16 of 50 test rows have no group" in done.stderr
 
 
 def test_json_for_machines(calliper, compare):

@@ -13,9 +13,9 @@ from scipy import stats
 
 from calliper import CalliperError, FullRescaled, MADSplit, metrics
 from calliper.quantile import conformal_rank
-from calliper.report.comparison import LEVELS, Points, compare
+from calliper.report.comparison import LEVELS, Points, _scores, compare
 from calliper.report.comparison._chance import coverage_by_chance
-from calliper.report.comparison._measures import row_scores
+from calliper.report.comparison._scores import Resamples, row_scores
 from calliper.scores import AbsoluteError
 
 
@@ -62,6 +62,32 @@ def test_errors_are_bootstrap_errors(found):
         assert record.score_error == pytest.approx(rows.std() / np.sqrt(len(rows)), rel=0.3)
 
 
+def test_many_rows_are_resampled_in_bounded_memory(monkeypatch):
+    """Rows put together at random scatter as single rows do; sizes may differ by one."""
+    rows = np.random.default_rng(0).exponential(size=(5003, 2))
+    errors = []
+    for units in (10_000, 700):
+        monkeypatch.setattr(_scores, "MOST_UNITS", units)
+        drawn = Resamples(len(rows), 0)
+        assert drawn.counts.shape == (200, min(units, 5003))
+        means = drawn.means(rows)
+        np.testing.assert_allclose(means.mean(axis=0), rows.mean(axis=0), rtol=0.005)
+        errors.append(means.std(axis=0) * np.sqrt(len(rows)))
+    np.testing.assert_allclose(errors, 1.0, rtol=0.2)
+
+
+def test_groups_are_in_natural_order_and_missing_ones_are_said():
+    labels = [10.0, 9.0, None, float("nan"), ""] * 20
+    found = compare(
+        points(100, seed=1), points(100, seed=2), methods=methods(), groups=labels, group_name="age"
+    )
+    part = next(part for part in found.parts if part.by == "group")
+    assert part.table.labels == ("9.0", "10.0", "(missing)") and part.name == "age"
+    assert part.table.n.tolist() == [20, 20, 60]
+    check = next(check for check in found.checks if check.kind == "missing-groups")
+    assert check.severity == "warning" and "60 of 100 test rows have no group" in check.title
+
+
 def test_split_is_the_yardstick_and_ratios_are_of_pairs(found):
     split, full = found.record("split", 0.9), found.record("full", 0.9)
     assert (split.relative_score, split.relative_score_error) == (1.0, 0.0)
@@ -92,7 +118,7 @@ def test_chance_allows_for_both_draws():
     rank = conformal_rank(level, n)
     radius = np.sort(calibration, axis=1)[:, rank - 1]
     covered = (test <= radius[:, None]).mean(axis=1)
-    outside = np.mean([chance.below(c) or chance.above(c) for c in covered])
+    outside = np.mean((covered < chance.low) | (covered > chance.high))
     assert outside <= 0.01 + 4 * np.sqrt(0.01 / 4000)
     binomial_alone = stats.binom(m, level).ppf(0.005) / m
     assert chance.low < binomial_alone
@@ -127,7 +153,7 @@ def test_json_has_every_number_and_is_strict(found):
         assert (stored["tau_si"] is None) == isnan(record.tau_si)
     kinds = {(part["by"], part["name"]) for part in values["parts"]}
     assert kinds == {
-        ("width", ""), ("prediction", ""), ("group", ""), ("feature", "a"), ("feature", "b")
+        ("width", ""), ("prediction", ""), ("group", "group"), ("feature", "a"), ("feature", "b")
     }  # fmt: skip
 
 

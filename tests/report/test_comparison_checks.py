@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from comparisons import methods, points
 
-from calliper import FullRescaled, Split
+from calliper import ConditionalCalibration, FullRescaled, Split
 from calliper.report.comparison import Points, compare
 from calliper.report.comparison._drift import told_apart
 
@@ -35,6 +35,32 @@ def test_rows_in_both_sets_are_said_loudly():
     assert check.severity == "void" and "20 of 200 test rows" in check.title
 
 
+@pytest.mark.parametrize("how", ["copied", "predicted anew", "rounded", "another unit", "offset"])
+def test_the_same_rows_are_found_whatever_was_done_to_them(how):
+    rows, rng = points(300, seed=1), np.random.default_rng(0)
+    if how == "offset":  # seven digits would be the offset's alone
+        rows = Points(rows.Z, rows.y + 1.7e9, rows.y_pred + 1.7e9)
+    seen = {
+        "copied": rows,
+        "predicted anew": Points(rows.Z, rows.y, rows.y_pred + rng.normal(size=300)),
+        "rounded": Points(rows.Z.round(6), rows.y.round(6), rows.y_pred.round(6)),
+        "another unit": Points(rows.Z * (1 + 1e-15), rows.y, rows.y_pred + 1e-9),
+        "offset": rows,
+    }[how]
+    twice = [np.concatenate([a, a]) for a in (rows.Z, rows.y, rows.y_pred)]
+    for known in (Points(*twice), Points(rows.Z, rows.y, rows.y_pred)):
+        check = kinds(known, Points(seen.Z, seen.y, seen.y_pred))["test-in-calibration"]
+        assert check.severity == "void", check
+
+
+def test_repeated_inputs_with_other_targets_are_other_rows():
+    """Features on a grid, targets not: the same features are not the same row."""
+    rng = np.random.default_rng(0)
+    sets = [Points(rng.integers(3, size=300), y, y) for y in rng.normal(size=(2, 300))]
+    assert "test-in-calibration" not in kinds(*sets)
+    assert kinds(sets[0], sets[0])["test-in-calibration"].severity == "void"
+
+
 def test_twins_by_chance_are_not_called_the_same_rows():
     """Targets and predictions on a coarse grid coincide without being the same row."""
     rng = np.random.default_rng(0)
@@ -42,13 +68,14 @@ def test_twins_by_chance_are_not_called_the_same_rows():
         Points(rng.integers(3, size=n), rng.integers(3, size=n), rng.integers(3, size=n))
         for n in (300, 300)
     )
-    assert kinds(calibration, test)["test-in-calibration"].severity == "warning"
+    check = kinds(calibration, test)["test-in-calibration"]
+    assert check.severity == "warning" and "So few" not in check.meaning
 
 
 def test_rows_that_the_model_has_seen():
     calibration, test = points(200, seed=1), points(200, seed=2)
     found = kinds(calibration, test, training=calibration)
-    assert "calibration-in-training" in found and "test-in-training" not in found
+    assert found["calibration-in-training"].severity == "void" and "test-in-training" not in found
 
 
 def test_censored_targets():
@@ -102,6 +129,7 @@ def test_groups_of_one_and_of_few():
     groups = ["one"] + ["few"] * 5 + ["many"] * 94
     found = kinds(points(100, seed=1), points(100, seed=2), groups=groups)
     assert "'one'" in found["single-member-group"].title and "'few'" in found["small-group"].title
+    assert "1 of 3 groups has one member" in found["single-member-group"].title
 
 
 def test_too_few_points():
@@ -129,6 +157,15 @@ def test_the_gravest_come_first():
     found = compare(same, same, methods=methods())
     order = [check.severity for check in found.checks]
     assert order == sorted(order, key=["void", "warning", "note"].index) and order[0] == "void"
+
+
+def test_what_is_said_of_single_rows_is_not_taken_for_what_is_said_of_all():
+    """Infinite at some rows only: not the same as too few calibration points for the level."""
+    calibration, test = points(60, seed=1), points(50, seed=2)
+    far = changed(test, Z=test.Z * 50)
+    found = kinds(calibration, far, methods={"linear": ConditionalCalibration()}, levels=())
+    assert "few-calibration-points" not in found
+    assert "new rows the 60 calibration points cannot support" in found["method-warning"].meaning
 
 
 @pytest.mark.filterwarnings("error")

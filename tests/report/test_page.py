@@ -14,9 +14,10 @@ from comparisons import methods, points
 
 from calliper import MADSplit
 from calliper.report.comparison import Points, compare
+from calliper.report.comparison._format import number, percent, percent_down, with_error
 from calliper.report.page import Provenance, SourceFile, render_page
-from calliper.report.page._cells import number, rows, share_down, with_error
-from calliper.report.page._payload import MOST_POINTS, rounded
+from calliper.report.page._cells import rows
+from calliper.report.page._payload import MOST_POINTS, payload, rounded
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \"'&"
 
@@ -96,7 +97,7 @@ def test_the_table_has_the_records(found, read):
         for stored, row in zip(values["tables"][place], rows(found, level), strict=True):
             record = found.record(row.method, level)
             texts = [cell["text"] for cell in stored["cells"]]
-            assert texts[1].startswith(f"{100 * record.coverage:.1f}\u00a0%")
+            assert texts[1].startswith(percent(record.coverage))
             assert texts[2] == number(record.mean_width)
             assert stored["note"] == row.note
 
@@ -111,8 +112,9 @@ def test_points_are_stored_once_and_right(found, read):
     stored = json.loads(read.scripts["values"])["points"]
     assert stored["n"] == MOST_POINTS < len(found.test)
     places = [found.test.ids.index(name) for name in stored["ids"]]
-    y = np.frombuffer(base64.b64decode(stored["y"]), "<f4")
-    np.testing.assert_array_equal(y, found.test.y[places].astype("f4"))
+    error = np.frombuffer(base64.b64decode(stored["error"]), "<f4")
+    expected = found.test.y[places] - found.test.y_pred[places]
+    np.testing.assert_array_equal(error, expected.astype("f4"))
     for answer in found.answers[:3]:
         half = np.frombuffer(base64.b64decode(stored["half_width"][answer.method]), "<f4")
         inside = np.frombuffer(base64.b64decode(stored["inside"][answer.method]), "u1")
@@ -120,6 +122,21 @@ def test_points_are_stored_once_and_right(found, read):
         np.testing.assert_array_equal(inside.reshape(len(found.levels), -1).T, expected)
         width = answer.intervals.width[places]
         np.testing.assert_allclose(half.reshape(len(found.levels), -1).T, width / 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize("offset", [4.5e5, 1.7e9])
+def test_large_offsets_leave_errors_alone(offset):
+    def far(rows):
+        return Points(rows.Z + offset, rows.y + offset, rows.y_pred + offset)
+
+    test = far(points(300, seed=2))
+    stored = payload(compare(far(points(100, seed=1)), test, methods=methods()))["points"]
+    rows = [int(name.split()[1]) - 1 for name in stored["ids"]]
+    error = np.frombuffer(base64.b64decode(stored["error"]), "<f4")
+    np.testing.assert_allclose(error, (test.y - test.y_pred)[rows], rtol=1e-6)
+    for packed, values in ((stored["y_pred"], test.y_pred), (stored["Z"][0], test.Z[:, 0])):
+        near = np.frombuffer(base64.b64decode(packed["from_centre"]), "<f4").astype(float)
+        np.testing.assert_allclose(packed["centre"] + near, values[rows], rtol=0, atol=1e-6)
 
 
 def test_it_is_small(text):
@@ -163,7 +180,8 @@ def test_headings_and_tables_are_named_for_those_who_listen(read):
     ("value", "expected"),
     [
         (0.0, "0"), (float("nan"), "–"), (float("inf"), "∞"), (1234567.0, "1,234,567"),
-        (0.012345, "0.01235"), (3.14159, "3.142"), (1e-9, "1.000e-09"), (1e12, "1.000e+12"),
+        (0.012345, "0.01235"), (3.14159, "3.142"), (1e-9, "1.000e−09"), (1e12, "1.000e+12"),
+        (-0.4567, "−0.4567"), (-1e-9, "−1.000e−09"),
     ],
 )  # fmt: skip
 def test_numbers_read_well(value, expected):
@@ -171,5 +189,5 @@ def test_numbers_read_well(value, expected):
 
 
 def test_promises_are_rounded_down():
-    assert share_down(0.80049) == "80.0\u00a0%" and share_down(0.9) == "90.0\u00a0%"
+    assert percent_down(0.80099) == "80\u00a0%" and percent_down(0.9) == "90\u00a0%"
     assert with_error(227.764, 3.4757) == "227.8 ± 3.5"

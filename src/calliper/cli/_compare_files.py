@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import click
 
 from calliper.cli._calibration import Method
 from calliper.cli._columns import Names
+from calliper.cli._compare_provenance import provenance_of
 from calliper.cli._compare_read import (
     Rows,
     has_column,
@@ -19,6 +19,7 @@ from calliper.cli._compare_read import (
     resolve_columns,
     split_at_random,
 )
+from calliper.cli._methods import METHODS
 from calliper.cli._output import check_output, open_output, writing
 from calliper.cli._terminal import note, one_line, progress
 from calliper.exceptions import CalliperError
@@ -122,10 +123,12 @@ def report_from_files(
             coverage=question.coverage,
             training=None if training is None else training.points,
             groups=test.groups,
+            group_name=question.group or "group",
             random_state=question.seed,
             progress=report,
         )
-        provenance = _provenance(files, question, calibration, test, training)
+        sources = {"calibration": calibration, "test": test, "training": training}
+        provenance = provenance_of(files, names, question.seed, sources)
         text = _text(files, names, comparison, provenance)
     with open_output(files.output) as handle, writing(files.output):
         handle.write(text.encode())
@@ -160,26 +163,13 @@ def _read(files: CompareFiles, names: Names, question: Question) -> tuple[Rows, 
     return calibration, test, read_rows(files.training, columns, identity=None, group=None)
 
 
-def _provenance(
-    files: CompareFiles, question: Question, calibration: Rows, test: Rows, training: Rows | None
-) -> Provenance:
-    parts = {"calibration": calibration, "test": test, "training": training}
-    sources = tuple(rows.source(part) for part, rows in parts.items() if rows is not None)
-    notes: tuple[str, ...] = ()
-    if files.data is not None:
-        notes = (
-            f"The file was split at random with this seed into {len(calibration):,} calibration "
-            f"and {len(test):,} test rows.",
-        )
-    return Provenance(shlex.join(["calliper", *sys.argv[1:]]), sources, notes)
-
-
 def _text(files: CompareFiles, names: Names, comparison: Comparison, provenance: Provenance) -> str:
     if files.format == "json":
         return comparison.to_json(provenance=provenance.values()) + "\n"
     file = provenance.files[1].name
     title = f"Intervals for {names.target} around {names.prediction}, judged on {file}"
-    return render_page(comparison, title=title, provenance=provenance)
+    what = {name: METHODS[name].what for name in comparison.methods if name in METHODS}
+    return render_page(comparison, title=title, provenance=provenance, descriptions=what)
 
 
 def _say_verdict(files: CompareFiles, comparison: Comparison) -> None:
@@ -188,7 +178,11 @@ def _say_verdict(files: CompareFiles, comparison: Comparison) -> None:
     verdict, seen = comparison.verdict, sys.stdout.isatty()
     width = min(98, get_terminal_size((100, 24)).columns) if seen else 98
     echo(verdict.headline)
-    for title in ("covers", "adapts", "why"):
+    for line in filter(None, (verdict.size, verdict.caveat and f"But: {verdict.caveat}")):
+        echo(click.wrap_text(line, width=width))
+    for title in ("covers", "adapts", "why", "instead"):
+        if not getattr(verdict, title):
+            continue
         text = f"{title + '?':9}{getattr(verdict, title)}"
         echo("\n" + click.wrap_text(text, width=width, subsequent_indent=" " * 9))
     echo("")

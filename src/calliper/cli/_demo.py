@@ -64,7 +64,7 @@ def demo(output: str, seed: int) -> None:
             methods[name] = method
             report(len(rows) / (2 * len(calibrators(seed)) + 1))
         write_figure(comparison, methods, output)
-        write_report(comparison, page)
+        write_report(comparison, page, figure=output)
     print_table([*rows, comparison.measure_oracle()], LEVEL)
     # A pipe has no width of its own, whatever the system says of it.
     width = min(98, get_terminal_size((100, 24)).columns) if sys.stdout.isatty() else 98

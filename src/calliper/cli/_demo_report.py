@@ -6,6 +6,7 @@ import shlex
 import sys
 from pathlib import Path
 
+from calliper.cli._compare_provenance import without_folders
 from calliper.cli._comparison import Comparison, calibrators
 from calliper.cli._output import check_output, open_output, writing
 from calliper.datasets import OneDimensional
@@ -18,8 +19,8 @@ def report_name(output: str) -> str:
     return name
 
 
-def write_report(demonstration: Comparison, output: str) -> None:
-    """Compare all methods and write the page."""
+def write_report(demonstration: Comparison, output: str, *, figure: str) -> None:
+    """Compare all methods and write the page; ``figure`` is told by its name alone."""
     from calliper.report.comparison import Points, compare
     from calliper.report.page import Provenance, render_page
 
@@ -39,7 +40,7 @@ def write_report(demonstration: Comparison, output: str) -> None:
         comparison,
         title="Demonstration: noise that changes with x",
         provenance=Provenance(
-            shlex.join(["calliper", *sys.argv[1:]]),
+            shlex.join(["calliper", *without_folders(sys.argv[1:], [figure])]),
             notes=("The data are drawn from calliper.datasets.one_dimensional with this seed.",),
         ),
     )

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 from scipy import stats
 
+from calliper._types import FloatArray, IntArray
 from calliper.quantile import conformal_rank
 
 #: Share of perfect methods that this page suspects of covering too little or too much.
@@ -23,14 +25,6 @@ class Chance:
 
     low: float
     high: float
-
-    def below(self, coverage: float) -> bool:
-        """Whether this is less than chance allows."""
-        return coverage < self.low
-
-    def above(self, coverage: float) -> bool:
-        """Whether this is more than chance allows."""
-        return coverage > self.high
 
 
 def coverage_by_chance(level: float, n_calibration: int, n_test: int) -> Chance:
@@ -47,10 +41,14 @@ def coverage_by_chance(level: float, n_calibration: int, n_test: int) -> Chance:
     return Chance(float(low), float(high))
 
 
-def worst_bin_by_chance(level: float, n_calibration: int, n: int, n_bins: int) -> float:
-    """What the worst of ``n_bins`` bins of ``n`` points may fall to if all are covered alike."""
+def bins_by_chance(level: float, n_calibration: int, n: IntArray) -> FloatArray:
+    """What the coverage of each bin of ``n`` points may fall to if all bins are covered alike.
+
+    In 99 of 100 repetitions no bin falls below its bound, however many there are.
+    """
     rank = conformal_rank(level, n_calibration)
     if rank > n_calibration:
-        return 1.0
+        return np.ones(len(n))
     law = stats.betabinom(n, rank, n_calibration + 1 - rank)
-    return float(law.ppf(DOUBT / n_bins) / n)
+    bounds: FloatArray = law.ppf(DOUBT / len(n)) / n
+    return bounds

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from calliper.quantile import conformal_rank, required_calibration_size
-from calliper.report.comparison._check import Check
+from calliper.report.comparison._check import Check, Severity
 from calliper.report.comparison._drift import drift
 from calliper.report.comparison._fit import Answer
+from calliper.report.comparison._format import counted, listed, percent
 from calliper.report.comparison._overlap import duplicate_rows, shared_rows
-from calliper.report.comparison._points import Points
-from calliper.report.comparison._verdict import FEWEST_TEST_POINTS, listed, percent
+from calliper.report.comparison._points import MISSING, Points
+from calliper.report.comparison._sentences import FEWEST_TEST_POINTS
 
 #: Share of the targets at one extreme value that looks like a limit of measurement.
 CENSORED = 0.02
@@ -59,35 +60,51 @@ def check_answers(
         yield from _widths(answer, coverage)
         for text in answer.warned:
             # What concerns the number of points is said above, for all methods together.
-            if "cannot support coverage" not in text:
+            if not text.startswith(f"{n_calibration} calibration points cannot support"):
                 yield Check("method-warning", "note", f"{answer.method} warned.", text)
 
 
 def _overlap(calibration: Points, test: Points, training: Points | None) -> Iterator[Check]:
-    shared, expected = shared_rows(calibration, test)
-    if shared:
-        void = shared > max(SHARED * len(test), 2 * expected * len(test))
-        yield Check(
-            "test-in-calibration",
-            "void" if void else "warning",
-            f"{shared:,} of {len(test):,} test rows are also calibration rows.",
-            "The intervals were made from the errors of these very rows, so their coverage is "
-            "meaningless. Split the rows first, then compare."
-            if void
-            else "So few may be twins by chance; if they are the same rows, remove them from one.",
-        )
+    yield from _seen(
+        "test-in-calibration",
+        calibration,
+        test,
+        "The intervals were made from the errors of these very rows, so their coverage is "
+        "meaningless. Split the rows first, then compare.",
+    )
     if training is None:
         return
     for points, name in ((calibration, "calibration"), (test, "test")):
-        shared, expected = shared_rows(training, points)
-        if shared > max(SHARED * len(points), 2 * expected * len(points)):
-            yield Check(
-                f"{name}-in-training",
-                "warning",
-                f"{shared:,} of {len(points):,} {name} rows are also training rows.",
-                "The model has seen them: their errors are smaller than those on new rows, and "
-                "no guarantee holds. Use rows that took no part in training.",
-            )
+        yield from _seen(
+            f"{name}-in-training",
+            training,
+            points,
+            "The model has seen them: their errors are smaller than those on new rows, and "
+            "no guarantee holds. Use rows that took no part in training.",
+        )
+
+
+def _seen(kind: str, known: Points, points: Points, meaning: str) -> Iterator[Check]:
+    """Rows that are in a set where they must not be."""
+    shared, by_chance = shared_rows(known, points)
+    if not shared:
+        return
+    rows, _, there = kind.partition("-in-")
+    share = shared / len(points)
+    severity: Severity = "warning" if share <= max(SHARED, 2 * by_chance) else "void"
+    if share <= SHARED:
+        meaning = "So few may be twins by chance; if they are the same rows, remove them from one."
+    elif severity == "warning":
+        meaning = (
+            "Targets and features take few values, so that rows coincide without being the same. "
+            "If these are the same rows, all numbers here are meaningless: make sure."
+        )
+    yield Check(
+        kind,
+        severity,
+        f"{shared:,} of {len(points):,} {rows} rows are also {there} rows.",
+        meaning,
+    )
 
 
 def _ids(calibration: Points, test: Points) -> Iterator[Check]:
@@ -152,18 +169,26 @@ def _groups(groups: Sequence[str] | None) -> Iterator[Check]:
     sizes = Counter(groups)
     single = sorted(name for name, count in sizes.items() if count == 1)
     small = sorted(name for name, count in sizes.items() if 1 < count < FEWEST_TEST_POINTS)
+    if MISSING in sizes:
+        yield Check(
+            "missing-groups",
+            "warning",
+            f"{sizes[MISSING]:,} of {len(groups):,} test rows have no group; they are shown as "
+            f"{MISSING}.",
+            "Nothing is known of what they have in common: fill them in, or remove them.",
+        )
     if single:
         yield Check(
             "single-member-group",
             "warning",
-            f"{len(single)} of {len(sizes)} groups have one member: {_first(single)}.",
+            f"{counted(len(single), len(sizes), 'groups')} one member: {_first(single)}.",
             "Its coverage is 0 or 1 and says nothing.",
         )
     if small:
         yield Check(
             "small-group",
             "note",
-            f"{len(small)} of {len(sizes)} groups have fewer than {FEWEST_TEST_POINTS} test "
+            f"{counted(len(small), len(sizes), 'groups')} fewer than {FEWEST_TEST_POINTS} test "
             f"points: {_first(small)}.",
             "Read their coverage with its error bar.",
         )

@@ -13,10 +13,13 @@ from calliper.exceptions import CalliperError
 from calliper.report.comparison._check import Check
 from calliper.report.comparison._checks import check_answers, check_data
 from calliper.report.comparison._fit import Answer, ask
-from calliper.report.comparison._measures import Record, Scores, measure, resamples
+from calliper.report.comparison._measures import Record, measure
 from calliper.report.comparison._points import Points, check_labels
+from calliper.report.comparison._redraw import Redrawn, redraw
+from calliper.report.comparison._scores import Resamples, Scores
+from calliper.report.comparison._sentences import FEWEST_TEST_POINTS
 from calliper.report.comparison._tables import Deciles, Part, cut, deciles, features_to_show
-from calliper.report.comparison._verdict import Verdict, judge
+from calliper.report.comparison._verdict import Facts, Verdict, judge
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 
@@ -46,6 +49,7 @@ class Comparison:
     coverage: float
     random_state: int
     groups: tuple[str, ...] | None
+    group_name: str
     shown_features: tuple[int, ...]
     answers: tuple[Answer, ...]
     records: tuple[Record, ...]
@@ -58,6 +62,11 @@ class Comparison:
     def verdict(self) -> Verdict:
         """The verdict at the level that was asked about."""
         return self.verdicts[self.levels.index(self.coverage)]
+
+    @property
+    def is_void(self) -> bool:
+        """Whether rows that were seen before make the numbers meaningless."""
+        return any(check.severity == "void" for check in self.checks)
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -87,6 +96,7 @@ def compare(
     coverage: float = 0.9,
     training: Points | None = None,
     groups: Sequence[Any] | None = None,
+    group_name: str = "group",
     random_state: int = 0,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -110,6 +120,8 @@ def compare(
         learn from them.
     groups : sequence of labels, optional
         One for each test point; coverage is shown for each group.
+    group_name : str
+        What the groups are, such as the name of their column.
     random_state : int
         Draws resamples; the methods have their own.
     progress : callable, optional
@@ -140,17 +152,16 @@ def compare(
     report = progress or (lambda fraction: None)
     answers: list[Answer] = []
     for name, calibrator in named.items():
-        report(0.8 * len(answers) / len(named))
+        report(0.5 * len(answers) / len(named))
         answers.append(ask(name, calibrator, calibration, test, every, training))
     _refuse_all_failed(answers)
-    report(0.8)
+    report(0.5)
     n, m = len(calibration), len(test)
     checks = [
         *check_data(calibration, test, training, labels, random_state=random_state),
         *check_answers(answers, every, level, n, m),
     ]
-    report(0.9)
-    shown = features_to_show(calibration)
+    report(0.6)
     comparison = Comparison(
         calibration,
         test,
@@ -159,7 +170,8 @@ def compare(
         level,
         random_state,
         labels,
-        shown,
+        str(group_name),
+        features_to_show(calibration),
         tuple(answers),
         (),
         (),
@@ -167,29 +179,42 @@ def compare(
         tuple(sorted(checks, key=lambda check: ("void", "warning", "note").index(check.severity))),
         (),
     )
-    measured = _measured(comparison)
+    redrawn = redraw(
+        {answer.method: named[answer.method] for answer in answers if answer.intervals is not None},
+        calibration,
+        test,
+        every,
+        training,
+        random_state=random_state,
+        progress=lambda fraction: report(0.6 + 0.3 * fraction),
+    )
+    measured = _measured(comparison, redrawn)
     report(1.0)
     return measured
 
 
-def _measured(comparison: Comparison) -> Comparison:
+def _measured(comparison: Comparison, redrawn: Sequence[Redrawn]) -> Comparison:
     """The comparison with its numbers filled in, level by level."""
     test, n = comparison.test, len(comparison.calibration)
     answered = [answer for answer in comparison.answers if answer.intervals is not None]
     split = next(answer.method for answer in answered if answer.constant)
-    void = next((check.title for check in comparison.checks if check.severity == "void"), None)
-    counts = resamples(len(test), comparison.random_state)
+    void = next((check for check in comparison.checks if check.severity == "void"), None)
+    facts = Facts(n, len(test), float(test.errors.mean()), void)
+    resamples = Resamples(len(test), comparison.random_state)
+    labels = comparison.groups, comparison.group_name
     records, parts, tenths, verdicts = [], [], [], []
-    for level in comparison.levels:
-        scores = Scores(test.y, answered, level, counts)
+    for level, others in zip(comparison.levels, redrawn, strict=True):
+        scores = Scores(test.y, answered, level, resamples)
+        by_prediction = {}
         for answer in answered:
-            own = [*cut(answer, level, test, comparison.shown_features, comparison.groups)]
+            own = [*cut(answer, level, test, comparison.shown_features, *labels)]
             parts += own
             tenths.append(deciles(answer, level, test))
             worst = _worst(own, "prediction"), _worst(own, "width")
             records.append(measure(answer, level, test, scores, split, worst, n))
+            by_prediction[answer.method] = next(p.table for p in own if p.by == "prediction")
         here = [record for record in records if record.level == level]
-        verdicts.append(judge(answered, here, scores, sizes=(n, len(test)), void=void))
+        verdicts.append(judge(answered, here, scores, others, by_prediction, facts))
     return replace(
         comparison,
         records=tuple(records),
@@ -200,8 +225,12 @@ def _measured(comparison: Comparison) -> Comparison:
 
 
 def _worst(parts: Sequence[Part], by: str) -> float:
+    """Coverage of the worst part; those of a handful of points count if there are no others."""
     found = [part.table for part in parts if part.by == by]
-    return found[0].worst if found else nan
+    if not found:
+        return nan
+    large = found[0].n >= FEWEST_TEST_POINTS
+    return float(found[0].coverage[large].min()) if large.any() else found[0].worst
 
 
 def _levels(levels: Sequence[float], coverage: float) -> tuple[tuple[float, ...], float]:

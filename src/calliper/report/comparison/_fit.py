@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
@@ -34,6 +35,8 @@ class Answer:
     seconds : to fit and to answer
     constant : whether it is plain split conformal, the yardstick
     default : whether it is the method that calliper takes if none is named
+    needs_training : whether it cannot do without training rows
+    what : what it is, in a line
     failure : the error, in words
     warned : what it warned about, each once
     """
@@ -44,6 +47,8 @@ class Answer:
     seconds: float = 0.0
     constant: bool = False
     default: bool = False
+    needs_training: bool = False
+    what: str = ""
     failure: str | None = None
     warned: tuple[str, ...] = field(default=())
 
@@ -67,6 +72,8 @@ def ask(
     about: dict[str, Any] = {
         "constant": isinstance(calibrator, Split),
         "default": kind == "FullRescaled",
+        "what": (type(calibrator).__doc__ or "").strip().split("\n")[0],
+        "needs_training": _needs_training(calibrator, calibration),
     }
     start = perf_counter()
     with warnings.catch_warnings(record=True) as caught:
@@ -104,3 +111,19 @@ def _fit(method: Any, embedding: Embedding, calibration: Points, training: Point
     wanted = {name: value for name, value in more.items() if has_fit_parameter(method, name)}
     scores = _SCORE.measure(calibration.y, calibration.y_pred)
     method.fit(embedding.transform(calibration.Z), scores, **wanted)
+
+
+def _needs_training(method: Any, calibration: Points) -> bool:
+    """Whether ``fit`` refuses to do without training rows; asked with a handful of rows."""
+    if not has_fit_parameter(method, "Z_train"):
+        return False
+    few = calibration.take(np.arange(min(len(calibration), 5)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            clone(method).fit(few.Z, few.errors)
+        except CalliperError as error:
+            return "_train" in str(error)
+        except Exception:  # it fails for another reason, which its answer tells
+            return False
+    return False

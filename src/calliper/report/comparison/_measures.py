@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import nan, sqrt
-
-import numpy as np
+from math import sqrt
 
 from calliper import metrics
-from calliper._types import FloatArray
-from calliper.intervals import Intervals
-from calliper.quantile import as_fraction
 from calliper.report.comparison._chance import coverage_by_chance
 from calliper.report.comparison._fit import Answer
 from calliper.report.comparison._points import Points
-
-#: Resamples of the test points: an error of an error of some five percent.
-N_RESAMPLES = 200
+from calliper.report.comparison._scores import Scores
 
 
 @dataclass(frozen=True)
@@ -34,7 +26,8 @@ class Record:
     score, score_error : the mean interval score, smaller is better
     relative_score, relative_score_error : the score divided by that of split, from the same
         resamples; below 1 is better than a constant width
-    worst_by_prediction, worst_by_width : coverage of the worst tenth
+    worst_by_prediction, worst_by_width : coverage of the worst tenth; of fewer, larger or smaller
+        parts where ties allow no tenths
     tau_si, r2_sqi : do widths follow errors; see :mod:`calliper.metrics`
     fraction_infinite : share of the intervals without a bound
     proved : the proved coverage
@@ -64,62 +57,6 @@ class Record:
     seconds: float
 
 
-class Scores:
-    """Interval scores of all methods at one level, row by row, and what resampling does to them.
-
-    All methods share the resamples, so that errors of their differences are those of pairs.
-    """
-
-    def __init__(
-        self, y: FloatArray, answers: Sequence[Answer], level: float, counts: FloatArray
-    ) -> None:
-        self.names = [answer.method for answer in answers]
-        self.rows = np.column_stack([row_scores(y, a.at(level), level) for a in answers])
-        self.means: FloatArray = self.rows.mean(axis=0)
-        finite = np.isfinite(self.means)
-        self.resampled = np.full((len(counts), len(answers)), np.inf)
-        self.resampled[:, finite] = counts @ self.rows[:, finite] / len(y)
-
-    def error(self, name: str) -> float:
-        """The bootstrap error of the mean score."""
-        return spread(self.resampled[:, self.names.index(name)])
-
-    def ratio(self, name: str, reference: str) -> tuple[float, float]:
-        """The score over that of another method, and its error."""
-        a, b = self.names.index(name), self.names.index(reference)
-        if name == reference:
-            return 1.0, 0.0
-        if not np.isfinite(self.means[b]) or self.means[b] == 0:
-            return nan, nan
-        return float(self.means[a] / self.means[b]), spread(
-            self.resampled[:, a] / self.resampled[:, b]
-        )
-
-
-def resamples(n: int, seed: int) -> FloatArray:
-    """How often each of ``n`` rows is drawn in each resample, (N_RESAMPLES, n)."""
-    rng = np.random.default_rng(seed)
-    drawn = [np.bincount(rng.integers(n, size=n), minlength=n) for _ in range(N_RESAMPLES)]
-    return np.array(drawn, dtype=np.float64)
-
-
-def row_scores(y: FloatArray, intervals: Intervals, level: float) -> FloatArray:
-    """The interval score of each row; :func:`calliper.metrics.interval_score` is its mean."""
-    lower, upper = intervals
-    fine = float(2 / (1 - as_fraction(level)))
-    outside = np.maximum(lower - y, 0.0) + np.maximum(y - upper, 0.0)
-    scores: FloatArray = upper - lower + fine * outside
-    return scores
-
-
-def spread(values: FloatArray) -> float:
-    """Half the distance of the percentiles one standard deviation to both sides of the middle."""
-    if not np.isfinite(values).all():
-        return nan
-    low, high = np.percentile(values, [15.865525, 84.134475])
-    return float(high - low) / 2
-
-
 def measure(
     answer: Answer,
     level: float,
@@ -147,7 +84,7 @@ def measure(
         chance.low,
         chance.high,
         float(metrics.mean_width(one)),
-        float(np.median(one.width)),
+        float(metrics.median_width(one)),
         float(scores.means[scores.names.index(answer.method)]),
         scores.error(answer.method),
         *scores.ratio(answer.method, reference),

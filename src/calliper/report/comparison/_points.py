@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from calliper._types import FloatArray
+from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError
+
+#: The label of rows that have none.
+MISSING = "(missing)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,17 +73,23 @@ class Points:
         """|y − ŷ|."""
         return np.abs(self.y - self.y_pred)
 
-    def rows(self) -> FloatArray:
-        """Target, prediction and features side by side, (n, 2 + d): what tells rows apart."""
-        return np.column_stack([self.y, self.y_pred, self.Z])
+    def take(self, rows: IntArray) -> Points:
+        """Some of the rows."""
+        ids = None if self.ids is None else tuple(self.ids[row] for row in rows)
+        return Points(self.Z[rows], self.y[rows], self.y_pred[rows], ids, self.feature_names)
 
 
 def check_labels(labels: Sequence[Any], name: str, *, n: int) -> tuple[str, ...]:
-    """One label a row, as text."""
-    texts = tuple(map(str, labels))
+    """One label a row, as text; :data:`MISSING` where there is none."""
+    texts = tuple(MISSING if _is_missing(label) else str(label) for label in labels)
     if len(texts) != n:
         raise CalliperError(f"{name} has {len(texts)} labels for {n} rows.")
     return texts
+
+
+def _is_missing(label: Any) -> bool:
+    """None, NaN, and what files make of them."""
+    return label is None or label != label or str(label).strip().lower() in ("", "nan", "<na>")
 
 
 def _refuse_missing(y_pred: Any) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.stats import rankdata
 
 from calliper._types import FloatArray
+from calliper.intervals import Intervals
 from calliper.metrics import CoverageTable, coverage_by_group, coverage_by_value, coverage_by_width
 from calliper.metrics._bins import sqi_table
 from calliper.report.comparison._fit import Answer
@@ -23,7 +24,8 @@ MOST_FEATURES = 8
 class Part:
     """Coverage of one method at one level, cut by one quantity.
 
-    ``by`` is ``"width"``, ``"prediction"``, ``"group"``, or ``"feature"`` with its ``name``.
+    ``by`` is ``"width"``, ``"prediction"``, ``"group"`` or ``"feature"``, the latter two with their
+    ``name``.
     """
 
     method: str
@@ -52,6 +54,7 @@ def cut(
     test: Points,
     features: Sequence[int],
     groups: Sequence[str] | None,
+    group_name: str,
 ) -> Iterator[Part]:
     """All tables of one method at one level."""
     method, intervals, y = answer.method, answer.at(level), test.y
@@ -67,7 +70,24 @@ def cut(
             table = coverage_by_value(y, intervals, test.Z[:, column])
             yield Part(method, level, "feature", test.feature_names[column], table)
         if groups is not None:
-            yield Part(method, level, "group", "", coverage_by_group(y, intervals, groups))
+            yield Part(method, level, "group", group_name, by_group(y, intervals, groups))
+
+
+def by_group(y: FloatArray, intervals: Intervals, groups: Sequence[str]) -> CoverageTable:
+    """Coverage in each group, in the order of numbers if all names are numbers."""
+    names = sorted(set(groups), key=_natural)
+    place = {name: i for i, name in enumerate(names)}
+    table = coverage_by_group(y, intervals, np.array([place[name] for name in groups]))
+    return replace(table, labels=tuple(names))
+
+
+def _natural(name: str) -> tuple[bool, float, str]:
+    """Numbers by their value, then names by their letters."""
+    try:
+        value = float(name)
+    except ValueError:
+        return True, 0.0, name
+    return value != value, value if value == value else 0.0, name
 
 
 def deciles(answer: Answer, level: float, test: Points) -> Deciles:

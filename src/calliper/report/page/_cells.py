@@ -3,32 +3,52 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import floor, isinf, isnan, log10
-from typing import NamedTuple
+from math import isinf, isnan
+from typing import Literal, NamedTuple
 
 from calliper.report.comparison import Comparison, Record
+from calliper.report.comparison._format import number, percent, percent_down, seconds, with_error
 
 
 class Column(NamedTuple):
-    """A heading, and what it means in a line."""
+    """A heading, what it means in a line, and which end is the better one."""
 
     title: str
     meaning: str
+    best: Literal["high", "low"]
 
 
 COLUMNS = (
-    Column("proved", "the coverage that is proved, if the assumptions hold"),
-    Column("coverage", "share of the test points inside, ± its standard error"),
-    Column("mean width", "in the unit of the target"),
-    Column("median width", "in the unit of the target"),
-    Column("interval score", "width plus a fine for misses, ± bootstrap error; smaller is better"),
-    Column("against split", "interval score relative to a constant width; below 100 % is better"),
-    Column("worst tenth, prediction", "coverage in the worst tenth of the predictions"),
-    Column("worst tenth, width", "coverage in the worst tenth of the widths"),
-    Column("τ_SI", "rank correlation of width and error; larger is better"),
-    Column("R²_SQI", "1 if each tenth of the widths is as wide as its errors ask for"),
-    Column("infinite", "share of the intervals without a bound"),
-    Column("seconds", "to fit and answer at all levels"),
+    Column("proved", "the coverage that is proved, if the assumptions hold", "high"),
+    Column("coverage", "share of the test points inside their interval", "high"),
+    Column("mean width", "upper minus lower end, in the unit of the target", "low"),
+    Column("median width", "half of the intervals are narrower; its half is the usual ±", "low"),
+    Column("interval score", "width plus a fine for misses; the measure that decides", "low"),
+    Column(
+        "score against constant width",
+        "interval score in percent of split's; below 100 % is better than one width for all",
+        "low",
+    ),
+    Column(
+        "worst tenth, prediction",
+        "coverage in the worst tenth of the predictions; in larger parts where they are tied",
+        "high",
+    ),
+    Column("worst tenth, width", "coverage in the worst tenth of the method's own widths", "high"),
+    Column(
+        "τ_SI",
+        "rank correlation of width and error: 1 if wider always means a larger error, 0 if widths "
+        "say nothing",
+        "high",
+    ),
+    Column(
+        "R²_SQI",
+        "are widths in proportion to the errors they meet, tenth by tenth: 1 is best, negative "
+        "means no better than a constant width",
+        "high",
+    ),
+    Column("infinite", "share of the intervals without a bound", "low"),
+    Column("seconds", "to fit and to answer at all levels", "low"),
 )
 
 
@@ -51,17 +71,19 @@ class Row:
 
 def rows(comparison: Comparison, level: float) -> list[Row]:
     """The table at one level, in the order in which the methods were given."""
-    verdict = comparison.verdicts[comparison.levels.index(level)]
+    chosen = comparison.verdicts[comparison.levels.index(level)].method
     found = [comparison.record(method, level) for method in comparison.methods]
     return [
-        Row(record.method, _note(record, record.method == verdict.method), _cells(record))
+        Row(record.method, "" if comparison.is_void else _note(record, chosen), _cells(record))
         for record in found
     ]
 
 
-def _note(record: Record, chosen: bool) -> str:
-    if chosen:
+def _note(record: Record, chosen: str | None) -> str:
+    if record.method == chosen:
         return "use this"
+    if record.fraction_infinite == 1:
+        return "infinite"
     if record.coverage < record.chance_low:
         return "covers too little"
     return "covers more than asked" if record.coverage > record.chance_high else ""
@@ -70,18 +92,18 @@ def _note(record: Record, chosen: bool) -> str:
 def _cells(record: Record) -> tuple[Cell, ...]:
     r = record
     texts = (
-        (share_down(r.proved), r.proved),
-        (f"{share(r.coverage)} ± {100 * r.coverage_error:.1f}", r.coverage),
+        (percent_down(r.proved), r.proved),
+        (f"{percent(r.coverage)} ± {100 * r.coverage_error:.1f}", r.coverage),
         (number(r.mean_width), r.mean_width),
         (number(r.median_width), r.median_width),
         (with_error(r.score, r.score_error), r.score),
         (_relative(r), r.relative_score),
-        (share(r.worst_by_prediction), r.worst_by_prediction),
-        (share(r.worst_by_width), r.worst_by_width),
+        (percent(r.worst_by_prediction), r.worst_by_prediction),
+        (percent(r.worst_by_width), r.worst_by_width),
         (_plain(r.tau_si), r.tau_si),
         ("< −10" if r.r2_sqi < -10 else _plain(r.r2_sqi), r.r2_sqi),
-        (share(r.fraction_infinite), r.fraction_infinite),
-        (f"{r.seconds:.2g}", r.seconds),
+        (percent(r.fraction_infinite), r.fraction_infinite),
+        (seconds(r.seconds), r.seconds),
     )
     return tuple(Cell(text, value) for text, value in texts)
 
@@ -93,41 +115,6 @@ def _relative(record: Record) -> str:
     if isnan(ratio) or isinf(ratio) or isnan(error):
         return number(ratio)
     return f"{100 * ratio:.1f} ± {100 * error:.1f}\u00a0%"
-
-
-def share(value: float) -> str:
-    """A share in percent, to a tenth; a dash if there is none."""
-    return "–" if isnan(value) else f"{100 * value:.1f}\u00a0%"
-
-
-def share_down(value: float) -> str:
-    """A promise, rounded down so as not to promise more."""
-    return "–" if isnan(value) else f"{floor(value * 1000 + 1e-9) / 10:.1f}\u00a0%"
-
-
-def number(value: float) -> str:
-    """Four digits, and no power of ten where people would write none."""
-    if isnan(value):
-        return "–"
-    if isinf(value):
-        return "∞"
-    if value == 0:
-        return "0"
-    digits = 3 - floor(log10(abs(value)))
-    if not -3 <= digits <= 7:
-        return f"{value:.3e}"
-    return f"{value:,.{max(digits, 0)}f}"
-
-
-def with_error(value: float, error: float) -> str:
-    """A number to the second digit of its error."""
-    if isnan(error) or isinf(value) or error <= 0:
-        return number(value)
-    digits = 1 - floor(log10(error))
-    if not -3 <= digits <= 7:
-        return f"{value:.3e} ± {error:.1e}"
-    places = max(digits, 0)
-    return f"{value:,.{places}f} ± {error:,.{places}f}"
 
 
 def _plain(value: float) -> str:

@@ -17,14 +17,14 @@ _SOURCES = {
     "curve_focus": ("level", "excess", "low", "high", "asked", "found", "method"),
     "curve_other": ("level", "excess", "low", "high", "asked", "found", "method"),
     "curve_chance": ("level", "low", "high"),
-    "parts_focus": ("x", "coverage", "lower", "upper", "label", "n", "method"),
-    "parts_other": ("x", "coverage", "lower", "upper", "label", "n", "method"),
-    "widths_inside": ("width", "error", "id", "y", "y_pred"),
-    "widths_outside": ("width", "error", "id", "y", "y_pred"),
+    "parts_focus": ("x", "coverage", "lower", "upper", "label", "found", "n", "method"),
+    "parts_other": ("x", "coverage", "lower", "upper", "label", "found", "n", "method"),
+    "widths_inside": ("width", "error", "id", "told"),
+    "widths_outside": ("width", "error", "id", "told"),
     "widths_deciles": ("width", "error"),
     "widths_ideal": ("width", "error"),
-    "points_inside": ("x", "y", "y_pred", "lower", "upper", "id", "at"),
-    "points_outside": ("x", "y", "y_pred", "lower", "upper", "id", "at"),
+    "points_inside": ("x", "y", "lower", "upper", "id", "told", "at"),
+    "points_outside": ("x", "y", "lower", "upper", "id", "told", "at"),
 }
 NAMES = ("curve", "parts", "widths", "points")
 
@@ -91,12 +91,18 @@ def _figure(
     return drawn
 
 
-def _hover(drawn: Any, renderers: list[Any], lines: list[tuple[str, str]], mode: str) -> None:
+#: The page's own colours, which the rest of a tooltip does not know in the dark.
+_TIP = "margin:-5px;padding:6px 10px;background:var(--paper);color:var(--text);max-width:20rem"
+
+
+def _hover(drawn: Any, renderers: list[Any], lines: list[tuple[str, str]]) -> None:
+    """A tooltip; the values are text that the script has written, and are escaped."""
+    rows = "".join(f"<div><b>{name}</b> @{column}</div>" for name, column in lines)
     drawn.add_tools(
         _models().HoverTool(
             renderers=renderers,
-            tooltips=lines,
-            mode=mode,
+            tooltips=f'<div style="{_TIP}">{rows}</div>',
+            mode="mouse",
             point_policy="snap_to_data",
             name="hover",
         )
@@ -105,38 +111,37 @@ def _hover(drawn: Any, renderers: list[Any], lines: list[tuple[str, str]], mode:
 
 def _bars(drawn: Any, source: Sources, which: str, x: str, y: str) -> list[Any]:
     """Points with error bars for the chosen method and the one that it is compared with."""
-    markers = []
+    caught = []
     for role, marker in (("other", "square"), ("focus", "circle")):
         data = source[f"{which}_{role}"]
         low, high = ("low", "high") if which == "curve" else ("lower", "upper")
         drawn.segment(x, low, x, high, source=data, line_width=1.5, name=f"{role} bar")
-        drawn.line(x, y, source=data, line_width=1.5, line_alpha=0.55, name=role)
-        markers.append(drawn.scatter(x, y, source=data, size=8, marker=marker, name=role))
-    return markers
+        drawn.line(x, y, source=data, line_width=1.5, line_alpha=0.55, name=f"{role} line")
+        drawn.scatter(x, y, source=data, size=8, marker=marker, name=role)
+        # As wide as a marker, so that bar and marker have one tooltip between them.
+        caught.append(
+            drawn.segment(x, low, x, high, source=data, line_width=12, line_alpha=0, name="catch")
+        )
+    return caught
 
 
 def _curve(source: Sources) -> Any:
     drawn = _figure("curve", "coverage asked for", "found minus asked for (% points)", named=True)
     drawn.varea("level", "low", "high", source=source["curve_chance"], name="chance")
     _level_line(drawn, 0.0)
-    markers = _bars(drawn, source, "curve", "level", "excess")
-    lines = [("method", "@method"), ("asked for", "@asked"), ("found", "@found")]
-    _hover(drawn, markers, lines, "mouse")
+    shown = _bars(drawn, source, "curve", "level", "excess")
+    _hover(drawn, shown, [("method", "method"), ("asked for", "asked"), ("found", "found")])
     return drawn
 
 
 def _parts(source: Sources) -> Any:
     drawn = _figure("parts", "", "coverage (%)", height=380, named=True)
     _level_line(drawn, 90.0)
-    markers = _bars(drawn, source, "parts", "x", "coverage")
-    lines = [
-        ("method", "@method"),
-        ("where", "@label"),
-        ("coverage", "@coverage{0.0} %"),
-        ("test points", "@n{0,0}"),
-    ]
-    _hover(drawn, markers, lines, "mouse")
+    shown = _bars(drawn, source, "parts", "x", "coverage")
+    lines = [("method", "method"), ("where", "label"), ("coverage", "found"), ("test points", "n")]
+    _hover(drawn, shown, lines)
     drawn.xaxis.major_label_orientation = 0.75
+    drawn.yaxis.bounds = (0, 100)  # the frame has room above, but there is no coverage there
     return drawn
 
 
@@ -167,36 +172,22 @@ def _widths(source: Sources) -> Any:
     deciles = source["widths_deciles"]
     drawn.line("width", "error", source=deciles, line_width=2, name="focus")
     drawn.scatter("width", "error", source=deciles, size=9, marker="diamond", name="focus")
-    lines = [
-        ("id", "@id"),
-        ("width", "@width{0.000 a}"),
-        ("error", "@error{0.000 a}"),
-        ("y", "@y{0.000 a}"),
-        ("predicted", "@y_pred{0.000 a}"),
-    ]
-    _hover(drawn, [inside, outside], lines, "mouse")
+    _hover(drawn, [inside, outside], [("", "id"), ("", "told")])
     return drawn
 
 
 def _points(source: Sources) -> Any:
     drawn = _figure("points", "", "target", height=400)
-    shown = []
+    caught = []
     for role, size, marker in (("inside", 4, "circle"), ("outside", 8, "x")):
         data = source[f"points_{role}"]
-        drawn.segment(
+        bar = drawn.segment(
             "x", "lower", "x", "upper", source=data, line_width=2, alpha=0.5, name=f"{role} bar"
         )
-        shown.append(
-            drawn.scatter(
-                "x", "y", source=data, size=size, marker=marker, line_width=1.5, name=role
-            )
+        target = drawn.scatter(
+            "x", "y", source=data, size=size, marker=marker, line_width=1.5, name=role
         )
-    lines = [
-        ("id", "@id"),
-        ("y", "@y{0.000 a}"),
-        ("predicted", "@y_pred{0.000 a}"),
-        ("interval", "@lower{0.000 a} to @upper{0.000 a}"),
-        ("at", "@at"),
-    ]
-    _hover(drawn, shown, lines, "mouse")
+        # A target inside lies on its bar: one tooltip for both.
+        caught += [bar] if role == "inside" else [bar, target]
+    _hover(drawn, caught, [("", "id"), ("", "told"), ("at", "at")])
     return drawn

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from calliper.report.comparison import Comparison
+from calliper.report.comparison._format import listed, percent
 from calliper.report.comparison._json import plain
-from calliper.report.comparison._verdict import listed, percent
 from calliper.report.page._cells import COLUMNS, rows
 from calliper.report.page._figures import figure_items
 from calliper.report.page._payload import payload
@@ -41,11 +41,19 @@ class Provenance:
     command : as it was typed
     files : what was read
     notes : how rows were split, and the like
+    use : a command that applies what was found, with ``{method}`` and ``{coverage}`` to fill in
     """
 
     command: str = ""
     files: tuple[SourceFile, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    use: str = ""
+
+    def to_use(self, method: str | None, level: float) -> str:
+        """The command that applies this method; empty if there is none."""
+        if method is None:
+            return ""
+        return self.use.replace("{method}", method).replace("{coverage}", f"{level:g}")
 
     def values(self) -> dict[str, Any]:
         """For JSON, with the versions of what computed it."""
@@ -61,7 +69,11 @@ def versions() -> dict[str, str]:
 
 
 def render_page(
-    comparison: Comparison, *, title: str = "", provenance: Provenance | None = None
+    comparison: Comparison,
+    *,
+    title: str = "",
+    provenance: Provenance | None = None,
+    descriptions: Mapping[str, str] | None = None,
 ) -> str:
     """One self-contained HTML page: verdict, guarantee, figures, table, warnings, how to repeat.
 
@@ -75,12 +87,16 @@ def render_page(
         What the data are, above the verdict.
     provenance : Provenance, optional
         Command and files, to repeat it.
+    descriptions : mapping of methods to text, optional
+        A plain line for each method; by default the first line of its class.
     """
     from bokeh.resources import INLINE
 
     values = payload(comparison)
     tables = [rows(comparison, level) for level in comparison.levels]
     values["tables"] = [[asdict(row) for row in table] for table in tables]
+    source, what = provenance or Provenance(), dict(descriptions or {})
+    values["use"] = [source.to_use(v.method, v.level) for v in comparison.verdicts]
     return str(
         _environment()
         .get_template("page.html.j2")
@@ -88,7 +104,7 @@ def render_page(
             comparison=comparison,
             title=title or "Prediction intervals compared",
             verdict=comparison.verdict,
-            void=any(check.severity == "void" for check in comparison.checks),
+            void=comparison.is_void,
             failures=[answer for answer in comparison.answers if answer.failure is not None],
             columns=COLUMNS,
             rows=tables[comparison.levels.index(comparison.coverage)],
@@ -97,7 +113,9 @@ def render_page(
             bokeh="\n".join(INLINE.js_raw[:1]),
             script="\n".join((_TEMPLATES / name).read_text("utf-8") for name in _SCRIPTS),
             style=(_TEMPLATES / "style.css").read_text("utf-8"),
-            provenance=provenance or Provenance(),
+            provenance=source,
+            use=source.to_use(comparison.verdict.method, comparison.coverage),
+            what={a.method: what.get(a.method, a.what) for a in comparison.answers},
             versions=versions(),
         )
     )

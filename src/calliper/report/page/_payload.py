@@ -24,16 +24,23 @@ def payload(comparison: Comparison) -> dict[str, Any]:
     """Everything, in values that JSON takes."""
     values = as_values(comparison)
     wanted = ("coverage", "levels", "methods", "n_test", "verdicts", "records", "parts", "deciles")
+    points = _points(comparison)
     chosen: dict[str, Any] = {
         **{name: values[name] for name in wanted},
         "yardstick": next(a.method for a in comparison.answers if a.constant),
-        "points": _points(comparison),
+        "is_void": comparison.is_void,
+        "group_name": comparison.group_name,
     }
-    return {name: rounded(plain(value)) for name, value in chosen.items()}
+    # The points are packed already, and their centres must keep all digits.
+    return {**{name: rounded(plain(value)) for name, value in chosen.items()}, "points": points}
 
 
 def _points(comparison: Comparison) -> dict[str, Any]:
-    """Some test points, drawn at random without replacement; arrays once, as 32-bit numbers."""
+    """Some test points, drawn at random without replacement; arrays once, as 32-bit numbers.
+
+    32 bits hold seven digits. Errors are therefore differences already, and predictions and
+    features are told from a centre that has all digits: targets of 10⁹ ± 1 stay apart.
+    """
     test, n = comparison.test, len(comparison.test)
     rng = np.random.default_rng(comparison.random_state)
     rows = rng.permutation(n)[:MOST_POINTS]
@@ -43,10 +50,10 @@ def _points(comparison: Comparison) -> dict[str, Any]:
         "n": len(rows),
         "n_intervals": min(MOST_INTERVALS, len(rows)),
         "ids": [_id(comparison, int(row)) for row in rows],
-        "y": packed(test.y[rows], np.float32),
-        "y_pred": packed(test.y_pred[rows], np.float32),
+        "error": packed((test.y - test.y_pred)[rows], np.float32),  # with its sign
+        "y_pred": centred(test.y_pred[rows]),
         "features": names,
-        "Z": [packed(test.Z[rows, i], np.float32) for i in comparison.shown_features],
+        "Z": [centred(test.Z[rows, i]) for i in comparison.shown_features],
         # Level after level; the intervals are symmetric about the prediction.
         "half_width": {
             a.method: packed(a.intervals.width[rows].T / 2, np.float32)  # type: ignore[union-attr]
@@ -65,6 +72,12 @@ def _id(comparison: Comparison, row: int) -> str:
     return f"row {row + 1}" if ids is None else ids[row][:LONGEST_ID]
 
 
+def centred(values: NDArray[Any]) -> dict[str, Any]:
+    """Distances from a centre, and the centre."""
+    centre = float(np.median(values))
+    return {"centre": centre, "from_centre": packed(values - centre, np.float32)}
+
+
 def packed(values: NDArray[Any], kind: type[np.float32] | type[np.uint8]) -> str:
     """Little-endian bytes in base64."""
     array = np.ascontiguousarray(values, dtype=np.dtype(kind).newbyteorder("<"))
@@ -72,11 +85,11 @@ def packed(values: NDArray[Any], kind: type[np.float32] | type[np.uint8]) -> str
 
 
 def rounded(value: Any) -> Any:
-    """Numbers to seven digits: more than anyone reads, and half the size."""
+    """Numbers to ten digits: so many that they read as the whole ones do, at half the size."""
     if isinstance(value, dict):
         return {key: rounded(entry) for key, entry in value.items()}
     if isinstance(value, list):
         return [rounded(entry) for entry in value]
     if isinstance(value, float) and value != 0:
-        return round(value, 6 - floor(log10(abs(value))))
+        return round(value, 9 - floor(log10(abs(value))))
     return value

@@ -3,17 +3,33 @@
 const controls = document.getElementById("controls");
 
 function showVerdict() {
-  const verdict = values.verdicts[state.level];
+  const verdict = verdictNow();
   document.getElementById("headline").textContent = verdict.headline;
   for (const element of document.querySelectorAll("[data-verdict]")) {
     element.textContent = verdict[element.dataset.verdict];
+    // A question without an answer is not asked.
+    const box = element.closest("[data-optional]");
+    if (box) box.hidden = element.textContent === "";
   }
   for (const element of document.querySelectorAll("[data-level]")) {
     element.textContent = percent(levelNow());
   }
+  const use = document.getElementById("use"), command = values.use[state.level];
+  use.hidden = command === "";
+  use.querySelector("pre").textContent = command;
 }
 
-// Rows keep the order that they were sorted into; only their cells change with the level.
+// The promise of the method that is looked at; none where nothing can be recommended.
+function showPromise() {
+  const verdict = verdictNow(), none = verdict.method === null;
+  document.getElementById("promise").textContent =
+    none ? verdict.promise : recordOf(focusNow(), levelNow()).guarantee;
+  document.getElementById("h-promise").textContent =
+    none ? "What is promised" : `What ${focusNow()} promises`;
+  const hint = document.getElementById("recommended");
+  hint.textContent = none ? "none recommended" : verdict.method === focusNow() ? "recommended" : `recommended: ${verdict.method}`;
+}
+
 function showTable() {
   const body = document.querySelector("#methods tbody");
   for (const row of values.tables[state.level]) {
@@ -29,24 +45,38 @@ function showTable() {
     }
     cells.forEach((cell, i) => (cell.textContent = row.cells[i].text));
   }
+  sortTable();
 }
 
-function sortTable(button) {
-  const column = Number(button.dataset.column), head = button.closest("th");
-  const down = head.getAttribute("aria-sort") === "ascending";
-  for (const other of head.parentElement.cells) other.removeAttribute("aria-sort");
-  head.setAttribute("aria-sort", down ? "descending" : "ascending");
-  const rows = new Map(values.tables[state.level].map((row) => [row.method, row]));
-  const key = (line) => {
-    const value = column < 0 ? line.dataset.method : rows.get(line.dataset.method).cells[column].value;
-    return value === "inf" ? Infinity : value;
-  };
-  const body = document.querySelector("#methods tbody");
-  const lines = [...body.rows].sort((a, b) => {
-    const [x, y] = [key(a), key(b)];
-    if (x === null || y === null) return (x === null) - (y === null); // no number: last
-    return (x < y ? -1 : x > y ? 1 : 0) * (down ? -1 : 1);
-  });
+// By a column with its better end first, then the other way round, then as given.
+const sorting = { head: null, times: 0 };
+
+function chooseSorting(button) {
+  const head = button.closest("th");
+  sorting.times = sorting.head === head ? (sorting.times + 1) % 3 : 1;
+  sorting.head = sorting.times ? head : null;
+  sortTable();
+}
+
+function sortTable() {
+  const body = document.querySelector("#methods tbody"), { head, times } = sorting;
+  for (const other of document.querySelectorAll("#methods thead th")) other.removeAttribute("aria-sort");
+  let lines = values.methods.map((method) => [...body.rows].find((row) => row.dataset.method === method));
+  if (head !== null) {
+    const { column, best } = head.querySelector("button").dataset, place = Number(column);
+    const up = (best === "low") === (times === 1);
+    head.setAttribute("aria-sort", up ? "ascending" : "descending");
+    const rows = new Map(values.tables[state.level].map((row) => [row.method, row]));
+    const key = (line) => {
+      const value = place < 0 ? line.dataset.method : rows.get(line.dataset.method).cells[place].value;
+      return value === "inf" ? Infinity : value;
+    };
+    lines = lines.sort((a, b) => {
+      const [x, y] = [key(a), key(b)];
+      if (x === null || y === null) return (x === null) - (y === null); // no number: last
+      return (x < y ? -1 : x > y ? 1 : 0) * (up ? 1 : -1);
+    });
+  }
   body.append(...lines);
 }
 
@@ -59,7 +89,7 @@ function option(value, text) {
 
 function offerParts() {
   const seen = new Map();
-  const title = { width: "tenths of the width", prediction: "prediction", group: "group" };
+  const title = { width: "tenths of the width", prediction: "prediction" };
   for (const part of values.parts) {
     const key = `${part.by}:${part.name}`;
     if (!seen.has(key)) seen.set(key, option(key, title[part.by] ?? part.name));
@@ -94,39 +124,53 @@ const shows = {
 function show(names = Object.keys(shows)) {
   readControls();
   showLegends();
+  showPromise();
   for (const name of names) shows[name].forEach((step) => step());
+  leaveTabOrder();
+}
+
+// The recommendation, beside a constant width; beside the next method where it is the constant one.
+function recommend() {
+  const { focus, other } = controls.elements, { method } = verdictNow();
+  const yardstick = values.methods.indexOf(values.yardstick);
+  const chosen = method === null ? 0 : values.methods.indexOf(method);
+  focus.value = chosen;
+  other.value = chosen !== yardstick ? yardstick : (values.methods.findIndex((_, i) => i !== yardstick));
+}
+
+// The level is changed: what was recommended and still looked at gives way to what is now.
+function changeLevel() {
+  const followed = verdictNow().method ?? values.methods[0], looked = focusNow();
+  readControls();
+  if (followed === looked) recommend();
+  showVerdict();
+  showTable();
 }
 
 async function start() {
-  const chosen = values.verdicts[values.levels.indexOf(values.coverage)].method;
-  const places = values.methods.map((_, i) => i);
-  const yardstick = values.methods.indexOf(values.yardstick);
-  let focus = chosen === null ? 0 : values.methods.indexOf(chosen);
-  const other = focus === yardstick ? (places.find((i) => i !== yardstick) ?? -1) : yardstick;
-  controls.elements.focus.value = focus;
-  controls.elements.other.value = other;
+  state.level = values.levels.indexOf(values.coverage);
+  recommend();
   offerParts();
   readControls();
   await drawAll();
   show();
   paintAll();
   controls.addEventListener("change", (event) => {
-    if (event.target.name === "level") {
-      readControls();
-      showVerdict();
-      showTable();
-    }
+    if (event.target.name === "level") changeLevel();
     show();
   });
   document.getElementById("by").addEventListener("change", () => show(["parts"]));
   document.getElementById("over").addEventListener("change", () => show(["points"]));
   controls.addEventListener("submit", (event) => event.preventDefault());
   document.querySelectorAll("#methods button").forEach((button) =>
-    button.addEventListener("click", () => sortTable(button)),
+    button.addEventListener("click", () => chooseSorting(button)),
   );
   darkness.addEventListener("change", paintAll);
+  // Parts of a drawing that are made later than the rest.
+  for (const { document: owner } of Object.values(drawn)) owner.idle.connect(() => leaveTabOrder());
+  setTimeout(leaveTabOrder, 500);
   document.documentElement.dataset.ready = "yes";
 }
 
-window.calliper = { values, state, drawn };
+window.calliper = { values, state, drawn, points, percent, number };
 start();

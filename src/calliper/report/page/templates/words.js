@@ -26,16 +26,27 @@ const say = (name, text) => {
 const both = () => [focusNow(), otherNow()].filter((method) => method !== null);
 const atLevel = () => `At ${percent(levelNow())}`;
 
+// What each mark is, figure by figure; only what is drawn.
 function showLegends() {
-  for (const legend of document.querySelectorAll("[data-legend]")) {
-    legend.replaceChildren();
-    for (const [role, method] of [["focus", focusNow()], ["other", otherNow()]]) {
-      if (method === null) continue;
-      const entry = document.createElement("span"), key = document.createElement("i");
-      key.className = `key ${role}`;
-      entry.append(key, method);
-      legend.append(entry);
-    }
+  const methods = [["focus", focusNow()], ["other", otherNow()]].filter(([, method]) => method !== null);
+  const asked = ["dashed", "asked for"];
+  const sides = [["inside", "inside"], ["outside", "outside its interval"]];
+  const entries = {
+    parts: [...methods, asked],
+    widths: [...sides, ["tenth", `tenths of ${focusNow()}'s widths`], ["dashed", "error = half the width"]],
+    points: [["bar", `interval of ${focusNow()}`], ["dot", "target inside"], ["outside", "target outside"]],
+    curve: [...methods, ["chance", "by chance"], ["dashed", "as asked for"]],
+  };
+  for (const [name, marks] of Object.entries(entries)) {
+    const legend = document.getElementById(`legend-${name}`);
+    legend.replaceChildren(
+      ...marks.map(([role, text]) => {
+        const entry = document.createElement("span"), key = document.createElement("i");
+        key.className = `key ${role}`;
+        entry.append(key, text);
+        return entry;
+      }),
+    );
   }
 }
 
@@ -50,7 +61,7 @@ function describeCurve() {
     if (high.length) parts.push(`covers more than chance allows at ${high.join(", ")}`);
     return `${method} ${parts.join(" and ")}.`;
   });
-  say("curve", `${words.join(" ")} Shaded: where chance puts an honest method in 99 cases of 100. Bars: one standard error.`);
+  say("curve", `${words.join(" ")} Shaded: where chance puts an honest method in 99 cases of 100.`);
   const rows = values.levels.flatMap((level) =>
     both().map((method) => {
       const r = recordOf(method, level);
@@ -66,19 +77,20 @@ function describeParts() {
     const part = partOf(method);
     if (!part) return `${method} has one width for all, so there are no tenths of it.`;
     const low = Math.min(...part.coverage), high = Math.max(...part.coverage);
+    if (low === high) return `${method} covers ${percent(low)} everywhere.`;
     const where = part.labels[part.coverage.indexOf(low)];
-    return `${method} covers between ${percent(low)} (${titleOfPart() || state.by}: ${where}) and ${percent(high)}.`;
+    return `${method} covers between ${percent(low)} (${titleOfPart()} ${where}) and ${percent(high)}.`;
   });
-  say("parts", `${atLevel()}: ${words.join(" ")} Bars: 68 % bounds; the dashed line is what was asked for.`);
+  say("parts", `${atLevel()}: ${words.join(" ")}`);
   const rows = both().flatMap((method) => {
     const part = partOf(method);
     return (part?.labels ?? []).map((label, i) => [
-      label, method, part.n[i].toLocaleString("en"), percent(part.coverage[i]),
+      label, method, count(part.n[i]), percent(part.coverage[i]),
       `${percent(part.lower[i])} to ${percent(part.upper[i])}`, number(part.mean_width[i]),
     ]);
   });
-  const heads = ["where", "method", "test points", "coverage", "68 % bounds", "mean width"];
-  tableOf("parts", `${atLevel()}: coverage by ${titleOfPart() || state.by}`, heads, rows);
+  const heads = [titleOfPart(), "method", "test points", "coverage", "68 % bounds", "mean width"];
+  tableOf("parts", `${atLevel()}: coverage by ${titleOfPart()}`, heads, rows);
 }
 
 function describeWidths() {
@@ -86,18 +98,20 @@ function describeWidths() {
   const heads = ["width (middle of its tenth)", `error at ${percent(levelNow())}`, "width it asks for"];
   const rows = width.map((size, i) => [number(size), number(error[i]), number(2 * error[i])]);
   tableOf("widths", `${atLevel()}, ${method}: widths and errors`, heads, rows);
-  if (record.fraction_infinite === 1) {
-    say("widths", `${atLevel()}, ${method}: every interval is infinite, so there is nothing to draw.`);
+  if (allInfinite(method)) {
+    say("widths", `${atLevel()}, ${method}: every interval is infinite; it covers always and says nothing.`);
     return;
   }
   const bare = record.fraction_infinite
     ? ` ${percent(record.fraction_infinite)} of the intervals are infinite and are not drawn.` : "";
+  const far = beyond ? ` ${count(beyond)} of the points drawn lie beyond the frame.` : "";
   const drawnOf = points.n < values.n_test
-    ? ` ${points.n.toLocaleString("en")} of ${values.n_test.toLocaleString("en")} test points are drawn${beyond ? `, ${beyond} of them beyond the frame` : ""}.` : "";
+    ? ` ${count(points.n)} of ${count(values.n_test)} test points are drawn.` : "";
+  const r2 = finite(record.r2_sqi) ? record.r2_sqi.toFixed(2).replace("-", "−") : "not defined";
   const bins = width.length > 1
-    ? `the diamonds are the error that ${percent(levelNow())} of the points do not exceed, in each tenth of the widths; on the dashed line, widths are right. R²_SQI is ${finite(record.r2_sqi) ? record.r2_sqi.toFixed(2) : "not defined"}.`
+    ? `a diamond is the error that ${percent(levelNow())} of the points in its tenth of the widths do not exceed; below the dashed line widths are larger than needed, above it too small. R²_SQI is ${r2} (1 is best, negative no better than a constant width).`
     : "all widths are the same, so they cannot follow the error.";
-  say("widths", `${atLevel()}, ${method}: ${bins} Points above the line (crosses) are outside their interval: ${percent(1 - record.coverage)} of all.${bare}${drawnOf}`);
+  say("widths", `${atLevel()}, ${method}: ${bins} Outside their interval: ${percent(1 - record.coverage)} of all.${bare}${drawnOf}${far}`);
 }
 
 function describePoints() {
@@ -109,13 +123,17 @@ function describePoints() {
     unbounded += Number.isFinite(half[i]) ? 0 : 1;
   }
   const which = n < values.n_test ? `${n} test points drawn at random` : `all ${n} test points`;
-  const bare = unbounded ? ` ${unbounded} intervals have no bound and are not drawn.` : "";
-  say("points", `${atLevel()}, ${method}: ${which}; ${outside} of them lie outside their interval (crosses).${bare}`);
-  const rows = [...Array(Math.min(n, 25)).keys()].map((i) => [
-    points.ids[i], number(points.y[i]), number(points.yPred[i]),
-    number(Number.isFinite(half[i]) ? points.yPred[i] - half[i] : "–"),
-    number(Number.isFinite(half[i]) ? points.yPred[i] + half[i] : "–"), inside[i] ? "inside" : "outside",
-  ]);
+  const lie = outside === 1 ? "lies outside its" : "lie outside their";
+  const bare = unbounded ? ` ${unbounded} have an interval without a bound, which is not drawn.` : "";
+  say("points", `${atLevel()}, ${method}: ${which}; ${outside} of them ${lie} interval.${bare}`);
+  const rows = [...Array(Math.min(n, 25)).keys()].map((i) => {
+    const known = Number.isFinite(half[i]), scale = known ? half[i] : Math.abs(points.error[i]);
+    return [
+      points.ids[i], near(points.y[i], scale), near(points.yPred[i], scale),
+      known ? near(points.yPred[i] - half[i], scale) : "−∞",
+      known ? near(points.yPred[i] + half[i], scale) : "∞", inside[i] ? "inside" : "outside",
+    ];
+  });
   const caption = `${atLevel()}, ${method}: the first ${rows.length} of the points drawn`;
   tableOf("points", caption, ["point", "target", "prediction", "lower", "upper", ""], rows);
 }

@@ -1,0 +1,77 @@
+"""Numbers and lists as people read them; the script of the page writes them alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import ROUND_HALF_UP, Decimal
+from math import floor, isinf, isnan, log10
+
+
+def percent(share: float) -> str:
+    """A share in percent, to a tenth; to more where it would else be rounded to 0 or 100."""
+    if isnan(share):
+        return "–"
+    for digits in range(1, 8):
+        # As browsers round: exactly, and up at the middle.
+        step = Decimal(1).scaleb(-digits)
+        value = Decimal(100 * share).quantize(step, ROUND_HALF_UP)
+        if share in (0, 1) or 0 < value < 100:
+            break
+    text = f"{value:f}"
+    return text.rstrip("0").rstrip(".") + "\u00a0%"
+
+
+def percent_down(share: float) -> str:
+    """A promise, rounded down so as not to promise more."""
+    return percent(floor(share * 1000 + 1e-9) / 1000) if not isnan(share) else "–"
+
+
+def number(value: float) -> str:
+    """Four digits, and no power of ten where people would write none."""
+    if isnan(value):
+        return "–"
+    if isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if value == 0:
+        return "0"
+    digits = 3 - floor(log10(abs(value)))
+    text = f"{value:.3e}" if not -3 <= digits <= 7 else f"{value:,.{max(digits, 0)}f}"
+    return text.replace("-", "−")
+
+
+def rough(value: float) -> str:
+    """Two digits, three from 100: what one keeps in mind."""
+    if value == 0 or isinf(value) or isnan(value):
+        return number(value)
+    digits = (2 if abs(value) >= 100 else 1) - floor(log10(abs(value)))
+    if not -9 <= digits <= 6:
+        return f"{value:.1e}".replace("-", "−")
+    return f"{round(value, digits):,.{max(digits, 0)}f}".replace("-", "−")
+
+
+def with_error(value: float, error: float) -> str:
+    """A number to the second digit of its error."""
+    if isnan(error) or isinf(value) or error <= 0:
+        return number(value)
+    digits = 1 - floor(log10(error))
+    if not -3 <= digits <= 7:
+        text = f"{value:.3e} ± {error:.1e}"
+    else:
+        places = max(digits, 0)
+        text = f"{value:,.{places}f} ± {error:,.{places}f}"
+    return text.replace("-", "−")
+
+
+def seconds(value: float) -> str:
+    """A time in seconds, to two digits."""
+    return f"{value:.0f}" if value >= 10 else f"{value:.1f}" if value >= 1 else f"{value:.2f}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names with commas, and an "and" before the last."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def counted(count: int, total: int, what: str) -> str:
+    """``"1 of 5 groups has"``, ``"2 of 5 groups have"``."""
+    return f"{count:,} of {total:,} {what} {'has' if count == 1 else 'have'}"
