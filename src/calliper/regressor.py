@@ -22,6 +22,7 @@ from calliper.embedding import (
     SEEN,
     Learnt,
     Training,
+    check_folds,
     fit_embedding,
     refuse_changing,
     warn_if_poor,
@@ -44,8 +45,10 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     estimator : regressor or callable
         A scikit-learn regressor, fitted (for :meth:`calibrate`) or not (for :meth:`fit`), or any
         function from inputs to predictions (for :meth:`calibrate`).
-    calibrator : calibrator, default FullRescaled(KNN(10))
-        The method that turns calibration errors into radii.
+    calibrator : calibrator, default FullRescaled()
+        The method that turns calibration errors into radii. By default the kernel and how much its
+        local scale is mixed with the global one are chosen by a rule, from left-out errors where
+        they are known and never from calibration errors; see :class:`FullRescaled`.
     score_function : score, default AbsoluteError()
         What is called an error; ``SignedError`` gives one-sided bounds or two radii,
         ``QuantileError`` takes a model of quantiles (with ``Split``, that is CQR). (Plain
@@ -57,7 +60,10 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         a network; for others standardised inputs and prediction (without training rows the
         prediction alone, for a linear model what each input adds). Where left-out errors are
         known, the error that they let expect is one coordinate more, in place of the inputs.
+        A class of your own that looks like an ensemble is asked for its spread only if its
+        predictions of training rows are what the spread is taken around.
         ``"inputs"`` (or None) are the inputs, standardised by training rows where there are any.
+        Kernels that work on the inputs (``ForestProximity(forest)``) get them as they are.
         A transformer is fitted to training rows, a function or ``Layer`` is taken as it is.
         Nothing is learnt from calibration rows: they would be treated unlike a new point, which
         costs the guarantee.
@@ -66,7 +72,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     left_out_folds : int, optional
         Errors on training rows by models that have not seen them, for calibrators that ask: out
         of bag where the model has bags, else from so many refits. By default :meth:`fit` refits 5
-        times if the calibrator asks, :meth:`calibrate` never; 0 never refits.
+        times if the calibrator asks, :meth:`calibrate` never; 0 never refits. A frozen model is
+        never refitted; a refit that fails is pointed out by ``EmbeddingWarning``.
     random_state : int, RandomState or None
         Splits the data, and seeds a calibrator that has no ``random_state`` of its own.
 
@@ -115,6 +122,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
                 f"fit needs an estimator that can be trained; got {self.estimator!r}. "
                 f"If it already predicts, use calibrate(X, y) with data it has not seen."
             )
+        check_folds(self.left_out_folds)
         y = check_known_rows(self, X, y)
         if len(y) < 2:
             raise CalliperError(
@@ -135,6 +143,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         rows apart from ``X``): they standardise the inputs, and feed calibrators that learn from
         training errors or targets, such as ``MADSplit``.
         """
+        check_folds(self.left_out_folds)
         y = check_known_rows(self, X, y)
         if (X_train is None) and (y_train is not None):
             raise CalliperError("y_train was given without X_train: pass both.")
@@ -219,15 +228,24 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         n_outputs = getattr(score, "n_outputs", 1)
         calibrator = self._seeded_calibrator()
         named = {name for name in EXTRAS if has_fit_parameter(calibrator, name)}
-        embedding = fit_embedding(self.embed, training.X, X, model=estimator, n_outputs=n_outputs)
+        takes_inputs = getattr(getattr(calibrator, "kernel", None), "takes_inputs", False)
+        embedding = fit_embedding(
+            self.embed,
+            training.X,
+            X,
+            model=estimator,
+            n_outputs=n_outputs,
+            y_train=training.y,
+            raw=takes_inputs,
+        )
         learnt = Learnt(embedding)
         if named & LEFT_OUT and getattr(calibrator, "uses_left_out", True):
             auto = isinstance(self.embed, str) and self.embed == "auto"
             learnt = training.learn(embedding, score, chosen=auto)
         embedding = learnt.embedding
         y_pred, Z = embedding.predict_and_transform(X)
-        refuse_changing(embedding, X, Z)
-        if not isinstance(calibrator, Split):  # which asks nobody's neighbours
+        refuse_changing(embedding, X, y_pred, Z)
+        if not (takes_inputs or isinstance(calibrator, Split)):  # which ask no distances
             warn_if_poor(embedding, Z)
         extras: dict[str, Any] = {
             "magnitudes": score.magnitude(y, y_pred),

@@ -45,7 +45,7 @@ class Stranger:
         (Clipped(9, random_state=0).fit(X_TRAIN, Y_TRAIN), "where the model predicts 0"),
         (
             VotingRegressor([("a", Ridge()), ("b", SVR())], weights=[3, 1]).fit(X_TRAIN, Y_TRAIN),
-            "of 100 rows it is not",
+            "of 100 training rows it does not",
         ),
         (Stranger([Ridge().fit(X_TRAIN, 2 * Y_TRAIN), MODEL]), "the first being"),
         (Stranger([MODEL, LinearRegression().fit(X_TRAIN, X_TRAIN)]), "asking it failed"),
@@ -123,7 +123,7 @@ def test_bad_embeddings():
     with pytest.raises(CalliperError, match="turned 100 rows into 99"):
         ConformalRegressor(MODEL, embed=lambda X: X[1:]).calibrate(X_CAL, Y_CAL)
     for nothing in (np.nan, np.inf):
-        with pytest.raises(ValueError, match=r"NaN|infinity"):
+        with pytest.raises(ValueError, match=r"Input embed\(X\) contains (NaN|infinity)"):
             ConformalRegressor(MODEL, embed=lambda X, n=nothing: X * n).calibrate(X_CAL, Y_CAL)
 
 
@@ -141,8 +141,37 @@ def test_places_that_change_between_calls(embed):
 
 
 def test_predictions_that_change_between_calls():
-    with pytest.raises(CalliperError, match="changes between calls"):
+    with pytest.raises(CalliperError, match="the model changes between calls"):
         ConformalRegressor(lambda X: rng.normal(size=len(X))).calibrate(X_CAL, Y_CAL)
+
+
+@pytest.mark.parametrize("embed", ["auto", "inputs", "prediction"])
+def test_predictions_that_depend_on_the_company(embed):
+    def centred(X):
+        return X[:, 0] - X[:, 0].mean()
+
+    with pytest.raises(CalliperError, match=r"the model changes between calls.*smaller company"):
+        ConformalRegressor(centred, embed=embed).calibrate(X_CAL, Y_CAL)
+
+
+@pytest.mark.parametrize(("part", "refused"), [(0.003, True), (0.0005, False)])
+def test_each_column_is_held_against_its_own_range(part, refused):
+    """A wide column, or a large constant, must not hide that another one moves."""
+
+    def drifting(X):
+        shifted = X[:, 0] + part * 6 * (len(X) < 50)
+        return np.column_stack([np.clip(shifted, -3, 3), 1e3 * X[:, 1], np.full(len(X), 1e3)])
+
+    rows = X_CAL.copy()
+    rows[:8, 0], rows[-2:, 0] = 0.1, (-3, 3)  # the range is 6
+    model = ConformalRegressor(MODEL, embed=drifting)
+    if not refused:
+        assert model.calibrate(rows, Y_CAL).embedding_.n_dimensions == 3
+        return
+    with pytest.raises(
+        CalliperError, match=r"moved by up to 0\.018 in column 0 \(of a range of 6\)"
+    ):
+        model.calibrate(rows, Y_CAL)
 
 
 def test_rounding_is_no_change():

@@ -1,23 +1,26 @@
 """Training rows by models that have not seen them."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.compose import TransformedTargetRegressor
+from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.ensemble import (
     BaggingRegressor,
     ExtraTreesRegressor,
     GradientBoostingRegressor,
     RandomForestRegressor,
 )
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.model_selection import GridSearchCV, KFold, train_test_split
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVR
 
-from calliper import CalliperError, Split
-from calliper.embedding import fit_embedding, left_out
+from calliper import CalliperError, ConformalRegressor
+from calliper.embedding import EmbeddingWarning, fit_embedding, left_out
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(260, 3))
@@ -140,18 +143,41 @@ def test_nothing_can_be_left_out_by_a_function_or_without_refits():
     assert left_out(embedded(model), X_TRAIN, Y_TRAIN, n_folds=0) is None
     assert left_out(embedded(lambda X: X[:, 0]), X_TRAIN, Y_TRAIN) is None
     assert left_out(embedded(model), X_TRAIN[:3], Y_TRAIN[:3], n_folds=9).source == "3 folds"
-    with pytest.raises(CalliperError, match="left_out_folds must be 0 or at least 2; got 1"):
-        left_out(embedded(model), X_TRAIN, Y_TRAIN, n_folds=1)
 
 
-class Curious(Split):
-    """Takes all that it can get."""
+@pytest.mark.parametrize("folds", [1, -3, 2.5, True, "3"])
+@pytest.mark.parametrize("model", [RandomForestRegressor(3), Ridge()], ids=repr)
+def test_bad_number_of_folds(folds, model):
+    method = ConformalRegressor(model, left_out_folds=folds)
+    for call in (method.fit, method.calibrate):
+        with pytest.raises(CalliperError, match=r"left_out_folds must be None, 0 .*; got"):
+            call(X, Y)
 
-    def fit(self, Z, scores, *, length_scale=None, Z_left_out=None, scores_left_out=None):
-        super().fit(Z, scores)
-        self.seen_ = length_scale, Z_left_out, scores_left_out
-        return self
+
+@pytest.mark.filterwarnings("ignore:The space")  # of two calibration rows
+def test_a_refit_that_fails_is_pointed_out():
+    """A category that one fold alone has; too few rows for as many neighbours."""
+    table = pd.DataFrame({"x": X[:, 0], "city": np.where(X[:, 1] > 0, "Bern", "Basel")})
+    train, _ = train_test_split(np.arange(260), test_size=0.25, random_state=0)
+    table.loc[train[7], "city"] = "Biel"
+    encoder = make_column_transformer((OneHotEncoder(), ["city"]), remainder="passthrough")
+    pipeline = ConformalRegressor(make_pipeline(encoder, Ridge()), random_state=0)
+    with pytest.warns(EmbeddingWarning, match=r"training Pipeline again.*unknown categories"):
+        pipeline.fit(table, Y)
+    few = ConformalRegressor(KNeighborsRegressor(5), random_state=0)
+    with pytest.warns(EmbeddingWarning, match=r"KNeighborsRegressor again.*Expected n_neighbors"):
+        few.fit(X[:8], Y[:8])
+    for model in (pipeline, few):
+        assert model.left_out_ is None
+        assert "expected" not in repr(model.embedding_)
 
 
-class Satisfied(Curious):
-    uses_left_out = False
+@pytest.mark.parametrize("wrap", [FrozenEstimator, lambda m: make_pipeline(FrozenEstimator(m))])
+def test_frozen_models_are_never_trained_again(wrap, monkeypatch):
+    model = wrap(Ridge().fit(X_TRAIN, Y_TRAIN))
+    monkeypatch.setattr(Ridge, "fit", None)
+    fitted = ConformalRegressor(model, left_out_folds=5, random_state=0).fit(X, Y)
+    assert fitted.left_out_ is None
+    training = {"X_train": X_TRAIN, "y_train": Y_TRAIN}
+    assert fitted.calibrate(X_CAL, Y_CAL, **training).left_out_ is None
+    assert left_out(embedded(model), X_TRAIN, Y_TRAIN) is None

@@ -79,9 +79,11 @@ def test_members_that_agree_have_no_spread_however_large_the_numbers_are():
 @pytest.mark.parametrize("criterion", ["squared_error", "absolute_error"])
 def test_unit_of_a_forest_is_that_of_its_targets(criterion):
     model = RandomForestRegressor(40, criterion=criterion, random_state=0).fit(X, Y)
-    assert MEMBERS.unit(model) == pytest.approx(Y.std(), rel=0.1)
+    told = MEMBERS.unit if criterion == "squared_error" else MEMBERS.guess
+    assert told(model) == pytest.approx(Y.std(), rel=0.1)
     again = RandomForestRegressor(40, criterion=criterion, random_state=0).fit(X, 8 * Y)
-    assert MEMBERS.unit(again) == pytest.approx(8 * MEMBERS.unit(model))
+    assert told(again) == pytest.approx(8 * told(model))
+    assert (MEMBERS.unit(model) is None) == (criterion != "squared_error")
 
 
 BOOSTED = {
@@ -131,9 +133,14 @@ def test_unit_of_a_boosted_model_is_about_that_of_its_targets():
         (STAGES, HistGradientBoostingRegressor(max_iter=20, learning_rate=0.3)),
         (STAGES, HistGradientBoostingRegressor(max_iter=5, loss="absolute_error")),
     ]:
-        assert source.unit(model.fit(X, y)) == pytest.approx(y.std(), rel=0.3)  # all that matters
+        squares = model.fit(X, y).loss == "squared_error"
+        told = (source.unit if squares else source.guess)(model)
+        assert told == pytest.approx(y.std(), rel=0.3)  # all that matters
+        assert (source.unit(model) is None) == (not squares)
     counts = HistGradientBoostingRegressor(loss="poisson", max_iter=5).fit(X, np.abs(Y))
-    assert STAGES.unit(counts) is None
+    assert STAGES.unit(counts) is None and STAGES.guess(counts) is None
+    corrects = GradientBoostingRegressor(n_estimators=5, init=Ridge()).fit(X, y)
+    assert TREE_STAGES.unit(corrects) is None and TREE_STAGES.guess(corrects) is None
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from sklearn.utils.validation import validate_data
 
 from calliper._types import FloatArray
 from calliper.embedding._ensemble import leaf_values_deviation, root_deviation, tree_deviation
+from calliper.embedding._known import predicts_as
 from calliper.embedding._spread import Source
 
 #: Part of the unit below which steps and residuals are all alike: they are smaller than spreads.
@@ -25,6 +26,13 @@ FLOOR = 0.003
 def has_stages(core: Any) -> bool:
     """Whether it adds trees stage by stage and shows the sums on the way."""
     return hasattr(core, "staged_predict") and n_stages(core) > 1
+
+
+def is_known(core: Any) -> bool:
+    """Whether the last sum is known to be the prediction."""
+    from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
+
+    return predicts_as(core, HistGradientBoostingRegressor, GradientBoostingRegressor)
 
 
 def n_stages(core: Any) -> int:
@@ -47,21 +55,28 @@ def staged_steps(core: Any, X: Any) -> tuple[FloatArray, FloatArray]:
 
 
 def histogram_deviation(core: Any) -> float | None:
-    """Deviation of what the trees have learnt of the targets; None with a link.
+    """Deviation of what the trees have learnt of the targets by squared errors.
 
-    For squared errors a stage of rate ν lowers the variance of the residuals by (2/ν − 1)·mean v²,
-    v its leaf values; the sum over stages is what is explained. For other losses the first tree
-    speaks, its shrinkage undone.
+    A stage of rate ν lowers the variance of the residuals by (2/ν − 1)·mean v², v its leaf values;
+    the sum over stages is what is explained. Regularised leaves make it smaller.
     """
+    if not hasattr(core, "_predictors") or core.loss != "squared_error":
+        return None
+    leaves = [_leaves(predictor[0]) for predictor in core._predictors]
+    explained = sum(np.average(each["value"] ** 2, weights=each["count"]) for each in leaves)
+    return float(np.sqrt((2 / float(core.learning_rate) - 1) * explained))
+
+
+def guessed_histogram_deviation(core: Any) -> float | None:
+    """Deviation of what the first tree has learnt, its shrinkage undone; None with a link."""
     if not hasattr(core, "_predictors") or core.loss in ("poisson", "gamma"):
         return None
-    trees = [predictor[0].nodes for predictor in core._predictors]
-    leaves = [nodes[nodes["is_leaf"].astype(bool)] for nodes in trees]
-    rate = float(core.learning_rate)
-    if core.loss != "squared_error":
-        return leaf_values_deviation(leaves[0]["value"], leaves[0]["count"]) / rate
-    explained = sum(np.average(each["value"] ** 2, weights=each["count"]) for each in leaves)
-    return float(np.sqrt((2 / rate - 1) * explained))
+    first = _leaves(core._predictors[0][0])
+    return leaf_values_deviation(first["value"], first["count"]) / float(core.learning_rate)
+
+
+def _leaves(predictor: Any) -> Any:
+    return predictor.nodes[predictor.nodes["is_leaf"].astype(bool)]
 
 
 def has_tree_stages(core: Any) -> bool:
@@ -97,9 +112,18 @@ def tree_steps(core: Any, X: Any) -> tuple[FloatArray, FloatArray]:
 
 
 def first_tree(core: Any) -> float | None:
-    """Deviation of the targets of the first tree; for other losses of what it has learnt."""
-    tree = core.estimators_[0, 0].tree_
-    return root_deviation(tree) if core.loss == "squared_error" else tree_deviation(tree)
+    """Deviation of the targets of the first tree: of y, unless a model was there before it."""
+    told = core.loss == "squared_error" and _starts_from_a_constant(core)
+    return root_deviation(core.estimators_[0, 0].tree_) if told else None
+
+
+def guessed_first_tree(core: Any) -> float | None:
+    """For other losses the deviation of what the first tree has learnt."""
+    return tree_deviation(core.estimators_[0, 0].tree_) if _starts_from_a_constant(core) else None
+
+
+def _starts_from_a_constant(core: Any) -> bool:
+    return core.init is None or isinstance(core.init, str)
 
 
 def _describe_stages(core: Any) -> str:
@@ -112,7 +136,22 @@ def _describe_trees(core: Any) -> str:
     return f"steps of the last {n - n // 2} of {n} trees{leaves}"
 
 
-STAGES = Source(has_stages, staged_steps, histogram_deviation, _describe_stages, floor=FLOOR)
+STAGES = Source(
+    has_stages,
+    is_known,
+    staged_steps,
+    histogram_deviation,
+    _describe_stages,
+    guessed_histogram_deviation,
+    floor=FLOOR,
+)
 TREE_STAGES = Source(
-    has_tree_stages, tree_steps, first_tree, _describe_trees, (2.0, 1 / 0.15), FLOOR
+    has_tree_stages,
+    is_known,
+    tree_steps,
+    first_tree,
+    _describe_trees,
+    guessed_first_tree,
+    (2.0, 1 / 0.15),
+    FLOOR,
 )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from calliper._types import FloatArray
+from calliper.embedding._known import predicts_as
 from calliper.embedding._spread import Source
 
 
@@ -17,6 +18,14 @@ def states_deviation(core: Any) -> bool:
         return "return_std" in signature(core.predict).parameters
     except (AttributeError, TypeError, ValueError):
         return False
+
+
+def is_known(core: Any) -> bool:
+    """Whether the mean that it states with a deviation is what it predicts without."""
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.linear_model import ARDRegression, BayesianRidge
+
+    return predicts_as(core, GaussianProcessRegressor, BayesianRidge, ARDRegression)
 
 
 def mean_and_deviation(core: Any, X: Any) -> tuple[FloatArray, FloatArray]:
@@ -38,4 +47,4 @@ def _describe(core: Any) -> str:
     return f"standard deviation by {type(core).__name__}"
 
 
-DEVIATION = Source(states_deviation, mean_and_deviation, target_deviation, _describe)
+DEVIATION = Source(states_deviation, is_known, mean_and_deviation, target_deviation, _describe)

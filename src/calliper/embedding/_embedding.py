@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from sklearn.utils import _safe_indexing, indexable
 
 from calliper._models import check_predictions, predictions
 from calliper._types import FloatArray
@@ -16,10 +17,11 @@ from calliper.embedding._spaces import Mapped, Predict, Space
 from calliper.embedding._warning import EmbeddingWarning
 from calliper.exceptions import CalliperError
 
-#: Rows that are mapped twice to see whether the same comes out.
+#: Rows that are predicted and mapped twice to see whether the same comes out.
 N_REPEATED = 8
-#: Part of the largest value by which two calls may differ: batches of other sizes round otherwise.
-REPEAT_TOLERANCE = 1e-3
+#: By how much two calls may differ, since batches of other sizes round otherwise: part of the range
+#: of a column, and of its largest value, which single precision rounds.
+REPEAT_TOLERANCE, ROUNDING = 1e-3, 1e-6
 
 RAW = Mapped(None, None, "inputs as they are")
 
@@ -90,18 +92,28 @@ def warn_if_poor(embedding: Embedding, Z: FloatArray) -> None:
     warnings.warn(f"The space ({embedding.space.name}) {problem}", EmbeddingWarning, stacklevel=4)
 
 
-def refuse_changing(embedding: Embedding, X: Any, Z: FloatArray) -> None:
-    """Some rows are mapped again, in smaller company: the same must come out.
+def refuse_changing(embedding: Embedding, X: Any, y_pred: FloatArray, Z: FloatArray) -> None:
+    """Some rows are predicted and mapped again, in smaller company: the same must come out.
 
     Dropout left on fails since it is random, batch normalisation in training mode since rows
     change with their company; then calibration and new rows would not be treated alike.
     """
-    few = X[: min(N_REPEATED, (n_rows(X) + 1) // 2)]
-    once, again = Z[: n_rows(few)], embedding.transform(few)
-    change = np.abs(once - again).max(initial=0.0)
-    if change > REPEAT_TOLERANCE * np.abs(once).max(initial=0.0):
+    few = np.arange(min(N_REPEATED, (n_rows(X) + 1) // 2))
+    y_again, again = embedding.predict_and_transform(_safe_indexing(indexable(X)[0], few))
+    _refuse_change(y_pred.reshape(len(y_pred), -1), y_again.reshape(len(few), -1), "the model")
+    _refuse_change(Z, again, f"the space ({embedding.space.name})")
+
+
+def _refuse_change(before: FloatArray, again: FloatArray, what: str) -> None:
+    change = np.abs(before[: len(again)] - again).max(axis=0, initial=0.0)
+    allowed = REPEAT_TOLERANCE * np.ptp(before, axis=0) + ROUNDING * np.abs(before).max(axis=0)
+    moved = np.flatnonzero(change > allowed)
+    if len(moved):
+        worst = moved[np.argmax((change / np.maximum(allowed, 1e-300))[moved])]
+        column = f" in column {worst}" if len(change) > 1 else ""
         raise CalliperError(
-            f"the space ({embedding.space.name}) changes between calls: the same rows moved by up "
-            f"to {change:.3g}. Is dropout or batch normalisation left on? Put the network into "
-            f"evaluation mode (module.eval()), or fix the random state."
+            f"{what} changes between calls: the same rows, asked for in smaller company, moved by "
+            f"up to {change[worst]:.3g}{column} (of a range of "
+            f"{np.ptp(before[:, worst]):.3g}). Is dropout or batch normalisation left on? Put the "
+            f"network into evaluation mode (module.eval()), or fix the random state."
         )

@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import validate_data
 
 from calliper._models import predictions
 from calliper._types import FloatArray
+from calliper.embedding._known import predicts_as
 from calliper.embedding._spread import Source
 
 #: A member: from the rows of the ensemble to its predictions, (m,).
@@ -31,6 +33,19 @@ def averages_members(core: Any) -> bool:
         return False  # one member has no spread
     weighted = hasattr(core, "estimator_weights_") or hasattr(core, "final_estimator_")
     return not weighted and all(hasattr(member, "predict") for member in members)
+
+
+def is_plain_mean(core: Any) -> bool:
+    """Whether its class is known to predict the plain mean of its members."""
+    from sklearn.ensemble import (
+        BaggingRegressor,
+        ExtraTreesRegressor,
+        RandomForestRegressor,
+        VotingRegressor,
+    )
+
+    known = RandomForestRegressor, ExtraTreesRegressor, BaggingRegressor, VotingRegressor
+    return predicts_as(core, *known) and getattr(core, "weights", None) is None
 
 
 def mean_and_spread(core: Any, X: Any) -> tuple[FloatArray, FloatArray]:
@@ -59,7 +74,7 @@ def moments(
 def members_on(core: Any, X: Any) -> tuple[Any, list[Member]]:
     """Rows as the members take them, converted once, and the members."""
     columns = getattr(core, "estimators_features_", None)
-    if all(_is_tree(member) for member in core.estimators_):
+    if isinstance(core, BaseEstimator) and all(_is_tree(member) for member in core.estimators_):
         finite = "allow-nan" if get_tags(core).input_tags.allow_nan else True
         rows = validate_data(
             core, X, reset=False, dtype=np.float32, accept_sparse="csr", ensure_all_finite=finite
@@ -74,15 +89,25 @@ def members_on(core: Any, X: Any) -> tuple[Any, list[Member]]:
 
 def target_deviation(core: Any) -> float | None:
     """Standard deviation of the targets that the trees were grown on; mean over the trees."""
+    if not all(_is_tree(member) and _by_variance(member) for member in core.estimators_):
+        return None
+    return float(np.mean([root_deviation(member.tree_) for member in core.estimators_]))
+
+
+def guessed_deviation(core: Any) -> float | None:
+    """Standard deviation of what the trees have learnt of their targets; mean over the trees."""
     if not all(_is_tree(member) for member in core.estimators_):
         return None
     return float(np.mean([_deviation(member) for member in core.estimators_]))
 
 
+def _by_variance(member: Any) -> bool:
+    return getattr(member, "criterion", None) in ("squared_error", "friedman_mse")
+
+
 def _deviation(member: Any) -> float:
-    criterion = getattr(member, "criterion", None)
-    by_variance = criterion in ("squared_error", "friedman_mse")
-    return root_deviation(member.tree_) if by_variance else tree_deviation(member.tree_)
+    tree = member.tree_
+    return root_deviation(tree) if _by_variance(member) else tree_deviation(tree)
 
 
 def root_deviation(tree: Any) -> float:
@@ -136,8 +161,11 @@ class _AnyMember:
 
 
 def _is_tree(member: Any) -> bool:
-    tree = getattr(member, "tree_", None)
-    return tree is not None and tree.n_outputs == 1 and tree.value.shape[-1] == 1
+    from sklearn.tree import DecisionTreeRegressor
+
+    if not predicts_as(member, DecisionTreeRegressor):
+        return False  # what is in the leaves need not be what it predicts
+    return bool(member.tree_.n_outputs == 1 and member.tree_.value.shape[-1] == 1)
 
 
 def _with_columns(members: Sequence[Any], columns: Any) -> list[tuple[Any, Any]]:
@@ -155,4 +183,6 @@ def _describe(core: Any) -> str:
     return f"spread of {len(core.estimators_)} {kind}"
 
 
-MEMBERS = Source(averages_members, mean_and_spread, target_deviation, _describe)
+MEMBERS = Source(
+    averages_members, is_plain_mean, mean_and_spread, target_deviation, _describe, guessed_deviation
+)

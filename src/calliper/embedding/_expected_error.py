@@ -2,7 +2,8 @@
 
 Spread is what the model knows of its own doubt; the errors that it makes on rows left out show
 the rest, such as noise that depends on an input which the mean ignores. A few boosted trees learn
-the size e of those errors from the inputs and the prediction, and the coordinate is
+the size e of those errors from the inputs (gaps filled with the median) and the prediction
+(centred, since trees compute in single precision), and the coordinate is
 
     WEIGHT · log(max(ê(x), LEAST · mean e) / u + FLOOR),     u the standard deviation of y.
 
@@ -22,7 +23,7 @@ from sklearn.utils import _safe_indexing, indexable
 
 from calliper._types import FloatArray
 from calliper.embedding._embedding import Embedding
-from calliper.embedding._features import as_features
+from calliper.embedding._features import Filled
 from calliper.embedding._left_out import LeftOut
 from calliper.embedding._opened import Opened, open_model, unwrapped
 from calliper.embedding._spaces import InputsAndPrediction, Predict, Prediction
@@ -43,6 +44,8 @@ class WithExpectedError:
 
     base: PredictionAndSpread
     model: Any
+    filled: Filled
+    centre: float
     unit: float
     least: float
 
@@ -54,8 +57,9 @@ class WithExpectedError:
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Inputs are prepared once for both models."""
         rows = self.base.opened.prepare(X)
-        y_pred, Z = self.base.place(rows)
-        expected = self.model.predict(clues(rows, X, y_pred / self.unit))
+        y_pred, Z = self.base.place(rows, X, predict)
+        clues = np.column_stack([self.filled(rows), (y_pred - self.centre) / self.unit])
+        expected = self.model.predict(clues)
         return y_pred, np.column_stack([Z, self.coordinate(expected)])
 
     def coordinate(self, expected: FloatArray) -> FloatArray:
@@ -80,18 +84,19 @@ def expect_errors(
     Both are returned as they came where nothing can be learnt: few errors, all of them zero,
     inputs that are not numbers, or a space that is not in the model's unit.
     """
-    base, unit = _base(embedding, y_train), float(y_train.std())
+    base, unit, centre = _base(embedding, y_train), float(y_train.std()), float(y_train.mean())
     if base is None or len(errors) < FEWEST_ERRORS or not errors.any():
         return embedding, unseen
     X = _safe_indexing(indexable(X_train)[0], unseen.rows)
     try:
-        known = clues(base.opened.prepare(X), X, unseen.y_pred / unit)
+        rows = base.opened.prepare(X)
+        filled = Filled.learn(rows)
+        known = np.column_stack([filled(rows), (unseen.y_pred - centre) / unit])
     except (TypeError, ValueError):
         return embedding, unseen
     model = _error_model(len(errors))
-    space = WithExpectedError(
-        base, clone(model).fit(known, errors), unit, LEAST * float(errors.mean())
-    )
+    least = LEAST * float(errors.mean())
+    space = WithExpectedError(base, clone(model).fit(known, errors), filled, centre, unit, least)
     folds = KFold(N_FOLDS, shuffle=True, random_state=0)
     column = space.coordinate(cross_val_predict(model, known, errors, cv=folds))
     places = unseen.Z
@@ -99,11 +104,6 @@ def expect_errors(
         places = base.coordinates(unseen.y_pred, np.empty((0, len(errors))))
     moved = replace(unseen, Z=np.column_stack([places, column]))
     return Embedding(space, embedding.model, embedding.n_outputs), moved
-
-
-def clues(rows: Any, X: Any, y_pred: FloatArray) -> FloatArray:
-    """What the error is learnt from: the core's inputs, and the prediction."""
-    return np.column_stack([as_features(rows, X), y_pred])
 
 
 def _base(embedding: Embedding, y_train: FloatArray) -> PredictionAndSpread | None:

@@ -25,7 +25,14 @@ SPREAD_RATIO = 100.0
 
 
 def fit_embedding(
-    embed: Any, X_train: Any, X_calibration: Any, *, model: Any = None, n_outputs: int = 1
+    embed: Any,
+    X_train: Any,
+    X_calibration: Any,
+    *,
+    model: Any = None,
+    n_outputs: int = 1,
+    y_train: FloatArray | None = None,
+    raw: bool = False,
 ) -> Embedding:
     """The map that ``embed`` asks for, learnt from the model and training rows alone.
 
@@ -36,17 +43,31 @@ def fit_embedding(
     X_calibration : rows on which the map is tried out; nothing is learnt from them
     model : fitted regressor or callable, for "auto" and "prediction"
     n_outputs : predictions that the model makes for each row
+    y_train : targets of the training rows, or None
+    raw : whether "auto" and "inputs" shall mean the inputs as they are, which no distance is asked
+        of: kernels that are made of a model of their own
     """
-    space = _space(embed, X_train, X_calibration, model, n_outputs)
+    if raw and (embed is None or (isinstance(embed, str) and embed in ("auto", "inputs"))):
+        return Embedding(RAW, model, n_outputs)
+    space = _space(embed, X_train, X_calibration, model, n_outputs, y_train)
     return Embedding(space, model, n_outputs)
 
 
-def _space(embed: Any, X_train: Any, X_calibration: Any, model: Any, n_outputs: int) -> Space:
+def _space(
+    embed: Any,
+    X_train: Any,
+    X_calibration: Any,
+    model: Any,
+    n_outputs: int,
+    y_train: FloatArray | None,
+) -> Space:
     if embed is None or (isinstance(embed, str) and embed == "inputs"):
         return _inputs(X_train, X_calibration)
     if isinstance(embed, str) and embed == "auto":
         predict = partial(predictions, model, n_outputs=n_outputs)
-        return choose_space(model, X_train, X_calibration, predict=predict, n_outputs=n_outputs)
+        return choose_space(
+            model, X_train, X_calibration, predict=predict, n_outputs=n_outputs, y_train=y_train
+        )
     if isinstance(embed, str) and embed == "prediction":
         return Prediction()
     if hasattr(embed, "transform"):

@@ -8,6 +8,7 @@ training data alone, so that whatever is chosen by it leaves the guarantees unto
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +21,9 @@ from calliper._types import FloatArray, IntArray
 from calliper._validation import n_rows
 from calliper.embedding._embedding import Embedding
 from calliper.embedding._ensemble import MEMBERS, members_on, moments
-from calliper.embedding._opened import unwrapped
+from calliper.embedding._opened import is_frozen, unwrapped
 from calliper.embedding._spread import PredictionAndSpread
-from calliper.exceptions import CalliperError
+from calliper.embedding._warning import EmbeddingWarning
 
 #: A spread takes two members at least.
 LEAST_MEMBERS = 2
@@ -70,21 +71,35 @@ def left_out(
     embedding : the fitted space around the fitted model
     X_train, y_train : the rows that the model was trained on, in that order
     n_folds : int, default 5
-        Number of refits for models without bags, at most one for each row; 0 never refits.
+        Number of refits for models without bags, at most one for each row; 0 never refits, and
+        frozen models are never refitted. A refit that fails is pointed out, and there are none.
     random_state : int, RandomState or None
         Deals rows to folds.
     """
     found = out_of_bag(embedding, X_train)
-    can_refit = hasattr(unwrapped(embedding.model), "fit") and len(y_train) > 1
-    if found is not None or n_folds == 0 or not can_refit:
+    can_refit = hasattr(unwrapped(embedding.model), "fit") and not is_frozen(embedding.model)
+    if found is not None or n_folds == 0 or not can_refit or len(y_train) < 2:
         return found
-    return out_of_fold(embedding, X_train, y_train, n_folds=n_folds, random_state=random_state)
+    try:
+        return out_of_fold(embedding, X_train, y_train, n_folds=n_folds, random_state=random_state)
+    except Exception as error:  # whatever a model may raise that meets a part of its rows
+        warnings.warn(
+            f"Left-out errors are not known: training {type(embedding.model).__name__} again, on "
+            f"{n_folds - 1} of {n_folds} parts of the training rows, failed "
+            f"({type(error).__name__}: {error}). Nearness is judged without them; more folds leave "
+            f"more rows to train on, left_out_folds=0 asks for none.",
+            EmbeddingWarning,
+            stacklevel=5,
+        )
+        return None
 
 
 def out_of_bag(embedding: Embedding, X_train: Any) -> LeftOut | None:
     """Means and spreads of the members that have not seen a row; None without such members."""
     space = embedding.space
     if not isinstance(space, PredictionAndSpread) or space.source is not MEMBERS:
+        return None
+    if not space.predicts:  # the model makes something else of its members
         return None
     core, X = space.opened.core, space.opened.prepare(X_train)
     samples = _samples(core, n_rows(X_train))
@@ -118,8 +133,6 @@ def out_of_fold(
 ) -> LeftOut:
     """Predictions and places by clones that were trained without the row's fold."""
     n = n_rows(X_train)
-    if n_folds < 2:
-        raise CalliperError(f"left_out_folds must be 0 or at least 2; got {n_folds!r}.")
     n_folds = min(n_folds, n)
     model, X = unwrapped(embedding.model), indexable(X_train)[0]
     parts = []

@@ -2,25 +2,25 @@
 
 A pipeline, a search, a frozen model and a transformed target say nothing about the error
 themselves; the estimator inside does. What stands before it prepares its inputs, what stands
-after it finishes its predictions.
+after it finishes its predictions. A wrapper that predicts by code of its own is left closed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from inspect import getattr_static
 from typing import Any
 
 import numpy as np
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
 from calliper._types import FloatArray
+from calliper.embedding._known import predicts_as
 from calliper.exceptions import CalliperError
-
-#: Where a wrapper keeps the fitted model that it asks: searches, methods that calibrate.
-INNER = ("best_estimator_", "estimator_")
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,12 @@ class Opened:
             X = step.transform(X)
         return X
 
+    def aim(self, y: FloatArray) -> FloatArray:
+        """From targets of the whole to those that the core was trained on."""
+        for transformer in reversed(self.targets):
+            y = np.asarray(transformer.transform(y[:, None]), dtype=np.float64).reshape(-1)
+        return y
+
     def finish(self, y_pred: FloatArray) -> FloatArray:
         """From what the core predicts to what the whole predicts."""
         for transformer in self.targets:
@@ -52,12 +58,12 @@ def open_model(model: Any) -> Opened:
     steps: list[Any] = []
     targets: list[Any] = []
     while True:
-        if isinstance(core, Pipeline):
+        if predicts_as(core, Pipeline):
             _check_last_step(core)
             if len(core.steps) > 1:
                 steps.append(core[:-1])
             core = unwrapped(core.steps[-1][1])
-        elif isinstance(core, TransformedTargetRegressor) and hasattr(core, "regressor_"):
+        elif predicts_as(core, TransformedTargetRegressor) and hasattr(core, "regressor_"):
             targets.insert(0, core.transformer_)
             core = unwrapped(core.regressor_)
         else:
@@ -69,20 +75,32 @@ def unwrapped(model: Any) -> Any:
     """The model that a search, a frozen model, a calibrated model or ``model.predict`` asks."""
     while True:
         owner = getattr(model, "__self__", None)
-        if getattr(model, "__name__", None) == "predict" and hasattr(owner, "predict"):
+        if getattr(model, "__name__", None) == "predict" and getattr(owner, "predict", 0) == model:
             model = owner
-        elif isinstance(model, FrozenEstimator):
+        elif type(model) is FrozenEstimator:
             model = model.estimator
-        elif _delegates(model):
-            model = next(getattr(model, name) for name in INNER if hasattr(model, name))
+        elif predicts_as(model, BaseSearchCV) and hasattr(model, "best_estimator_"):
+            model = model.best_estimator_
+        elif _is_calibrated(model):
+            model = model.estimator_
         else:
             return model
 
 
-def _delegates(model: Any) -> bool:
-    """Whether ``predict`` is that of one inner model; RANSAC's is, a bagging's template is not."""
-    is_search = hasattr(model, "best_estimator_") and hasattr(model, "best_params_")
-    return is_search or (hasattr(model, "estimator_") and hasattr(model, "calibrators_"))
+def is_frozen(model: Any) -> bool:
+    """Whether the model, or a part of it, must not be trained again."""
+    while hasattr(model, "__self__"):
+        model = model.__self__
+    parts = model.get_params(deep=True).values() if hasattr(model, "get_params") else ()
+    return any(isinstance(part, FrozenEstimator) for part in (model, *parts))
+
+
+def _is_calibrated(model: Any) -> bool:
+    """Whether it is a ``ConformalRegressor``, known by name since it stands above this module."""
+    code = getattr_static(type(model), "predict", None)
+    of_one_number = getattr(getattr(model, "score_", None), "n_outputs", 1) == 1
+    known = getattr(code, "__module__", None) == "calliper.regressor"
+    return known and of_one_number and hasattr(model, "estimator_")
 
 
 def _check_last_step(pipeline: Pipeline) -> None:

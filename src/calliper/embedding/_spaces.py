@@ -9,7 +9,7 @@ they are.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from calliper._models import predictions
 from calliper._types import FloatArray
-from calliper.embedding._features import as_features
+from calliper.embedding._features import Filled, as_features
 from calliper.embedding._opened import Opened
 
 Predict = Callable[[Any], FloatArray]
@@ -73,14 +73,33 @@ class Mapped(WithoutUnit):
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """The map's output."""
-        features = as_features(X if self.mapping is None else self.mapping(X), X)
-        return None, features if self.scaler is None else np.asarray(
-            self.scaler.transform(features)
-        )
+        if self.mapping is None:
+            features = as_features(X, X)
+        else:
+            features = as_features(self.mapping(X), X, name="embed(X)")
+        return None, _scaled(features, self.scaler)
 
     def on(self, opened: Opened) -> Mapped:
         """A map of the inputs asks no model."""
         return self
+
+
+@dataclass(frozen=True)
+class OneInput(WithoutUnit):
+    """The only input of a model without a spread: predictions are a function of it."""
+
+    opened: Opened
+    filled: Filled
+    scaler: StandardScaler | None
+    name: str = "the one input"
+
+    def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
+        """The input as the core is given it; gaps lie at the training median."""
+        return None, _scaled(self.filled(self.opened.prepare(X)), self.scaler)
+
+    def on(self, opened: Opened) -> OneInput:
+        """As the other model is given it."""
+        return replace(self, opened=opened)
 
 
 @dataclass(frozen=True)
@@ -109,6 +128,7 @@ class InputsAndPrediction:
 
     opened: Opened
     n_outputs: int
+    filled: Filled
     inputs: StandardScaler
     outputs: StandardScaler
     name: str
@@ -116,7 +136,7 @@ class InputsAndPrediction:
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Inputs are prepared once, for the core and for the coordinates."""
         rows, y_pred = prepared_and_predicted(self.opened, X, self.n_outputs)
-        features = self.inputs.transform(as_features(rows, X))
+        features = self.inputs.transform(self.filled(rows))
         columns = self.outputs.transform(y_pred.reshape(len(y_pred), -1))
         return y_pred, np.hstack([features / np.sqrt(features.shape[1]), columns])
 
@@ -126,7 +146,7 @@ class InputsAndPrediction:
 
     def on(self, opened: Opened) -> InputsAndPrediction:
         """The other model's predictions, in the units of this one's."""
-        return InputsAndPrediction(opened, self.n_outputs, self.inputs, self.outputs, self.name)
+        return replace(self, opened=opened)
 
 
 @dataclass(frozen=True)
@@ -141,7 +161,8 @@ class Contributions(WithoutUnit):
         rows, y_pred = prepared_and_predicted(self.opened, X, 1)
         weights = coefficients(self.opened.core)
         used = np.flatnonzero(weights)
-        return y_pred, np.column_stack([as_features(rows, X)[:, used] * weights[used], y_pred])
+        added = Filled(np.zeros(len(weights)))(rows)[:, used] * weights[used]
+        return y_pred, np.column_stack([added, y_pred])
 
     def on(self, opened: Opened) -> Contributions:
         """The same units: those of y."""
@@ -152,6 +173,10 @@ def prepared_and_predicted(opened: Opened, X: Any, n_outputs: int) -> tuple[Any,
     """What the core is given, and what the whole model predicts: one pass."""
     rows = opened.prepare(X)
     return rows, opened.finish(predictions(opened.core, rows, n_outputs))
+
+
+def _scaled(features: FloatArray, scaler: StandardScaler | None) -> FloatArray:
+    return features if scaler is None else np.asarray(scaler.transform(features))
 
 
 def coefficients(core: Any) -> FloatArray:

@@ -5,11 +5,12 @@ where it is unsure. Coordinates, for prediction m, spread v, unit u and weight w
 
     m / u,   w · log(v / u + floor).
 
-Errors grow in proportion to the spread, hence the logarithm; u is the standard deviation of the
-targets that the model was trained on, so that nothing depends on the unit of y. The logarithm is
-*not* divided by its own deviation: where a spread hardly varies it has little to say, and should
-not decide who is near (docs/nearness.md has the figures). u comes from the fitted model, else
-from its predictions of training rows. Known to neither, the spread alone is the place.
+Errors grow in proportion to the spread, hence the logarithm; u is about the standard deviation of
+the targets that the model was trained on, so that nothing depends on the unit of y. The logarithm
+is *not* divided by its own deviation: where a spread hardly varies it has little to say, and should
+not decide who is near (docs/nearness.md has the figures). u is told by a model that was fitted to
+squared errors, else it is that of the training targets, else what the model lets guess, else the
+deviation of its predictions of training rows. Known to none, the spread alone is the place.
 """
 
 from __future__ import annotations
@@ -26,18 +27,27 @@ from calliper.embedding._opened import Opened
 from calliper.embedding._spaces import Predict, absolute_length_scale
 
 
+def untold(core: Any) -> float | None:
+    """What a model says that keeps no unit."""
+    return None
+
+
 @dataclass(frozen=True)
 class Source:
     """Where a kind of model keeps its spread: plain functions of the fitted core."""
 
-    #: Whether the core is of this kind.
+    #: Whether the core is of this kind, by the look of it.
     suits: Callable[[Any], bool]
+    #: Whether the core's class is known to predict what ``measure`` says that it does.
+    known: Callable[[Any], bool]
     #: Prediction (m,) and spreads (k, m) of prepared rows, all in the unit of y, in one pass.
     measure: Callable[[Any, Any], tuple[FloatArray, FloatArray]]
     #: Standard deviation of what the core was trained on, None if it does not tell.
     unit: Callable[[Any], float | None]
     #: What the spread is, in words.
     describe: Callable[[Any], str]
+    #: About that deviation, for losses other than the square; mostly less.
+    guess: Callable[[Any], float | None] = untold
     #: Weight of the logarithm of each spread, the prediction having 1.
     weights: tuple[float, ...] = (2.0,)
     #: Spreads below this part of the unit are all alike: near 0, logarithms would tell rounding.
@@ -51,6 +61,8 @@ class PredictionAndSpread:
     opened: Opened
     source: Source
     unit: float | None
+    #: Whether what the source gives as prediction is the model's own; else the model is asked.
+    predicts: bool = True
 
     @property
     def name(self) -> str:
@@ -60,13 +72,14 @@ class PredictionAndSpread:
         return " and ".join([*known, *([spread] if spread else [])])
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
-        """Prediction and coordinates in one pass over the model."""
-        return self.place(self.opened.prepare(X))
+        """Prediction and coordinates, in one pass over a model whose code is known."""
+        return self.place(self.opened.prepare(X), X, predict)
 
-    def place(self, rows: Any) -> tuple[FloatArray, FloatArray]:
-        """Prediction and coordinates of rows that are prepared for the core."""
+    def place(self, rows: Any, X: Any, predict: Predict) -> tuple[FloatArray, FloatArray]:
+        """Prediction and coordinates of ``X``, of which ``rows`` are prepared for the core."""
         mean, spreads = self.source.measure(self.opened.core, rows)
-        return self.opened.finish(mean), self.coordinates(mean, spreads)
+        y_pred = self.opened.finish(mean) if self.predicts else predict(X)
+        return y_pred, self.coordinates(mean, spreads)
 
     def coordinates(self, mean: FloatArray, spreads: FloatArray) -> FloatArray:
         """All numbers on one scale, (m, 1 + k); without a unit the first spread alone, (m, 1)."""
@@ -94,22 +107,29 @@ def _any(core: Any) -> bool:
     return True
 
 
-def _untold(core: Any) -> float | None:
-    return None
-
-
 def _nothing(core: Any) -> str:
     return ""
 
 
 #: A model that has no spread; plain functions, since a space must pickle.
-BARE = Source(_any, _bare, _untold, _nothing)
+BARE = Source(_any, _any, _bare, untold, _nothing)
 
 
-def spread_space(opened: Opened, source: Source, X_train: Any) -> PredictionAndSpread:
+def spread_space(
+    opened: Opened, source: Source, X_train: Any, y_train: FloatArray | None
+) -> PredictionAndSpread:
     """The space, with its unit from the model, else from training rows, else without."""
+    unit = _unit(opened, source, X_train, y_train)
+    known = unit is not None and np.isfinite(unit) and unit > 0
+    return PredictionAndSpread(opened, source, unit if known else None, source.known(opened.core))
+
+
+def _unit(opened: Opened, source: Source, X_train: Any, y_train: FloatArray | None) -> float | None:
     unit = source.unit(opened.core)
+    if unit is None and y_train is not None:
+        unit = float(opened.aim(y_train).std())
+    if unit is None:
+        unit = source.guess(opened.core)
     if unit is None and X_train is not None:
         unit = float(source.measure(opened.core, opened.prepare(X_train))[0].std())
-    known = unit is not None and np.isfinite(unit) and unit > 0
-    return PredictionAndSpread(opened, source, unit if known else None)
+    return unit

@@ -6,12 +6,14 @@ Nothing is computed that the calibrator does not name, and nothing here sees a c
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 from calliper._types import FloatArray
 from calliper.embedding._embedding import Embedding
 from calliper.embedding._expected_error import expect_errors
 from calliper.embedding._left_out import LeftOut, left_out
+from calliper.exceptions import CalliperError
 
 #: Refits behind left-out errors, where nothing else was said.
 N_FOLDS = 5
@@ -19,6 +21,16 @@ N_FOLDS = 5
 LEFT_OUT = {"Z_left_out", "scores_left_out"}
 #: Training rows as seen by the model itself.
 SEEN = {"Z_train", "scores_train"}
+
+
+def check_folds(folds: Any) -> None:
+    """``left_out_folds`` is None, 0, or a number of folds."""
+    whole = isinstance(folds, Integral) and not isinstance(folds, bool)
+    if folds is not None and not (whole and (folds == 0 or folds >= 2)):
+        raise CalliperError(
+            f"left_out_folds must be None, 0 (never refit) or a whole number of at least 2; got "
+            f"{folds!r}."
+        )
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ class ForestProximity(BaseEstimator):  # type: ignore[misc]
     ----------
     forest : fitted ensemble of trees with ``apply``, optional
         A random forest, extra trees, or scikit-learn's ``GradientBoostingRegressor``; the
-        features are then the inputs that the forest takes, unscaled. Without a forest, the
+        features are then the inputs that the forest takes, unscaled: ``ConformalRegressor``
+        passes its inputs on as they are, unless ``embed`` is a map of yours. Without a forest, the
         features are the numbers of the leaves, one column a tree, as ``forest.apply`` gives them:
         ``ConformalRegressor(forest, FullRescaled(ForestProximity()), embed=forest.apply)``.
 
@@ -41,6 +42,11 @@ class ForestProximity(BaseEstimator):  # type: ignore[misc]
 
     def __init__(self, forest: Any = None) -> None:
         self.forest = forest
+
+    @property
+    def takes_inputs(self) -> bool:
+        """Whether features are raw inputs, and not places whose distances say who is near."""
+        return self.forest is not None
 
     def __sklearn_clone__(self) -> Self:
         # A clone of the forest would be untrained, and this kernel is made of its trained leaves.

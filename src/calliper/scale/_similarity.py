@@ -6,6 +6,7 @@ throughout, all others count equally, which is the limit of a floor that vanishe
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Protocol
 
 import numpy as np
@@ -90,7 +91,10 @@ def leaf_numbers(kernel: ForestProximity, Z: FloatArray) -> IntArray:
                 f"{Z.shape[1]} columns: pass its inputs as they are, or leaf numbers "
                 f"(embed=forest.apply) with ForestProximity()."
             )
-        return np.asarray(kernel.forest.apply(Z)).reshape(len(Z), -1).astype(np.intp)
+        with warnings.catch_warnings():  # columns of a frame are an array by now, in its order
+            warnings.filterwarnings("ignore", "X does not have valid feature names")
+            leaves = np.asarray(kernel.forest.apply(Z))
+        return leaves.reshape(len(Z), -1).astype(np.intp)
     leaves = Z.astype(np.intp)
     if (leaves != Z).any() or (leaves < 0).any():
         raise CalliperError(
