@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint bench tuning-table tuning-study baselines-table nearness-study plots clean
+.PHONY: help demo test lint bench tuning-table tuning-study baselines-table nearness-study paper paper-quick plots clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -50,6 +50,12 @@ baselines-table: .venv/ready  ## the paper's 1-D rows for MADSplit and LVD besid
 nearness-study: .venv/ready  ## where to judge nearness; CALLIPER_DATA names the data folder
 	$(BIN)/python -m experiments.nearness.study
 	$(BIN)/python -m experiments.nearness.summary
+
+paper: .venv/ready  ## the paper on its five tasks and nine tables: records, tables, figures (an hour)
+	$(BIN)/python -m experiments.deutschmann2024.run
+
+paper-quick: .venv/ready  ## the same at reduced size in minutes; checks the direction of the claims
+	$(BIN)/python -m experiments.deutschmann2024.run --quick
 
 plots: .venv/ready  ## the figures of docs/plots.md, from the code on that page
 	$(BIN)/python docs/make_plots.py

@@ -1,0 +1,1 @@
+"""The four networks of the paper: gather inputs, train, keep predictions and embeddings."""
