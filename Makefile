@@ -52,10 +52,10 @@ nearness-study: .venv/ready  ## where to judge nearness; CALLIPER_DATA names the
 	$(BIN)/python -m experiments.nearness.summary
 
 paper: .venv/ready  ## the paper on its five tasks and nine tables: records, tables, figures (an hour)
-	$(BIN)/python -m experiments.deutschmann2024.run
+	OMP_NUM_THREADS=1 $(BIN)/python -m experiments.deutschmann2024.run
 
 paper-quick: .venv/ready  ## the same at reduced size in minutes; checks the direction of the claims
-	$(BIN)/python -m experiments.deutschmann2024.run --quick
+	OMP_NUM_THREADS=1 $(BIN)/python -m experiments.deutschmann2024.run --quick
 
 plots: .venv/ready  ## the figures of docs/plots.md, from the code on that page
 	$(BIN)/python docs/make_plots.py

@@ -25,6 +25,8 @@ def running(files, base):
         cwd=files,
         stderr=subprocess.PIPE,
         encoding="utf-8",
+        # Under nohup the tests themselves ignore it, and what they start would too.
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
     )
     with open(files / "new.csv", "w") as pipe:
         pipe.write(header + "".join(rows * 1500))
