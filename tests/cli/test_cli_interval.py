@@ -259,7 +259,8 @@ def test_memory_does_not_grow_with_the_new_file_in_parquet(files, base):
         pq.write_table(table, files / "new.parquet", row_group_size=20_000)
         peak.append(peak_megabytes(files, *base[:-1], "out.parquet", "--new", "new.parquet"))
     assert os.path.getsize(files / "out.parquet") > 200_000_000
-    assert peak[1] < peak[0] + 60, f"peak memory grew from {peak[0]:.0f} to {peak[1]:.0f} MB"
+    # The files differ by 160 MB; the allocator keeps some tens of what was freed.
+    assert peak[1] < peak[0] + 110, f"peak memory grew from {peak[0]:.0f} to {peak[1]:.0f} MB"
 
 
 def test_output_has_usual_permissions_and_a_link_stays_a_link(calliper, files, base):
