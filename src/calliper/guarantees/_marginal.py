@@ -137,14 +137,14 @@ class Guarantee:
         n, level = self.n_calibration, 1 - (1 - self.coverage) / self.tails
         if conformal_rank(level, n) > n:
             return (
-                f"{self.method}: {n} calibration points cannot support coverage {self.coverage:g}, "
-                f"so the interval is infinite and covers always."
+                f"{self.method}: {n:,} calibration points cannot support coverage "
+                f"{self.coverage:g}, so the interval is infinite and covers always."
             )
         words = (
             f"{self.method}: a new target lies in its interval with probability at least "
             f"{np.floor(self.proved * 1e4) / 1e4:g} (asked for: {self.coverage:g}), provided that "
             + "; and ".join(self.assumptions)
-            + f". This probability is marginal: it averages over draws of the {n} calibration "
+            + f". This probability is marginal: it averages over draws of the {n:,} calibration "
             f"points and over all inputs; it promises nothing for one given input."
         )
         if self.has_law and self.tails == 1:
