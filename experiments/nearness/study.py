@@ -34,6 +34,9 @@ SIZES = (60, 200, 500, 2000)
 N_DIFFICULTY = 20
 N_DECILES = 10
 RESULTS = Path(__file__).with_name("results.json")
+#: What a stored row holds, in this order: with names the file would be twice as large.
+PLACE = ("problem", "model", "n", "repetition", "method")
+MEASURED = ("seconds", "score", "coverage", "width", "worst")
 
 
 def one_draw(
@@ -59,6 +62,12 @@ def one_draw(
         record |= {"method": name, "seconds": seconds}
         records.append(record | _measure(whole.test.y, intervals, deciles))
     return records
+
+
+def read_records() -> list[dict[str, Any]]:
+    """The records that are stored, each with its names."""
+    rows = json.loads(RESULTS.read_text())["records"]
+    return [dict(zip((*PLACE, *MEASURED), row, strict=True)) for row in rows]
 
 
 def _difficulty(whole: Draw, y_pred: FloatArray) -> FloatArray:
@@ -106,7 +115,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", default=MODELS)
     parser.add_argument("--jobs", type=int, default=-1)
     options = parser.parse_args()
-    stored = json.loads(RESULTS.read_text())["records"] if RESULTS.exists() else []
+    stored = read_records() if RESULTS.exists() else []
     done: dict[tuple[str, str, int], set[tuple[int, str]]] = defaultdict(set)
     for record in stored:
         key = (record["problem"], record["model"], record["repetition"])
@@ -133,9 +142,9 @@ def _document(records: list[dict[str, Any]]) -> str:
         "scikit-learn": sklearn.__version__,
         "python": platform.python_version(),
     }
-    keys = ("problem", "model", "n", "repetition", "method")
-    ordered = sorted(records, key=lambda record: [str(record[key]).zfill(5) for key in keys])
-    lines = ",\n  ".join(json.dumps(record) for record in ordered)
+    ordered = sorted(records, key=lambda record: [str(record[key]).zfill(5) for key in PLACE])
+    rows = ([record[key] for key in (*PLACE, *MEASURED)] for record in ordered)
+    lines = ",\n  ".join(json.dumps(row, separators=(",", ":")) for row in rows)
     head = f'"levels": {list(LEVELS)}, "versions": {json.dumps(versions)}'
     return f'{{{head}, "records": [\n  {lines}\n]}}\n'
 

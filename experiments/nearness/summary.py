@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +9,9 @@ import pandas as pd
 
 from experiments.nearness.methods import DEFAULT, LEVEL, LEVELS, OURS, REFERENCE, REFITS, TRAINING
 from experiments.nearness.problems import ASIDE, MODELS, TABULAR
+from experiments.nearness.study import read_records
 from experiments.tuning.summary import markdown
 
-RESULTS = Path(__file__).with_name("results.json")
 PAGE = Path(__file__).parents[2] / "docs" / "nearness-study.md"
 DRAW = ["model", "n", "problem", "repetition"]
 NINE = tuple(TABULAR)
@@ -105,7 +104,7 @@ def deciles(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def page() -> str:
-    frame = flat(json.loads(RESULTS.read_text())["records"])
+    frame = flat(read_records())
     ratios = over_split(frame)
     repetitions = frame.groupby(["problem", "model"])["repetition"].nunique().min()
     known = [name for name in DEFAULTS if name in ratios]
