@@ -1,4 +1,10 @@
-"""Errors and warnings that a caller may want to catch by name."""
+"""Errors and warnings that a caller may want to catch by name, and the one way to warn."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from types import FrameType
 
 
 class CalliperError(ValueError):
@@ -19,3 +25,24 @@ class ZeroScaleWarning(UserWarning):
 
 class UnscaledFeaturesWarning(UserWarning):
     """Nearness is judged on raw inputs whose spreads differ so much that one of them decides."""
+
+
+class EmbeddingWarning(UserWarning):
+    """The space where nearness is judged says less than it could, or is not what was expected."""
+
+
+#: What stands between a user's line and a warning of ours.
+_PASSED_OVER = frozenset({"calliper", "joblib", "sklearn", "concurrent", "threading"})
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn with the line of the user's code that called into calliper, however deep this is."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and _package(frame) in _PASSED_OVER:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _package(frame: FrameType) -> str:
+    """Top-level package of the code that a frame runs."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]

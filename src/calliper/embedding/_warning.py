@@ -1,5 +1,5 @@
-"""What a caller may want to catch by name."""
+"""Kept for imports until the package is merged."""
 
+from calliper.exceptions import EmbeddingWarning
 
-class EmbeddingWarning(UserWarning):
-    """A space in which nearness can be judged, but not well: the message says why."""
+__all__ = ["EmbeddingWarning"]

@@ -1,0 +1,196 @@
+"""The one place where a calibrator meets predictions: scores in, intervals and a promise out.
+
+The regressor, the command line, an evaluation and a comparison all have predictions of rows with
+known targets, however they came by them. Here a score turns these into errors, a calibrator is
+fitted to each tail of them, and its radii become intervals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
+
+from calliper._types import Coverage, FloatArray, Score
+from calliper._validation import check_levels, like_coverage
+from calliper.embedding import Embedding, fit_embedding
+from calliper.exceptions import CalliperError
+from calliper.guarantees import Guarantee
+from calliper.intervals import Intervals
+from calliper.quantile import as_fraction
+from calliper.scores import AbsoluteError
+
+
+@dataclass(frozen=True, eq=False)
+class Calibrated:
+    """Fitted calibrators, one for each tail of the score.
+
+    Attributes
+    ----------
+    score : what is called an error
+    calibrators : one for most scores, two where each side of the prediction has its own
+    """
+
+    score: Any
+    calibrators: tuple[Any, ...]
+
+    def intervals(
+        self,
+        y_pred: FloatArray,
+        Z: FloatArray,
+        coverage: Coverage = 0.9,
+        *,
+        bounds: tuple[float, float] | None = None,
+        index: Any = None,
+    ) -> Intervals:
+        """Intervals around predictions of rows at ``Z``, at one level or several.
+
+        Parameters
+        ----------
+        y_pred : (m,), or (m, p) for a score of p predictions a row
+        Z : (m, d) features of the same rows
+        bounds : (y_min, y_max), the range that y can have; ends are moved into it
+        index : row labels of the frame that the rows came in
+        """
+        levels = check_levels(coverage)
+        per_tail = [self._of_tail(level) for level in levels]
+        radius = np.stack([c.predict_radius(Z, per_tail) for c in self.calibrators], axis=-1)
+        per_level = y_pred[:, None]  # predictions are the same at every level
+        one_tail = len(self.calibrators) == 1
+        lower, upper = self.score.invert(per_level, radius[..., 0] if one_tail else radius)
+        if bounds is not None:
+            low, high = check_bounds(bounds)
+            lower, upper = np.clip(lower, low, high), np.clip(upper, low, high)
+        return Intervals(
+            like_coverage(lower, coverage),
+            like_coverage(upper, coverage),
+            levels[0] if np.ndim(coverage) == 0 else levels,
+            index,
+        )
+
+    def centre(self, y_pred: FloatArray) -> FloatArray:
+        """One number a row, (m,): the prediction, or the middle of several."""
+        return y_pred if y_pred.ndim == 1 else np.asarray(self.score.centre(y_pred))
+
+    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
+        """The proved marginal coverage; with two tails, by the union bound."""
+        proved = [
+            float(
+                1 - sum(1 - c.guaranteed_coverage(self._of_tail(level)) for c in self.calibrators)
+            )
+            for level in check_levels(coverage)
+        ]
+        return proved[0] if np.ndim(coverage) == 0 else np.array(proved)
+
+    def guarantee(self, coverage: float = 0.9) -> Guarantee:
+        """The promise with its assumptions."""
+        of_tail: Guarantee = self.calibrators[0].guarantee(self._of_tail(coverage))
+        tails = len(self.calibrators)
+        if tails == 1:
+            return of_tail
+        proved = float(self.guaranteed_coverage(coverage))
+        return replace(of_tail, coverage=coverage, proved=proved, tails=tails, note=None)
+
+    def _of_tail(self, level: float) -> float:
+        """The level of each tail at which all of them together miss no more than allowed."""
+        return float(1 - (1 - as_fraction(level)) / len(self.calibrators))
+
+
+def calibrate(
+    calibrator: Any, score: Score, Z: Any, y: FloatArray, y_pred: FloatArray, **told: Any
+) -> Calibrated:
+    """Fit a copy of the calibrator to each tail of the errors.
+
+    ``told`` is what is known beyond the calibration rows (``Z_train``, ``scores_train``, …). The
+    calibrator gets what its ``fit`` names; None counts as not known.
+    """
+    told = {"magnitudes": score.magnitude(y, y_pred), **told}
+    taken = {
+        name: value
+        for name, value in told.items()
+        if value is not None and has_fit_parameter(calibrator, name)
+    }
+    tails = score.measure(y, y_pred).reshape(len(y), -1).T
+    return Calibrated(score, tuple(clone(calibrator).fit(Z, tail, **taken) for tail in tails))
+
+
+def seeded(calibrator: Any, random_state: Any) -> Any:
+    """A copy whose every ``random_state`` that is None, nested ones too, is the given one."""
+    copied = clone(calibrator)
+    missing = [
+        name
+        for name, value in copied.get_params().items()
+        if value is None and name.rpartition("__")[2] == "random_state"
+    ]
+    return copied.set_params(**dict.fromkeys(missing, random_state))
+
+
+@dataclass(frozen=True, eq=False)
+class StoredRows:
+    """Rows whose predictions were stored: features, targets and predictions.
+
+    Attributes
+    ----------
+    X : (n, d) features as they are
+    y, y_pred : (n,)
+    """
+
+    X: FloatArray
+    y: FloatArray
+    y_pred: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class CalibratedOnStored:
+    """A calibrator that has learnt from stored rows, and the map to where it judges nearness."""
+
+    calibrated: Calibrated
+    embedding: Embedding
+
+    @property
+    def calibrator(self) -> Any:
+        """The fitted calibrator."""
+        return self.calibrated.calibrators[0]
+
+    def intervals(
+        self, X: FloatArray, y_pred: FloatArray, coverage: Coverage, **how: Any
+    ) -> Intervals:
+        """Intervals of new rows; ``how`` is what :meth:`Calibrated.intervals` takes."""
+        return self.calibrated.intervals(y_pred, self.embedding.transform(X), coverage, **how)
+
+
+def calibrate_stored(
+    calibrator: Any, calibration: StoredRows, training: StoredRows | None = None
+) -> CalibratedOnStored:
+    """Calibrate on absolute errors of stored predictions.
+
+    Features are standardised by training rows, if there are any; never by calibration rows. A
+    calibrator that judges no nearness gets them as they are.
+    """
+    score = AbsoluteError()
+    embedding = Embedding()
+    if getattr(calibrator, "judges_nearness", True):
+        embedding = fit_embedding(None, None if training is None else training.X, calibration.X)
+    told: dict[str, Any] = {}
+    if training is not None:
+        told["Z_train"] = embedding.transform(training.X)
+        told["scores_train"] = score.measure(training.y, training.y_pred)
+        told["y_train"] = training.y
+    Z = embedding.transform(calibration.X)
+    fitted = calibrate(calibrator, score, Z, calibration.y, calibration.y_pred, **told)
+    return CalibratedOnStored(fitted, embedding)
+
+
+def check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
+    """The range of y as two numbers; None leaves a side open."""
+    try:
+        low, high = bounds
+    except (TypeError, ValueError):
+        raise CalliperError(f"bounds must be a pair (y_min, y_max); got {bounds!r}.") from None
+    low, high = -np.inf if low is None else float(low), np.inf if high is None else float(high)
+    if not low < high:
+        raise CalliperError(f"bounds must be (y_min, y_max) with y_min < y_max; got {bounds!r}.")
+    return low, high
