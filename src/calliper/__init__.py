@@ -1,6 +1,7 @@
 """Honest, locally adaptive prediction intervals around any regression model."""
 
 from calliper import datasets, evaluation, guarantees, metrics, tuning
+from calliper._quantile_pair import QuantilePair
 from calliper.calibrators import (
     LCP,
     LVD,
@@ -16,10 +17,11 @@ from calliper.calibrators import (
     NormalizedKNN,
     Split,
 )
-from calliper.embedding import EmbeddingWarning, Layer
+from calliper.embedding import Layer
 from calliper.evaluation import Problem, evaluate, summarise
 from calliper.exceptions import (
     CalliperError,
+    EmbeddingWarning,
     SmallCalibrationWarning,
     UnscaledFeaturesWarning,
     ZeroScaleWarning,
@@ -27,7 +29,6 @@ from calliper.exceptions import (
 from calliper.information import mutual_information
 from calliper.intervals import Intervals
 from calliper.kernels import KNN, RBF, ForestProximity, Mahalanobis, TunedKNN, TunedRBF
-from calliper.quantile_pair import QuantilePair
 from calliper.refitting import CVPlus, JackknifeAfterBootstrap, JackknifePlus
 from calliper.regressor import ConformalRegressor
 from calliper.scores import AbsoluteError, QuantileError, SignedError

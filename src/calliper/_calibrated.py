@@ -7,7 +7,7 @@ fitted to each tail of them, and its radii become intervals.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -86,13 +86,19 @@ class Calibrated:
         return proved[0] if np.ndim(coverage) == 0 else np.array(proved)
 
     def guarantee(self, coverage: float = 0.9) -> Guarantee:
-        """The promise with its assumptions."""
+        """The promise with its assumptions; what a tail promises beyond is dropped with two."""
         of_tail: Guarantee = self.calibrators[0].guarantee(self._of_tail(coverage))
         tails = len(self.calibrators)
         if tails == 1:
             return of_tail
-        proved = float(self.guaranteed_coverage(coverage))
-        return replace(of_tail, coverage=coverage, proved=proved, tails=tails, note=None)
+        return Guarantee(
+            method=of_tail.method,
+            coverage=coverage,
+            n_calibration=of_tail.n_calibration,
+            proved=float(self.guaranteed_coverage(coverage)),
+            has_law=of_tail.has_law,
+            tails=tails,
+        )
 
     def _of_tail(self, level: float) -> float:
         """The level of each tail at which all of them together miss no more than allowed."""
@@ -100,17 +106,17 @@ class Calibrated:
 
 
 def calibrate(
-    calibrator: Any, score: Score, Z: Any, y: FloatArray, y_pred: FloatArray, **told: Any
+    calibrator: Any, score: Score, Z: Any, y: FloatArray, y_pred: FloatArray, **known: Any
 ) -> Calibrated:
     """Fit a copy of the calibrator to each tail of the errors.
 
-    ``told`` is what is known beyond the calibration rows (``Z_train``, ``scores_train``, …). The
-    calibrator gets what its ``fit`` names; None counts as not known.
+    ``known`` is whatever is known beyond the calibration rows (``Z_train``, ``scores_train``, …).
+    The calibrator gets what its ``fit`` names; None counts as not known.
     """
-    told = {"magnitudes": score.magnitude(y, y_pred), **told}
+    known = {"magnitudes": score.magnitude(y, y_pred), **known}
     taken = {
         name: value
-        for name, value in told.items()
+        for name, value in known.items()
         if value is not None and has_fit_parameter(calibrator, name)
     }
     tails = score.measure(y, y_pred).reshape(len(y), -1).T
@@ -118,13 +124,18 @@ def calibrate(
 
 
 def seeded(calibrator: Any, random_state: Any) -> Any:
-    """A copy whose every ``random_state`` that is None, nested ones too, is the given one."""
+    """A copy whose every ``random_state`` that is None, nested ones too, is the given one.
+
+    Nothing that the copy shares with the calibrator, such as a trained forest, is touched.
+    """
     copied = clone(calibrator)
-    missing = [
-        name
-        for name, value in copied.get_params().items()
-        if value is None and name.rpartition("__")[2] == "random_state"
-    ]
+    given, own = calibrator.get_params(), copied.get_params()
+    missing = []
+    for name, value in own.items():
+        owner, _, last = name.rpartition("__")
+        shared = owner in own and own[owner] is given[owner]
+        if last == "random_state" and value is None and not shared:
+            missing.append(name)
     return copied.set_params(**dict.fromkeys(missing, random_state))
 
 
@@ -174,13 +185,13 @@ def calibrate_stored(
     embedding = Embedding()
     if getattr(calibrator, "judges_nearness", True):
         embedding = fit_embedding(None, None if training is None else training.X, calibration.X)
-    told: dict[str, Any] = {}
+    known: dict[str, Any] = {}
     if training is not None:
-        told["Z_train"] = embedding.transform(training.X)
-        told["scores_train"] = score.measure(training.y, training.y_pred)
-        told["y_train"] = training.y
+        known["Z_train"] = embedding.transform(training.X)
+        known["scores_train"] = score.measure(training.y, training.y_pred)
+        known["y_train"] = training.y
     Z = embedding.transform(calibration.X)
-    fitted = calibrate(calibrator, score, Z, calibration.y, calibration.y_pred, **told)
+    fitted = calibrate(calibrator, score, Z, calibration.y, calibration.y_pred, **known)
     return CalibratedOnStored(fitted, embedding)
 
 

@@ -1,23 +1,56 @@
-"""Meeting a model: the rows it is given, and what it answers.
+"""Meeting a model: the rows it is given, what it answers, and what is wrapped around it.
 
 Rows may be arrays, frames or lists of anything that the model takes; only y and predictions are
-turned into numbers here.
+turned into numbers here. A PyTorch module is asked in batches, in evaluation mode, without
+gradients, where it is.
+
+A pipeline, a search, a frozen model and a transformed target say nothing about the error
+themselves; the estimator inside, the core, does. What stands before it prepares its inputs, what
+stands after it finishes its predictions. A wrapper that predicts by code of its own is left
+closed: a subclass may clip, round or correct what it inherits. Whether it does is asked of the
+classes, never of calibration rows: whatever is chosen by looking at those treats them unlike a
+new row, and the guarantee is lost.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from inspect import getattr_static
+from threading import RLock
 from typing import Any
 
 import numpy as np
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.exceptions import DataConversionWarning
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection._search import BaseSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length, validate_data
 
-from calliper._networks import is_module, outputs
 from calliper._types import FloatArray
 from calliper._validation import check_vector, n_rows, refuse_sparse
-from calliper.exceptions import CalliperError
+from calliper.exceptions import CalliperError, warn
+
+#: Rows that go through a module together.
+BATCH_ROWS = 1024
+
+# Modes and hooks belong to the module and not to the thread that sets them: one at a time.
+_ONE_AT_A_TIME = RLock()
+
+#: Methods that have a part in predictions of scikit-learn's ensembles.
+PREDICTING = (
+    "predict",
+    "_predict",
+    "_raw_predict",
+    "_raw_predict_init",
+    "_validate_X_predict",
+    "_preprocess_X",
+    "staged_predict",
+)
 
 
 def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
@@ -31,10 +64,9 @@ def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
     check_consistent_length(X, y)
     y = np.asarray(y)
     if y.ndim == 2 and y.shape[1] == 1:
-        warnings.warn(
+        warn(
             "A column-vector y was passed when a 1d array was expected; it is flattened.",
             DataConversionWarning,
-            stacklevel=3,
         )
     return check_vector(y, "y")
 
@@ -84,3 +116,177 @@ def _check_columns(y_pred: Any, n: int, n_outputs: int) -> FloatArray:
         for place, column in enumerate(y_pred.T)
     ]
     return np.stack(columns, axis=1)
+
+
+def is_module(model: Any) -> bool:
+    """Whether it is a ``torch.nn.Module``; who has one has imported torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
+@contextmanager
+def evaluating(module: Any) -> Iterator[None]:
+    """Evaluation mode for the time being; every part then returns to the mode it was in."""
+    import torch
+
+    with _ONE_AT_A_TIME:
+        modes = [(part, part.training) for part in module.modules()]
+        module.eval()
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            for part, mode in modes:
+                part.training = mode
+
+
+def batches(module: Any, X: Any, batch_rows: int = BATCH_ROWS) -> Iterator[Any]:
+    """Rows as tensors on the module's device, of its floating type; integers stay integers."""
+    import torch
+
+    weight = next(module.parameters(), torch.zeros(0))
+    rows = X if torch.is_tensor(X) else torch.as_tensor(np.asarray(X))
+    for start in range(0, max(1, n_rows(rows)), batch_rows):
+        batch = rows[start : start + batch_rows]
+        dtype = weight.dtype if batch.is_floating_point() else batch.dtype
+        yield batch.to(weight.device, dtype)
+
+
+def outputs(module: Any, X: Any) -> FloatArray:
+    """What a module answers to rows: (m,) or (m, n_outputs)."""
+    with evaluating(module):
+        answers = [module(batch) for batch in batches(module, X)]
+    if not hasattr(answers[0], "detach"):
+        raise CalliperError(
+            f"{type(module).__name__} must answer with a tensor; got a "
+            f"{type(answers[0]).__name__}: pass a function that takes the predictions out of it."
+        )
+    return np.concatenate([as_array(answer) for answer in answers])
+
+
+def as_array(tensor: Any) -> FloatArray:
+    """A tensor's numbers, wherever it is."""
+    return np.asarray(tensor.detach().cpu().double().numpy())
+
+
+@dataclass(frozen=True)
+class OpenedModel:
+    """A fitted model taken apart: predictions are ``finish(core.predict(prepare(X)))``.
+
+    Attributes
+    ----------
+    core : the estimator inside
+    steps : transformers that its inputs go through, in this order
+    targets : transformers that its predictions go through, backwards, in this order
+    """
+
+    core: Any
+    steps: tuple[Any, ...] = ()
+    targets: tuple[Any, ...] = ()
+
+    def prepare(self, X: Any) -> Any:
+        """The rows that the core is given."""
+        for step in self.steps:
+            X = step.transform(X)
+        return X
+
+    def core_targets(self, y: FloatArray) -> FloatArray:
+        """(n,) targets as the core was trained on them, from those of the whole model."""
+        for transformer in reversed(self.targets):
+            y = np.asarray(transformer.transform(y[:, None]), dtype=np.float64).reshape(-1)
+        return y
+
+    def finish(self, y_pred: FloatArray) -> FloatArray:
+        """From what the core predicts to what the whole predicts."""
+        for transformer in self.targets:
+            columns = y_pred[:, None] if y_pred.ndim == 1 else y_pred
+            turned = np.asarray(transformer.inverse_transform(columns))
+            y_pred = turned[:, 0] if y_pred.ndim == 1 else turned
+        return y_pred
+
+
+def open_model(model: Any) -> OpenedModel:
+    """The core of a fitted model, with what is around it."""
+    core = unwrapped(model)
+    steps: list[Any] = []
+    targets: list[Any] = []
+    while True:
+        if predicts_as(core, Pipeline):
+            _check_last_step(core)
+            if len(core.steps) > 1:
+                steps.append(core[:-1])
+            core = unwrapped(core.steps[-1][1])
+        elif predicts_as(core, TransformedTargetRegressor) and hasattr(core, "regressor_"):
+            targets.insert(0, core.transformer_)
+            core = unwrapped(core.regressor_)
+        else:
+            _check_regressor(core)
+            return OpenedModel(core=core, steps=tuple(steps), targets=tuple(targets))
+
+
+def unwrapped(model: Any) -> Any:
+    """The model that a search, a frozen model, a calibrated model or ``model.predict`` asks."""
+    while True:
+        owner = getattr(model, "__self__", None)
+        if getattr(model, "__name__", None) == "predict" and getattr(owner, "predict", 0) == model:
+            model = owner
+        elif type(model) is FrozenEstimator:
+            model = model.estimator
+        elif predicts_as(model, BaseSearchCV) and hasattr(model, "best_estimator_"):
+            model = model.best_estimator_
+        elif _is_calibrated(model):
+            model = model.estimator_
+        else:
+            return model
+
+
+def is_frozen(model: Any) -> bool:
+    """Whether the model, or a part of it, must not be trained again."""
+    while hasattr(model, "__self__"):
+        model = model.__self__
+    parts = model.get_params(deep=True).values() if hasattr(model, "get_params") else ()
+    return any(isinstance(part, FrozenEstimator) for part in (model, *parts))
+
+
+def _is_calibrated(model: Any) -> bool:
+    """Whether it is a ``ConformalRegressor``, known by name since it stands above this module."""
+    code = getattr_static(type(model), "predict", None)
+    of_one_number = getattr(getattr(model, "score_", None), "n_outputs", 1) == 1
+    known = getattr(code, "__module__", None) == "calliper.regressor"
+    return known and of_one_number and hasattr(model, "estimator_")
+
+
+def _check_last_step(pipeline: Pipeline) -> None:
+    name, last = pipeline.steps[-1]
+    if not hasattr(last, "predict"):
+        raise CalliperError(
+            f"the pipeline must end in a regressor, but its last step, {name!r} "
+            f"({type(last).__name__ if not isinstance(last, str) else last}), does not predict: "
+            f"append a regressor, or pass the pipeline as embed= and the model apart."
+        )
+
+
+def _check_regressor(core: Any) -> None:
+    try:
+        kind = get_tags(core).estimator_type
+    except AttributeError:  # no estimator of scikit-learn, or half of one
+        return
+    if kind not in (None, "regressor"):
+        raise CalliperError(
+            f"intervals need a regressor; {type(core).__name__} is a {kind.replace('_', ' ')}. "
+            f"If its output is a number to be predicted, pass a function: lambda X: f(X)."
+        )
+
+
+def predicts_as(model: Any, *classes: type) -> bool:
+    """Whether ``model`` is of one of the classes, and predicts by its methods unchanged."""
+    return any(isinstance(model, known) and _unchanged(model, known) for known in classes)
+
+
+def _unchanged(model: Any, known: type) -> bool:
+    own = getattr(model, "__dict__", {})
+    return all(
+        name not in own
+        and getattr_static(type(model), name, None) is getattr_static(known, name, None)
+        for name in PREDICTING
+    )

@@ -6,23 +6,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from numbers import Integral
 from typing import Any, Self
 
-import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, has_fit_parameter
 
+from calliper._calibrated import Calibrated, calibrate, seeded
 from calliper._models import check_known_rows, check_new_rows, predictions
 from calliper._types import Coverage, FloatArray, Score
-from calliper._validation import check_levels, check_vector, like_coverage
-from calliper.calibrators import FullRescaled, Split
+from calliper._validation import check_vector
+from calliper.calibrators import FullRescaled
 from calliper.embedding import (
     LEFT_OUT,
     SEEN,
     Learnt,
     Training,
-    check_folds,
     fit_embedding,
     refuse_changing,
     warn_if_poor,
@@ -30,11 +31,7 @@ from calliper.embedding import (
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
-from calliper.quantile import as_fraction
 from calliper.scores import AbsoluteError
-
-#: What a calibrator may name in its ``fit`` beyond the calibration set.
-EXTRAS = {"magnitudes", "length_scale", "y_train", *SEEN, *LEFT_OUT}
 
 
 class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -122,7 +119,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
                 f"fit needs an estimator that can be trained; got {self.estimator!r}. "
                 f"If it already predicts, use calibrate(X, y) with data it has not seen."
             )
-        check_folds(self.left_out_folds)
+        _check_folds(self.left_out_folds)
         y = check_known_rows(self, X, y)
         if len(y) < 2:
             raise CalliperError(
@@ -133,7 +130,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             X, y, test_size=self.calibration_size, random_state=self.random_state
         )
         estimator = clone(self.estimator).fit(X_train, y_train)
-        training = Training(X_train, y_train, True, self.left_out_folds, self.random_state)
+        training = self._training(X_train, y_train, may_refit=True)
         return self._calibrate(estimator, X_cal, y_cal, training)
 
     def calibrate(self, X: Any, y: Any, *, X_train: Any = None, y_train: Any = None) -> Self:
@@ -143,14 +140,14 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         rows apart from ``X``): they standardise the inputs, and feed calibrators that learn from
         training errors or targets, such as ``MADSplit``.
         """
-        check_folds(self.left_out_folds)
+        _check_folds(self.left_out_folds)
         y = check_known_rows(self, X, y)
         if (X_train is None) and (y_train is not None):
             raise CalliperError("y_train was given without X_train: pass both.")
         if y_train is not None:
             check_consistent_length(X_train, y_train)
             y_train = check_vector(y_train, "y_train")
-        training = Training(X_train, y_train, False, self.left_out_folds, self.random_state)
+        training = self._training(X_train, y_train, may_refit=False)
         return self._calibrate(self.estimator, X, y, training)
 
     def predict(self, X: Any) -> FloatArray:
@@ -158,7 +155,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         check_is_fitted(self, "calibrators_")
         check_new_rows(self, X)
         y_pred = predictions(self.estimator_, X, getattr(self.score_, "n_outputs", 1))
-        return y_pred if y_pred.ndim == 1 else np.asarray(self.score_.centre(y_pred))
+        return self._calibrated.centre(y_pred)
 
     def predict_interval(
         self,
@@ -180,100 +177,111 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         """
         check_is_fitted(self, "calibrators_")
         check_new_rows(self, X)
-        levels = check_levels(coverage)
         y_pred, Z = self.embedding_.predict_and_transform(X)
-        tails = len(self.calibrators_)
-        per_tail = [float(1 - (1 - as_fraction(level)) / tails) for level in levels]
-        radius = np.stack([c.predict_radius(Z, per_tail) for c in self.calibrators_], axis=-1)
-        per_level = y_pred[:, None]  # predictions are the same at every level
-        lower, upper = self.score_.invert(per_level, radius[..., 0] if tails == 1 else radius)
-        if bounds is not None:
-            low, high = _check_bounds(bounds)
-            lower, upper = np.clip(lower, low, high), np.clip(upper, low, high)
-        return Intervals(
-            like_coverage(lower, coverage),
-            like_coverage(upper, coverage),
-            levels[0] if np.ndim(coverage) == 0 else levels,
-            getattr(X, "index", None) if hasattr(X, "columns") else None,
-        )
+        index = getattr(X, "index", None) if hasattr(X, "columns") else None
+        return self._calibrated.intervals(y_pred, Z, coverage, bounds=bounds, index=index)
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage; with two tails, by the union bound."""
         check_is_fitted(self, "calibrators_")
-        tails = len(self.calibrators_)
-        levels = [1 - (1 - as_fraction(level)) / tails for level in check_levels(coverage)]
-        proved = []
-        for level in levels:
-            misses = [1 - c.guaranteed_coverage(float(level)) for c in self.calibrators_]
-            proved.append(float(1 - sum(misses)))
-        return proved[0] if np.ndim(coverage) == 0 else np.array(proved)
+        return self._calibrated.guaranteed_coverage(coverage)
 
     def guarantee(self, coverage: float = 0.9) -> Guarantee:
         """The promise with its assumptions; ``.describe()`` puts it in words."""
-        proved = float(self.guaranteed_coverage(coverage))
-        calibrator = self.calibrators_[0]
-        level = float(1 - (1 - as_fraction(coverage)) / len(self.calibrators_))
-        one: Guarantee = calibrator.guarantee(level)
-        if len(self.calibrators_) == 1:
-            return one
-        return Guarantee(
-            one.method, coverage, one.n_calibration, proved, one.has_law, len(self.calibrators_)
-        )
+        check_is_fitted(self, "calibrators_")
+        return self._calibrated.guarantee(coverage)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name; ``calibrator__`` and its like name those of the default, too."""
+        params: dict[str, Any] = super().get_params(deep)
+        if deep and self.calibrator is None:
+            nested = FullRescaled().get_params().items()
+            params.update({f"calibrator__{name}": value for name, value in nested})
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name; to set one of the default calibrator's makes it explicit."""
+        nested = any(name.startswith("calibrator__") for name in params)
+        if nested and params.get("calibrator", self.calibrator) is None:
+            params["calibrator"] = FullRescaled()
+        super().set_params(**params)
+        return self
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "calibrators_")
 
+    @property
+    def _calibrated(self) -> Calibrated:
+        return Calibrated(score=self.score_, calibrators=self.calibrators_)
+
+    def _training(self, X: Any, y: FloatArray | None, *, may_refit: bool) -> Training:
+        return Training(
+            X=X,
+            y=y,
+            may_refit=may_refit,
+            folds=self.left_out_folds,
+            random_state=self.random_state,
+        )
+
     def _calibrate(self, estimator: Any, X: Any, y: FloatArray, training: Training) -> Self:
         score: Any = AbsoluteError() if self.score_function is None else self.score_function
-        n_outputs = getattr(score, "n_outputs", 1)
-        calibrator = self._seeded_calibrator()
-        named = {name for name in EXTRAS if has_fit_parameter(calibrator, name)}
-        takes_inputs = getattr(getattr(calibrator, "kernel", None), "takes_inputs", False)
+        calibrator = FullRescaled() if self.calibrator is None else self.calibrator
+        calibrator = seeded(calibrator, self.random_state)
+        learnt, known = self._learn(estimator, calibrator, score, X, training)
+        embedding = learnt.embedding
+        y_pred, Z = embedding.predict_and_transform(X)
+        refuse_changing(embedding, X, y_pred, Z)
+        if _asks_distances(calibrator):
+            warn_if_poor(embedding, Z)
+        known["length_scale"] = embedding.length_scale(len(y))
+        self.calibrators_ = calibrate(calibrator, score, Z, y, y_pred, **known).calibrators
+        self.estimator_, self.embedding_, self.score_ = estimator, embedding, score
+        self.left_out_ = learnt.unseen
+        return self
+
+    def _learn(
+        self, estimator: Any, calibrator: Any, score: Any, X: Any, training: Training
+    ) -> tuple[Learnt, dict[str, Any]]:
+        """The space, and what training rows tell the calibrator; nothing that it does not name."""
         embedding = fit_embedding(
             self.embed,
             training.X,
             X,
             model=estimator,
-            n_outputs=n_outputs,
+            n_outputs=getattr(score, "n_outputs", 1),
             y_train=training.y,
-            raw=takes_inputs,
+            raw=_takes_inputs(calibrator),
+            nearness=getattr(calibrator, "judges_nearness", True),
         )
-        learnt = Learnt(embedding)
-        if named & LEFT_OUT and getattr(calibrator, "uses_left_out", True):
-            auto = isinstance(self.embed, str) and self.embed == "auto"
-            learnt = training.learn(embedding, score, chosen=auto)
-        embedding = learnt.embedding
-        y_pred, Z = embedding.predict_and_transform(X)
-        refuse_changing(embedding, X, y_pred, Z)
-        if not (takes_inputs or isinstance(calibrator, Split)):  # which ask no distances
-            warn_if_poor(embedding, Z)
-        extras: dict[str, Any] = {
-            "magnitudes": score.magnitude(y, y_pred),
-            "length_scale": embedding.space.length_scale(len(y)),
-            **learnt.extras,
-            **training.tell(named, embedding, score),
-        }
-        wanted = {name: value for name, value in extras.items() if name in named}
-        tails = score.measure(y, y_pred).reshape(len(y), -1).T
-        self.calibrators_ = tuple(clone(calibrator).fit(Z, tail, **wanted) for tail in tails)
-        self.estimator_, self.embedding_, self.score_ = estimator, embedding, score
-        self.left_out_ = learnt.unseen
-        return self
-
-    def _seeded_calibrator(self) -> Any:
-        calibrator = FullRescaled() if self.calibrator is None else clone(self.calibrator)
-        parameters = calibrator.get_params(deep=False)
-        if parameters.get("random_state", 0) is None:
-            calibrator.set_params(random_state=self.random_state)
-        return calibrator
+        learnt = Learnt(embedding=embedding)
+        if training.X is None:
+            return learnt, {}
+        if _names(calibrator, LEFT_OUT) and getattr(calibrator, "uses_left_out", True):
+            chosen = isinstance(self.embed, str) and self.embed == "auto"
+            learnt = training.learn(embedding, score, chosen=chosen)
+        seen = training.seen(learnt.embedding, score, wanted=_names(calibrator, SEEN))
+        return learnt, {**learnt.extras, **seen}
 
 
-def _check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
-    try:
-        low, high = bounds
-    except (TypeError, ValueError):
-        raise CalliperError(f"bounds must be a pair (y_min, y_max); got {bounds!r}.") from None
-    low, high = -np.inf if low is None else float(low), np.inf if high is None else float(high)
-    if not low < high:
-        raise CalliperError(f"bounds must be (y_min, y_max) with y_min < y_max; got {bounds!r}.")
-    return low, high
+def _takes_inputs(calibrator: Any) -> bool:
+    """Whether its kernel is made of a model of its own, and asks for the inputs as they are."""
+    return bool(getattr(getattr(calibrator, "kernel", None), "takes_inputs", False))
+
+
+def _asks_distances(calibrator: Any) -> bool:
+    return getattr(calibrator, "judges_nearness", True) and not _takes_inputs(calibrator)
+
+
+def _names(calibrator: Any, parameters: Iterable[str]) -> bool:
+    """Whether its ``fit`` takes any of these."""
+    return any(has_fit_parameter(calibrator, name) for name in parameters)
+
+
+def _check_folds(folds: Any) -> None:
+    """``left_out_folds`` is None, 0, or a number of folds."""
+    whole = isinstance(folds, Integral) and not isinstance(folds, bool)
+    if folds is not None and not (whole and (folds == 0 or folds >= 2)):
+        raise CalliperError(
+            f"left_out_folds must be None, 0 (never refit) or a whole number of at least 2; got "
+            f"{folds!r}."
+        )

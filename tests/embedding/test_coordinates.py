@@ -136,11 +136,11 @@ def test_length(n, length):
     forest = RandomForestRegressor(3, random_state=0).fit(X_TRAIN, Y_TRAIN)
     ridge = Ridge().fit(X_TRAIN, Y_TRAIN)
     spaces = [
-        fit_embedding("auto", None, X_CAL, model=forest).space,
-        fit_embedding("auto", X_TRAIN, X_CAL, model=ridge).space,
+        fit_embedding("auto", None, X_CAL, model=forest),
+        fit_embedding("auto", X_TRAIN, X_CAL, model=ridge),
     ]
     for space in spaces:
         assert space.length_scale(n) == pytest.approx(length, rel=1e-4)
     for embed in ("inputs", "prediction", StandardScaler()):
-        assert fit_embedding(embed, X_TRAIN, X_CAL, model=ridge).space.length_scale(n) is None
-    assert fit_embedding("auto", None, X_CAL, model=ridge).space.length_scale(n) is None
+        assert fit_embedding(embed, X_TRAIN, X_CAL, model=ridge).length_scale(n) is None
+    assert fit_embedding("auto", None, X_CAL, model=ridge).length_scale(n) is None

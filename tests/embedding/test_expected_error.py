@@ -28,7 +28,7 @@ Y_TRAIN, Y_CAL = Y[:200], Y[200:300]
 
 def learnt(model, *, X_train=X_TRAIN, y_train=Y_TRAIN, embed="auto"):
     embedding = fit_embedding(embed, X_train, X_CAL, model=model)
-    training = Training(X_train, y_train, may_refit=True, random_state=0)
+    training = Training(X=X_train, y=y_train, may_refit=True, random_state=0)
     return training.learn(embedding, AbsoluteError(), chosen=embed == "auto")
 
 
@@ -117,6 +117,8 @@ class FirstInput(RegressorMixin, BaseEstimator):
 
 class Curious(Split):
     """Takes all that it can get."""
+
+    uses_left_out = True
 
     def fit(self, Z, scores, *, length_scale=None, Z_left_out=None, scores_left_out=None):
         super().fit(Z, scores)

@@ -18,8 +18,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
-from calliper import ConformalRegressor
-from calliper.embedding import EmbeddingWarning, fit_embedding
+from calliper import ConformalRegressor, EmbeddingWarning
+from calliper.embedding import fit_embedding
 
 rng = np.random.default_rng(0)
 X = rng.uniform(size=(400, 2))

@@ -19,8 +19,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVR
 
-from calliper import CalliperError, ConformalRegressor
-from calliper.embedding import EmbeddingWarning, fit_embedding, left_out
+from calliper import CalliperError, ConformalRegressor, EmbeddingWarning
+from calliper.embedding import fit_embedding, left_out
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(260, 3))

@@ -16,9 +16,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import BayesianRidge, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
-from calliper.embedding._boosting import STAGES, TREE_STAGES
-from calliper.embedding._deviation import DEVIATION
-from calliper.embedding._ensemble import MEMBERS
+from calliper.embedding._spread import DEVIATION, MEMBERS, STAGES, TREE_STAGES
 
 rng = np.random.default_rng(0)
 X = np.vstack([rng.normal(size=(200, 4)), np.repeat(rng.normal(size=(10, 4)), 3, axis=0)])

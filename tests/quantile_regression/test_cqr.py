@@ -24,8 +24,15 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import check_estimator
 
-from calliper import CalliperError, ConformalRegressor, MADSplit, Split, guarantees, quantile
-from calliper.quantile_pair import QuantilePair
+from calliper import (
+    CalliperError,
+    ConformalRegressor,
+    MADSplit,
+    QuantilePair,
+    Split,
+    guarantees,
+    quantile,
+)
 from calliper.scores import QuantileError
 
 

@@ -9,8 +9,7 @@ from sklearn.linear_model import Ridge, SGDRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from calliper import CalliperError
-from calliper.quantile_pair import QuantilePair
+from calliper import CalliperError, QuantilePair
 
 
 @pytest.mark.parametrize(

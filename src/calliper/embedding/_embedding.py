@@ -1,29 +1,70 @@
-"""A space and a model together: rows in, predictions and places out."""
+"""A space and a model together: rows in, predictions and places out; and how the space is chosen.
+
+``embed="auto"`` looks at the fitted model:
+
+| model | space |
+|---|---|
+| forest, extra trees, bagging, vote: the prediction is the mean of members | prediction, spread |
+| gradient boosting | prediction, how much the last stages move it |
+| network (a PyTorch module) | its penultimate layer |
+| states a standard deviation (``return_std``) | prediction, deviation |
+| any other, with training rows | standardised inputs and prediction |
+| linear, without training rows | what each input adds, and prediction |
+| any other without training rows, or inputs that are text or sparse | prediction |
+| any but the first four, with one input | that input |
+
+Everything is a function of the fitted model and of training rows. That the numbers really are the
+model's predictions is known of scikit-learn's own classes; any other class that looks like one of
+them is tried on training rows, and has no spread without. Calibration rows show one thing, their
+layout: how many columns, and whether of numbers. No value in them is looked at.
+"""
 
 from __future__ import annotations
 
-import warnings
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils.validation import check_is_fitted
 
-from calliper._models import check_predictions, predictions
+from calliper._models import OpenedModel, check_predictions, is_module, open_model, predictions
 from calliper._types import FloatArray
 from calliper._validation import check_features, n_rows
-from calliper.embedding._opened import open_model
-from calliper.embedding._spaces import Mapped, Predict, Space
-from calliper.embedding._warning import EmbeddingWarning
-from calliper.exceptions import CalliperError
+from calliper.embedding._network import Layer, Network
+from calliper.embedding._spaces import (
+    Contributions,
+    Filled,
+    InputsAndPrediction,
+    Mapped,
+    OneInput,
+    Prediction,
+    Space,
+    as_features,
+    coefficients,
+    prepared_and_predicted,
+)
+from calliper.embedding._spread import SOURCES, SpreadSource, spread_space
+from calliper.exceptions import CalliperError, EmbeddingWarning, UnscaledFeaturesWarning, warn
 
+#: Distance within which one row speaks for another where coordinates are in absolute units:
+#: LENGTH · N^(−1/3), within the limits (experiments/nearness).
+LENGTH, SHORTEST, LONGEST = 4.0, 0.25, 1.5
+#: Training rows on which the predictions of a class that is not known are compared, at most.
+N_CHECKED = 1000
+#: Ratio of the spreads of two raw inputs beyond which the larger alone decides who is near.
+SPREAD_RATIO = 100.0
 #: Rows that are predicted and mapped twice to see whether the same comes out.
 N_REPEATED = 8
 #: By how much two calls may differ, since batches of other sizes round otherwise: part of the range
 #: of a column, and of its largest value, which single precision rounds.
 REPEAT_TOLERANCE, ROUNDING = 1e-3, 1e-6
 
-RAW = Mapped(None, None, "inputs as they are")
+RAW = Mapped(name="inputs as they are")
 
 
 class Embedding:
@@ -54,23 +95,255 @@ class Embedding:
             return self._predict(X), self._checked(Z)
         return check_predictions(y_pred, n_rows(X), self.n_outputs), self._checked(Z)
 
+    def length_scale(self, n: int) -> float | None:
+        """Distance at which rows still speak for one another, for n calibration rows.
+
+        None where coordinates have no unit of their own.
+        """
+        if not self.space.has_unit:
+            return None
+        return float(np.clip(LENGTH * n ** (-1 / 3), SHORTEST, LONGEST))
+
     def refitted(self, model: Any) -> Embedding:
         """The same space, in the same units, around another fit of the model."""
-        return Embedding(self.space.on(open_model(model)), model, self.n_outputs)
+        return Embedding(self.space.with_model(open_model(model)), model, self.n_outputs)
+
+    def _predict(self, X: Any) -> FloatArray:
+        return predictions(self.model, X, self.n_outputs)
 
     def _checked(self, Z: FloatArray) -> FloatArray:
         features = check_features(Z, "the embedding")
         self.n_dimensions = features.shape[1]
         return features
 
-    @property
-    def _predict(self) -> Predict:
-        return partial(predictions, self.model, n_outputs=self.n_outputs)
-
     def __repr__(self) -> str:
         n = self.n_dimensions
         size = "" if n is None else f", {n} dimension{'s' if n != 1 else ''}"
         return f"Space({self.space.name!r}{size})"
+
+
+def fit_embedding(
+    embed: Any,
+    X_train: Any,
+    X_calibration: Any,
+    *,
+    model: Any = None,
+    n_outputs: int = 1,
+    y_train: FloatArray | None = None,
+    raw: bool = False,
+    nearness: bool = True,
+) -> Embedding:
+    """The map that ``embed`` asks for, learnt from the model and training rows alone.
+
+    Parameters
+    ----------
+    embed : "auto", "inputs" (or None), "prediction", transformer or callable
+    X_train : rows that the model was trained on, or None
+    X_calibration : rows on which the map is tried out; nothing is learnt from them
+    model : fitted regressor or callable, for "auto" and "prediction"
+    n_outputs : predictions that the model makes for each row
+    y_train : targets of the training rows, or None
+    raw : whether "auto" and "inputs" shall mean the inputs as they are, which no distance is asked
+        of: kernels that are made of a model of their own
+    nearness : whether any distance will be asked; if not, inputs need not be numbers, and the
+        prediction takes their place
+    """
+    given = ModelAndRows(
+        model=model,
+        n_outputs=n_outputs,
+        X_train=X_train,
+        y_train=y_train,
+        X_calibration=X_calibration,
+    )
+    return Embedding(_space(embed, given, raw=raw, nearness=nearness), model, n_outputs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelAndRows:
+    """What a space may be chosen by; of ``X_calibration`` only the layout."""
+
+    model: Any
+    n_outputs: int
+    X_train: Any
+    y_train: FloatArray | None
+    X_calibration: Any
+
+
+def _space(embed: Any, given: ModelAndRows, *, raw: bool, nearness: bool) -> Space:
+    name = "inputs" if embed is None else embed if isinstance(embed, str) else ""
+    if raw and name in ("auto", "inputs"):
+        return RAW
+    if name == "inputs":
+        return _inputs(given) if nearness else Prediction()
+    if name == "auto":
+        return choose_space(given, nearness=nearness)
+    if name == "prediction":
+        return Prediction()
+    if hasattr(embed, "transform"):
+        fitted = _fit_transformer(embed, given.X_train)
+        return Mapped(mapping=fitted.transform, name=type(fitted).__name__)
+    if isinstance(embed, Layer) and embed.module is given.model:
+        return Network(embed)
+    if callable(embed):
+        return Mapped(mapping=embed, name=_name_of(embed))
+    raise TypeError(
+        f"embed must be a function of the inputs, a transformer with a transform method, 'auto', "
+        f"'inputs' or 'prediction'; got {embed!r}."
+    )
+
+
+def _inputs(given: ModelAndRows) -> Space:
+    if given.X_train is not None:
+        scaler = StandardScaler().fit(as_features(given.X_train, given.X_train))
+        return Mapped(scaler=scaler, name="standardised inputs")
+    _warn_if_unscaled(as_features(given.X_calibration, given.X_calibration))
+    return RAW
+
+
+def _fit_transformer(transformer: Any, X_train: Any) -> Any:
+    if X_train is not None:
+        return clone(transformer).fit(X_train)
+    try:
+        check_is_fitted(transformer)
+    except NotFittedError as error:
+        raise NotFittedError(
+            f"{type(transformer).__name__} is not fitted: fit it on training inputs, or pass "
+            f"X_train to calibrate. Fitting it to the calibration rows would cost the guarantee."
+        ) from error
+    return transformer
+
+
+def _name_of(mapping: Any) -> str:
+    """What a function calls itself; a ``Layer`` has a name in words."""
+    name = getattr(mapping, "name_in_words", None) or getattr(mapping, "__name__", None)
+    return "function" if name in (None, "<lambda>") else str(name)
+
+
+def choose_space(given: ModelAndRows, *, nearness: bool = True) -> Space:
+    """The first space of the table that fits the model."""
+    opened = open_model(given.model)
+    if is_module(opened.core):
+        return Network(Layer(opened.core)) if nearness else Prediction()
+    if given.n_outputs == 1:
+        for source in SOURCES:
+            if source.suits(opened.core):
+                disagreement = _disagreement(opened, source, given)
+                if disagreement is not None:
+                    _warn_of_disagreement(opened.core, source, disagreement)
+                    continue
+                space = spread_space(opened, source, given.X_train, given.y_train)
+                if space.unit is None and hasattr(opened.core, "coef_"):
+                    break  # a linear model has places in a unit to offer
+                return space
+    return _inputs_space(opened, given)
+
+
+def _inputs_space(opened: OpenedModel, given: ModelAndRows) -> Space:
+    """The space of a model without a spread."""
+    if given.X_train is None:
+        return _untrained_space(opened, given)
+    try:
+        rows = opened.prepare(given.X_train)
+        filled = Filled.learn(rows)
+        features = filled(rows)
+    except (TypeError, ValueError):  # text, sparse rows, or nothing that has columns
+        return Prediction()
+    inputs = StandardScaler().fit(features)
+    if features.shape[1] == 1:  # predictions are a function of the one input, and add nothing
+        return OneInput(opened=opened, filled=filled, scaler=inputs)
+    _, y_pred = prepared_and_predicted(opened, given.X_train, given.n_outputs)
+    return InputsAndPrediction(
+        opened=opened,
+        n_outputs=given.n_outputs,
+        filled=filled,
+        inputs=inputs,
+        outputs=StandardScaler().fit(y_pred.reshape(len(y_pred), -1)),
+    )
+
+
+def _untrained_space(opened: OpenedModel, given: ModelAndRows) -> Space:
+    """The space of a model without a spread and without training rows."""
+    d = _n_inputs(opened, given.X_calibration)
+    if d == 1:
+        return OneInput(opened=opened, filled=Filled(medians=np.zeros(1)))
+    if given.n_outputs == 1 and hasattr(opened.core, "coef_"):
+        weights = coefficients(opened.core)
+        if len(weights) == d and weights.any():
+            used = np.count_nonzero(weights)
+            return Contributions(opened=opened, name=f"what {used} inputs add each, and prediction")
+    return Prediction()
+
+
+def _n_inputs(opened: OpenedModel, X: Any) -> int | None:
+    """The number of inputs of the core; None for text, sparse rows or anything without columns.
+
+    Told by the layout of rows, never by values: a gap in one of them must change nothing.
+    """
+    rows = opened.prepare(_safe_indexing(X, [0])) if opened.steps else X
+    if isinstance(rows, list):  # which a model of scikit-learn takes for an array of numbers
+        return getattr(opened.core, "n_features_in_", None)
+    if sparse.issparse(rows) or len(getattr(rows, "shape", ())) != 2:
+        return None
+    types = list(rows.dtypes) if hasattr(rows, "columns") else [rows.dtype]
+    return int(rows.shape[1]) if all(_is_number(each) for each in types) else None
+
+
+def _is_number(dtype: Any) -> bool:
+    """For types of NumPy and pandas; of Polars; of PyTorch."""
+    if hasattr(dtype, "kind"):
+        return dtype.kind in "biuf"
+    is_numeric = getattr(dtype, "is_numeric", None)
+    return bool(is_numeric()) if is_numeric else bool(getattr(dtype, "is_floating_point", False))
+
+
+def _disagreement(opened: OpenedModel, source: SpreadSource, given: ModelAndRows) -> str | None:
+    """How the source's predictions of training rows differ from the model's, in words.
+
+    None if they agree, or if the core's class is known to agree.
+    """
+    if source.known(opened.core):
+        return None
+    if given.X_train is None:
+        return "its class is not known, and there are no training rows to try it on (pass X_train)"
+    n = n_rows(given.X_train)
+    rows = _safe_indexing(indexable(given.X_train)[0], np.arange(0, n, -(-n // N_CHECKED)))
+    expected = predictions(given.model, rows, given.n_outputs)
+    try:
+        found = opened.finish(source.measure(opened.core, opened.prepare(rows))[0])
+    except (AttributeError, TypeError, ValueError, IndexError) as error:
+        return f"asking it failed ({type(error).__name__}: {error})"
+    if found.shape != expected.shape:
+        return f"its shape is {found.shape} and not {expected.shape}"
+    tolerance = 1e-5 * np.abs(expected).max(initial=1e-300)  # members may compute in float32
+    differs = np.flatnonzero(~(np.abs(found - expected) <= tolerance))
+    if not len(differs):
+        return None
+    at = differs[0]
+    return (
+        f"on {len(differs)} of {len(expected)} training rows it does not, the first being "
+        f"{found[at]:.6g} where the model predicts {expected[at]:.6g}"
+    )
+
+
+def _warn_of_disagreement(core: Any, source: SpreadSource, disagreement: str) -> None:
+    warn(
+        f"{type(core).__name__} was expected to predict what the {source.describe(core)} is taken "
+        f"around, but {disagreement}. Nearness is judged without that spread; pass embed= to "
+        f"choose a space.",
+        EmbeddingWarning,
+    )
+
+
+def _warn_if_unscaled(features: FloatArray) -> None:
+    spread = features.std(axis=0)
+    spread = spread[spread > 0]
+    if len(spread) > 1 and spread.max() > SPREAD_RATIO * spread.min():
+        warn(
+            f"Nearness is judged on raw inputs whose standard deviations range from "
+            f"{spread.min():.3g} to {spread.max():.3g}: the widest decide. Pass X_train to "
+            f"calibrate (it standardises the inputs), or embed=.",
+            UnscaledFeaturesWarning,
+        )
 
 
 def warn_if_poor(embedding: Embedding, Z: FloatArray) -> None:
@@ -89,7 +362,7 @@ def warn_if_poor(embedding: Embedding, Z: FloatArray) -> None:
         )
     else:
         return
-    warnings.warn(f"The space ({embedding.space.name}) {problem}", EmbeddingWarning, stacklevel=4)
+    warn(f"The space ({embedding.space.name}) {problem}", EmbeddingWarning)
 
 
 def refuse_changing(embedding: Embedding, X: Any, y_pred: FloatArray, Z: FloatArray) -> None:

@@ -1,37 +1,124 @@
-"""Training rows as strangers: predictions and places by models that have not seen them.
+"""Training rows as strangers: what models that have not seen them say, and what that teaches.
 
 A model has seen its training rows, so its errors there are too small and its spread is another.
 Where the members of a bagged model each left rows out, those members speak for them (out of
-bag) at no training; otherwise clones are trained on all folds but one. The result depends on
-training data alone, so that whatever is chosen by it leaves the guarantees untouched.
+bag) at no training; otherwise clones are trained on all folds but one.
+
+Spread is what the model knows of its own doubt; the errors that it makes on rows left out show
+the rest, such as noise that depends on an input which the mean ignores. A few boosted trees learn
+the size e of those errors from the inputs (gaps filled with the median) and the prediction
+(centred, since trees compute in single precision), and one coordinate more is
+
+    WEIGHT · log(max(ê(x), LEAST · mean e) / u + FLOOR),     u the standard deviation of y.
+
+All this depends on training data alone. It may be as wrong as it likes: it moves rows, and coverage
+is counted on rows that had no part in it, so that the guarantees are untouched.
 """
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.model_selection import KFold
+from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.utils import _safe_indexing, indexable
 
+from calliper._models import OpenedModel, is_frozen, open_model, unwrapped
 from calliper._types import FloatArray, IntArray
 from calliper._validation import n_rows
 from calliper.embedding._embedding import Embedding
-from calliper.embedding._ensemble import MEMBERS, members_on, moments
-from calliper.embedding._opened import is_frozen, unwrapped
-from calliper.embedding._spread import PredictionAndSpread
-from calliper.embedding._warning import EmbeddingWarning
+from calliper.embedding._spaces import Filled, InputsAndPrediction, Predict, Prediction
+from calliper.embedding._spread import (
+    MEMBERS,
+    NO_SPREAD,
+    PredictionAndSpread,
+    members_on,
+    moments,
+)
+from calliper.exceptions import EmbeddingWarning, warn
 
+#: Refits behind left-out errors, where nothing else was said.
+N_REFITS = 5
 #: A spread takes two members at least.
 LEAST_MEMBERS = 2
 #: Trees whose leaves are counted to see whether rows are those that they were grown on.
 N_VERIFIED = 3
+WEIGHT, LEAST, FLOOR = 2.0, 0.02, 0.01
+#: With fewer errors than two leaves of a tree hold there is nothing to learn.
+FEWEST_ERRORS = 40
+#: Rows that each tree is grown on: half of them, and never more than this.
+MOST_ROWS = 10_000
+#: Parts of the left-out errors that are set apart in turn to place their own rows.
+N_ERROR_FOLDS = 5
+#: What a calibrator's ``fit`` may name: training rows as seen by models not trained on them.
+LEFT_OUT = ("Z_left_out", "scores_left_out")
+#: What a calibrator's ``fit`` may name: training rows as seen by the model itself.
+SEEN = ("Z_train", "scores_train")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """The rows that a model was trained on, as far as they were handed over.
+
+    Parameters
+    ----------
+    X, y : training rows and targets, or None
+    may_refit : whether the model was trained here, so that training it again is no surprise
+    folds : number of refits that the user asks for, None to decide
+    random_state : deals rows to folds
+    """
+
+    X: Any = None
+    y: FloatArray | None = None
+    may_refit: bool = False
+    folds: int | None = None
+    random_state: Any = None
+
+    def learn(self, embedding: Embedding, score: Any, *, chosen: bool) -> Learnt:
+        """Left-out errors, if there are any, and the space with the error that they let expect.
+
+        ``chosen`` says whether the space was chosen here, and may be added to.
+        """
+        if self.X is None or self.y is None:
+            return Learnt(embedding=embedding)
+        folds = (N_REFITS if self.may_refit else 0) if self.folds is None else self.folds
+        unseen = left_out(embedding, self.X, self.y, n_folds=folds, random_state=self.random_state)
+        if unseen is None:
+            return Learnt(embedding=embedding)
+        errors = score.magnitude(self.y[unseen.rows], unseen.y_pred)
+        if chosen:
+            embedding, unseen = expect_errors(embedding, unseen, self.X, self.y, errors)
+        extras = {"Z_left_out": unseen.Z, "scores_left_out": errors}
+        return Learnt(embedding=embedding, unseen=unseen, extras=extras)
+
+    def seen(self, embedding: Embedding, score: Any, *, wanted: bool) -> dict[str, Any]:
+        """What ``fit`` may be told of the rows as the model itself sees them.
+
+        ``y_train`` if it is known; ``Z_train`` and ``scores_train`` if they are ``wanted``.
+        """
+        if self.X is None:
+            return {}
+        if self.y is None:
+            return {"Z_train": embedding.transform(self.X)} if wanted else {}
+        known: dict[str, Any] = {"y_train": self.y}
+        if wanted:
+            y_pred, known["Z_train"] = embedding.predict_and_transform(self.X)
+            known["scores_train"] = score.magnitude(self.y, y_pred)
+        return known
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learnt:
+    """A space, and the left-out errors that it and a calibrator may learn from."""
+
+    embedding: Embedding
+    unseen: LeftOut | None = None
+    extras: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class LeftOut:
     """What models say of training rows that they have not seen.
 
@@ -83,13 +170,12 @@ def left_out(
     try:
         return out_of_fold(embedding, X_train, y_train, n_folds=n_folds, random_state=random_state)
     except Exception as error:  # whatever a model may raise that meets a part of its rows
-        warnings.warn(
+        warn(
             f"Left-out errors are not known: training {type(embedding.model).__name__} again, on "
             f"{n_folds - 1} of {n_folds} parts of the training rows, failed "
             f"({type(error).__name__}: {error}). Nearness is judged without them; more folds leave "
             f"more rows to train on, left_out_folds=0 asks for none.",
             EmbeddingWarning,
-            stacklevel=5,
         )
         return None
 
@@ -124,7 +210,11 @@ def out_of_bag(embedding: Embedding, X_train: Any) -> LeftOut | None:
         return None
     mean, spread = moments(first[kept], total[kept], squares[kept], count[kept])
     return LeftOut(
-        kept, space.opened.finish(mean), space.coordinates(mean, spread[None]), n, "out of bag"
+        rows=kept,
+        y_pred=space.opened.finish(mean),
+        Z=space.coordinates(mean, spread[None]),
+        n_training=n,
+        source="out of bag",
     )
 
 
@@ -143,7 +233,13 @@ def out_of_fold(
         )
     rows, y_pred, Z = (np.concatenate(part) for part in zip(*parts, strict=True))
     order = np.argsort(rows)
-    return LeftOut(rows[order], y_pred[order], Z[order], n, f"{n_folds} folds")
+    return LeftOut(
+        rows=rows[order],
+        y_pred=y_pred[order],
+        Z=Z[order],
+        n_training=n,
+        source=f"{n_folds} folds",
+    )
 
 
 def _samples(core: Any, n: int) -> list[IntArray] | None:
@@ -181,3 +277,114 @@ def _grown_on(core: Any, rows: Any, samples: list[IntArray]) -> bool:
 def _counts(tree: Any, rows: Any, bag: IntArray, columns: Any, place: int) -> IntArray:
     inside = rows[bag] if columns is None else rows[bag][:, columns[place]]
     return np.bincount(tree.apply(inside), minlength=tree.node_count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithExpectedError:
+    """A space in the model's own unit, and the error that is expected.
+
+    Attributes
+    ----------
+    base : the space
+    model : from inputs and centred prediction to the expected error
+    filled : fills gaps of the inputs
+    centre, unit : mean and standard deviation of the training targets
+    least : expected errors below are all alike
+    """
+
+    base: PredictionAndSpread
+    model: Any
+    filled: Filled
+    centre: float
+    unit: float
+    least: float
+
+    @property
+    def name(self) -> str:
+        """What the coordinates are, in words."""
+        return f"{self.base.name.replace(' and ', ', ')} and expected error"
+
+    @property
+    def has_unit(self) -> bool:
+        """As without: one coordinate more, in the same unit."""
+        return self.base.has_unit
+
+    def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
+        """Predictions and coordinates; inputs are prepared once for both models."""
+        rows = self.base.opened.prepare(X)
+        y_pred, Z = self.base.place(rows, X, predict)
+        clues = np.column_stack([self.filled(rows), (y_pred - self.centre) / self.unit])
+        expected = self.model.predict(clues)
+        return y_pred, np.column_stack([Z, self.coordinate(expected)])
+
+    def coordinate(self, expected: FloatArray) -> FloatArray:
+        """The expected error on the scale of the other coordinates."""
+        logarithm = np.log(np.maximum(expected, self.least) / self.unit + FLOOR)
+        return np.asarray(WEIGHT * logarithm)
+
+    def with_model(self, opened: OpenedModel) -> WithExpectedError:
+        """The other model's numbers; the same error is expected."""
+        return replace(self, base=self.base.with_model(opened))
+
+
+def expect_errors(
+    embedding: Embedding, unseen: LeftOut, X_train: Any, y_train: FloatArray, errors: FloatArray
+) -> tuple[Embedding, LeftOut]:
+    """The space with the expected error, and the left-out rows in it.
+
+    Both are returned as they came where nothing can be learnt: few errors, all of them zero,
+    inputs that are not numbers, or a space that is not in the model's unit.
+    """
+    base, unit, centre = _base(embedding, y_train), float(y_train.std()), float(y_train.mean())
+    if base is None or len(errors) < FEWEST_ERRORS or not errors.any():
+        return embedding, unseen
+    X = _safe_indexing(indexable(X_train)[0], unseen.rows)
+    try:
+        rows = base.opened.prepare(X)
+        filled = Filled.learn(rows)
+        known = np.column_stack([filled(rows), (unseen.y_pred - centre) / unit])
+    except (TypeError, ValueError):
+        return embedding, unseen
+    model = _error_model(len(errors))
+    space = WithExpectedError(
+        base=base,
+        model=clone(model).fit(known, errors),
+        filled=filled,
+        centre=centre,
+        unit=unit,
+        least=LEAST * float(errors.mean()),
+    )
+    folds = KFold(N_ERROR_FOLDS, shuffle=True, random_state=0)
+    column = space.coordinate(cross_val_predict(model, known, errors, cv=folds))
+    places = unseen.Z
+    if base is not embedding.space:  # the inputs have gone into the expected error
+        places = base.coordinates(unseen.y_pred, np.empty((0, len(errors))))
+    moved = replace(unseen, Z=np.column_stack([places, column]))
+    return Embedding(space, embedding.model, embedding.n_outputs), moved
+
+
+def _base(embedding: Embedding, y_train: FloatArray) -> PredictionAndSpread | None:
+    """The space that the expected error is added to; None where it cannot be."""
+    space, unit = embedding.space, float(y_train.std())
+    if not unit > 0 or embedding.n_outputs > 1:
+        return None
+    if isinstance(space, PredictionAndSpread):
+        return None if space.unit is None else space
+    if isinstance(space, InputsAndPrediction | Prediction):
+        opened = open_model(embedding.model)
+        if opened.targets:  # the core predicts in another unit: leave it wrapped
+            opened = OpenedModel(core=unwrapped(embedding.model))
+        return PredictionAndSpread(opened=opened, source=NO_SPREAD, unit=unit)
+    return None
+
+
+def _error_model(n: int) -> Any:
+    from sklearn.ensemble import GradientBoostingRegressor
+
+    return GradientBoostingRegressor(
+        n_estimators=50,
+        subsample=min(0.5, MOST_ROWS / n),
+        min_samples_leaf=10,
+        max_features=1 / 3,
+        random_state=0,
+    )

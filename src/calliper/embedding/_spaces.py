@@ -1,9 +1,9 @@
-"""The spaces themselves: each maps rows to coordinates, and most predict on the way.
+"""The plain spaces: of inputs, of predictions, and of what a user's own map says.
 
-Whatever is learnt here is learnt from the fitted model and from training rows. A scaler fitted
-to the calibration rows would place them, and not the new row, at the centre of their own cloud:
-new and calibration points would no longer be treated alike, and the proof of coverage needs that
-they are.
+Each maps rows to coordinates, and most predict on the way. Whatever is learnt here is learnt from
+the fitted model and from training rows. A scaler fitted to the calibration rows would place them,
+and not the new row, at the centre of their own cloud: new and calibration points would no longer
+be treated alike, and the proof of coverage needs that they are.
 """
 
 from __future__ import annotations
@@ -15,21 +15,16 @@ from typing import Any, Protocol
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
-from calliper._models import predictions
+from calliper._models import OpenedModel, predictions
 from calliper._types import FloatArray
-from calliper.embedding._features import Filled, as_features
-from calliper.embedding._opened import Opened
+from calliper._validation import check_features, n_rows, refuse_sparse
+from calliper.exceptions import CalliperError
 
+#: From rows to what the whole model predicts of them.
 Predict = Callable[[Any], FloatArray]
 
-#: Distance within which one row speaks for another where coordinates are in absolute units:
-#: LENGTH · N^(−1/3), within the limits (experiments/nearness).
-LENGTH, SHORTEST, LONGEST = 4.0, 0.25, 1.5
-
-
-def absolute_length_scale(n: int) -> float:
-    """The rule for n calibration rows."""
-    return float(np.clip(LENGTH * n ** (-1 / 3), SHORTEST, LONGEST))
+#: Inputs beyond are as good as infinite: trees compute in single precision, distances square.
+LARGEST = 1e30
 
 
 class Space(Protocol):
@@ -39,146 +34,221 @@ class Space(Protocol):
     def name(self) -> str:
         """What the coordinates are, in words."""
 
+    @property
+    def has_unit(self) -> bool:
+        """Whether a distance means the same for every model and data set."""
+
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions, if they come with the coordinates, and coordinates (m, d).
 
         ``predict`` is the model's own way, for spaces that need the prediction.
         """
 
-    def length_scale(self, n: int) -> float | None:
-        """Distance at which rows still speak for one another, for n calibration rows.
-
-        None where coordinates have no unit of their own.
-        """
-
-    def on(self, opened: Opened) -> Space:
+    def with_model(self, opened: OpenedModel) -> Space:
         """The same coordinates, in the same units, of another model of the same kind."""
 
 
-class WithoutUnit:
-    """Coordinates whose distances mean something else for every problem."""
+@dataclass(frozen=True, kw_only=True)
+class Mapped:
+    """The output of a function of the inputs; the inputs themselves where there is none."""
 
-    def length_scale(self, n: int) -> float | None:
-        """Nobody knows."""
-        return None
-
-
-@dataclass(frozen=True)
-class Mapped(WithoutUnit):
-    """Whatever a function of the inputs, a transformer or a layer says; None for the inputs."""
-
-    mapping: Callable[[Any], Any] | None
-    scaler: StandardScaler | None
     name: str
+    mapping: Callable[[Any], Any] | None = None
+    scaler: StandardScaler | None = None
+
+    has_unit = False
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
-        """The map's output."""
+        """No predictions, and what the function says of each row."""
         if self.mapping is None:
             features = as_features(X, X)
         else:
             features = as_features(self.mapping(X), X, name="embed(X)")
         return None, _scaled(features, self.scaler)
 
-    def on(self, opened: Opened) -> Mapped:
-        """A map of the inputs asks no model."""
+    def with_model(self, opened: OpenedModel) -> Mapped:
+        """The same space: it does not depend on the model."""
         return self
 
 
-@dataclass(frozen=True)
-class OneInput(WithoutUnit):
+@dataclass(frozen=True, kw_only=True)
+class OneInput:
     """The only input of a model without a spread: predictions are a function of it."""
 
-    opened: Opened
+    opened: OpenedModel
     filled: Filled
-    scaler: StandardScaler | None
+    scaler: StandardScaler | None = None
     name: str = "the one input"
 
+    has_unit = False
+
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
-        """The input as the core is given it; gaps lie at the training median."""
+        """No predictions, and the input as the core is given it, gaps at the training median."""
         return None, _scaled(self.filled(self.opened.prepare(X)), self.scaler)
 
-    def on(self, opened: Opened) -> OneInput:
-        """As the other model is given it."""
+    def with_model(self, opened: OpenedModel) -> OneInput:
+        """The input as the other model's core is given it."""
         return replace(self, opened=opened)
 
 
 @dataclass(frozen=True)
-class Prediction(WithoutUnit):
+class Prediction:
     """The prediction alone, as it is: one number, or each of several quantiles."""
 
     name: str = "prediction"
 
+    has_unit = False
+
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
-        """The prediction, twice."""
+        """Predictions, and the same as columns (m, n_outputs)."""
         y_pred = predict(X)
         return y_pred, y_pred.reshape(len(y_pred), -1)
 
-    def on(self, opened: Opened) -> Prediction:
-        """``predict`` is all that is asked."""
+    def with_model(self, opened: OpenedModel) -> Prediction:
+        """The same space: ``locate`` is given the model's way to predict."""
         return self
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class InputsAndPrediction:
     """Inputs of the core, standardised, and the prediction, each with the same weight.
 
     d standardised inputs are divided by √d: together they then weigh as much as the prediction,
-    which would be drowned by many inputs otherwise.
+    which would be drowned by many inputs otherwise. Both have a standard deviation of 1.
     """
 
-    opened: Opened
+    opened: OpenedModel
     n_outputs: int
     filled: Filled
     inputs: StandardScaler
     outputs: StandardScaler
-    name: str
+
+    has_unit = True
+
+    @property
+    def name(self) -> str:
+        """What the coordinates are, in words."""
+        return f"{len(self.filled.medians)} standardised inputs and prediction"
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
-        """Inputs are prepared once, for the core and for the coordinates."""
+        """Predictions and coordinates; inputs are prepared once for both."""
         rows, y_pred = prepared_and_predicted(self.opened, X, self.n_outputs)
         features = self.inputs.transform(self.filled(rows))
         columns = self.outputs.transform(y_pred.reshape(len(y_pred), -1))
         return y_pred, np.hstack([features / np.sqrt(features.shape[1]), columns])
 
-    def length_scale(self, n: int) -> float | None:
-        """Inputs together and prediction have a standard deviation of 1 each."""
-        return absolute_length_scale(n)
-
-    def on(self, opened: Opened) -> InputsAndPrediction:
+    def with_model(self, opened: OpenedModel) -> InputsAndPrediction:
         """The other model's predictions, in the units of this one's."""
         return replace(self, opened=opened)
 
 
-@dataclass(frozen=True)
-class Contributions(WithoutUnit):
+@dataclass(frozen=True, kw_only=True)
+class Contributions:
     """What each input adds to a linear prediction, coefᵢ·xᵢ, and their sum: all in one unit."""
 
-    opened: Opened
+    opened: OpenedModel
     name: str
 
+    has_unit = False  # that of y, which means something else for every data set
+
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
-        """Only inputs that the model uses have a place."""
+        """Predictions, and a coordinate for each input that the model uses and for their sum."""
         rows, y_pred = prepared_and_predicted(self.opened, X, 1)
         weights = coefficients(self.opened.core)
         used = np.flatnonzero(weights)
-        added = Filled(np.zeros(len(weights)))(rows)[:, used] * weights[used]
+        added = Filled(medians=np.zeros(len(weights)))(rows)[:, used] * weights[used]
         return y_pred, np.column_stack([added, y_pred])
 
-    def on(self, opened: Opened) -> Contributions:
-        """The same units: those of y."""
-        return Contributions(opened, self.name)
+    def with_model(self, opened: OpenedModel) -> Contributions:
+        """What inputs add to the other model's predictions."""
+        return replace(self, opened=opened)
 
 
-def prepared_and_predicted(opened: Opened, X: Any, n_outputs: int) -> tuple[Any, FloatArray]:
+def prepared_and_predicted(opened: OpenedModel, X: Any, n_outputs: int) -> tuple[Any, FloatArray]:
     """What the core is given, and what the whole model predicts: one pass."""
     rows = opened.prepare(X)
     return rows, opened.finish(predictions(opened.core, rows, n_outputs))
+
+
+def coefficients(core: Any) -> FloatArray:
+    """Coefficients of a linear model with one output, (d,)."""
+    return np.asarray(core.coef_, dtype=np.float64).reshape(-1)
 
 
 def _scaled(features: FloatArray, scaler: StandardScaler | None) -> FloatArray:
     return features if scaler is None else np.asarray(scaler.transform(features))
 
 
-def coefficients(core: Any) -> FloatArray:
-    """Coefficients of a linear model with one output, (d,)."""
-    return np.asarray(core.coef_, dtype=np.float64).reshape(-1)
+def as_features(values: Any, X: Any, *, name: str = "X") -> FloatArray:
+    """Features (m, d) that a map has made of the rows of ``X``; ``name`` is blamed for gaps."""
+    table = _table(values, name)
+    try:
+        features = check_features(table, name)
+    except ValueError as error:
+        if "could not convert" not in str(error):
+            raise
+        raise CalliperError(
+            f"nearness needs numbers, but the inputs hold text ({error}): pass embed=, a "
+            f"transformer or function that turns inputs into numbers, or 'prediction'."
+        ) from error
+    if len(features) != n_rows(X):
+        raise CalliperError(
+            f"embed turned {n_rows(X)} rows into {len(features)}; it must keep rows."
+        )
+    return features
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filled:
+    """Inputs as numbers, with the training median of the column in place of each gap.
+
+    Models that take rows with gaps predict for them, so that they must have a place as well.
+    What no training row has held, such as a category that is not a number, is a gap, too.
+    """
+
+    medians: FloatArray
+
+    @classmethod
+    def learn(cls, values: Any) -> Filled:
+        """Medians of training rows, 0 for a column without numbers; text is refused."""
+        features = _numbers(values, strict=True)
+        columns = [column[~np.isnan(column)] for column in features.T]
+        medians = [np.median(known) if len(known) else 0.0 for known in columns]
+        return cls(medians=np.array(medians))
+
+    def __call__(self, values: Any) -> FloatArray:
+        """The numbers (m, d) of rows."""
+        features = _numbers(values, strict=False)
+        return np.clip(np.where(np.isnan(features), self.medians, features), -LARGEST, LARGEST)
+
+
+def _numbers(values: Any, *, strict: bool) -> FloatArray:
+    """Numbers with NaN at gaps; text is refused, or a gap as well."""
+    table = _table(values, "X")
+    try:
+        features = np.asarray(table, dtype=np.float64)
+    except (TypeError, ValueError):  # one by one: some are missing, or text
+        cells = np.asarray(table, dtype=object)
+        numbers = [_number(cell, strict) for cell in cells.ravel()]
+        features = np.array(numbers).reshape(cells.shape)
+    if features.ndim != 2:
+        raise CalliperError(f"inputs must have rows and columns; got shape {features.shape}.")
+    return features
+
+
+def _number(cell: Any, strict: bool) -> float:
+    try:
+        return float(cell)
+    except TypeError:  # None and its like
+        return np.nan
+    except ValueError:
+        if strict:
+            raise
+        return np.nan
+
+
+def _table(values: Any, name: str) -> Any:
+    refuse_sparse(values, name)
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().numpy()
+    return np.asarray(values).reshape(-1, 1) if getattr(values, "ndim", 2) == 1 else values

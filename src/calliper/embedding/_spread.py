@@ -11,57 +11,92 @@ is *not* divided by its own deviation: where a spread hardly varies it has littl
 not decide who is near (docs/nearness.md has the figures). u is told by a model that was fitted to
 squared errors, else it is that of the training targets, else what the model lets guess, else the
 deviation of its predictions of training rows. Known to none, the spread alone is the place.
+
+Where models keep their spread:
+
+- Forests, extra trees, bagging, votes: the prediction is a mean, the members' spread beside it.
+  One pass over the members gives both: sums of d_b and d_b², d_b what member b predicts beyond the
+  first member. The spread divides by B − 1, so that a spread over the members that have not seen a
+  row (``_left_out.py``) can be compared with one over all.
+- Gradient boosting: trees correct one another, so their spread says nothing; the path of their sum
+  does. Where the later half of the stages still pushes the prediction to and fro, residuals were
+  large and contradictory: the spread is Σ |step| over that half. Trees of scikit-learn's
+  ``GradientBoostingRegressor`` also keep how much the residuals varied in each leaf; the root mean
+  of that variance, over the same trees, is a second spread.
+- Gaussian processes, Bayesian regression: a standard deviation is stated with the mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator
+from sklearn.utils import get_tags
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import validate_data
 
-from calliper._models import predictions
+from calliper._models import OpenedModel, predictions, predicts_as
 from calliper._types import FloatArray
-from calliper.embedding._opened import Opened
-from calliper.embedding._spaces import Predict, absolute_length_scale
+from calliper.embedding._spaces import Predict
+
+#: A member: from the rows of the ensemble to its predictions, (m,).
+Member = Callable[[Any], FloatArray]
+
+#: Part of the unit below which steps and residuals are all alike: they are smaller than spreads.
+STEP_FLOOR = 0.003
 
 
-def untold(core: Any) -> float | None:
-    """What a model says that keeps no unit."""
+def _no_deviation(core: Any) -> float | None:
+    """None: the model has kept nothing that says how much its targets vary."""
     return None
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where a kind of model keeps its spread: plain functions of the fitted core."""
+@dataclass(frozen=True, kw_only=True)
+class SpreadSource:
+    """Where a kind of model keeps its spread: plain functions of the fitted core.
 
-    #: Whether the core is of this kind, by the look of it.
+    Attributes
+    ----------
+    suits : whether the core is of this kind, by the look of it
+    known : whether the core's class is known to predict what ``measure`` says that it does
+    measure : prediction (m,) and spreads (k, m) of prepared rows, all in the unit of y, in one pass
+    describe : what the spread is, in words
+    unit : standard deviation of the targets that the core was trained on; None if not kept
+    guess : about that deviation, for losses other than the square; mostly less
+    weights : of the logarithm of each spread, the prediction having 1
+    floor : part of the unit below which spreads are all alike; near 0 logarithms show rounding
+    """
+
     suits: Callable[[Any], bool]
-    #: Whether the core's class is known to predict what ``measure`` says that it does.
     known: Callable[[Any], bool]
-    #: Prediction (m,) and spreads (k, m) of prepared rows, all in the unit of y, in one pass.
     measure: Callable[[Any, Any], tuple[FloatArray, FloatArray]]
-    #: Standard deviation of what the core was trained on, None if it does not tell.
-    unit: Callable[[Any], float | None]
-    #: What the spread is, in words.
     describe: Callable[[Any], str]
-    #: About that deviation, for losses other than the square; mostly less.
-    guess: Callable[[Any], float | None] = untold
-    #: Weight of the logarithm of each spread, the prediction having 1.
+    unit: Callable[[Any], float | None] = _no_deviation
+    guess: Callable[[Any], float | None] = _no_deviation
     weights: tuple[float, ...] = (2.0,)
-    #: Spreads below this part of the unit are all alike: near 0, logarithms would tell rounding.
     floor: float = 0.01
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PredictionAndSpread:
-    """The space of a model that has a spread."""
+    """The space of a model that has a spread.
 
-    opened: Opened
-    source: Source
+    Attributes
+    ----------
+    opened : the model
+    source : where it keeps its spread
+    unit : about the standard deviation of its targets; None if it is not known
+    predicts : whether the source's prediction is the model's own; else the model is asked
+    """
+
+    opened: OpenedModel
+    source: SpreadSource
     unit: float | None
-    #: Whether what the source gives as prediction is the model's own; else the model is asked.
     predicts: bool = True
 
     @property
@@ -71,12 +106,17 @@ class PredictionAndSpread:
         known = [] if self.unit is None else ["prediction"]
         return " and ".join([*known, *([spread] if spread else [])])
 
+    @property
+    def has_unit(self) -> bool:
+        """Whether coordinates are in absolute units, the same for every model."""
+        return self.unit is not None
+
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
-        """Prediction and coordinates, in one pass over a model whose code is known."""
+        """Predictions and coordinates, in one pass over a model whose code is known."""
         return self.place(self.opened.prepare(X), X, predict)
 
     def place(self, rows: Any, X: Any, predict: Predict) -> tuple[FloatArray, FloatArray]:
-        """Prediction and coordinates of ``X``, of which ``rows`` are prepared for the core."""
+        """Predictions and coordinates of ``X``, of which ``rows`` are prepared for the core."""
         mean, spreads = self.source.measure(self.opened.core, rows)
         y_pred = self.opened.finish(mean) if self.predicts else predict(X)
         return y_pred, self.coordinates(mean, spreads)
@@ -89,47 +129,400 @@ class PredictionAndSpread:
         logarithms = weights[:, None] * np.log(spreads / self.unit + self.source.floor)
         return np.asarray(np.column_stack([mean / self.unit, *logarithms]))
 
-    def length_scale(self, n: int) -> float | None:
-        """Coordinates are in absolute units, so that a distance means the same for every model."""
-        return None if self.unit is None else absolute_length_scale(n)
-
-    def on(self, opened: Opened) -> PredictionAndSpread:
-        """Another model's numbers in the units of this one."""
+    def with_model(self, opened: OpenedModel) -> PredictionAndSpread:
+        """The other model's numbers, in the unit of this one."""
         return replace(self, opened=opened)
 
 
-def _bare(core: Any, rows: Any) -> tuple[FloatArray, FloatArray]:
-    y_pred = predictions(core, rows)
-    return y_pred, np.empty((0, len(y_pred)))
-
-
-def _any(core: Any) -> bool:
-    return True
-
-
-def _nothing(core: Any) -> str:
-    return ""
-
-
-#: A model that has no spread; plain functions, since a space must pickle.
-BARE = Source(_any, _any, _bare, untold, _nothing)
-
-
 def spread_space(
-    opened: Opened, source: Source, X_train: Any, y_train: FloatArray | None
+    opened: OpenedModel, source: SpreadSource, X_train: Any, y_train: FloatArray | None
 ) -> PredictionAndSpread:
     """The space, with its unit from the model, else from training rows, else without."""
     unit = _unit(opened, source, X_train, y_train)
-    known = unit is not None and np.isfinite(unit) and unit > 0
-    return PredictionAndSpread(opened, source, unit if known else None, source.known(opened.core))
+    usable = unit is not None and np.isfinite(unit) and unit > 0
+    return PredictionAndSpread(
+        opened=opened,
+        source=source,
+        unit=unit if usable else None,
+        predicts=source.known(opened.core),
+    )
 
 
-def _unit(opened: Opened, source: Source, X_train: Any, y_train: FloatArray | None) -> float | None:
+def _unit(
+    opened: OpenedModel, source: SpreadSource, X_train: Any, y_train: FloatArray | None
+) -> float | None:
     unit = source.unit(opened.core)
     if unit is None and y_train is not None:
-        unit = float(opened.aim(y_train).std())
+        unit = float(opened.core_targets(y_train).std())
     if unit is None:
         unit = source.guess(opened.core)
     if unit is None and X_train is not None:
         unit = float(source.measure(opened.core, opened.prepare(X_train))[0].std())
     return unit
+
+
+def _averages_members(core: Any) -> bool:
+    """Whether it holds fitted members whose plain mean could be its prediction."""
+    members = getattr(core, "estimators_", None)
+    if not isinstance(members, list) or len(members) < 2:
+        return False  # one member has no spread
+    weighted = hasattr(core, "estimator_weights_") or hasattr(core, "final_estimator_")
+    return not weighted and all(hasattr(member, "predict") for member in members)
+
+
+def _is_plain_mean(core: Any) -> bool:
+    """Whether its class is known to predict the plain mean of its members."""
+    from sklearn.ensemble import (
+        BaggingRegressor,
+        ExtraTreesRegressor,
+        RandomForestRegressor,
+        VotingRegressor,
+    )
+
+    known = RandomForestRegressor, ExtraTreesRegressor, BaggingRegressor, VotingRegressor
+    return predicts_as(core, *known) and getattr(core, "weights", None) is None
+
+
+def _mean_and_spread(core: Any, X: Any) -> tuple[FloatArray, FloatArray]:
+    """Mean (m,) and standard deviation (1, m) of the members; O(m) memory a thread."""
+    rows, members = members_on(core, X)
+    first = members[0](rows)
+    others = members[1:]
+    n_groups = max(1, min(effective_n_jobs(getattr(core, "n_jobs", None)), len(others)))
+    groups = [others[start::n_groups] for start in range(n_groups)]
+    workers = Parallel(n_jobs=n_groups, require="sharedmem")
+    sums = workers(delayed(_sums)(group, rows, first) for group in groups)
+    total, squares = (np.sum(parts, axis=0) for parts in zip(*sums, strict=True))
+    mean, spread = moments(first, total, squares, len(members))
+    return mean, spread[None]
+
+
+def moments(
+    first: FloatArray, total: FloatArray, squares: FloatArray, count: Any
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and spread from sums of differences to ``first``; ``count`` members, or (m,) counts."""
+    mean = total / count
+    variance = (squares - total * mean) / np.maximum(count - 1, 1)
+    return first + mean, np.sqrt(np.maximum(variance, 0.0))
+
+
+def members_on(core: Any, X: Any) -> tuple[Any, list[Member]]:
+    """Rows as the members take them, converted once, and the members."""
+    columns = getattr(core, "estimators_features_", None)
+    if isinstance(core, BaseEstimator) and all(_is_tree(member) for member in core.estimators_):
+        finite = "allow-nan" if get_tags(core).input_tags.allow_nan else True
+        rows = validate_data(
+            core, X, reset=False, dtype=np.float32, accept_sparse="csr", ensure_all_finite=finite
+        )
+        return rows, [_TreeMember(m.tree_, c) for m, c in _with_columns(core.estimators_, columns)]
+    if columns is not None:
+        X = validate_data(
+            core, X, reset=False, dtype=None, accept_sparse="csr", ensure_all_finite=False
+        )
+    return X, [_AnyMember(m, c) for m, c in _with_columns(core.estimators_, columns)]
+
+
+def _forest_deviation(core: Any) -> float | None:
+    """Standard deviation of the targets that the trees were grown on; mean over the trees."""
+    if not all(_is_tree(member) and _by_variance(member) for member in core.estimators_):
+        return None
+    return float(np.mean([_root_deviation(member.tree_) for member in core.estimators_]))
+
+
+def _guessed_forest_deviation(core: Any) -> float | None:
+    """Standard deviation of what the trees have learnt of their targets; mean over the trees."""
+    if not all(_is_tree(member) for member in core.estimators_):
+        return None
+    return float(np.mean([_deviation(member) for member in core.estimators_]))
+
+
+def _by_variance(member: Any) -> bool:
+    return getattr(member, "criterion", None) in ("squared_error", "friedman_mse")
+
+
+def _deviation(member: Any) -> float:
+    tree = member.tree_
+    return _root_deviation(tree) if _by_variance(member) else _tree_deviation(tree)
+
+
+def _root_deviation(tree: Any) -> float:
+    """Standard deviation of the targets, where impurity is their variance."""
+    return float(np.sqrt(tree.impurity[0]))
+
+
+def _tree_deviation(tree: Any) -> float:
+    """Standard deviation of one tree's predictions of the rows that it was grown on."""
+    leaves = tree.children_left < 0
+    return _leaf_values_deviation(tree.value.ravel()[leaves], tree.weighted_n_node_samples[leaves])
+
+
+def _leaf_values_deviation(values: Any, weights: Any) -> float:
+    """Standard deviation of values at leaves, each with the weight of its rows."""
+    mean = np.average(values, weights=weights)
+    return float(np.sqrt(np.average((values - mean) ** 2, weights=weights)))
+
+
+def _sums(members: Sequence[Member], rows: Any, first: FloatArray) -> tuple[FloatArray, FloatArray]:
+    total, squares = np.zeros_like(first), np.zeros_like(first)
+    for member in members:
+        beyond = member(rows)
+        beyond -= first
+        total += beyond
+        beyond *= beyond
+        squares += beyond
+    return total, squares
+
+
+class _TreeMember:
+    """A tree without the checks of its wrapper: rows were checked once for all."""
+
+    def __init__(self, tree: Any, columns: Any) -> None:
+        self.tree, self.columns = tree, columns
+
+    def __call__(self, rows: Any) -> FloatArray:
+        rows = rows if self.columns is None else rows[:, self.columns]
+        values: FloatArray = self.tree.predict(rows)
+        return values.reshape(len(values), -1)[:, 0]
+
+
+class _AnyMember:
+    """A member that is asked as anyone would ask it."""
+
+    def __init__(self, model: Any, columns: Any) -> None:
+        self.model, self.columns = model, columns
+
+    def __call__(self, rows: Any) -> FloatArray:
+        return predictions(self.model, rows if self.columns is None else rows[:, self.columns])
+
+
+def _is_tree(member: Any) -> bool:
+    from sklearn.tree import DecisionTreeRegressor
+
+    if not predicts_as(member, DecisionTreeRegressor):
+        return False  # what is in the leaves need not be what it predicts
+    return bool(member.tree_.n_outputs == 1 and member.tree_.value.shape[-1] == 1)
+
+
+def _with_columns(members: Sequence[Any], columns: Any) -> list[tuple[Any, Any]]:
+    """Each member with the columns that it was given; None for all of them, in order."""
+    if columns is None:
+        return [(member, None) for member in members]
+    return [
+        (m, None if np.array_equal(c, np.arange(getattr(m, "n_features_in_", -1))) else c)
+        for m, c in zip(members, columns, strict=True)
+    ]
+
+
+def _describe_members(core: Any) -> str:
+    kind = "trees" if all(_is_tree(member) for member in core.estimators_) else "members"
+    return f"spread of {len(core.estimators_)} {kind}"
+
+
+MEMBERS = SpreadSource(
+    suits=_averages_members,
+    known=_is_plain_mean,
+    measure=_mean_and_spread,
+    describe=_describe_members,
+    unit=_forest_deviation,
+    guess=_guessed_forest_deviation,
+)
+
+
+def _has_stages(core: Any) -> bool:
+    """Whether it adds trees stage by stage and shows the sums on the way."""
+    return hasattr(core, "staged_predict") and _n_stages(core) > 1
+
+
+def _is_known_boosting(core: Any) -> bool:
+    """Whether the last sum is known to be the prediction."""
+    from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
+
+    return predicts_as(core, HistGradientBoostingRegressor, GradientBoostingRegressor)
+
+
+def _n_stages(core: Any) -> int:
+    """Number of fitted stages; 0 for a model that does not count them."""
+    names = ("n_iter_", "n_estimators_", "tree_count_")
+    return next((int(getattr(core, name)) for name in names if hasattr(core, name)), 0)
+
+
+def _staged_steps(core: Any, X: Any) -> tuple[FloatArray, FloatArray]:
+    """The prediction (m,) and Σ |step| over the later half of the stages, (1, m)."""
+    start = _n_stages(core) // 2
+    y_pred, moved = np.zeros(0), np.zeros(0)
+    for stage, sums in enumerate(core.staged_predict(X)):
+        before, y_pred = y_pred, np.asarray(sums, dtype=np.float64).reshape(-1)
+        if stage == start:
+            moved = np.abs(y_pred - before)
+        elif stage > start:
+            moved += np.abs(y_pred - before)
+    return y_pred, moved[None]
+
+
+def _histogram_deviation(core: Any) -> float | None:
+    """Deviation of what the trees have learnt of the targets by squared errors.
+
+    A stage of rate ν lowers the variance of the residuals by (2/ν − 1)·mean v², v its leaf values;
+    the sum over stages is what is explained. Regularised leaves make it smaller.
+    """
+    if not hasattr(core, "_predictors") or core.loss != "squared_error":
+        return None
+    leaves = [_leaves(predictor[0]) for predictor in core._predictors]
+    explained = sum(np.average(each["value"] ** 2, weights=each["count"]) for each in leaves)
+    return float(np.sqrt((2 / float(core.learning_rate) - 1) * explained))
+
+
+def _guessed_histogram_deviation(core: Any) -> float | None:
+    """Deviation of what the first tree has learnt, its shrinkage undone; None with a link."""
+    if not hasattr(core, "_predictors") or core.loss in ("poisson", "gamma"):
+        return None
+    first = _leaves(core._predictors[0][0])
+    return _leaf_values_deviation(first["value"], first["count"]) / float(core.learning_rate)
+
+
+def _leaves(predictor: Any) -> Any:
+    return predictor.nodes[predictor.nodes["is_leaf"].astype(bool)]
+
+
+def _has_tree_stages(core: Any) -> bool:
+    """Whether its stages are single trees of scikit-learn that can be asked one by one."""
+    trees = getattr(core, "estimators_", None)
+    if not isinstance(trees, np.ndarray) or trees.ndim != 2 or trees.shape[1] != 1:
+        return False
+    return len(trees) > 1 and hasattr(core, "init_") and hasattr(trees[0, 0], "tree_")
+
+
+def _tree_steps(core: Any, X: Any) -> tuple[FloatArray, FloatArray]:
+    """The prediction (m,); Σ |step| and rms deviation in the leaves over the later trees, (2, m).
+
+    The second is left out for losses whose trees are not grown on residuals in the unit of y.
+    """
+    rows = validate_data(core, X, reset=False, dtype=np.float32, order="C", accept_sparse="csr")
+    trees = [tree.tree_ for tree in core.estimators_[:, 0]]
+    start, keeps_residuals = len(trees) // 2, core.loss == "squared_error"
+    total, moved, variance = np.zeros((3, rows.shape[0]))
+    for place, tree in enumerate(trees):
+        leaf = tree.apply(rows)
+        step = tree.value.ravel().take(leaf)
+        total += step
+        if place >= start:
+            moved += np.abs(step, out=step)
+            if keeps_residuals:
+                variance += tree.impurity.take(leaf)
+    spreads = [core.learning_rate * moved]
+    if keeps_residuals:  # an impurity of zero is rounded to either side
+        spreads.append(np.sqrt(np.maximum(variance, 0.0) / (len(trees) - start)))
+    origin = 0.0 if core.init_ == "zero" else core.init_.predict(rows).reshape(-1)
+    return origin + core.learning_rate * total, np.stack(spreads)
+
+
+def _first_tree_deviation(core: Any) -> float | None:
+    """Deviation of the targets of the first tree: of y, unless a model was there before it."""
+    grown_on_targets = core.loss == "squared_error" and _starts_from_a_constant(core)
+    return _root_deviation(core.estimators_[0, 0].tree_) if grown_on_targets else None
+
+
+def _guessed_first_tree_deviation(core: Any) -> float | None:
+    """For other losses the deviation of what the first tree has learnt."""
+    return _tree_deviation(core.estimators_[0, 0].tree_) if _starts_from_a_constant(core) else None
+
+
+def _starts_from_a_constant(core: Any) -> bool:
+    return core.init is None or isinstance(core.init, str)
+
+
+def _describe_stages(core: Any) -> str:
+    return f"steps of the last {_n_stages(core) - _n_stages(core) // 2} of {_n_stages(core)} stages"
+
+
+def _describe_trees(core: Any) -> str:
+    n = len(core.estimators_)
+    leaves = " and residuals in their leaves" if core.loss == "squared_error" else ""
+    return f"steps of the last {n - n // 2} of {n} trees{leaves}"
+
+
+STAGES = SpreadSource(
+    suits=_has_stages,
+    known=_is_known_boosting,
+    measure=_staged_steps,
+    describe=_describe_stages,
+    unit=_histogram_deviation,
+    guess=_guessed_histogram_deviation,
+    floor=STEP_FLOOR,
+)
+TREE_STAGES = SpreadSource(
+    suits=_has_tree_stages,
+    known=_is_known_boosting,
+    measure=_tree_steps,
+    describe=_describe_trees,
+    unit=_first_tree_deviation,
+    guess=_guessed_first_tree_deviation,
+    weights=(2.0, 1 / 0.15),
+    floor=STEP_FLOOR,
+)
+
+
+def _states_deviation(core: Any) -> bool:
+    """Whether ``predict`` can be asked for the standard deviation."""
+    try:
+        return "return_std" in signature(core.predict).parameters
+    except (AttributeError, TypeError, ValueError):
+        return False
+
+
+def _is_known_to_state(core: Any) -> bool:
+    """Whether the mean that it states with a deviation is what it predicts without."""
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.linear_model import ARDRegression, BayesianRidge
+
+    return predicts_as(core, GaussianProcessRegressor, BayesianRidge, ARDRegression)
+
+
+def _mean_and_deviation(core: Any, X: Any) -> tuple[FloatArray, FloatArray]:
+    """What the model states: (m,) and (1, m)."""
+    mean, deviation = core.predict(X, return_std=True)
+    columns = np.asarray(mean, np.float64), np.asarray(deviation, np.float64)
+    return columns[0].reshape(-1), columns[1].reshape(1, -1)
+
+
+def _kept_targets_deviation(core: Any) -> float | None:
+    """Standard deviation of the training targets, where the model has kept them."""
+    if not hasattr(core, "y_train_"):
+        return None
+    return float(np.std(core.y_train_) * np.mean(getattr(core, "_y_train_std", 1.0)))
+
+
+def _describe_deviation(core: Any) -> str:
+    return f"standard deviation by {type(core).__name__}"
+
+
+DEVIATION = SpreadSource(
+    suits=_states_deviation,
+    known=_is_known_to_state,
+    measure=_mean_and_deviation,
+    describe=_describe_deviation,
+    unit=_kept_targets_deviation,
+)
+
+
+def _always(core: Any) -> bool:
+    return True
+
+
+def _prediction_alone(core: Any, rows: Any) -> tuple[FloatArray, FloatArray]:
+    """The prediction (m,) and spreads (0, m): none."""
+    y_pred = predictions(core, rows)
+    return y_pred, np.empty((0, len(y_pred)))
+
+
+def _describe_nothing(core: Any) -> str:
+    return ""
+
+
+#: A model that has no spread; plain functions, since a space must pickle.
+NO_SPREAD = SpreadSource(
+    suits=_always, known=_always, measure=_prediction_alone, describe=_describe_nothing
+)
+
+#: Asked in this order.
+SOURCES = (MEMBERS, TREE_STAGES, STAGES, DEVIATION)

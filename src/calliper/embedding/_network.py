@@ -11,10 +11,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from calliper._networks import BATCH_ROWS, as_array, batches, evaluating
+from calliper._models import BATCH_ROWS, OpenedModel, as_array, batches, evaluating
 from calliper._types import FloatArray
-from calliper.embedding._opened import Opened
-from calliper.embedding._spaces import Predict, WithoutUnit
+from calliper.embedding._spaces import Predict
 from calliper.exceptions import CalliperError
 
 
@@ -89,7 +88,7 @@ class Layer:
         return f"{layer} of {type(self.module).__name__}"
 
     def _listen(self, seen: list[Any]) -> list[Any]:
-        """Write down what passes; the last note of a batch is the one that counts."""
+        """Hooks that append to ``seen`` what passes the layer; the last of a batch counts."""
         from torch.nn import Linear
 
         if self.name is not None:
@@ -131,23 +130,25 @@ def _copy(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Network(WithoutUnit):
+class Network:
     """The space of a module that predicts: prediction and layer in one pass."""
 
     layer: Layer
 
+    has_unit = False
+
     @property
     def name(self) -> str:
-        """Which layer."""
+        """Which layer, in words."""
         return self.layer.name_in_words
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
-        """The module's answers and the layer's."""
+        """The module's predictions, None if it answers with no tensor, and the layer's output."""
         answers, places = self.layer.predict_and_place(X)
         if not all(hasattr(answer, "detach") for answer in answers):
             return None, places
         return np.concatenate([as_array(answer) for answer in answers]), places
 
-    def on(self, opened: Opened) -> Network:
-        """A module is not trained here."""
+    def with_model(self, opened: OpenedModel) -> Network:
+        """The same space: a module is not trained here."""
         return self
