@@ -19,6 +19,7 @@ from calliper import (
     RBF,
     CalliperError,
     ConformalRegressor,
+    ForestProximity,
     FullRescaled,
     JackknifeRescaled,
     MADSplit,
@@ -255,3 +256,59 @@ def test_frames(kind):
         assert list(out.index[:2]) == ["row 400", "row 401"]
     with pytest.raises(ValueError, match="feature names"):
         model.predict_interval(frame(kind, ("a", "c")))
+
+
+@pytest.mark.parametrize("embed", ["auto", "inputs", None, "prediction"])
+def test_plain_split_takes_inputs_with_text(embed):
+    """It judges no nearness, so that no place is needed."""
+    table = pd.DataFrame({"x": X[:, 0], "city": np.where(X[:, 1] > 0.5, "Bern", "Basel")})
+
+    def predict(rows):
+        return rows["x"].to_numpy() + (rows["city"] == "Bern")
+
+    calibrated = ConformalRegressor(predict, Split(), embed=embed)
+    for training in ({}, {"X_train": table[:200], "y_train": Y_TRAIN}):
+        calibrated.calibrate(table[200:400], Y_CAL, **training)
+        found = calibrated.predict_interval(table[400:], 0.9)
+        errors = np.abs(Y_CAL - predict(table[200:400]))
+        radius = Split().fit(X_CAL, errors).predict_radius(X_NEW, 0.9)
+        np.testing.assert_allclose(found.width, 2 * radius)
+    if embed in ("inputs", None):
+        with pytest.raises(CalliperError, match="nearness needs numbers"):
+            ConformalRegressor(predict, embed=embed).calibrate(table[200:400], Y_CAL)
+
+
+def test_parameters_of_the_default_calibrator():
+    model = ConformalRegressor(Ridge(), random_state=0)
+    names = {f"calibrator__{name}" for name in FullRescaled().get_params()}
+    assert names <= set(model.get_params()) and not names & set(model.get_params(deep=False))
+    copy = clone(model).set_params(calibrator__kernel=KNN(3), estimator__alpha=2.0)
+    assert copy.calibrator.kernel.n_neighbors == 3 and copy.estimator.alpha == 2
+    assert model.calibrator is None and repr(model) == (
+        "ConformalRegressor(estimator=Ridge(), random_state=0)"
+    )
+    copy.set_params(calibrator__kernel__n_neighbors=5)
+    explicit = ConformalRegressor(Ridge(alpha=2.0), FullRescaled(KNN(5)), random_state=0)
+    np.testing.assert_array_equal(
+        copy.fit(X, Y).predict_interval(X_NEW).lower,
+        explicit.fit(X, Y).predict_interval(X_NEW).lower,
+    )
+    assert copy.set_params(calibrator=None, calibrator__offset=1.0).calibrator.kernel is None
+    assert model.set_params(**model.get_params(deep=False)).calibrator is None
+    with pytest.raises(ValueError, match="'neighbours'"):
+        model.set_params(calibrator__neighbours=3)
+    search = GridSearchCV(
+        ConformalRegressor(Ridge(), random_state=0),
+        {"calibrator__kernel": [KNN(2), KNN(30)]},
+        scoring=metrics.interval_scorer(0.9),
+        cv=3,
+    ).fit(X, Y)
+    assert search.best_estimator_.calibrator.kernel.n_neighbors == 30
+
+
+def test_nothing_that_is_shared_is_seeded():
+    forest = RandomForestRegressor(5).fit(X_TRAIN, Y_TRAIN)
+    calibrator = FullRescaled(ForestProximity(forest))
+    model = ConformalRegressor(MODEL, calibrator, random_state=3).calibrate(X_CAL, Y_CAL)
+    assert model.calibrators_[0].random_state == 3
+    assert forest.random_state is None and calibrator.random_state is None

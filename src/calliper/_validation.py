@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from numbers import Real
 from typing import Any
@@ -13,7 +12,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from calliper._types import Coverage, FloatArray
-from calliper.exceptions import CalliperError, SmallCalibrationWarning, ZeroScaleWarning
+from calliper.exceptions import CalliperError, SmallCalibrationWarning, ZeroScaleWarning, warn
 from calliper.quantile import conformal_rank, required_calibration_size
 
 #: Beyond this, squared distances overflow.
@@ -32,6 +31,19 @@ def refuse_sparse(X: Any, name: str) -> None:
 def n_rows(X: Any) -> int:
     """Number of rows of an array, a frame, a tensor, or a list of anything."""
     return len(X) if hasattr(X, "__len__") else len(np.asarray(X))
+
+
+def numbers_or_zeros(Z: Any) -> Any:
+    """``Z`` if it holds numbers; else, for methods that only count rows, as many zeros, (n, 1)."""
+    if sparse.issparse(Z):
+        return Z
+    try:
+        values = np.asarray(Z)
+        if values.dtype.kind == "O":
+            values = values.astype(np.float64)
+    except (TypeError, ValueError):
+        return np.zeros((n_rows(Z), 1))
+    return Z if values.dtype.kind in "biufc" else np.zeros((n_rows(Z), 1))
 
 
 def check_vector(values: Any, name: str, *, n: int | None = None) -> FloatArray:
@@ -175,12 +187,11 @@ def warn_if_too_few(n: int, levels: tuple[float, ...]) -> None:
     """One warning for all levels that N points cannot reach."""
     unreachable = [level for level in levels if conformal_rank(level, n) > n]
     if unreachable:
-        warnings.warn(
+        warn(
             f"{n} calibration points cannot support coverage {unreachable[0]:g}: the only valid "
             f"interval is infinite. At least {required_calibration_size(unreachable[0])} points "
             f"are required, or a level of at most {n / (n + 1):.4g}.",
             SmallCalibrationWarning,
-            stacklevel=3,
         )
 
 
@@ -188,11 +199,10 @@ def warn_if_zero_scales(scale: FloatArray) -> None:
     """One warning that counts the calibration points whose local scale is zero."""
     n_zero = int(np.count_nonzero(scale <= 0))
     if n_zero:
-        warnings.warn(
+        warn(
             f"The local scale is zero at {n_zero} of {len(scale)} calibration points, so their "
             f"rescaled scores are infinite: valid, but intervals may become infinite. Many exact "
             f"predictions? Use more neighbours, or pass offset > 0 (a small error in the unit of "
             f"y, chosen without looking at the calibration data).",
             ZeroScaleWarning,
-            stacklevel=3,
         )

@@ -1,6 +1,7 @@
 """What no method can use is refused, and the error says what to do."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from edge_problems import METHODS, NEW, RESCALED, SCORES, Z
 from scipy import sparse
@@ -150,3 +151,25 @@ def test_metrics_that_cannot_judge():
 def test_values_that_only_look_like_numbers(scores):
     with pytest.raises(CalliperError, match="scores must be numbers"):
         Split().fit(Z, scores)
+
+
+TEXTS = {
+    "list": ["Bern", "Basel"] * 25,
+    "numerals": ["1", "2"] * 25,
+    "rows": [["Bern", 1.0], ["Basel", 2.0]] * 25,
+    "array": np.array([["Bern"], ["Basel"]] * 25),
+    "objects": np.array([["Bern", 1.0], [None, 2.0]] * 25, dtype=object),
+    "frame": pd.DataFrame({"city": ["Bern", "Basel"] * 25, "x": SCORES}),
+    "dates": pd.date_range("2020", periods=50).to_numpy(),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_split_only_counts_rows(name):
+    """It judges no nearness: text has as many rows as numbers do."""
+    found = Split().fit(TEXTS[name], SCORES).predict_radius(TEXTS[name][:7], [0.5, 0.9])
+    np.testing.assert_array_equal(found, Split().fit(Z, SCORES).predict_radius(Z[:7], [0.5, 0.9]))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        Split().fit(TEXTS[name], SCORES[:-1])
+    with pytest.raises((ValueError, TypeError)):
+        FullRescaled().fit(TEXTS[name], SCORES)

@@ -30,6 +30,7 @@ from calliper._validation import (
     check_new_features,
     each_level,
     like_coverage,
+    numbers_or_zeros,
     warn_if_too_few,
 )
 from calliper.guarantees import Guarantee, conformal_coverage
@@ -54,8 +55,11 @@ class Split(BaseEstimator):  # type: ignore[misc]
     uses_left_out = False
 
     def fit(self, Z: Any, scores: Any) -> Self:
-        """Learn the radius from the scores of the calibration points; ``Z`` only fixes columns."""
-        _, scores = check_calibration(self, Z, scores)
+        """Learn the radius from the scores of the calibration points.
+
+        ``Z`` is only counted. Numbers are checked as everywhere; rows of anything else will do.
+        """
+        _, scores = check_calibration(self, numbers_or_zeros(Z), scores)
         self.scores_ = np.sort(scores)
         self.n_calibration_ = len(scores)
         return self
@@ -63,7 +67,7 @@ class Split(BaseEstimator):  # type: ignore[misc]
     def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
         """The radius at each row: (m,), or (m, L) for a list of L levels."""
         check_is_fitted(self)
-        n_new, n = len(check_new_features(self, Z)), self.n_calibration_
+        n_new, n = len(check_new_features(self, numbers_or_zeros(Z))), self.n_calibration_
         levels = check_levels(coverage)
         warn_if_too_few(n, levels)
         radius = [order_statistic(self.scores_, conformal_rank(level, n)) for level in levels]
@@ -78,3 +82,8 @@ class Split(BaseEstimator):  # type: ignore[misc]
         """The promise with its assumptions; ``.describe()`` puts it in words."""
         proved = float(self.guaranteed_coverage(coverage))
         return Guarantee("Split", coverage, self.n_calibration_, proved, has_law=True)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        return tags
