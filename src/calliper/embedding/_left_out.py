@@ -33,6 +33,7 @@ from calliper.embedding._spaces import Filled, InputsAndPrediction, Predict, Pre
 from calliper.embedding._spread import (
     MEMBERS,
     NO_SPREAD,
+    Member,
     PredictionAndSpread,
     members_on,
     moments,
@@ -187,17 +188,32 @@ def out_of_bag(embedding: Embedding, X_train: Any) -> LeftOut | None:
         return None
     if not space.predicts:  # the model makes something else of its members
         return None
-    core, X = space.opened.core, space.opened.prepare(X_train)
-    samples = _samples(core, n_rows(X_train))
+    n, core, X = n_rows(X_train), space.opened.core, space.opened.prepare(X_train)
+    samples = _samples(core, n)
     if samples is None:
         return None
     rows, members = members_on(core, X)
     if not _grown_on(core, rows, samples):
         return None
-    n = n_rows(X_train)
-    first, total, squares, count = (np.zeros(n) for _ in range(4))
+    kept, mean, spread = _out_of_bag_moments(rows, members, samples)
+    if not len(kept):
+        return None
+    return LeftOut(
+        rows=kept,
+        y_pred=space.opened.finish(mean),
+        Z=space.coordinates(mean, spread[None]),
+        n_training=n,
+        source="out of bag",
+    )
+
+
+def _out_of_bag_moments(
+    rows: Any, members: list[Member], samples: list[IntArray]
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Rows that enough members have not seen, (r,); mean and spread of those members, (r,)."""
+    first, total, squares, count = np.zeros((4, rows.shape[0]))
     for member, seen in zip(members, samples, strict=True):
-        out = np.ones(n, dtype=bool)
+        out = np.ones(len(count), dtype=bool)
         out[seen] = False
         y_pred = member(rows[out])
         beyond = np.where(count[out] == 0, 0.0, y_pred - first[out])
@@ -206,16 +222,7 @@ def out_of_bag(embedding: Embedding, X_train: Any) -> LeftOut | None:
         squares[out] += beyond**2
         count[out] += 1
     kept = np.flatnonzero(count >= LEAST_MEMBERS)
-    if not len(kept):
-        return None
-    mean, spread = moments(first[kept], total[kept], squares[kept], count[kept])
-    return LeftOut(
-        rows=kept,
-        y_pred=space.opened.finish(mean),
-        Z=space.coordinates(mean, spread[None]),
-        n_training=n,
-        source="out of bag",
-    )
+    return kept, *moments(first[kept], total[kept], squares[kept], count[kept])
 
 
 def out_of_fold(
