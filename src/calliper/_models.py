@@ -285,8 +285,9 @@ def predicts_as(model: Any, *classes: type) -> bool:
 
 def _unchanged(model: Any, known: type) -> bool:
     own = getattr(model, "__dict__", {})
-    return all(
-        name not in own
-        and getattr_static(type(model), name, None) is getattr_static(known, name, None)
+    if any(name in own for name in PREDICTING):
+        return False
+    return type(model) is known or all(  # the first alone is asked of every tree of a forest
+        getattr_static(type(model), name, None) is getattr_static(known, name, None)
         for name in PREDICTING
     )

@@ -296,9 +296,9 @@ class _AnyMember:
 
 
 def _is_tree(member: Any) -> bool:
-    from sklearn.tree import DecisionTreeRegressor
+    from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
-    if not predicts_as(member, DecisionTreeRegressor):
+    if not predicts_as(member, ExtraTreeRegressor, DecisionTreeRegressor):
         return False  # what is in the leaves need not be what it predicts
     return bool(member.tree_.n_outputs == 1 and member.tree_.value.shape[-1] == 1)
 
