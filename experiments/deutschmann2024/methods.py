@@ -12,6 +12,7 @@ from sklearn.frozen import FrozenEstimator
 from calliper import (
     KNN,
     LCP,
+    LVD,
     RBF,
     RLCP,
     SLCP,
@@ -25,7 +26,7 @@ from calliper import (
 )
 from calliper.evaluation import Method, Problem
 from experiments.deutschmann2024.config import NEIGHBOURS
-from experiments.deutschmann2024.lvd import GivenMetricLVD, learnt_once
+from experiments.deutschmann2024.lvd import learnt_once
 from experiments.deutschmann2024.whole import Whole
 
 #: The paper's names of its rows, and ours.
@@ -67,8 +68,8 @@ def learnt(problem: Problem) -> dict[str, Any]:
         raise CalliperError(f"{problem.name!r} has no training rows to learn a metric from.")
     metric = learnt_once(Z_train, y_train)
     return {
-        LVD_TUNED: GivenMetricLVD(metric, tuned=True),
-        LVD_BASE: GivenMetricLVD(metric),
+        LVD_TUNED: LVD(metric=metric, tuned=True),
+        LVD_BASE: LVD(metric=metric),
     }
 
 

@@ -1,6 +1,7 @@
 """What a person looks at: figures, and one page that compares methods. Nothing is printed."""
 
 from calliper.report._bands import Band, Scene, draw_bands
+from calliper.report._tuning import draw_tuning
 from calliper.report.comparison import Comparison, Points, compare
 from calliper.report.displays import (
     BandDisplay,
@@ -28,5 +29,6 @@ __all__ = [
     "WidthErrorDisplay",
     "compare",
     "draw_bands",
+    "draw_tuning",
     "render_page",
 ]
