@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import calliper as library
-from calliper.cli._comparison import calibrators
+from calliper.cli._demo import calibrators
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 from calliper.report._bands import Band, Scene, draw_bands
 from calliper.report._tuning import draw_tuning
-from calliper.report.comparison import Comparison, Points, compare
+from calliper.report.comparison import Answer, Comparison, Points, compare
 from calliper.report.displays import (
     BandDisplay,
     CalibrationCurveDisplay,
@@ -12,9 +12,10 @@ from calliper.report.displays import (
     MetricCurveDisplay,
     WidthErrorDisplay,
 )
-from calliper.report.page import Provenance, render_page
+from calliper.report.page import Provenance, SourceFile, render_page
 
 __all__ = [
+    "Answer",
     "Band",
     "BandDisplay",
     "CalibrationCurveDisplay",
@@ -26,6 +27,7 @@ __all__ = [
     "Points",
     "Provenance",
     "Scene",
+    "SourceFile",
     "WidthErrorDisplay",
     "compare",
     "draw_bands",
