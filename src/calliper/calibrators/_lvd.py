@@ -103,6 +103,10 @@ class LVD(BaseEstimator):  # type: ignore[misc]
     0.0
     """
 
+    needs: tuple[str, ...] = ("Z_train", "y_train")
+    judges_nearness = True
+    uses_left_out = False
+
     def __init__(
         self,
         *,

@@ -49,6 +49,10 @@ class Split(BaseEstimator):  # type: ignore[misc]
     0.9
     """
 
+    needs: tuple[str, ...] = ()
+    judges_nearness = False
+    uses_left_out = False
+
     def fit(self, Z: Any, scores: Any) -> Self:
         """Learn the radius from the scores of the calibration points; ``Z`` only fixes columns."""
         _, scores = check_calibration(self, Z, scores)
