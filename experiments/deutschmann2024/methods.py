@@ -9,22 +9,10 @@ from typing import Any
 
 from sklearn.frozen import FrozenEstimator
 
-from calliper import (
-    KNN,
-    LCP,
-    LVD,
-    RBF,
-    RLCP,
-    SLCP,
-    CalliperError,
-    FullRescaled,
-    JackknifeRescaled,
-    MADSplit,
-    QuantileError,
-    Split,
-    TunedRBF,
-)
+from calliper import KNN, RBF, CalliperError, FullRescaled, JackknifeRescaled, QuantileError, Split
+from calliper.calibrators import LCP, LVD, RLCP, SLCP, MADSplit
 from calliper.evaluation import Method, Problem
+from calliper.kernels import TunedRBF
 from experiments.deutschmann2024.config import NEIGHBOURS
 from experiments.deutschmann2024.lvd import learnt_once
 from experiments.deutschmann2024.whole import Whole

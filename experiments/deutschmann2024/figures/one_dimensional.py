@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from calliper import KNN, Intervals, JackknifeRescaled, MADSplit, TunedRBF
+from calliper import KNN, Intervals, JackknifeRescaled
+from calliper.calibrators import MADSplit
 from calliper.evaluation import Records
+from calliper.kernels import TunedRBF
 from calliper.report import BandDisplay, MetricCurveDisplay, draw_tuning
 from calliper.tuning import tuning_curve
 from experiments.deutschmann2024 import methods as names
