@@ -24,7 +24,7 @@ from calliper.cli._options import (
     feature_columns,
     known_columns,
     seed_and_quiet,
-    takes_shared,
+    takes,
     training_file,
 )
 from calliper.cli._output import check_output, note, one_line, progress, wrapped, write_text
@@ -143,21 +143,8 @@ class CompareRequest:
     help="A page for people, or all numbers for machines.  [default: by the name of the report]",
 )
 @seed_and_quiet("Settles ties, draws resamples and splits --data.")
-@takes_shared
-def compare(
-    shared: Shared,
-    *,
-    calibration: str | None,
-    test: str | None,
-    data: str | None,
-    training: str | None,
-    group: str | None,
-    identity: str | None,
-    methods: tuple[str, ...],
-    coverage: float,
-    report: str | None,
-    kind: str | None,
-) -> None:
+@takes(CompareRequest)
+def compare(request: CompareRequest) -> None:
     """Compare methods on a test set: does it cover, does it adapt, which one to use.
 
     \b
@@ -172,19 +159,6 @@ def compare(
     \b
     calliper compare --data rows.csv --target y --prediction y_pred --features a,b
     """  # noqa: D301
-    request = CompareRequest(
-        shared=shared,
-        calibration=calibration,
-        test=test,
-        data=data,
-        training=training,
-        report=report,
-        kind=kind,
-        group=group,
-        identity=identity,
-        methods=methods,
-        coverage=coverage,
-    )
     request.check()
     _write_report(request, request.chosen())
 

@@ -18,7 +18,7 @@ from calliper.cli._options import (
     feature_columns,
     known_columns,
     seed_and_quiet,
-    takes_shared,
+    takes,
     training_file,
 )
 from calliper.cli._output import (
@@ -55,29 +55,43 @@ class IntervalRequest:
     shared: Shared
     calibration: str
     new: str
+    output: str
     training: str | None
     scales: str | None
-    output: str
-    method: MethodOptions
-    levels: tuple[float, ...]
+    method: str | None
+    coverage: tuple[float, ...]
+    neighbors: int | None
+    statistic: str | None
+    offset: float | None
     bounds: tuple[float, float] | None
 
     @property
-    def coverage(self) -> float | tuple[float, ...]:
+    def options(self) -> MethodOptions:
+        """The method, and what was said about it."""
+        return MethodOptions(
+            name=self.method or (DEFAULT if self.scales is None else "jackknife"),
+            neighbors=self.neighbors,
+            statistic=self.statistic,
+            offset=self.offset,
+            seed=self.shared.seed,
+        )
+
+    @property
+    def levels(self) -> float | tuple[float, ...]:
         """The level, or the levels if there are several."""
-        return self.levels[0] if len(self.levels) == 1 else self.levels
+        return self.coverage[0] if len(self.coverage) == 1 else self.coverage
 
     @property
     def column_names(self) -> list[str]:
         """The columns that are added to the new rows."""
-        shape = (0,) if len(self.levels) == 1 else (0, len(self.levels))
-        return Intervals(np.empty(shape), np.empty(shape), self.levels).column_names()
+        shape = (0,) if len(self.coverage) == 1 else (0, len(self.coverage))
+        return Intervals(np.empty(shape), np.empty(shape), self.coverage).column_names()
 
     def check(self) -> None:
         """Refuse what contradicts itself or cannot be written, before any work is done."""
         self.shared.names.check()
         has_training, has_scales = self.training is not None, self.scales is not None
-        self.method.check(has_training=has_training, has_scales=has_scales)
+        self.options.check(has_training=has_training, has_scales=has_scales)
         format_of(self.output)
         inputs = (self.calibration, self.new, self.training, self.scales)
         check_output(self.output, [path for path in inputs if path is not None])
@@ -144,22 +158,8 @@ def _bounds(
     help="The range that the target can have; 'inf' and '-inf' leave a side open.",
 )
 @seed_and_quiet("Settles ties in distance, and whatever else a method draws.")
-@takes_shared
-def interval(
-    shared: Shared,
-    *,
-    calibration: str,
-    new: str,
-    output: str,
-    training: str | None,
-    scales: str | None,
-    method: str | None,
-    coverage: tuple[float, ...],
-    neighbors: int | None,
-    statistic: str | None,
-    offset: float | None,
-    bounds: tuple[float, float] | None,
-) -> None:
+@takes(IntervalRequest)
+def interval(request: IntervalRequest) -> None:
     """Put prediction intervals around the predictions in a file.
 
     \b
@@ -184,23 +184,6 @@ def interval(
     the new file. CSV rows keep their very text, Parquet columns their types. From CSV to Parquet,
     the prediction and the features become numbers and every other column stays text.
     """  # noqa: D301
-    request = IntervalRequest(
-        shared=shared,
-        calibration=calibration,
-        new=new,
-        training=training,
-        scales=scales,
-        output=output,
-        method=MethodOptions(
-            name=method or (DEFAULT if scales is None else "jackknife"),
-            neighbors=neighbors,
-            statistic=statistic,
-            offset=offset,
-            seed=shared.seed,
-        ),
-        levels=coverage,
-        bounds=bounds,
-    )
     request.check()
     _write_intervals(request)
 
@@ -240,7 +223,7 @@ def _calibrate(
     known: FloatArray = read_numbers(table, columns.known)
     if scales is not None:
         scales.require_rows(known, training)
-    calibrator = request.method.build(None if scales is None else scales.chosen)
+    calibrator = request.options.build(None if scales is None else scales.chosen)
     return calibrate_stored(
         calibrator, stored(known), None if training is None else stored(training)
     )
@@ -260,7 +243,7 @@ def _stream(
             writer = make_writer(output, handle, new, needed, request.column_names)
         for chunk in new.chunks(needed, carry=True):
             y_pred, X = chunk.numbers[:, 0], chunk.numbers[:, 1:]
-            ends = calibrated.intervals(X, y_pred, request.coverage, bounds=request.bounds)
+            ends = calibrated.intervals(X, y_pred, request.levels, bounds=request.bounds)
             with writing(output):
                 writer.write(chunk, np.stack([*ends], axis=-1).reshape(len(X), -1))
             n_rows += len(X)
@@ -281,5 +264,5 @@ def _summarise(request: IntervalRequest, calibrated: CalibratedOnStored, n_rows:
     where = "standard output" if request.output == "-" else request.output
     name, n = type(calibrator).__name__, calibrator.n_calibration_
     note(f"{n_rows} rows written to {where} ({name}, {n} calibration points)")
-    for level in request.levels:
+    for level in request.coverage:
         note(calibrator.guarantee(level).describe())

@@ -1,7 +1,8 @@
 """Options that several commands share, each declared once.
 
-What ``compare``, ``interval`` and ``tune`` are all told reaches them as one :class:`Shared`: an
-option that they shall all have is a field of it and an entry of one of the decorators below.
+A command takes one frozen request, whose fields are its options. What ``compare``, ``interval`` and
+``tune`` have in common is a :class:`Shared` inside it: an option that all three shall have is a
+field of that class and an entry of one of the decorators below.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -19,6 +20,7 @@ from calliper.cli._output import note
 from calliper.cli._tables import Names
 from calliper.exceptions import CalliperError
 
+Request = TypeVar("Request")
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
@@ -44,15 +46,20 @@ class Shared:
             note("note: no --features, so nearness was judged by the prediction alone")
 
 
-def takes_shared(command: Callable[..., None]) -> Callable[..., None]:
-    """Give the command its :class:`Shared` first, and its own options by name."""
+def takes(
+    kind: Callable[..., Request],
+) -> Callable[[Callable[[Request], None]], Callable[..., None]]:
+    """Give the command its options as one request: ``shared``, and a field for each of its own."""
 
-    @wraps(command)
-    def run(**options: Any) -> None:
-        told = {field.name: options.pop(field.name) for field in fields(Shared)}
-        command(Shared(**told), **options)
+    def decorate(command: Callable[[Request], None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**options: Any) -> None:
+            shared = Shared(**{field.name: options.pop(field.name) for field in fields(Shared)})
+            command(kind(shared=shared, **options))
 
-    return run
+        return run
+
+    return decorate
 
 
 def _together(*options: Decorator) -> Decorator:

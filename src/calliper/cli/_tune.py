@@ -19,7 +19,7 @@ from calliper.cli._options import (
     feature_columns,
     known_columns,
     seed_and_quiet,
-    takes_shared,
+    takes,
     training_file,
 )
 from calliper.cli._output import (
@@ -48,9 +48,14 @@ _ALL, _SPACED, _CHOSEN = 30, 25, 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search:
-    """What is tried, as the options name it; ``None`` where an option was not given."""
+class TuneRequest:
+    """What ``calliper tune`` is asked for; ``None`` where an option was not given."""
 
+    shared: Shared
+    calibration: str
+    training: str | None
+    output: str
+    figure: str | None
     criterion: str
     grid: str | None
     scan: int | None
@@ -59,21 +64,29 @@ class Search:
     length_scales: tuple[float, ...] | None
     components: int | None
 
-    def check(self, *, has_training: bool) -> None:
-        """Refuse options that contradict one another or would not be heeded."""
-        if self.length_scales is None and not has_training:
+    def check(self) -> None:
+        """Refuse what contradicts itself or cannot be written, before any work is done."""
+        self.shared.names.check()
+        self._check_grid()
+        if self.components is not None and self.criterion != "mi":
+            raise CalliperError("--components is for --criterion mi only: omit it.")
+        if self.components is not None and self.training is None:
+            raise CalliperError("--components are fitted to training rows: give --training FILE.")
+        if Path(self.output).suffix.lower() != ".json":
+            raise CalliperError(f"{self.output}: the name must end in .json; rename it.")
+        check_output(self.output, [self.calibration, self.training or self.calibration])
+        if self.figure is not None:
+            check_figure_name(self.figure)
+
+    def _check_grid(self) -> None:
+        if self.length_scales is None and self.training is None:
             raise CalliperError(
                 "--training FILE is needed, whose distances span the grid; or give the grid "
                 "itself, as in --length-scales 0.1,0.2,0.5."
             )
-        if self.length_scales is not None:
-            for name in ("grid", "scan", "sample", "expand"):
-                if getattr(self, name) is not None:
-                    raise CalliperError(f"--length-scales is the grid itself: omit --{name}.")
-        if self.components is not None and self.criterion != "mi":
-            raise CalliperError("--components is for --criterion mi only: omit it.")
-        if self.components is not None and not has_training:
-            raise CalliperError("--components are fitted to training rows: give --training FILE.")
+        for name in ("grid", "scan", "sample", "expand"):
+            if self.length_scales is not None and getattr(self, name) is not None:
+                raise CalliperError(f"--length-scales is the grid itself: omit --{name}.")
 
     def kernel(self, report: Callable[[float], None]) -> TunedRBF:
         """The kernel; what was not given has the library's default."""
@@ -87,28 +100,6 @@ class Search:
         }
         given = {name: value for name, value in options.items() if value is not None}
         return TunedRBF(self.criterion, progress=report, **given)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TuneRequest:
-    """What ``calliper tune`` is asked for: files, and what is tried."""
-
-    shared: Shared
-    calibration: str
-    training: str | None
-    output: str
-    figure: str | None
-    search: Search
-
-    def check(self) -> None:
-        """Refuse what contradicts itself or cannot be written, before any work is done."""
-        self.shared.names.check()
-        self.search.check(has_training=self.training is not None)
-        if Path(self.output).suffix.lower() != ".json":
-            raise CalliperError(f"{self.output}: the name must end in .json; rename it.")
-        check_output(self.output, [self.calibration, self.training or self.calibration])
-        if self.figure is not None:
-            check_figure_name(self.figure)
 
 
 def _length_scales(
@@ -181,22 +172,8 @@ def _not_nan(
     help="For mi: principal components of the features.  [default: all features]",
 )
 @seed_and_quiet("Draws pairs and settles ties.", "Print nothing but errors and warnings.")
-@takes_shared
-def tune(
-    shared: Shared,
-    *,
-    calibration: str,
-    training: str | None,
-    output: str,
-    figure: str | None,
-    criterion: str,
-    grid: str | None,
-    scan: int | None,
-    sample: int | None,
-    expand: float | None,
-    length_scales: tuple[float, ...] | None,
-    components: int | None,
-) -> None:
+@takes(TuneRequest)
+def tune(request: TuneRequest) -> None:
     """Choose how local the intervals are: a length scale for each calibration point.
 
     \b
@@ -214,29 +191,13 @@ def tune(
       deviance  the same relative to its size, less swayed by a few large errors
       mi        mutual information of rescaled error and features, as in the paper; slower
     """  # noqa: D301
-    request = TuneRequest(
-        shared=shared,
-        calibration=calibration,
-        training=training,
-        output=output,
-        figure=figure,
-        search=Search(
-            criterion=criterion,
-            grid=grid,
-            scan=scan,
-            sample=sample,
-            expand=expand,
-            length_scales=length_scales,
-            components=components,
-        ),
-    )
     request.check()
     _write_scales(request)
 
 
 def _write_scales(request: TuneRequest) -> None:
     """Read, tune, write, and show what was found."""
-    shared, search = request.shared, request.search
+    shared = request.shared
     with warnings_as_lines():
         with open_table(request.calibration) as table:
             columns = shared.names.resolve(table)
@@ -245,7 +206,7 @@ def _write_scales(request: TuneRequest) -> None:
         training = read_known(request.training, columns)
         with progress("tuning", hidden=shared.quiet) as report:
             curve = _curve(request, known, training, report)
-        grid = "given" if search.length_scales is not None else search.grid or "auto"
+        grid = "given" if request.length_scales is not None else request.grid or "auto"
         origin = Origin.of(columns, known, training)
         _write(request, scales_text(curve, origin, grid=grid, seed=shared.seed), curve)
     if not shared.quiet:
@@ -265,7 +226,7 @@ def _curve(
     return tuning_curve(
         embedding.transform(X),
         AbsoluteError().measure(known[:, 0], known[:, 1]),
-        kernel=request.search.kernel(report),
+        kernel=request.kernel(report),
         Z_train=None if X_train is None else embedding.transform(X_train),
         random_state=request.shared.seed,
     )
