@@ -40,7 +40,8 @@ def radial(rounds: int) -> str:
 
 MEMORY = """
 import numpy as np
-from calliper import KNN, FullRescaled, JackknifeRescaled, TunedRBF
+from calliper import KNN, FullRescaled, JackknifeRescaled
+from calliper.kernels import TunedRBF
 rng = np.random.default_rng(0)
 Z, new = rng.normal(size=({n}, {d})), rng.normal(size=({m}, {d}))
 scores = rng.exponential(size={n})

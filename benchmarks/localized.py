@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.timing import best_times, table, verdict
-from calliper import LCP, LVD, RBF, RLCP, SLCP
+from calliper import RBF
+from calliper.calibrators import LCP, LVD, RLCP, SLCP
 from calliper.metric_learning import loss_and_gradient
 
 N, M, D = 2_000, 10_000, 8

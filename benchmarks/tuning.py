@@ -11,7 +11,8 @@ import numpy as np
 from sklearn.feature_selection import mutual_info_regression
 
 from benchmarks.timing import best_times, table, verdict
-from calliper import RBF, JackknifeRescaled, TunedRBF
+from calliper import RBF, JackknifeRescaled
+from calliper.kernels import TunedRBF
 
 N_SCAN = 30
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from calliper import evaluation
-from calliper._types import FloatArray
+from experiments import FloatArray
 
 
 def last_digit(values: FloatArray) -> str:

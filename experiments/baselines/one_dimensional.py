@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import RandomForestRegressor
 
-from calliper import KNN, LVD, RBF, Intervals, JackknifeRescaled, MADSplit, metrics
+from calliper import KNN, RBF, Intervals, JackknifeRescaled, metrics
+from calliper.calibrators import LVD, MADSplit
 from calliper.datasets import one_dimensional
 from experiments.last_digit import last_digit
 

@@ -9,8 +9,8 @@ column of its own. Bins of the widths are deciles however few the test points, a
 from __future__ import annotations
 
 from calliper import Intervals, metrics
-from calliper._types import FloatArray
 from calliper.evaluation import DEFAULT_MEASURES, Context, Measure
+from experiments import FloatArray
 
 #: Directions tried, and test points used, by the worst slab.
 DIRECTIONS, SLAB_POINTS = 200, 3000

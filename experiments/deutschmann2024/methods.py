@@ -9,23 +9,12 @@ from typing import Any
 
 from sklearn.frozen import FrozenEstimator
 
-from calliper import (
-    KNN,
-    LCP,
-    RBF,
-    RLCP,
-    SLCP,
-    CalliperError,
-    FullRescaled,
-    JackknifeRescaled,
-    MADSplit,
-    QuantileError,
-    Split,
-    TunedRBF,
-)
+from calliper import KNN, RBF, CalliperError, FullRescaled, JackknifeRescaled, QuantileError, Split
+from calliper.calibrators import LCP, LVD, RLCP, SLCP, MADSplit
 from calliper.evaluation import Method, Problem
+from calliper.kernels import TunedRBF
 from experiments.deutschmann2024.config import NEIGHBOURS
-from experiments.deutschmann2024.lvd import GivenMetricLVD, learnt_once
+from experiments.deutschmann2024.lvd import learnt_once
 from experiments.deutschmann2024.whole import Whole
 
 #: The paper's names of its rows, and ours.
@@ -67,8 +56,8 @@ def learnt(problem: Problem) -> dict[str, Any]:
         raise CalliperError(f"{problem.name!r} has no training rows to learn a metric from.")
     metric = learnt_once(Z_train, y_train)
     return {
-        LVD_TUNED: GivenMetricLVD(metric, tuned=True),
-        LVD_BASE: GivenMetricLVD(metric),
+        LVD_TUNED: LVD(metric=metric, tuned=True),
+        LVD_BASE: LVD(metric=metric),
     }
 
 

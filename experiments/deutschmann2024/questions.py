@@ -7,8 +7,8 @@ from math import nan
 
 import numpy as np
 
-from calliper._types import FloatArray
 from calliper.evaluation import Records
+from experiments import FloatArray
 from experiments.deutschmann2024 import methods as names
 from experiments.deutschmann2024.results import chosen, draws, paper_blocks, value
 from experiments.deutschmann2024.verdict import Value

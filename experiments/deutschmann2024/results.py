@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from calliper._types import FloatArray
 from calliper.evaluation import Records, one_sigma
+from experiments import FloatArray
 from experiments.deutschmann2024.config import TASKS
 from experiments.deutschmann2024.problems import STUDIES
 from experiments.deutschmann2024.verdict import Value, is_far_below

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from calliper._types import FloatArray
 from calliper.evaluation import Records
+from experiments import FloatArray
 from experiments.deutschmann2024 import methods as names
 from experiments.deutschmann2024.results import value
 

@@ -6,13 +6,14 @@ a calibrator rows and absolute errors; prediction plus error is a target with ju
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from calliper import ConformalRegressor
-from calliper._types import Coverage, FloatArray
+from experiments import FloatArray
 
 
 class Whole(BaseEstimator):  # type: ignore[misc]
@@ -35,10 +36,10 @@ class Whole(BaseEstimator):  # type: ignore[misc]
         self.n_calibration_ = len(scores)
         return self
 
-    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
+    def predict_radius(self, Z: Any, coverage: float | Sequence[float] = 0.9) -> FloatArray:
         """Half of the interval's width."""
         return np.asarray(self.regressor_.predict_interval(Z, coverage).width / 2)
 
-    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> Any:
+    def guaranteed_coverage(self, coverage: float | Sequence[float] = 0.9) -> Any:
         """What the calibrator inside proves."""
         return self.regressor_.calibrators_[0].guaranteed_coverage(coverage)

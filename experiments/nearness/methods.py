@@ -13,20 +13,15 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from calliper import (
     KNN,
-    LCP,
-    RCP,
-    SLCP,
     ConformalRegressor,
     FullRescaled,
     Intervals,
     JackknifeRescaled,
-    LoCart,
-    MADSplit,
-    NormalizedKNN,
     QuantileError,
     QuantilePair,
     Split,
 )
+from calliper.calibrators import LCP, RCP, SLCP, LoCart, MADSplit, NormalizedKNN
 from calliper.kernels import ForestProximity
 from experiments.nearness.problems import Draw
 

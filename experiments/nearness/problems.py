@@ -22,8 +22,8 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from calliper._types import FloatArray
-from calliper.datasets import load_tabular
+from experiments import FloatArray
+from experiments.data import load_tabular
 
 TABULAR = {
     "bike": "bike_kaggle_10886",

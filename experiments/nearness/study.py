@@ -25,7 +25,7 @@ from sklearn.preprocessing import StandardScaler
 
 import calliper
 from calliper import Intervals, metrics
-from calliper._types import FloatArray
+from experiments import FloatArray
 from experiments.nearness.methods import LEVEL, LEVELS, methods
 from experiments.nearness.problems import ASIDE, MODELS, TABULAR, Draw, draw
 

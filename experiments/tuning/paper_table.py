@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import RandomForestRegressor
 
-from calliper import KNN, Intervals, JackknifeRescaled, TunedRBF, metrics
+from calliper import KNN, Intervals, JackknifeRescaled, metrics
 from calliper.datasets import one_dimensional
+from calliper.kernels import TunedRBF
 from experiments.last_digit import last_digit
 
 RESULTS = Path(__file__).with_name("paper_table.json")

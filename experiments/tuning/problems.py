@@ -12,8 +12,8 @@ import pandas as pd
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.preprocessing import StandardScaler
 
-from calliper._types import FloatArray
 from calliper.datasets import one_dimensional
+from experiments import FloatArray
 
 ONE_DIMENSIONAL = ("1d-cycles", "1d-radians")
 TABULAR = {

@@ -21,7 +21,8 @@ import sklearn
 from joblib import Parallel, delayed
 
 import calliper
-from calliper import KNN, Intervals, JackknifeRescaled, Split, TunedKNN, TunedRBF, metrics
+from calliper import KNN, Intervals, JackknifeRescaled, Split, metrics
+from calliper.kernels import TunedKNN, TunedRBF
 from experiments.tuning.problems import ONE_DIMENSIONAL, TABULAR, prepare
 
 SIZES = (60, 200, 500, 2000)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -10,7 +12,8 @@ import sys
 import pytest
 
 import calliper as library
-from calliper.cli._comparison import calibrators
+from calliper.cli import _demo
+from calliper.cli._demo import calibrators
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +56,40 @@ def test_demo_ends_with_a_page(done, folder):
     assert "Use " in text and "Demonstration: noise that changes with x" in text
     for name in calibrators(0):
         assert f'data-method="{name}"' in text
+
+
+def test_table_and_page_tell_the_same_numbers(done, folder):
+    page = (folder / "demo.html").read_text("utf-8")
+    values = re.search(r'<script type="application/json" id="values">(.*?)</script>', page)[1]
+    records = {r["method"]: r for r in json.loads(values)["records"] if r["level"] == 0.9}
+    assert [*records] == [*calibrators(0)]
+    for method, record in records.items():
+        row = next(line for line in done.stdout.splitlines() if line.startswith(f" {method}  "))
+        coverage, width, _, score = row.removeprefix(f" {method}").partition("%")[2].split()[:4]
+        assert coverage == f"{record['coverage']:.1%}", method
+        assert (width, score) == (f"{record['mean_width']:.3f}", f"{record['score']:.3f}"), method
+
+
+def test_the_methods_are_calibrated_by_the_comparison_alone(monkeypatch, tmp_path):
+    fits, compared = [], []
+
+    def fit(self, *arguments, **more):
+        fits.append(self)
+        return original_fit(self, *arguments, **more)
+
+    def compare(*arguments, **more):
+        comparison = original_compare(*arguments, **more)
+        compared.append(len(fits))
+        return comparison
+
+    original_fit, original_compare = library.Split.fit, _demo.compare
+    monkeypatch.setattr(library.Split, "fit", fit)
+    monkeypatch.setattr(_demo, "compare", compare)
+    monkeypatch.setattr(_demo, "N_TRAINING", 200)
+    monkeypatch.setattr(_demo, "N_CALIBRATION", 200)
+    monkeypatch.setattr(_demo, "N_TEST", 600)
+    _demo.demo.callback(output=str(tmp_path / "demo.svg"), seed=0)
+    assert compared == [len(fits)]
 
 
 def test_the_seed_decides(calliper, done, tmp_path):

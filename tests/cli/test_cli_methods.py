@@ -26,8 +26,7 @@ from calliper import (
     Split,
 )
 from calliper.calibrators import ConditionalCalibration
-from calliper.cli._methods import METHODS
-from calliper.cli._methods_python import PYTHON_ONLY
+from calliper.cli._methods import METHODS, PYTHON_ONLY
 
 CALIBRATORS = {
     "full": FullRescaled(random_state=0),

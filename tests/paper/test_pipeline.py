@@ -45,7 +45,7 @@ def test_a_given_metric_gives_what_lvd_learns_itself(problem, tuned):
     errors = np.abs(problem.y - problem.y_pred)
     train = {"Z_train": problem.Z_train, "y_train": problem.y_train}
     metric = learn_metric(problem.Z_train, problem.y_train, random_state=np.random.RandomState(3))
-    given = lvd.GivenMetricLVD(metric, random_state=3).fit(problem.Z, errors, **train)
+    given = LVD(metric=metric, random_state=3).fit(problem.Z, errors, **train)
     learnt = LVD(random_state=3).fit(problem.Z, errors, **train)
     np.testing.assert_array_equal(
         given.predict_radius(problem.Z[:50], 0.8), learnt.predict_radius(problem.Z[:50], 0.8)

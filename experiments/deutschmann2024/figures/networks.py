@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from calliper import KNN, FullRescaled, Intervals
-from calliper._types import FloatArray
 from calliper.evaluation import Records
 from calliper.report import EmbeddingDisplay, WidthErrorDisplay
+from experiments import FloatArray
 from experiments.deutschmann2024.artefact import Artefact, load
 from experiments.deutschmann2024.config import COVERAGE, NEIGHBOURS, SEED, TASKS
 from experiments.deutschmann2024.methods import QUANTILE_NEIGHBOURS

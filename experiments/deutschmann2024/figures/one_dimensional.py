@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from calliper import KNN, Intervals, JackknifeRescaled, MADSplit, TunedRBF
+from calliper import KNN, Intervals, JackknifeRescaled
+from calliper.calibrators import MADSplit
 from calliper.evaluation import Records
-from calliper.report import BandDisplay, MetricCurveDisplay
-from calliper.report._tuning import draw_tuning
+from calliper.kernels import TunedRBF
+from calliper.report import BandDisplay, MetricCurveDisplay, draw_tuning
 from calliper.tuning import tuning_curve
 from experiments.deutschmann2024 import methods as names
 from experiments.deutschmann2024.config import COVERAGE, NEIGHBOURS

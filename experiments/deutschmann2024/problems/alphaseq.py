@@ -15,9 +15,9 @@ from sklearn.linear_model import Ridge
 from sklearn.preprocessing import StandardScaler
 
 from calliper import CalliperError
-from calliper._types import FloatArray
-from calliper.datasets import load_alphaseq
 from calliper.evaluation import Problem
+from experiments import FloatArray
+from experiments.data import load_alphaseq
 from experiments.deutschmann2024 import methods
 from experiments.deutschmann2024.artefact import load
 from experiments.deutschmann2024.config import LOCAL, SEED, TASKS

@@ -16,8 +16,8 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.preprocessing import StandardScaler
 
 from calliper import CalliperError, QuantilePair
-from calliper.datasets import load_tabular
 from calliper.evaluation import Problem
+from experiments.data import load_tabular
 from experiments.deutschmann2024 import methods
 from experiments.deutschmann2024.config import COVERAGE, SEED
 from experiments.deutschmann2024.study import Study

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from calliper.datasets import load_alphaseq, load_clearance, load_mnist, load_solubility, tdc_split
+from experiments.data import load_alphaseq, load_clearance, load_mnist, load_solubility, tdc_split
 from experiments.deutschmann2024.config import LOCAL, SEED, AlphaSeqTraining
 from experiments.deutschmann2024.training import encoders
 

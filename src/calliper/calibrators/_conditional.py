@@ -101,6 +101,10 @@ class ConditionalCalibration(BaseEstimator):  # type: ignore[misc]
     0.9
     """
 
+    needs: tuple[str, ...] = ()
+    judges_nearness = True
+    uses_left_out = False
+
     def __init__(self, *, basis: Callable[[Any], Any] | None = None) -> None:
         self.basis = basis
 

@@ -53,6 +53,7 @@ from calliper._validation import (
     warn_if_too_few,
     warn_if_zero_scales,
 )
+from calliper.calibrators._base import kernel_needs
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee, conformal_coverage
 from calliper.kernels import Mahalanobis, TunedKNN, TunedRBF
@@ -106,6 +107,13 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
     >>> method.guaranteed_coverage(0.9)
     0.9001996007984032
     """
+
+    judges_nearness = True
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Names of what ``fit`` cannot do without."""
+        return kernel_needs(self.kernel, fixed=True)
 
     def __init__(
         self,

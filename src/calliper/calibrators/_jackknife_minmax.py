@@ -45,6 +45,7 @@ from calliper._validation import (
     warn_if_too_few,
     warn_if_zero_scales,
 )
+from calliper.calibrators._base import kernel_needs
 from calliper.guarantees import Guarantee, conformal_coverage
 from calliper.quantile import conformal_rank, order_statistic
 from calliper.scale import fixed_kernel, leave_two_out, rescale, resolve_kernel
@@ -83,6 +84,14 @@ class JackknifeMinmaxRescaled(BaseEstimator):  # type: ignore[misc]
     >>> method.guaranteed_coverage(0.9)
     0.9001996007984032
     """
+
+    judges_nearness = True
+    uses_left_out = False
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Names of what ``fit`` cannot do without."""
+        return kernel_needs(self.kernel, fixed=True)
 
     def __init__(
         self, kernel: Any = None, *, offset: float = 0.0, random_state: Any = None

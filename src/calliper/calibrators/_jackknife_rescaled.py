@@ -41,6 +41,7 @@ from calliper._validation import (
     warn_if_too_few,
     warn_if_zero_scales,
 )
+from calliper.calibrators._base import kernel_needs
 from calliper.guarantees import Guarantee, fold_coverage, jackknife_coverage
 from calliper.quantile import conformal_rank, outward
 from calliper.scale import leave_two_out, resolve_kernel
@@ -76,6 +77,14 @@ class JackknifeRescaled(BaseEstimator):  # type: ignore[misc]
     >>> method.guaranteed_coverage(0.9)
     0.8023952095808383
     """
+
+    judges_nearness = True
+    uses_left_out = False
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Names of what ``fit`` cannot do without."""
+        return kernel_needs(self.kernel, fixed=False)
 
     def __init__(
         self, kernel: Any = None, *, offset: float = 0.0, random_state: Any = None

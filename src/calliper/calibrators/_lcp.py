@@ -81,6 +81,15 @@ class LCP(BaseEstimator):  # type: ignore[misc]
     0.9001996007984032
     """
 
+    judges_nearness = True
+    uses_left_out = False
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Names of what ``fit`` cannot do without."""
+        auto = isinstance(self.bandwidth, str)
+        return ("Z_train", "scores_train") if auto else ()
+
     def __init__(
         self,
         localizer: str | None = None,

@@ -99,6 +99,10 @@ class LoCart(BaseEstimator):  # type: ignore[misc]
     array([66, 36, 53, 40, 43, 62])
     """
 
+    needs: tuple[str, ...] = ("Z_train", "scores_train")
+    judges_nearness = True
+    uses_left_out = False
+
     def __init__(
         self,
         *,

@@ -49,7 +49,7 @@ from calliper.calibrators._lvd_tuning import widening_factor
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee
 from calliper.kernels._distances import EUCLIDEAN
-from calliper.metric_learning import learn_metric
+from calliper.metric_learning import LearnedMetric, learn_metric
 from calliper.quantile import conformal_rank
 from calliper.scale._weights import RadialExponents
 from calliper.weighted_quantile import weighted_quantiles_in_blocks
@@ -78,6 +78,9 @@ class LVD(BaseEstimator):  # type: ignore[misc]
         not even equal weights give them that many, weights are equal: split conformal.
     n_directions, smoothing, max_iter
         See :func:`calliper.metric_learning.learn_metric`.
+    metric : LearnedMetric, optional
+        From :func:`calliper.metric_learning.learn_metric` on the same training rows; learnt in
+        ``fit`` if it is None.
     random_state : int, RandomState or None
         Draws where learning starts, and the training sample that ``tuned`` uses.
 
@@ -100,6 +103,10 @@ class LVD(BaseEstimator):  # type: ignore[misc]
     0.0
     """
 
+    needs: tuple[str, ...] = ("Z_train", "y_train")
+    judges_nearness = True
+    uses_left_out = False
+
     def __init__(
         self,
         *,
@@ -107,12 +114,14 @@ class LVD(BaseEstimator):  # type: ignore[misc]
         n_directions: int = 10,
         smoothing: float = 1.0,
         max_iter: int = 500,
+        metric: LearnedMetric | None = None,
         random_state: Any = None,
     ) -> None:
         self.tuned = tuned
         self.n_directions = n_directions
         self.smoothing = smoothing
         self.max_iter = max_iter
+        self.metric = metric
         self.random_state = random_state
 
     def fit(self, Z: Any, scores: Any, *, Z_train: Any = None, y_train: Any = None) -> Self:
@@ -136,7 +145,7 @@ class LVD(BaseEstimator):  # type: ignore[misc]
         if train.shape[1] != Z.shape[1]:
             raise CalliperError(f"Z_train has {train.shape[1]} columns, Z has {Z.shape[1]}.")
         rng = check_random_state(self.random_state)
-        self.metric_ = learn_metric(
+        self.metric_ = self.metric or learn_metric(
             train,
             y_train,
             n_directions=self.n_directions,

@@ -67,6 +67,10 @@ class MADSplit(BaseEstimator):  # type: ignore[misc]
     array([0.23, 1.  ])
     """
 
+    needs: tuple[str, ...] = ("Z_train", "scores_train")
+    judges_nearness = True
+    uses_left_out = False
+
     def __init__(self, scale: Any = None, *, offset: float = 0.0, random_state: Any = None) -> None:
         self.scale = scale
         self.offset = offset

@@ -88,6 +88,16 @@ class NormalizedKNN(BaseEstimator):  # type: ignore[misc]
     array([0.43, 0.89])
     """
 
+    judges_nearness = True
+    uses_left_out = False
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Names of what ``fit`` cannot do without."""
+        parts = {"labels": "y_train", "residuals": "scores_train"}
+        named = [name for part, name in parts.items() if part in str(self.difficulty)]
+        return ("Z_train", *named)
+
     def __init__(
         self,
         n_neighbors: int = 10,

@@ -81,6 +81,10 @@ class RCP(BaseEstimator):  # type: ignore[misc]
     array([0.22, 1.47])
     """
 
+    needs: tuple[str, ...] = ("Z_train", "scores_train")
+    judges_nearness = True
+    uses_left_out = False
+
     def __init__(
         self,
         quantile_regressor: Any = None,

@@ -92,6 +92,14 @@ class RLCP(BaseEstimator):  # type: ignore[misc]
     0.9
     """
 
+    judges_nearness = True
+    uses_left_out = False
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Names of what ``fit`` cannot do without."""
+        return ("Z_train",) if isinstance(self.length_scale, str) else ()
+
     def __init__(self, length_scale: float | str = "auto", *, random_state: Any = None) -> None:
         self.length_scale = length_scale
         self.random_state = random_state

@@ -86,6 +86,10 @@ class SLCP(BaseEstimator):  # type: ignore[misc]
     0.9003322259136213
     """
 
+    needs: tuple[str, ...] = ("Z_train", "scores_train")
+    judges_nearness = True
+    uses_left_out = False
+
     def __init__(self, kernel: Any = None, *, random_state: Any = None) -> None:
         self.kernel = kernel
         self.random_state = random_state

@@ -14,8 +14,8 @@ from calliper import __version__
 from calliper.cli._compare import compare
 from calliper.cli._demo import demo
 from calliper.cli._interval import interval
-from calliper.cli._methods_table import methods
-from calliper.cli._terminal import one_line
+from calliper.cli._methods import methods
+from calliper.cli._output import one_line
 from calliper.cli._tune import tune
 from calliper.exceptions import CalliperError
 
@@ -59,11 +59,8 @@ def commands(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-commands.add_command(compare)
-commands.add_command(demo)
-commands.add_command(interval)
-commands.add_command(methods)
-commands.add_command(tune)
+for command in (compare, demo, interval, methods, tune):
+    commands.add_command(command)
 
 
 def run() -> int:

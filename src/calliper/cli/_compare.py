@@ -2,50 +2,123 @@
 
 from __future__ import annotations
 
-from typing import Any
+import csv
+import hashlib
+import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 
 import click
+import numpy as np
 
-from calliper._validation import check_levels
-from calliper.cli._columns import Names
-from calliper.cli._compare_files import CompareFiles, Question, report_from_files
-from calliper.cli._methods import METHODS
+from calliper._types import IntArray
+from calliper.cli._csv import what_is_wrong
+from calliper.cli._methods import METHODS, MethodOptions
+from calliper.cli._options import (
+    Shared,
+    calibration_file,
+    coverage,
+    feature_columns,
+    known_columns,
+    seed_and_quiet,
+    takes,
+    training_file,
+)
+from calliper.cli._output import check_output, note, one_line, progress, wrapped, write_text
+from calliper.cli._tables import Columns, open_table, read_numbers, require_columns
 from calliper.exceptions import CalliperError
+from calliper.report import Comparison, Points, Provenance, SourceFile, render_page
+from calliper.report import compare as compare_methods
+
+_ALONE = ("full", "jackknife", "split")
+_WITH_TRAINING = (*_ALONE, "mad-split", "slcp", "locart")
+_ENDINGS = {"html": (".html", ".htm"), "json": (".json",)}
 
 
-def _level(context: click.Context, parameter: click.Parameter, value: float) -> float:
-    try:
-        return check_levels(value)[0]
-    except CalliperError as error:
-        raise CalliperError(f"--{error}") from error
+@dataclass(frozen=True, kw_only=True)
+class CompareRequest:
+    """What ``calliper compare`` is asked for: files, labels, methods and the level."""
+
+    shared: Shared
+    calibration: str | None
+    test: str | None
+    data: str | None
+    training: str | None
+    report: str | None
+    kind: str | None
+    group: str | None
+    identity: str | None
+    methods: tuple[str, ...]
+    coverage: float
+
+    @property
+    def format(self) -> str:
+        """``html`` or ``json``."""
+        named_json = self.report is not None and Path(self.report).suffix.lower() == ".json"
+        return self.kind or ("json" if named_json else "html")
+
+    @property
+    def output(self) -> str:
+        """Where the report goes."""
+        return self.report or ("-" if self.format == "json" else "report.html")
+
+    @property
+    def inputs(self) -> list[str]:
+        """All files that are read."""
+        every = (self.calibration, self.test, self.data, self.training)
+        return [path for path in every if path is not None]
+
+    def check(self) -> None:
+        """Refuse what contradicts itself or cannot be written, before any work is done."""
+        self.shared.names.check()
+        self._check_inputs()
+        suffix, endings = Path(self.output).suffix.lower(), _ENDINGS[self.format]
+        if self.output != "-" and suffix not in endings:
+            raise CalliperError(
+                f"{self.output}: the name of a report in {self.format} must end in {endings[0]}; "
+                f"rename it."
+            )
+        check_output(self.output, self.inputs, option="--report")
+
+    def _check_inputs(self) -> None:
+        given = (self.calibration is not None, self.test is not None)
+        if self.data is not None and any(given):
+            raise CalliperError(
+                "--data is both calibration and test rows: omit --calibration and --test."
+            )
+        if self.data is None and not all(given):
+            raise CalliperError(
+                "--calibration FILE and --test FILE are needed, or --data FILE, which is split."
+            )
+        if "-" in self.inputs:
+            raise CalliperError("rows are read from files here, not from standard input: name one.")
+
+    def chosen(self) -> list[MethodOptions]:
+        """The methods, each with its seed; what cannot work on these files is refused."""
+        has_training = self.training is not None
+        names = self.methods or (_WITH_TRAINING if has_training else _ALONE)
+        if len(set(names)) < len(names):
+            raise CalliperError(f"--method is given twice with one name among {', '.join(names)}.")
+        methods = [MethodOptions(name=name, seed=self.shared.seed) for name in names]
+        for method in methods:
+            method.check(has_training=has_training)
+        return methods
 
 
 @click.command()
-@click.option(
-    "--calibration",
-    metavar="FILE",
-    help="Rows the model has not seen, with target, prediction and features.",
-)
+@calibration_file(required=False)
 @click.option("--test", metavar="FILE", help="Other such rows, to judge the intervals on.")
 @click.option(
     "--data",
     metavar="FILE",
     help="In place of both: one file, split at random into a calibration and a test half.",
 )
-@click.option("--target", metavar="COLUMN", required=True, help="The true values.")
-@click.option("--prediction", metavar="COLUMN", required=True, help="What the model said.")
-@click.option(
-    "--features",
-    metavar="A,B,...",
-    help="Columns in which nearness is judged; the prediction alone if not given.",
-)
-@click.option("--features-prefix", metavar="TEXT", help="Or: all columns that start with this.")
-@click.option(
-    "--training",
-    metavar="FILE",
-    help="Rows the model was trained on, with the same columns: features are standardised by them, "
-    "and some methods learn from them.",
-)
+@known_columns
+@feature_columns
+@training_file("some methods learn from them.")
 @click.option("--group", metavar="COLUMN", help="Show coverage in each group of test rows.")
 @click.option("--id", "identity", metavar="COLUMN", help="Names of the rows, shown in figures.")
 @click.option(
@@ -57,14 +130,7 @@ def _level(context: click.Context, parameter: click.Parameter, value: float) -> 
     help="Once for each; see 'calliper methods'.  [default: full, jackknife, split; with "
     "--training also mad-split, slcp, locart]",
 )
-@click.option(
-    "--coverage",
-    type=float,
-    default=0.9,
-    show_default=True,
-    callback=_level,
-    help="How often the target shall be inside; the page shows other levels too.",
-)
+@coverage("How often the target shall be inside; the page shows other levels too.")
 @click.option(
     "--report",
     metavar="FILE",
@@ -76,15 +142,9 @@ def _level(context: click.Context, parameter: click.Parameter, value: float) -> 
     type=click.Choice(["html", "json"]),
     help="A page for people, or all numbers for machines.  [default: by the name of the report]",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    default=0,
-    show_default=True,
-    help="Settles ties, draws resamples and splits --data.",
-)
-@click.option("--quiet", is_flag=True, help="Only errors and warnings on standard error.")
-def compare(**options: Any) -> None:
+@seed_and_quiet("Settles ties, draws resamples and splits --data.")
+@takes(CompareRequest)
+def compare(request: CompareRequest) -> None:
     """Compare methods on a test set: does it cover, does it adapt, which one to use.
 
     \b
@@ -99,11 +159,223 @@ def compare(**options: Any) -> None:
     \b
     calliper compare --data rows.csv --target y --prediction y_pred --features a,b
     """  # noqa: D301
-    take = options.pop
-    files = CompareFiles(
-        take("calibration"), take("test"), take("data"), take("training"), take("report"),
-        take("kind"),
-    )  # fmt: skip
-    names = Names(take("target"), take("prediction"), take("features"), take("features_prefix"))
-    quiet = take("quiet")
-    report_from_files(files, names, Question(**options), quiet=quiet)
+    request.check()
+    _write_report(request, request.chosen())
+
+
+def _write_report(request: CompareRequest, methods: Sequence[MethodOptions]) -> None:
+    """Read, compare, write, and say the verdict."""
+    rows = _read(request)
+    hidden = request.shared.quiet or (request.output == "-" and sys.stdout.isatty())
+    with progress("comparing", hidden=hidden) as report:
+        comparison = compare_methods(
+            rows["calibration"].points,
+            rows["test"].points,
+            methods={method.name: method.build() for method in methods},
+            coverage=request.coverage,
+            training=rows["training"].points if "training" in rows else None,
+            groups=rows["test"].groups,
+            group_name=request.group or "group",
+            random_state=request.shared.seed,
+            progress=report,
+        )
+        text = _text(request, comparison, _provenance(request, rows))
+    write_text(request.output, text)
+    _say(request, comparison)
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledPoints:
+    """What a file holds: points, and the group of each if one was asked for."""
+
+    points: Points
+    groups: tuple[str, ...] | None
+    file: str
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def take(self, places: IntArray) -> LabelledPoints:
+        """Some of the rows."""
+        groups = None if self.groups is None else tuple(self.groups[i] for i in places)
+        return LabelledPoints(self.points.take(places), groups, self.file)
+
+    def source(self, part: str) -> SourceFile:
+        """The file by name and sum; its folder stays private."""
+        with open(self.file, "rb") as handle:
+            digest = hashlib.file_digest(handle, "sha256").hexdigest()
+        return SourceFile(_name(self.file), part, len(self), digest)
+
+
+def _read(request: CompareRequest) -> dict[str, LabelledPoints]:
+    """The rows of each part: calibration, test and, if there are any, training."""
+    with open_table(request.inputs[0]) as table:
+        columns = request.shared.names.resolve(table)
+        # Only test rows are shown by name and group; calibration rows may have neither.
+        identity = request.identity if request.identity in table.columns else None
+    labels = {"identity": request.identity, "group": request.group}
+    if request.data is not None:
+        both = _read_rows(request.data, columns, **labels)
+        calibration, test = _split_at_random(both, request.shared.seed)
+    else:
+        assert request.calibration is not None
+        assert request.test is not None
+        calibration = _read_rows(request.calibration, columns, identity=identity)
+        test = _read_rows(request.test, columns, **labels)
+    rows = {"calibration": calibration, "test": test}
+    if request.training is not None:
+        rows["training"] = _read_rows(request.training, columns)
+    return rows
+
+
+def _read_rows(
+    path: str, columns: Columns, *, identity: str | None = None, group: str | None = None
+) -> LabelledPoints:
+    """All rows of a file with known targets."""
+    with open_table(path) as table:
+        labels = [name for name in (identity, group) if name is not None]
+        require_columns(table, [*columns.known, *labels])
+        try:
+            numbers = read_numbers(table, columns.known)
+        except CalliperError as error:
+            _refuse_missing_predictions(path, columns)
+            raise error from None
+    ids = None if identity is None else _read_labels(path, identity, beside=columns.target)
+    points = Points(numbers[:, 2:], numbers[:, 0], numbers[:, 1], ids, columns.features)
+    groups = None if group is None else _read_labels(path, group, beside=columns.target)
+    return LabelledPoints(points, groups, path)
+
+
+def _read_labels(path: str, column: str, *, beside: str) -> tuple[str, ...]:
+    """One column as text; tables are read for the numbers ``beside`` it."""
+    with open_table(path) as table:
+        place = table.columns.index(column)
+        return tuple(
+            cells[place]
+            for chunk in table.chunks([beside], carry=True)
+            for cells in csv.reader(chunk.texts(","), strict=True)
+        )
+
+
+def _refuse_missing_predictions(path: str, columns: Columns) -> None:
+    """If predictions are missing, how many and where: a model may have had no answer for some."""
+    missing: list[int] = []
+    with suppress(CalliperError):  # something else is wrong too, and was said already
+        cells = _read_labels(path, columns.prediction, beside=columns.target)
+        missing = [row for row, text in enumerate(cells, start=1) if _is_missing(text)]
+    if missing:
+        first = ", ".join(map(str, missing[:5])) + (", …" if len(missing) > 5 else "")
+        raise CalliperError(
+            f"{path}: {len(missing)} of {len(cells)} rows have no prediction in column "
+            f"{columns.prediction!r} (rows {first} below the header): predict them, or remove them."
+        )
+
+
+def _is_missing(text: str) -> bool:
+    return what_is_wrong(text) is not None and text.strip().lower() in ("", "nan", "na", "none")
+
+
+def _split_at_random(rows: LabelledPoints, seed: int) -> tuple[LabelledPoints, LabelledPoints]:
+    """A calibration half and a test half."""
+    if len(rows) < 2:
+        raise CalliperError(f"{rows.file}: 1 row cannot be split into calibration and test rows.")
+    order = np.random.default_rng(seed).permutation(len(rows))
+    half = len(rows) // 2
+    return rows.take(np.sort(order[:half])), rows.take(np.sort(order[half:]))
+
+
+def _provenance(request: CompareRequest, rows: dict[str, LabelledPoints]) -> Provenance:
+    """What it takes to repeat the comparison; files by their names alone, folders stay private."""
+    paths = [*request.inputs, *([] if request.report is None else [request.report])]
+    notes = []
+    if request.data is not None:
+        notes.append(
+            f"The file was split at random with this seed into {len(rows['calibration']):,} "
+            f"calibration and {len(rows['test']):,} test rows."
+        )
+    if any(_name(path) != path for path in paths):
+        notes.append("Folders are left out of the command: run it where the files are.")
+    return Provenance(
+        command=command_without_folders(paths),
+        files=tuple(part.source(name) for name, part in rows.items()),
+        notes=tuple(notes),
+        use=_use(request),
+    )
+
+
+def command_without_folders(paths: Sequence[str]) -> str:
+    """The command as it was typed, with these paths by their names, also after an equals sign."""
+    names = {path: _name(path) for path in paths}
+    words = ["calliper"]
+    for argument in sys.argv[1:]:
+        option, equals, value = argument.partition("=")
+        if equals and option.startswith("--"):
+            words.append(f"{option}={names.get(value, value)}")
+        else:
+            words.append(names.get(argument, argument))
+    return shlex.join(words)
+
+
+def _use(request: CompareRequest) -> str:
+    """The command that puts such intervals around new rows; method and level are filled in."""
+    calibration, training, shared = (
+        request.calibration or request.data,
+        request.training,
+        request.shared,
+    )
+    assert calibration is not None
+    options: dict[str, str | None] = {
+        "--calibration": _name(calibration),
+        "--target": shared.target,
+        "--prediction": shared.prediction,
+        "--features": shared.features,
+        "--features-prefix": shared.features_prefix,
+        "--training": None if training is None else _name(training),
+    }
+    given = [word for pair in options.items() if pair[1] is not None for word in map(str, pair)]
+    return (
+        f"calliper interval {shlex.join(given)} --seed {shared.seed} --method {{method}} "
+        f"--coverage {{coverage}} --new new.csv --output intervals.csv"
+    )
+
+
+def _name(path: str) -> str:
+    """The name of a file, its folder left out; written on whatever system."""
+    return Path(path.replace("\\", "/")).name
+
+
+def _text(request: CompareRequest, comparison: Comparison, provenance: Provenance) -> str:
+    """The report: JSON or HTML."""
+    if request.format == "json":
+        return comparison.to_json(provenance=provenance.values()) + "\n"
+    shared, file = request.shared, provenance.files[1].name
+    title = f"Intervals for {shared.target} around {shared.prediction}, judged on {file}"
+    what = {name: METHODS[name].what for name in comparison.methods if name in METHODS}
+    return render_page(comparison, title=title, provenance=provenance, descriptions=what)
+
+
+def _say(request: CompareRequest, comparison: Comparison) -> None:
+    quiet = request.shared.quiet
+    if not quiet:
+        _say_verdict(request, comparison)
+    for check in comparison.checks:
+        if check.severity != "note":
+            note(one_line(f"warning: {check.title} {check.meaning}"))
+    if not quiet:
+        request.shared.note_prediction_alone()
+        if request.output != "-":
+            note(f"report written to {request.output}")
+
+
+def _say_verdict(request: CompareRequest, comparison: Comparison) -> None:
+    """In words, where the report does not go."""
+    echo = note if request.output == "-" else click.echo
+    verdict = comparison.verdict
+    echo(verdict.headline)
+    for line in filter(None, (verdict.size, verdict.caveat and f"But: {verdict.caveat}")):
+        echo(wrapped(line))
+    for title in ("covers", "adapts", "why", "instead"):
+        if getattr(verdict, title):
+            text = f"{title + '?':9}{getattr(verdict, title)}"
+            echo("\n" + wrapped(text, subsequent_indent=" " * 9))
+    echo("")

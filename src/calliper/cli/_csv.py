@@ -1,4 +1,7 @@
-"""CSV, streamed: rows keep their very text, and only needed cells are made into numbers."""
+"""CSV, streamed: rows keep their very text, and only needed cells are made into numbers.
+
+Numbers that are added to the rows are written so that they read back exactly.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,20 @@ import csv
 import io
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
 
 from calliper._blocks import CHUNK_ROWS
 from calliper._types import FloatArray
-from calliper.cli._cells import csv_texts, finite_numbers, what_is_wrong
 from calliper.exceptions import CalliperError
+
+if TYPE_CHECKING:
+    from calliper.cli._tables import Chunk, Table
 
 #: Letters of text in a chunk, which bounds memory where rows are wide.
 CHUNK_LETTERS = 1 << 24
@@ -143,6 +151,63 @@ class CsvChunk:
 
     def _cells(self) -> Iterator[list[str]]:
         return csv.reader(self.raws, delimiter=self.table.delimiter, strict=True)
+
+
+class CsvWriter:
+    """Writes the rows of a table as CSV, in the table's own words where they are CSV already."""
+
+    def __init__(
+        self, handle: BinaryIO, table: Table, added: Sequence[str], delimiter: str
+    ) -> None:
+        self._handle, self._delimiter, self._newline = handle, delimiter, table.newline
+        names = csv_texts([added], delimiter)[0]
+        header = f"{table.header(delimiter)}{delimiter}{names}{self._newline}"
+        self._handle.write(header.encode())
+
+    def write(self, chunk: Chunk, added: FloatArray) -> None:
+        """Write the rows of a chunk."""
+        rows = zip(chunk.texts(self._delimiter), added.tolist(), strict=True)
+        join, end = self._delimiter.join, self._newline
+        lines = [f"{join([text, *map(repr, numbers)])}{end}" for text, numbers in rows]
+        self._handle.write("".join(lines).encode())
+
+    def close(self) -> None:
+        """Nothing is left to write."""
+
+
+def finite_numbers(cells: Sequence[str]) -> tuple[FloatArray, int | None]:
+    """All cells as numbers, and the place of the first that is not a finite one, if any."""
+    try:
+        values = np.array(list(map(float, cells)))
+        wrong = not np.isfinite(values).all()
+    except ValueError:
+        values, wrong = np.empty(0), True
+    # Python reads 1_000 as a number; no program that writes CSV means that by it.
+    if wrong or "_" in "".join(cells):
+        return values, next(i for i, text in enumerate(cells) if what_is_wrong(text))
+    return values, None
+
+
+def what_is_wrong(text: str) -> str | None:
+    """Why a cell is not a finite number, in words; ``None`` if it is one."""
+    if not text.strip():
+        return "the cell is empty"
+    try:
+        number = float(text)
+    except ValueError:
+        return f"{text!r} is not a number"
+    if "_" in text:
+        return f"{text!r} is not a number"
+    return None if np.isfinite(number) else f"{text!r} is not a finite number"
+
+
+def csv_texts(rows: Iterable[Sequence[str]], delimiter: str) -> list[str]:
+    """Each row as one line of CSV without its end, quoted where it must be."""
+    lines: list[str] = []
+    csv.writer(
+        SimpleNamespace(write=lines.append), delimiter=delimiter, lineterminator=""
+    ).writerows(rows)
+    return lines
 
 
 def _size(handle: BinaryIO) -> int:

@@ -1,17 +1,63 @@
-"""``calliper demo``: every method on one small problem, as a table, a picture and a page."""
+"""``calliper demo``: every method on one small problem, as a table, a picture and a page.
+
+The methods are calibrated and measured once, by the comparison that the page shows; the table and
+the picture show the same intervals.
+"""
 
 from __future__ import annotations
 
-import sys
-from shutil import get_terminal_size
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import floor, isnan
+from pathlib import Path
+from typing import Any
 
 import click
+import numpy as np
 
-from calliper.cli._demo_figure import check_figure_name, write_figure
-from calliper.cli._demo_table import print_table
-from calliper.cli._terminal import note, progress
+from calliper import metrics
+from calliper._types import IntArray
+from calliper.calibrators import FullRescaled, JackknifeRescaled, MADSplit, Split
+from calliper.cli._compare import command_without_folders
+from calliper.cli._options import seed as seed_option
+from calliper.cli._output import (
+    WIDTH,
+    Progress,
+    check_figure_name,
+    check_output,
+    console,
+    note,
+    open_output,
+    progress,
+    save_figure,
+    titled_table,
+    wrapped,
+    write_text,
+)
+from calliper.datasets import OneDimensional, one_dimensional
+from calliper.intervals import Intervals
+from calliper.kernels import KNN, RBF
+from calliper.report import (
+    Answer,
+    Band,
+    Comparison,
+    Points,
+    Provenance,
+    Scene,
+    compare,
+    draw_bands,
+    render_page,
+)
 
-LEVEL = 0.9
+LEVEL, K = 0.9, 20
+N_TRAINING, N_CALIBRATION, N_TEST = 2000, 1000, 5000
+_N_SHOWN = 500  # test points in the picture; more would hide the bands
+_CAPTIONS = {
+    "Split": "same width everywhere; proved {}",
+    "JackknifeRescaled": "as wide as errors near by; proved {}",
+    "FullRescaled": "as wide as errors near by; proved {}",
+}
 
 _EXPLANATION = (
     "The noise of this problem changes with x. One width for all (Split) is too wide where there "
@@ -33,13 +79,7 @@ _EXPLANATION = (
     show_default=True,
     help="The figure: .png, .pdf or .svg; a page with its name, .html, lies beside it.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    default=0,
-    show_default=True,
-    help="Draws the data, the model and the ties.",
-)
+@seed_option("Draws the data, the model and the ties.")
 def demo(output: str, seed: int) -> None:
     """Show adaptive intervals on a problem with known noise.
 
@@ -50,25 +90,191 @@ def demo(output: str, seed: int) -> None:
     \b
     calliper demo --seed 1 --output demo.png
     """  # noqa: D301
-    from calliper.cli._comparison import N_TEST, Comparison, calibrators
-    from calliper.cli._demo_report import report_name, write_report
-
     check_figure_name(output)
-    page = report_name(output)
-    rows, methods = [], {}
+    page = str(Path(output).with_suffix(".html"))
+    check_output(page)
     with progress("training and calibrating") as report:
-        report(0.0)
-        comparison = Comparison(LEVEL, seed)
-        for name, method in comparison.methods():
-            rows.append(comparison.measure(name, method))
-            methods[name] = method
-            report(len(rows) / (2 * len(calibrators(seed)) + 1))
-        write_figure(comparison, methods, output)
-        write_report(comparison, page, figure=output)
-    print_table([*rows, comparison.measure_oracle()], LEVEL)
-    # A pipe has no width of its own, whatever the system says of it.
-    width = min(98, get_terminal_size((100, 24)).columns) if sys.stdout.isatty() else 98
+        demonstration = demonstrate(seed, report)
+        with open_output(output) as handle:
+            save_figure(draw_bands(*_picture(demonstration)), handle, output)
+        write_text(page, _page(demonstration.comparison, figure=output))
+    _print_table(measured(demonstration))
     for sentence in _EXPLANATION:
-        click.echo(f"\n{click.wrap_text(sentence.format(n_test=N_TEST), width=width)}")
+        click.echo(f"\n{wrapped(sentence.format(n_test=N_TEST))}")
     note(f"\nfigure written to {output}")
     note(f"report written to {page}: open it in a browser")
+
+
+def calibrators(seed: int) -> dict[str, Any]:
+    """Every method, by the name that table and page give it."""
+    return {
+        "Split": Split(),
+        "MADSplit, KNN": MADSplit(KNN(K), random_state=seed),
+        "MADSplit, RBF": MADSplit(RBF("median"), random_state=seed),
+        "JackknifeRescaled": JackknifeRescaled(KNN(K), random_state=seed),
+        "FullRescaled": FullRescaled(KNN(K), random_state=seed),
+        "FullRescaled, rms": FullRescaled(KNN(K), statistic="rms", random_state=seed),
+        "FullRescaled, quantile": FullRescaled(KNN(K), statistic="quantile", random_state=seed),
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class Demonstration:
+    """All methods compared around a random forest, and the law that the rows were drawn from."""
+
+    comparison: Comparison
+    problem: OneDimensional
+
+
+def demonstrate(seed: int, report: Progress) -> Demonstration:
+    """Draw the rows, train the forest on some, calibrate on others, judge on the rest."""
+    from sklearn.ensemble import RandomForestRegressor
+
+    problem = one_dimensional(N_TRAINING + N_CALIBRATION + N_TEST, random_state=seed)
+    model = RandomForestRegressor(min_samples_leaf=20, random_state=seed)
+    model.fit(problem.X[:N_TRAINING], problem.y[:N_TRAINING])
+    every = Points(problem.X, problem.y, model.predict(problem.X), feature_names=("x",))
+    rows = np.arange(len(every))
+    training, calibration, test = np.split(rows, [N_TRAINING, N_TRAINING + N_CALIBRATION])
+    comparison = compare(
+        every.take(calibration),
+        every.take(test),
+        methods=calibrators(seed),
+        coverage=LEVEL,
+        training=every.take(training),
+        random_state=seed,
+        progress=report,
+    )
+    return Demonstration(comparison, problem)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoRow:
+    """A row of the table; NaN where a measure does not exist."""
+
+    method: str
+    proved: float | None
+    coverage: float
+    width: float
+    score: float
+    tau_si: float
+    tau_sqi: float
+    r2_sqi: float
+
+
+def measured(demonstration: Demonstration) -> list[DemoRow]:
+    """A row for each method, as the page has it, and one for the oracle."""
+    comparison = demonstration.comparison
+    rows = [_method_row(comparison, answer) for answer in comparison.answers]
+    return [*rows, _oracle_row(demonstration)]
+
+
+def _method_row(comparison: Comparison, answer: Answer) -> DemoRow:
+    record, test = comparison.record(answer.method, LEVEL), comparison.test
+    with warnings.catch_warnings():
+        # Where all widths are equal there is no rank to compare: the table shows a dash.
+        warnings.simplefilter("ignore")
+        tau_sqi = metrics.tau_sqi(test.y, answer.at(LEVEL), y_pred=test.y_pred)
+    return DemoRow(
+        method=answer.method,
+        proved=record.proved,
+        coverage=record.coverage,
+        width=record.mean_width,
+        score=record.score,
+        tau_si=record.tau_si,
+        tau_sqi=tau_sqi,
+        r2_sqi=record.r2_sqi,
+    )
+
+
+def _oracle_row(demonstration: Demonstration) -> DemoRow:
+    """The same of the best intervals there are, around the true mean."""
+    test, problem = demonstration.comparison.test, demonstration.problem
+    y, best, mean = test.y, problem.oracle(test.Z, LEVEL), problem.mean(test.Z)
+    return DemoRow(
+        method="(oracle)",
+        proved=None,
+        coverage=float(metrics.empirical_coverage(y, best)),
+        width=float(metrics.mean_width(best)),
+        score=metrics.interval_score(y, best),
+        tau_si=metrics.tau_si(y, best, y_pred=mean),
+        tau_sqi=metrics.tau_sqi(y, best, y_pred=mean),
+        r2_sqi=metrics.r2_sqi(y, best, y_pred=mean),
+    )
+
+
+def _picture(demonstration: Demonstration) -> tuple[Scene, list[Band]]:
+    """A constant and two adaptive bands at the test points, around the oracle."""
+    comparison, test = demonstration.comparison, demonstration.comparison.test
+    order, shown = np.argsort(test.Z[:, 0]), slice(_N_SHOWN)
+    bands = [
+        _band(comparison, answer, order)
+        for answer in comparison.answers
+        if answer.method in _CAPTIONS
+    ]
+    scene = Scene(
+        grid=test.Z[order, 0],
+        y_pred=test.y_pred[order],
+        oracle=demonstration.problem.oracle(test.Z[order], LEVEL),
+        x=test.Z[shown, 0],
+        y=test.y[shown],
+    )
+    return scene, bands
+
+
+def _band(comparison: Comparison, answer: Answer, order: IntArray) -> Band:
+    ends, proved = answer.at(LEVEL), comparison.record(answer.method, LEVEL).proved
+    return Band(
+        title=answer.method,
+        caption=_CAPTIONS[answer.method].format(promise(proved)),
+        intervals=Intervals(ends.lower[order], ends.upper[order], LEVEL),
+        covered=ends.contains(comparison.test.y)[:_N_SHOWN],
+        adaptive=not answer.constant,
+    )
+
+
+def _page(comparison: Comparison, *, figure: str) -> str:
+    """The comparison to explore; ``figure`` is named without its folder."""
+    return render_page(
+        comparison,
+        title="Demonstration: noise that changes with x",
+        provenance=Provenance(
+            command=command_without_folders([figure]),
+            notes=("The data are drawn from calliper.datasets.one_dimensional with this seed.",),
+        ),
+    )
+
+
+def promise(proved: float) -> str:
+    """The proved coverage in percent, rounded down so as not to promise more."""
+    return f"≥ {floor(proved * 1000) / 10:.1f} %"
+
+
+def _print_table(rows: Sequence[DemoRow]) -> None:
+    """A row for each method; the last, the oracle, set apart."""
+    terminal = console()
+    table = titled_table(
+        f"Intervals at coverage {LEVEL:g} from {N_CALIBRATION} calibration points, "
+        f"{K} nearest neighbours",
+        padding=(0, 1 if terminal.width >= WIDTH else 0),
+    )
+    table.add_column("method", no_wrap=True)
+    for name in ("proved", "coverage", "width", "width/2", "score", "τ_SI", "τ_SQI", "R²_SQI"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*_cells(row), end_section=row is rows[-2])
+    terminal.print(table)
+
+
+def _cells(row: DemoRow) -> list[str]:
+    proved = "" if row.proved is None else promise(row.proved)
+    sizes = [f"{value:.3f}" for value in (row.width, row.width / 2, row.score)]
+    ranks = [_rank(value) for value in (row.tau_si, row.tau_sqi, row.r2_sqi)]
+    return [row.method, proved, f"{row.coverage:.1%}", *sizes, *ranks]
+
+
+def _rank(value: float) -> str:
+    if isnan(value):
+        return "-"
+    # Widths that hardly vary give R² of minus hundreds; how many says nothing.
+    return "< -10" if value < -10 else f"{value:.2f}"

@@ -2,30 +2,99 @@
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import ExitStack
+from dataclasses import dataclass
 
 import click
+import numpy as np
 
-from calliper._validation import check_levels
-from calliper.cli._calibration import STATISTICS, Method
-from calliper.cli._columns import Names
-from calliper.cli._intervals import Files, intervals_from_files
-from calliper.cli._methods import DEFAULT, METHODS
-from calliper.cli._stream import Question
+from calliper._calibrated import CalibratedOnStored, calibrate_stored
+from calliper._types import FloatArray
+from calliper.cli._methods import DEFAULT, METHODS, STATISTICS, MethodOptions
+from calliper.cli._options import (
+    Shared,
+    calibration_file,
+    coverage,
+    feature_columns,
+    known_columns,
+    seed_and_quiet,
+    takes,
+    training_file,
+)
+from calliper.cli._output import (
+    Progress,
+    check_output,
+    note,
+    open_output,
+    progress,
+    warnings_as_lines,
+    writing,
+)
+from calliper.cli._scales import Scales, read_scales
+from calliper.cli._tables import (
+    Columns,
+    Table,
+    format_of,
+    make_writer,
+    open_table,
+    read_known,
+    read_numbers,
+    refuse_columns,
+    refuse_no_rows,
+    require_columns,
+    stored,
+)
 from calliper.exceptions import CalliperError
+from calliper.intervals import Intervals
 
 
-def _levels(
-    context: click.Context, parameter: click.Parameter, values: tuple[float, ...]
-) -> tuple[float, ...]:
-    """Levels in ascending order, whatever order they were typed in."""
-    levels = sorted(values) or [0.9]
-    if len(set(levels)) < len(levels):
-        raise CalliperError(f"--coverage is given twice with one value among {levels}.")
-    try:
-        return check_levels(levels)
-    except CalliperError as error:
-        raise CalliperError(f"--{error}") from error
+@dataclass(frozen=True, kw_only=True)
+class IntervalRequest:
+    """What ``calliper interval`` is asked for: files, method, levels and bounds."""
+
+    shared: Shared
+    calibration: str
+    new: str
+    output: str
+    training: str | None
+    scales: str | None
+    method: str | None
+    coverage: tuple[float, ...]
+    neighbors: int | None
+    statistic: str | None
+    offset: float | None
+    bounds: tuple[float, float] | None
+
+    @property
+    def options(self) -> MethodOptions:
+        """The method, and what was said about it."""
+        return MethodOptions(
+            name=self.method or (DEFAULT if self.scales is None else "jackknife"),
+            neighbors=self.neighbors,
+            statistic=self.statistic,
+            offset=self.offset,
+            seed=self.shared.seed,
+        )
+
+    @property
+    def levels(self) -> float | tuple[float, ...]:
+        """The level, or the levels if there are several."""
+        return self.coverage[0] if len(self.coverage) == 1 else self.coverage
+
+    @property
+    def column_names(self) -> list[str]:
+        """The columns that are added to the new rows."""
+        shape = (0,) if len(self.coverage) == 1 else (0, len(self.coverage))
+        return Intervals(np.empty(shape), np.empty(shape), self.coverage).column_names()
+
+    def check(self) -> None:
+        """Refuse what contradicts itself or cannot be written, before any work is done."""
+        self.shared.names.check()
+        has_training, has_scales = self.training is not None, self.scales is not None
+        self.options.check(has_training=has_training, has_scales=has_scales)
+        format_of(self.output)
+        inputs = (self.calibration, self.new, self.training, self.scales)
+        check_output(self.output, [path for path in inputs if path is not None])
 
 
 def _bounds(
@@ -37,12 +106,7 @@ def _bounds(
 
 
 @click.command()
-@click.option(
-    "--calibration",
-    metavar="FILE",
-    required=True,
-    help="Rows the model has not seen, with target, prediction and features.",
-)
+@calibration_file()
 @click.option(
     "--new",
     metavar="FILE",
@@ -50,23 +114,12 @@ def _bounds(
     help="Rows to put intervals around, with prediction and features; '-' reads CSV from "
     "standard input. May be larger than memory.",
 )
-@click.option("--target", metavar="COLUMN", required=True, help="The true values.")
-@click.option("--prediction", metavar="COLUMN", required=True, help="What the model said.")
+@known_columns
 @click.option(
     "--output", metavar="FILE", required=True, help="The result; '-' writes CSV to standard output."
 )
-@click.option(
-    "--features",
-    metavar="A,B,...",
-    help="Columns in which nearness is judged; the prediction alone if not given.",
-)
-@click.option("--features-prefix", metavar="TEXT", help="Or: all columns that start with this.")
-@click.option(
-    "--training",
-    metavar="FILE",
-    help="Rows the model was trained on, with the same columns: features are standardised by them, "
-    "and some methods learn from them. Without it, features are taken as they are.",
-)
+@feature_columns
+@training_file("some methods learn from them. Without it, features are taken as they are.")
 @click.option(
     "--scales",
     metavar="FILE",
@@ -78,12 +131,8 @@ def _bounds(
     metavar="NAME",
     help=f"See above.  [default: {DEFAULT}; with --scales, jackknife]",
 )
-@click.option(
-    "--coverage",
-    type=float,
-    multiple=True,
-    callback=_levels,
-    help="How often the target shall be inside; once for each level.  [default: 0.9]",
+@coverage(
+    "How often the target shall be inside; once for each level.  [default: 0.9]", several=True
 )
 @click.option(
     "--neighbors",
@@ -108,15 +157,9 @@ def _bounds(
     callback=_bounds,
     help="The range that the target can have; 'inf' and '-inf' leave a side open.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    default=0,
-    show_default=True,
-    help="Settles ties in distance, and whatever else a method draws.",
-)
-@click.option("--quiet", is_flag=True, help="Only errors and warnings on standard error.")
-def interval(**options: Any) -> None:
+@seed_and_quiet("Settles ties in distance, and whatever else a method draws.")
+@takes(IntervalRequest)
+def interval(request: IntervalRequest) -> None:
     """Put prediction intervals around the predictions in a file.
 
     \b
@@ -141,11 +184,85 @@ def interval(**options: Any) -> None:
     the new file. CSV rows keep their very text, Parquet columns their types. From CSV to Parquet,
     the prediction and the features become numbers and every other column stays text.
     """  # noqa: D301
-    take = options.pop
-    where = ("calibration", "new", "training", "output", "scales")
-    files = Files(*(take(name) for name in where))
-    names = Names(take("target"), take("prediction"), take("features"), take("features_prefix"))
-    question = Question(take("coverage"), take("bounds"))
-    quiet = take("quiet")
-    name = take("method") or (DEFAULT if files.scales is None else "jackknife")
-    intervals_from_files(files, names, Method(name, **options), question, quiet=quiet)
+    request.check()
+    _write_intervals(request)
+
+
+def _write_intervals(request: IntervalRequest) -> None:
+    """Read, calibrate, write, and say what was done."""
+    scales = None if request.scales is None else read_scales(request.scales)
+    with ExitStack() as stack:
+        stack.enter_context(warnings_as_lines())
+        known = stack.enter_context(open_table(request.calibration))
+        columns = request.shared.names.resolve(known)
+        require_columns(known, columns.known)
+        new = stack.enter_context(open_table(request.new))
+        _check_new(request, new, columns)
+        calibrated = _calibrate(request, known, columns, scales)
+        hidden = request.shared.quiet or request.output == "-"
+        report = stack.enter_context(progress("writing", hidden=hidden))
+        n_rows = _stream(request, calibrated, new, columns.new, report)
+    if not request.shared.quiet:
+        _summarise(request, calibrated, n_rows)
+
+
+def _check_new(request: IntervalRequest, new: Table, columns: Columns) -> None:
+    """The new rows have all that is needed and nothing that would be added."""
+    require_columns(new, columns.new)
+    request.shared.names.require_same_features(new, columns)
+    refuse_columns(new, request.column_names)
+
+
+def _calibrate(
+    request: IntervalRequest, table: Table, columns: Columns, scales: Scales | None
+) -> CalibratedOnStored:
+    """The method, fitted to the calibration rows in ``table``."""
+    if scales is not None:
+        scales.require_columns(columns, has_training=request.training is not None)
+    training = read_known(request.training, columns)
+    known: FloatArray = read_numbers(table, columns.known)
+    if scales is not None:
+        scales.require_rows(known, training)
+    calibrator = request.options.build(None if scales is None else scales.chosen)
+    return calibrate_stored(
+        calibrator, stored(known), None if training is None else stored(training)
+    )
+
+
+def _stream(
+    request: IntervalRequest,
+    calibrated: CalibratedOnStored,
+    new: Table,
+    needed: list[str],
+    report: Progress,
+) -> int:
+    """Write the new rows with their intervals, a chunk at a time; returns how many there were."""
+    output, n_rows = request.output, 0
+    with open_output(output) as handle:
+        with writing(output):
+            writer = make_writer(output, handle, new, needed, request.column_names)
+        for chunk in new.chunks(needed, carry=True):
+            y_pred, X = chunk.numbers[:, 0], chunk.numbers[:, 1:]
+            ends = calibrated.intervals(X, y_pred, request.levels, bounds=request.bounds)
+            with writing(output):
+                writer.write(chunk, np.stack([*ends], axis=-1).reshape(len(X), -1))
+            n_rows += len(X)
+            report(new.fraction_read())
+        if not n_rows:
+            refuse_no_rows(new)
+        with writing(output):
+            writer.close()
+    return n_rows
+
+
+def _summarise(request: IntervalRequest, calibrated: CalibratedOnStored, n_rows: int) -> None:
+    calibrator = calibrated.calibrator
+    if calibrator.judges_nearness:
+        request.shared.note_prediction_alone()
+    if request.scales is not None:
+        note("note: each length scale was chosen without its own point, as the proof requires")
+    where = "standard output" if request.output == "-" else request.output
+    name, n = type(calibrator).__name__, calibrator.n_calibration_
+    note(f"{n_rows} rows written to {where} ({name}, {n} calibration points)")
+    for level in request.coverage:
+        note(calibrator.guarantee(level).describe())

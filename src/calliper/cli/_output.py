@@ -1,4 +1,8 @@
-"""Files that appear when they are complete, or not at all."""
+"""All that leaves the program: whole files or none, and what is said to the person who waits.
+
+A file appears when it is complete, or not at all. Notes, warnings and progress go to standard
+error, where they cannot get into the data; tables and texts to standard output, at its width.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +10,48 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
-from calliper.exceptions import CalliperError
+import click
+
+from calliper.exceptions import CalliperError, UnscaledFeaturesWarning, ZeroScaleWarning
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table as PrintedTable
+
+#: Letters that a table may take; a pipe has no width of its own.
+WIDTH = 100
+_FIGURES = (".png", ".pdf", ".svg")
 
 #: What a shell reports of a program whose reader went away (128 + SIGPIPE).
 _PIPE_CLOSED = 141
 
+#: The options behind the advice that a warning of the library gives in terms of Python.
+_OPTIONS: dict[type[Warning], str] = {
+    UnscaledFeaturesWarning: "Here: --training FILE.",
+    ZeroScaleWarning: "Here: --neighbors and --offset.",
+}
 
-def check_output(output: str, inputs: Sequence[str]) -> None:
-    """Whether the output could be written, and is none of the inputs under whatever name."""
+#: Told how much of the work is done, between 0 and 1, or ``None`` if that is not known.
+Progress = Callable[[float | None], None]
+
+
+def check_output(output: str, inputs: Sequence[str] = (), *, option: str = "--output") -> None:
+    """Refuse an output that cannot be written, or is one of the inputs under whatever name.
+
+    ``option`` is how the command line names the output.
+    """
     if output == "-":
         return
     for path in inputs:
         if os.path.exists(path) and os.path.exists(output) and os.path.samefile(path, output):
-            raise CalliperError(f"--output {output} is also an input: choose another file.")
-    _check_writable(Path(os.path.realpath(output)), output)
+            raise CalliperError(f"{option} {output} is also an input: choose another file.")
+    _check_writable(Path(os.path.realpath(output)), output, option)
 
 
 @contextmanager
@@ -67,7 +94,26 @@ def writing(path: str) -> Iterator[None]:
         raise CalliperError(f"cannot write {where}: {error.strerror or error}.") from error
 
 
-def _check_writable(target: Path, path: str) -> None:
+def check_figure_name(output: str) -> None:
+    """Refuse a figure that cannot be drawn or written, before any work is done."""
+    if Path(output).suffix.lower() not in _FIGURES:
+        raise CalliperError(f"{output}: a figure's name must end in {', '.join(_FIGURES)}.")
+    check_output(output)
+
+
+def write_text(path: str, text: str) -> None:
+    """A file of this text, in UTF-8."""
+    with open_output(path) as handle, writing(path):
+        handle.write(text.encode())
+
+
+def save_figure(figure: Any, handle: BinaryIO, path: str) -> None:
+    """Write a Matplotlib figure in the format that the name of its file stands for."""
+    with writing(path):
+        figure.savefig(handle, format=Path(path).suffix[1:].lower())
+
+
+def _check_writable(target: Path, path: str, option: str = "--output") -> None:
     if not target.parent.is_dir():
         raise CalliperError(f"cannot write {path}: there is no folder {target.parent}; create it.")
     if not target.exists():
@@ -75,7 +121,7 @@ def _check_writable(target: Path, path: str) -> None:
     if target.is_dir():
         raise CalliperError(f"cannot write {path}: it is a folder; name a file in it.")
     if not target.is_file():
-        raise CalliperError(f"cannot write {path}: not a plain file; use --output - and redirect.")
+        raise CalliperError(f"cannot write {path}: not a plain file; use {option} - and redirect.")
     if not os.access(target, os.W_OK):
         raise CalliperError(f"cannot write {path}: it is read-only; choose another file.")
 
@@ -107,3 +153,89 @@ def _standard_output() -> Iterator[BinaryIO]:
 def _forget_standard_output() -> None:
     """Send what is left in the buffer nowhere, lest it fail once more at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def one_line(text: str) -> str:
+    """The text with every run of white space, line ends among them, as one space."""
+    return " ".join(text.split())
+
+
+def note(message: str) -> None:
+    """Say something that is no error, where it cannot get into the data."""
+    click.echo(message, err=True)
+
+
+@contextmanager
+def warnings_as_lines() -> Iterator[None]:
+    """Show each different warning once, as one line, when the work is done.
+
+    Not before: if the work fails, its error is the one thing to read.
+    """
+    seen: dict[str, None] = {}
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        seen[one_line(f"warning: {message} {_OPTIONS.get(category, '')}")] = None
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for category in (UserWarning, RuntimeWarning):
+            warnings.simplefilter("always", category)
+        warnings.showwarning = show
+        yield
+    for text in seen:
+        note(text)
+
+
+@contextmanager
+def progress(title: str, *, hidden: bool = False) -> Iterator[Progress]:
+    """A bar on standard error while the work lasts, if someone is there to see it."""
+    if hidden or not sys.stderr.isatty():
+        yield lambda fraction: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=None)
+
+        def update(fraction: float | None) -> None:
+            total = None if fraction is None else 1.0
+            bar.update(task, total=total, completed=fraction or 0.0)
+
+        yield update
+
+
+def console() -> Console:
+    """Where tables are printed: the terminal at its width, a pipe at :data:`WIDTH`."""
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=WIDTH)
+
+
+def titled_table(title: str, **style: Any) -> PrintedTable:
+    """An empty table in the style of all tables; ``style`` is what rich's own takes."""
+    from rich import box
+    from rich.table import Table
+
+    return Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        **style,
+    )
+
+
+def wrapped(text: str, *, subsequent_indent: str = "") -> str:
+    """The text in lines that the terminal has room for; a pipe is taken to have a hundred."""
+    columns = shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
+    width = min(WIDTH - 2, columns)
+    return click.wrap_text(text, width=width, subsequent_indent=subsequent_indent)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from calliper._blocks import CHUNK_ROWS
 from calliper._types import FloatArray
-from calliper.cli._cells import csv_texts
+from calliper.cli._csv import csv_texts
 from calliper.exceptions import CalliperError
 
 #: Values and bytes in a batch, which bound memory where rows have many columns or long texts.

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from calliper._types import FloatArray
-from calliper.cli._columns import Columns
+from calliper.cli._tables import Columns
 from calliper.exceptions import CalliperError
 from calliper.tuning import TuningCurve
 
@@ -57,8 +57,8 @@ class Scales:
     chosen: FloatArray
     origin: Origin
 
-    def require_columns(self, columns: Columns) -> None:
-        """The names are those that the scales were chosen with."""
+    def require_columns(self, columns: Columns, *, has_training: bool) -> None:
+        """The names are those that the scales were chosen with, standardised if they were then."""
         made = self.origin.columns
         if made.features != columns.features:
             raise CalliperError(
@@ -72,14 +72,9 @@ class Scales:
                     f"{self.path}: was made with --{option} {own}, not {given}; give the same, "
                     f"or run calliper tune again."
                 )
-
-    def require_training(self, *, has_training: bool) -> None:
-        """Features are standardised now if they were then."""
         if has_training != (self.origin.training is not None):
-            made, do = (
-                ("with", "give the same file") if not has_training else ("without", "omit it")
-            )
-            raise CalliperError(f"{self.path}: was made {made} --training; {do} here too.")
+            then, do = ("without", "omit it") if has_training else ("with", "give the same file")
+            raise CalliperError(f"{self.path}: was made {then} --training; {do} here too.")
 
     def require_rows(self, known: FloatArray, training: FloatArray | None) -> None:
         """The numbers are those that the scales were chosen on."""

@@ -2,15 +2,104 @@
 
 from __future__ import annotations
 
-from math import isnan
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from math import isfinite, isnan
+from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
-from calliper.cli._columns import Names
-from calliper.cli._tune_files import Search, TuneFiles, scales_from_files
+from calliper._types import FloatArray, IntArray
+from calliper.cli._options import (
+    Shared,
+    calibration_file,
+    feature_columns,
+    known_columns,
+    seed_and_quiet,
+    takes,
+    training_file,
+)
+from calliper.cli._output import (
+    check_figure_name,
+    check_output,
+    console,
+    note,
+    open_output,
+    progress,
+    save_figure,
+    titled_table,
+    warnings_as_lines,
+    wrapped,
+    writing,
+)
+from calliper.cli._scales import Origin, scales_text
+from calliper.cli._tables import open_table, read_known, read_numbers, require_columns
+from calliper.embedding import fit_embedding
 from calliper.exceptions import CalliperError
-from calliper.kernels._tuned import CRITERIA
+from calliper.kernels import TunedRBF
+from calliper.scores import AbsoluteError
+from calliper.tuning import MEASURES, TuningCurve, tuning_curve
+
+#: Rows beyond which only some are shown: so many evenly spaced, so many that were chosen most.
+_ALL, _SPACED, _CHOSEN = 30, 25, 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneRequest:
+    """What ``calliper tune`` is asked for; ``None`` where an option was not given."""
+
+    shared: Shared
+    calibration: str
+    training: str | None
+    output: str
+    figure: str | None
+    criterion: str
+    grid: str | None
+    scan: int | None
+    sample: int | None
+    expand: float | None
+    length_scales: tuple[float, ...] | None
+    components: int | None
+
+    def check(self) -> None:
+        """Refuse what contradicts itself or cannot be written, before any work is done."""
+        self.shared.names.check()
+        self._check_grid()
+        if self.components is not None and self.criterion != "mi":
+            raise CalliperError("--components is for --criterion mi only: omit it.")
+        if self.components is not None and self.training is None:
+            raise CalliperError("--components are fitted to training rows: give --training FILE.")
+        if Path(self.output).suffix.lower() != ".json":
+            raise CalliperError(f"{self.output}: the name must end in .json; rename it.")
+        check_output(self.output, [self.calibration, self.training or self.calibration])
+        if self.figure is not None:
+            check_figure_name(self.figure)
+
+    def _check_grid(self) -> None:
+        if self.length_scales is None and self.training is None:
+            raise CalliperError(
+                "--training FILE is needed, whose distances span the grid; or give the grid "
+                "itself, as in --length-scales 0.1,0.2,0.5."
+            )
+        for name in ("grid", "scan", "sample", "expand"):
+            if self.length_scales is not None and getattr(self, name) is not None:
+                raise CalliperError(f"--length-scales is the grid itself: omit --{name}.")
+
+    def kernel(self, report: Callable[[float], None]) -> TunedRBF:
+        """The kernel; what was not given has the library's default."""
+        options: dict[str, Any] = {
+            "grid": self.grid,
+            "n_scan": self.scan,
+            "n_sample": self.sample,
+            "expand": self.expand,
+            "length_scales": self.length_scales,
+            "n_components": self.components,
+        }
+        given = {name: value for name, value in options.items() if value is not None}
+        return TunedRBF(self.criterion, progress=report, **given)
 
 
 def _length_scales(
@@ -31,7 +120,7 @@ def _length_scales(
     return tuple(scales)
 
 
-def _number(
+def _not_nan(
     context: click.Context, parameter: click.Parameter, value: float | None
 ) -> float | None:
     """A range does not keep out what is not a number."""
@@ -41,31 +130,15 @@ def _number(
 
 
 @click.command()
-@click.option(
-    "--calibration",
-    metavar="FILE",
-    required=True,
-    help="Rows the model has not seen, with target, prediction and features.",
-)
-@click.option(
-    "--training",
-    metavar="FILE",
-    help="Rows the model was trained on, with the same columns: features are standardised by them, "
-    "and their distances span the grid.",
-)
-@click.option("--target", metavar="COLUMN", required=True, help="The true values.")
-@click.option("--prediction", metavar="COLUMN", required=True, help="What the model said.")
+@calibration_file()
+@training_file("their distances span the grid.")
+@known_columns
 @click.option("--output", metavar="FILE", required=True, help="The length scales: .json.")
 @click.option("--figure", metavar="FILE", help="The curve: .png, .pdf or .svg.")
-@click.option(
-    "--features",
-    metavar="A,B,...",
-    help="Columns in which nearness is judged; the prediction alone if not given.",
-)
-@click.option("--features-prefix", metavar="TEXT", help="Or: all columns that start with this.")
+@feature_columns
 @click.option(
     "--criterion",
-    type=click.Choice(CRITERIA),
+    type=click.Choice([*MEASURES]),
     default="mse",
     show_default=True,
     help="See above.",
@@ -84,7 +157,7 @@ def _number(
 @click.option(
     "--expand",
     type=click.FloatRange(1, 1e6),
-    callback=_number,
+    callback=_not_nan,
     help="Factor that widens the grid at both ends.  [default: 1]",
 )
 @click.option(
@@ -98,15 +171,9 @@ def _number(
     type=click.IntRange(min=1),
     help="For mi: principal components of the features.  [default: all features]",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    default=0,
-    show_default=True,
-    help="Draws pairs and settles ties.",
-)
-@click.option("--quiet", is_flag=True, help="Print nothing but errors and warnings.")
-def tune(**options: Any) -> None:
+@seed_and_quiet("Draws pairs and settles ties.", "Print nothing but errors and warnings.")
+@takes(TuneRequest)
+def tune(request: TuneRequest) -> None:
     """Choose how local the intervals are: a length scale for each calibration point.
 
     \b
@@ -124,8 +191,110 @@ def tune(**options: Any) -> None:
       deviance  the same relative to its size, less swayed by a few large errors
       mi        mutual information of rescaled error and features, as in the paper; slower
     """  # noqa: D301
-    take = options.pop
-    files = TuneFiles(take("calibration"), take("training"), take("output"), take("figure"))
-    names = Names(take("target"), take("prediction"), take("features"), take("features_prefix"))
-    quiet = take("quiet")
-    scales_from_files(files, names, Search(**options), quiet=quiet)
+    request.check()
+    _write_scales(request)
+
+
+def _write_scales(request: TuneRequest) -> None:
+    """Read, tune, write, and show what was found."""
+    shared = request.shared
+    with warnings_as_lines():
+        with open_table(request.calibration) as table:
+            columns = shared.names.resolve(table)
+            require_columns(table, columns.known)
+            known = read_numbers(table, columns.known)
+        training = read_known(request.training, columns)
+        with progress("tuning", hidden=shared.quiet) as report:
+            curve = _curve(request, known, training, report)
+        grid = "given" if request.length_scales is not None else request.grid or "auto"
+        origin = Origin.of(columns, known, training)
+        _write(request, scales_text(curve, origin, grid=grid, seed=shared.seed), curve)
+    if not shared.quiet:
+        _show(request, curve)
+        shared.note_prediction_alone()
+
+
+def _curve(
+    request: TuneRequest,
+    known: FloatArray,
+    training: FloatArray | None,
+    report: Callable[[float], None],
+) -> TuningCurve:
+    """The curve in the very features that ``calliper interval`` judges nearness in."""
+    X, X_train = known[:, 2:], None if training is None else training[:, 2:]
+    embedding = fit_embedding(None, X_train, X)
+    return tuning_curve(
+        embedding.transform(X),
+        AbsoluteError().measure(known[:, 0], known[:, 1]),
+        kernel=request.kernel(report),
+        Z_train=None if X_train is None else embedding.transform(X_train),
+        random_state=request.shared.seed,
+    )
+
+
+def _write(request: TuneRequest, text: str, curve: TuningCurve) -> None:
+    """Both files, or neither."""
+    with ExitStack() as stack:
+        output = stack.enter_context(open_output(request.output))
+        with writing(request.output):
+            output.write(text.encode())
+        if request.figure is not None:
+            from calliper.report import draw_tuning
+
+            figure = stack.enter_context(open_output(request.figure))
+            save_figure(draw_tuning(curve), figure, request.figure)
+
+
+def _show(request: TuneRequest, curve: TuningCurve) -> None:
+    _print_curve(curve)
+    click.echo(f"\n{wrapped(curve.describe())}")
+    output = request.output
+    note(f"\n{len(curve.chosen)} length scales written to {output}")
+    if request.figure is not None:
+        note(f"figure written to {request.figure}")
+    note(f"to use them: calliper interval --scales {output} with the same files and features")
+
+
+def _print_curve(curve: TuningCurve) -> None:
+    """A row for each length scale; the last, the kernel to compare with, set apart."""
+    terminal, rows = console(), _shown(curve)
+    title = f"Length scales for {len(curve.chosen)} calibration points"
+    table = titled_table(title, padding=(0, 1))
+    for name in ("length scale", f"{curve.criterion}, mean", "± deviation", "points"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for place in rows:
+        best = place == curve.favourite
+        table.add_row(
+            *_cells(curve, place),
+            end_section=bool(place == rows[-1]),
+            style="bold" if best else None,
+        )
+    if curve.reference_name is not None:
+        value = curve.reference_value
+        table.add_row(curve.reference_name, "too few points" if value is None else _number(value))
+    terminal.print(table)
+    if len(rows) < len(curve.candidates):
+        terminal.print(f"({len(rows)} of {len(curve.candidates)} shown; the output has all)")
+
+
+def _shown(curve: TuningCurve) -> IntArray:
+    n = len(curve.candidates)
+    if n <= _ALL:
+        return np.arange(n)
+    most = np.argsort(curve.counts, kind="stable")[-_CHOSEN:]
+    spaced = np.linspace(0, n - 1, _SPACED).round().astype(np.intp)
+    return np.union1d(spaced, most)
+
+
+def _cells(curve: TuningCurve, place: int) -> list[str]:
+    deviation, count = float(curve.deviation[place]), int(curve.counts[place])
+    return [
+        f"{curve.candidates[place]:#.4g}",
+        _number(float(curve.mean[place])),
+        f"{deviation:.2g}" if isfinite(deviation) else "-",
+        str(count) if count else "",
+    ]
+
+
+def _number(value: float) -> str:
+    return f"{value:#.5g}" if isfinite(value) else f"{value:g}"

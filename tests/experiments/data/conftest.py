@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 NEEDED = (
     "alphaseq.parquet",
     "clearance_microsome_az.tab",
@@ -28,7 +28,7 @@ def real_files(monkeypatch: pytest.MonkeyPatch) -> Path:
     if missing:
         pytest.skip(f"{folder} lacks {', '.join(missing)}; set CALLIPER_DATA to a filled folder")
     monkeypatch.setenv("CALLIPER_DATA", str(folder))
-    monkeypatch.setattr("calliper.datasets._fetching._download", _no_network)
+    monkeypatch.setattr("experiments.data.fetching._download", _no_network)
     return folder
 
 

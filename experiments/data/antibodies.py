@@ -7,11 +7,13 @@ doi:10.1038/s41597-022-01779-4
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import dataclass, field
 
-from calliper.datasets._dataset import Antibodies, Source
-from calliper.datasets._fetching import RemoteFile, fetch
-from calliper.datasets._frames import read_parquet
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments import FloatArray
+from experiments.data.fetching import DataSource, RemoteFile, fetch, read_parquet
 
 _FILE = RemoteFile(
     "alphaseq.parquet",
@@ -24,7 +26,7 @@ _FILE = RemoteFile(
         "the mean log10 Kd over replicates with target MIT_Target"
     ),
 )
-_SOURCE = Source(
+_SOURCE = DataSource(
     "AlphaSeq, partial: y is the logarithm (base 10) of the dissociation constant in nM, mean or "
     "median over replicates; lower binds more strongly.",
     "CC BY-NC-SA 4.0: research use, do not redistribute",
@@ -32,6 +34,28 @@ _SOURCE = Source(
     'interactions for 104,972 antibodies against a SARS-CoV-2 peptide", Scientific Data 9, 653. '
     "doi:10.1038/s41597-022-01779-4",
 )
+
+
+@dataclass(frozen=True, eq=False)
+class Antibodies:
+    """Antibodies as the sequences of their two chains, and how well each binds.
+
+    Attributes
+    ----------
+    heavy, light : arrays of str, shape (n,)
+        Amino acids of the chains, one letter each.
+    y : array of shape (n,)
+    groups : array of str, shape (n,)
+        The library that a sequence belongs to; the sequences of one library differ from a common
+        parent by at most three mutations.
+    source : DataSource
+    """
+
+    heavy: NDArray[np.str_]
+    light: NDArray[np.str_]
+    y: FloatArray
+    groups: NDArray[np.str_]
+    source: DataSource = field(repr=False)
 
 
 def load_alphaseq(*, random_sample: bool = True) -> Antibodies:

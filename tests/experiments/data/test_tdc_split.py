@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from calliper import CalliperError
-from calliper.datasets import tdc_split
+from experiments.data import tdc_split
 
 
 def by_pandas(n: int, seed: int) -> list[np.ndarray]:

@@ -7,13 +7,14 @@ document recognition", Proceedings of the IEEE 86, 2278. doi:10.1109/5.726791
 from __future__ import annotations
 
 import gzip
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calliper.datasets._dataset import Digits, Source
-from calliper.datasets._fetching import RemoteFile, cached, fetch
-from calliper.exceptions import CalliperError
+from calliper import CalliperError
+from experiments import FloatArray
+from experiments.data.fetching import DataSource, RemoteFile, cached, fetch
 
 _MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -48,12 +49,31 @@ _PUBLISHED = {
         ),
     )
 }
-_SOURCE = Source(
+_SOURCE = DataSource(
     "MNIST: images of 28 × 28 grey values (0 … 255); y is the digit as a floating-point number.",
     "CC BY-SA 3.0",
     'Y. LeCun, L. Bottou, Y. Bengio, P. Haffner (1998), "Gradient-based learning applied to '
     'document recognition", Proceedings of the IEEE 86, 2278. doi:10.1109/5.726791',
 )
+
+
+@dataclass(frozen=True, eq=False)
+class Digits:
+    """Images of handwritten digits, in the two parts that were published.
+
+    Attributes
+    ----------
+    X_train, X_test : arrays of uint8, shapes (60000, 28, 28) and (10000, 28, 28)
+    y_train, y_test : arrays of shapes (60000,) and (10000,)
+        The digit as a floating-point number.
+    source : DataSource
+    """
+
+    X_train: NDArray[np.uint8]
+    y_train: FloatArray
+    X_test: NDArray[np.uint8]
+    y_test: FloatArray
+    source: DataSource = field(repr=False)
 
 
 def load_mnist() -> Digits:

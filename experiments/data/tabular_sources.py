@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from calliper.datasets._dataset import Source
+from experiments.data.fetching import DataSource
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class Table:
         Where a person finds the data.
     recipe : str
         What was done to the published data.
-    source : Source
+    source : DataSource
     published : PublishedText, optional
     """
 
     sha256: str
     page: str
     recipe: str
-    source: Source
+    source: DataSource
     published: PublishedText | None = None
 
 
@@ -61,7 +61,7 @@ TABLES = {
         "season and weather as one column of zeros and ones for each value, hour, day (of the "
         "week, Monday is 0), month and year (2011 is 0) from datetime, y from count; casual and "
         "registered left out",
-        Source(
+        DataSource(
             "Rented bicycles in Washington, D.C.: y is the number in an hour.",
             "rules of the Kaggle competition; the same records at UCI: CC BY 4.0",
             'H. Fanaee-T, J. Gama (2014), "Event labeling combining ensemble detectors and '
@@ -73,7 +73,7 @@ TABLES = {
         "b7b8e025db3178d65726045f7e49f68534c6fa3607b62d922b0b528ce5461e6a",
         "https://lib.stat.cmu.edu/datasets/boston",
         "features x0 to x12, the published columns CRIM to LSTAT; y is MEDV",
-        Source(
+        DataSource(
             "Districts of Boston, 1970: y is the median value of a house in 1000 $, cut at 50. "
             "Column x11 rests on the assumption that house prices depend on the share of Black "
             "residents; use this table to compare with published figures, not to study housing.",
@@ -89,7 +89,7 @@ TABLES = {
         "https://raw.githubusercontent.com/ageron/handson-ml/master/datasets/housing/housing.csv",
         "ocean_proximity as one column of zeros and ones for each value, the 207 gaps in "
         "total_bedrooms filled with the median, 435; y is median_house_value",
-        Source(
+        DataSource(
             "Districts of California, 1990: y is the median value of a house in $, cut at 500,001.",
             _NO_LICENCE,
             'R. K. Pace, R. Barry (1997), "Sparse spatial autoregressions", Statistics & '
@@ -101,7 +101,7 @@ TABLES = {
         _UCI + "dataset/183/communities+and+crime",
         "without the 5 columns that identify a community and the 22 with 1675 gaps, the one gap "
         "in OtherPerCap filled with the mean; y is ViolentCrimesPerPop",
-        Source(
+        DataSource(
             "Communities of the United States, 1990 to 1995: y is the rate of violent crime, "
             "scaled to 0 … 1.",
             _UCI_LICENCE,
@@ -115,7 +115,7 @@ TABLES = {
         _UCI + "dataset/165/concrete+compressive+strength",
         "features x0 to x7, the published columns from cement to age; y is the strength, given "
         "with two decimals",
-        Source(
+        DataSource(
             "Mixtures of concrete: y is the compressive strength in MPa.",
             _UCI_LICENCE,
             'I.-C. Yeh (1998), "Modeling of strength of high-performance concrete using artificial '
@@ -127,7 +127,7 @@ TABLES = {
         "ff6d29c4eaa9ccd5e59fee1682cfba47096d68a3a61030a78466e5f47a6f128b",
         _UCI + "dataset/242/energy+efficiency",
         "features x0 to x7, the published columns X1 to X8; y is Y1",
-        Source(
+        DataSource(
             "Simulated buildings: y is the heating load in kWh/m².",
             _UCI_LICENCE,
             'A. Tsanas, A. Xifara (2012), "Accurate quantitative estimation of energy performance '
@@ -139,7 +139,7 @@ TABLES = {
         "2a2edccb38aaf338115359aeae86c9c0f5f7137f193b4a866c5147512ef22cec",
         _UCI + "dataset/265/physicochemical+properties+of+protein+tertiary+structure",
         "features x0 to x8, the published columns F1 to F9; y is RMSD",
-        Source(
+        DataSource(
             "Predicted structures of proteins: y is the root mean squared distance to the true "
             "one in Å.",
             _UCI_LICENCE,
@@ -158,7 +158,7 @@ TABLES = {
         "https://github.com/yromano/cqr/blob/master/datasets/STAR.csv",
         "pupils without gaps only, each category replaced by its alphabetical rank among those in "
         "its column, from 0, school and system numbers kept; y is the sum of the eight scores",
-        Source(
+        DataSource(
             "Pupils in Tennessee, kindergarten to third grade: y is the sum of four scores in "
             "reading and four in mathematics.",
             "CC0 1.0 (Harvard Dataverse)",
@@ -170,7 +170,7 @@ TABLES = {
         "14dd1f4e41d279705f326495a5adb449f60f0d76e47fa6459525e6799d8e5fe0",
         _UCI + "dataset/243/yacht+hydrodynamics",
         "features x0 to x5, the published columns but the last; y is the last",
-        Source(
+        DataSource(
             "Towing tests of yacht hulls: y is the residuary resistance per unit weight of "
             "displacement (times 1000).",
             _UCI_LICENCE,

@@ -7,15 +7,16 @@ Datasets and Tasks for Drug Discovery and Development", NeurIPS Datasets and Ben
 from __future__ import annotations
 
 import csv
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calliper.datasets._dataset import Molecules, Source
-from calliper.datasets._fetching import RemoteFile, fetch
-from calliper.exceptions import CalliperError
+from calliper import CalliperError
+from experiments import FloatArray
+from experiments.data.fetching import DataSource, RemoteFile, fetch
 
 _ADDRESS = "https://dataverse.harvard.edu/api/access/datafile/"
 
@@ -29,6 +30,26 @@ _CLEARANCE = RemoteFile(
     "4c9047dc1860cc05d5bdc09aa9cfef86a40740605c2ff06990b1fceb6085db9d",
     (_ADDRESS + "4266186",),
 )
+
+
+@dataclass(frozen=True, eq=False)
+class Molecules:
+    """Molecules and one property of each.
+
+    Attributes
+    ----------
+    smiles : array of str, shape (n,)
+        As published; not every one of them parses in current chemistry toolkits.
+    y : array of shape (n,)
+    identifiers : array of str, shape (n,)
+        Names or numbers as published; some occur twice.
+    source : DataSource
+    """
+
+    smiles: NDArray[np.str_]
+    y: FloatArray
+    identifiers: NDArray[np.str_]
+    source: DataSource = field(repr=False)
 
 
 class Parts(NamedTuple):
@@ -52,7 +73,7 @@ def load_solubility() -> Molecules:
     """
     return _read(
         _SOLUBILITY,
-        Source(
+        DataSource(
             "Therapeutics Data Commons, Solubility_AqSolDB: y is the logarithm (base 10) of the "
             "aqueous solubility in mol/L.",
             "AqSolDB: CC0 1.0; as distributed by TDC: CC BY 4.0",
@@ -78,7 +99,7 @@ def load_clearance() -> Molecules:
     """
     return _read(
         _CLEARANCE,
-        Source(
+        DataSource(
             "Therapeutics Data Commons, Clearance_Microsome_AZ: y is the clearance by human liver "
             "microsomes in mL/min/g, limited to 3 … 150.",
             "CC BY 4.0 (TDC); ChEMBL deposit: CC BY-SA 3.0",
@@ -124,7 +145,7 @@ def tdc_split(n: int, *, seed: int = 42) -> Parts:
     return Parts(np.delete(rest, chosen), rest[chosen], test)
 
 
-def _read(file: RemoteFile, source: Source) -> Molecules:
+def _read(file: RemoteFile, source: DataSource) -> Molecules:
     with fetch(file).open(encoding="utf-8", newline="") as stream:
         rows = list(csv.reader(stream, delimiter="\t"))[1:]
     identifiers, smiles, y = zip(*rows, strict=True)

@@ -9,19 +9,39 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calliper.datasets._dataset import Tabular
-from calliper.datasets._fetching import RemoteFile, cached, fetch
-from calliper.datasets._frames import read_parquet
-from calliper.datasets._tabular_sources import TABLES, PublishedText, Table
-from calliper.exceptions import CalliperError
+from calliper import CalliperError
+from experiments import FloatArray
+from experiments.data.fetching import DataSource, RemoteFile, cached, fetch, read_parquet
+from experiments.data.tabular_sources import TABLES, PublishedText, Table
 
+#: Columns of numbers by name, in order.
 Columns = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Tabular:
+    """Numbers in columns.
+
+    Attributes
+    ----------
+    X : array of shape (n, d)
+    y : array of shape (n,)
+    feature_names : tuple of str
+        Names of the columns of X.
+    source : DataSource
+    """
+
+    X: FloatArray
+    y: FloatArray
+    feature_names: tuple[str, ...]
+    source: DataSource = field(repr=False)
 
 
 def load_tabular(name: str) -> Tabular:

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from calliper import CalliperError
-from calliper.datasets import (
-    _digits,
-    _molecules,
+from experiments.data import (
+    digits,
     load_alphaseq,
     load_mnist,
     load_solubility,
     load_tabular,
+    molecules,
 )
-from calliper.datasets._fetching import RemoteFile, cache_folder, cached, fetch
+from experiments.data.fetching import RemoteFile, cache_folder, cached, fetch
 
 CONTENT = b"Drug_ID\tDrug\tY\n" + b"a molecule\tCCO\t-0.77\n" * 20_000
 
@@ -144,7 +144,7 @@ def test_the_variable_names_the_folder(tmp_path, monkeypatch):
 
 def test_without_pooch_the_message_says_what_to_install(cache, monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(CalliperError, match=r"pip install 'calliper\[datasets\]'"):
+    with pytest.raises(CalliperError, match=r"pip install 'calliper\[experiments\]'"):
         fetch(the_file("http://127.0.0.1:1/table.tab"))
     monkeypatch.delenv("CALLIPER_DATA")
     with pytest.raises(CalliperError, match="CALLIPER_DATA"):
@@ -154,7 +154,7 @@ def test_without_pooch_the_message_says_what_to_install(cache, monkeypatch):
 @pytest.mark.parametrize("load", [load_alphaseq, lambda: load_tabular("concrete")])
 def test_without_pandas_the_message_says_what_to_install(load, real_files, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(CalliperError, match=r"^Reading .* pip install 'calliper\[datasets\]'"):
+    with pytest.raises(CalliperError, match=r"^Reading .* pip install 'calliper\[experiments\]'"):
         load()
 
 
@@ -167,12 +167,12 @@ def test_a_set_that_cannot_be_fetched_says_where_it_is_from(cache):
 def test_a_loader_fetches_checks_and_reads(cache, publisher, monkeypatch):
     content = "Drug_ID\tDrug\tY\nan ä\tCCO\t-0.77\n2\tC\t1e-1\n".encode()
     file = the_file(publisher.publish("4259610", content), content=content, name="s.tab")
-    monkeypatch.setattr(_molecules, "_SOLUBILITY", file)
+    monkeypatch.setattr(molecules, "_SOLUBILITY", file)
     for _ in range(2):
-        molecules = load_solubility()
-        assert molecules.smiles.tolist() == ["CCO", "C"]
-        assert molecules.identifiers.tolist() == ["an ä", "2"]
-        assert molecules.y.tolist() == [-0.77, 0.1]
+        loaded = load_solubility()
+        assert loaded.smiles.tolist() == ["CCO", "C"]
+        assert loaded.identifiers.tolist() == ["an ä", "2"]
+        assert loaded.y.tolist() == [-0.77, 0.1]
     assert publisher.requests == ["/4259610"]
 
 
@@ -190,13 +190,13 @@ def test_mnist_from_the_four_published_files(cache, publisher, monkeypatch):
         content = gzip.compress(bytes([0, 0, 8, array.ndim]) + lengths + array.tobytes())
         address = publisher.publish(part, content)
         files[part] = the_file(address, content=content, name=f"mnist/{part}.gz")
-    monkeypatch.setattr(_digits, "_PUBLISHED", files)
-    digits = load_mnist()
-    np.testing.assert_array_equal(digits.X_train, arrays["x_train"])
-    np.testing.assert_array_equal(digits.X_test, arrays["x_test"])
-    assert digits.y_train.dtype == float and digits.y_train.tolist() == arrays["y_train"].tolist()
-    assert digits.y_test.tolist() == arrays["y_test"].tolist()
+    monkeypatch.setattr(digits, "_PUBLISHED", files)
+    loaded = load_mnist()
+    np.testing.assert_array_equal(loaded.X_train, arrays["x_train"])
+    np.testing.assert_array_equal(loaded.X_test, arrays["x_test"])
+    assert loaded.y_train.dtype == float and loaded.y_train.tolist() == arrays["y_train"].tolist()
+    assert loaded.y_test.tolist() == arrays["y_test"].tolist()
     load_mnist()
     assert len(publisher.requests) == 4
     with pytest.raises(CalliperError, match="00 00 08; got 00000d"):
-        _digits.read_idx(b"\x00\x00\x0d\x01" + bytes(8))
+        digits.read_idx(b"\x00\x00\x0d\x01" + bytes(8))

@@ -1,6 +1,6 @@
 """Files by name and SHA-256: from the cache folder, or from their publisher.
 
-A file is used only if its SHA-256 is the one written in this package, which is computed on every
+A file is used only if its SHA-256 is the one written beside its loader, which is computed on every
 load (a tenth of a second for the largest). A download goes to a temporary folder and takes its
 final place after the same check, so that a broken connection or a changed file leaves nothing.
 """
@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from calliper.exceptions import CalliperError
+import numpy as np
+from numpy.typing import NDArray
+
+from calliper import CalliperError
 
 #: Names the cache folder; without it the operating system's usual place is taken.
 VARIABLE = "CALLIPER_DATA"
@@ -25,6 +28,24 @@ def sha256_of_bytes(path: Path) -> str:
     """Hexadecimal SHA-256 of a file, byte for byte."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """Where a data set comes from and on what terms it may be used.
+
+    Attributes
+    ----------
+    description : str
+        What a row is and what y measures, with its unit.
+    licence : str
+    citation : str
+        What to cite when results on these data are published.
+    """
+
+    description: str
+    licence: str
+    citation: str
 
 
 @dataclass(frozen=True)
@@ -84,6 +105,20 @@ def fetch(file: RemoteFile) -> Path:
     raise CalliperError(_missing(path, file, "could not be fetched: " + "; ".join(failures)))
 
 
+def read_parquet(path: Path, columns: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
+    """Columns of a table, by name and in order."""
+    try:
+        import pandas as pd
+
+        table = pd.read_parquet(path, columns=None if columns is None else list(columns))
+    except ImportError as error:
+        raise CalliperError(
+            f"Reading {path.name} needs pandas and pyarrow; install them with "
+            "pip install 'calliper[experiments]'."
+        ) from error
+    return {str(name): np.asarray(table[name]) for name in table.columns}
+
+
 def _download(address: str, path: Path, file: RemoteFile, downloader: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     # Beside its final place, so that the move is one step of the file system.
@@ -111,6 +146,6 @@ def _pooch() -> Any:
     except ImportError as error:
         raise CalliperError(
             "Fetching data needs the package pooch; install it with "
-            f"pip install 'calliper[datasets]', or set {VARIABLE} to a folder that holds the files."
+            f"pip install 'calliper[experiments]', or set {VARIABLE} to a folder that holds them."
         ) from error
     return pooch

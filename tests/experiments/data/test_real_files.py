@@ -8,8 +8,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from calliper.datasets import (
-    Source,
+from experiments.data import (
+    DataSource,
     load_alphaseq,
     load_clearance,
     load_mnist,
@@ -33,7 +33,7 @@ ROWS_AND_FEATURES = {
 }
 
 
-def check_source(source: Source) -> None:
+def check_source(source: DataSource) -> None:
     assert all(dataclasses.astuple(source)) and "doi:" in source.citation
 
 

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 from calliper import CalliperError
-from calliper.datasets import _tabular, load_tabular
-from calliper.datasets._tabular import sha256_of_table
-from calliper.datasets._tabular_sources import TABLES
+from experiments.data import load_tabular
+from experiments.data.tabular import sha256_of_table
+from experiments.data.tabular_sources import TABLES
 
 SMALL = {"y": np.array([0.11, 0.27, 3.0]), "x0": np.array([-2.3, 0.0, 1e6 + 0.125])}
 
@@ -33,7 +33,7 @@ def publish(name: str, content: str, publisher, monkeypatch) -> str:
     text = TABLES[name].published
     address = publisher.publish(text.address.rsplit("/", 1)[1], content.encode())
     moved = replace(TABLES[name], published=replace(text, address=address))
-    monkeypatch.setitem(_tabular.TABLES, name, moved)
+    monkeypatch.setitem(TABLES, name, moved)
     return address
 
 
@@ -129,7 +129,7 @@ def test_the_digest_sees_names_order_and_numbers_but_not_the_last_bit():
 
 
 def test_the_docs_name_every_table_its_size_and_its_doi(real_files):
-    page = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "datasets.md").read_text(encoding="utf-8")
     for name, table in TABLES.items():
         n, d = load_tabular(name).X.shape
         row = next(line for line in page.splitlines() if line.startswith(f"| `{name}`"))

@@ -1,0 +1,152 @@
+"""Options that several commands share, each declared once.
+
+A command takes one frozen request, whose fields are its options. What ``compare``, ``interval`` and
+``tune`` have in common is a :class:`Shared` inside it: an option that all three shall have is a
+field of that class and an entry of one of the decorators below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
+from typing import Any, TypeVar
+
+import click
+
+from calliper._types import Coverage
+from calliper._validation import check_levels
+from calliper.cli._output import note
+from calliper.cli._tables import Names
+from calliper.exceptions import CalliperError
+
+Request = TypeVar("Request")
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the options say that ``compare``, ``interval`` and ``tune`` share."""
+
+    target: str
+    prediction: str
+    features: str | None
+    features_prefix: str | None
+    seed: int
+    quiet: bool
+
+    @property
+    def names(self) -> Names:
+        """The columns as they were named."""
+        return Names(self.target, self.prediction, self.features, self.features_prefix)
+
+    def note_prediction_alone(self) -> None:
+        """Say so if nothing was said about features."""
+        if self.names.judges_by_prediction:
+            note("note: no --features, so nearness was judged by the prediction alone")
+
+
+def takes(
+    kind: Callable[..., Request],
+) -> Callable[[Callable[[Request], None]], Callable[..., None]]:
+    """Give the command its options as one request: ``shared``, and a field for each of its own."""
+
+    def decorate(command: Callable[[Request], None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**options: Any) -> None:
+            shared = Shared(**{field.name: options.pop(field.name) for field in fields(Shared)})
+            command(kind(shared=shared, **options))
+
+        return run
+
+    return decorate
+
+
+def _together(*options: Decorator) -> Decorator:
+    """Several options as one decorator; help lists them in this order."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+#: The columns that every row with a known target has.
+known_columns = _together(
+    click.option("--target", metavar="COLUMN", required=True, help="The true values."),
+    click.option("--prediction", metavar="COLUMN", required=True, help="What the model said."),
+)
+
+#: The columns in which nearness is judged.
+feature_columns = _together(
+    click.option(
+        "--features",
+        metavar="A,B,...",
+        help="Columns in which nearness is judged; the prediction alone if not given.",
+    ),
+    click.option("--features-prefix", metavar="TEXT", help="Or: all columns that start with this."),
+)
+
+
+def calibration_file(*, required: bool = True) -> Decorator:
+    """``--calibration``."""
+    return click.option(
+        "--calibration",
+        metavar="FILE",
+        required=required,
+        help="Rows the model has not seen, with target, prediction and features.",
+    )
+
+
+def training_file(purpose: str) -> Decorator:
+    """``--training``; ``purpose`` is what else such rows are good for."""
+    return click.option(
+        "--training",
+        metavar="FILE",
+        help="Rows the model was trained on, with the same columns: features are standardised by "
+        f"them, and {purpose}",
+    )
+
+
+def coverage(help: str, *, several: bool = False) -> Decorator:  # noqa: A002
+    """``--coverage``: a level, or with ``several`` a tuple of them in ascending order."""
+    if several:
+        return click.option("--coverage", type=float, multiple=True, callback=_levels, help=help)
+    return click.option(
+        "--coverage", type=float, default=0.9, show_default=True, callback=_level, help=help
+    )
+
+
+def seed(help: str) -> Decorator:  # noqa: A002
+    """``--seed``; ``help`` is what it decides."""
+    kind = click.IntRange(0, 2**32 - 1)
+    return click.option("--seed", type=kind, default=0, show_default=True, help=help)
+
+
+def seed_and_quiet(
+    seed_help: str, quiet_help: str = "Only errors and warnings on standard error."
+) -> Decorator:
+    """``--seed`` and ``--quiet``."""
+    return _together(seed(seed_help), click.option("--quiet", is_flag=True, help=quiet_help))
+
+
+def _level(context: click.Context, parameter: click.Parameter, value: float) -> float:
+    return _checked(value)[0]
+
+
+def _levels(
+    context: click.Context, parameter: click.Parameter, values: tuple[float, ...]
+) -> tuple[float, ...]:
+    levels = sorted(values) or [0.9]
+    if len(set(levels)) < len(levels):
+        raise CalliperError(f"--coverage is given twice with one value among {levels}.")
+    return _checked(levels)
+
+
+def _checked(levels: Coverage) -> tuple[float, ...]:
+    try:
+        return check_levels(levels)
+    except CalliperError as error:
+        raise CalliperError(f"--{error}") from error

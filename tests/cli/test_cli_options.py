@@ -1,0 +1,39 @@
+"""Options that commands share are declared once, and reach all of them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from calliper import cli
+from calliper.cli._app import commands
+from calliper.cli._compare import CompareRequest
+from calliper.cli._interval import IntervalRequest
+from calliper.cli._options import Shared
+from calliper.cli._tune import TuneRequest
+
+SHARED = [field.name for field in fields(Shared)]
+SOURCES = sorted(Path(cli.__file__).parent.glob("*.py"))
+
+
+@pytest.mark.parametrize("command", ["compare", "interval", "tune"])
+def test_every_command_takes_every_shared_option(command):
+    names = [parameter.name for parameter in commands.commands[command].params]
+    assert set(SHARED) <= set(names)
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("name", [*SHARED, "calibration", "training", "coverage"])
+def test_a_shared_option_is_declared_in_one_file(name):
+    declared = f'"--{name.replace("_", "-")}",'
+    places = [path.name for path in SOURCES if declared in path.read_text(encoding="utf-8")]
+    assert places == ["_options.py"]
+
+
+@pytest.mark.parametrize("request_class", [CompareRequest, IntervalRequest, TuneRequest])
+def test_what_is_shared_travels_as_a_whole(request_class):
+    """So that one more of these options changes no command."""
+    names = {field.name for field in fields(request_class)}
+    assert "shared" in names and not names & set(SHARED)
