@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from numbers import Real
 from typing import Any
@@ -13,7 +12,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from calliper._types import Coverage, FloatArray
-from calliper.exceptions import CalliperError, SmallCalibrationWarning, ZeroScaleWarning
+from calliper.exceptions import CalliperError, SmallCalibrationWarning, ZeroScaleWarning, warn
 from calliper.quantile import conformal_rank, required_calibration_size
 
 #: Beyond this, squared distances overflow.
@@ -151,6 +150,16 @@ def check_levels(coverage: Coverage) -> tuple[float, ...]:
     return tuple(float(level) for level in levels)
 
 
+def check_level(level: Any, name: str = "coverage") -> float:
+    """One level, strictly inside (0, 1); ``name`` is how the caller's user knows it."""
+    if np.ndim(level) != 0:
+        raise CalliperError(f"{name} must be one level such as 0.9; got {level!r}: loop over them.")
+    try:
+        return check_levels(level)[0]
+    except CalliperError as error:
+        raise CalliperError(str(error).replace("coverage", name, 1)) from None
+
+
 def like_coverage(per_level: FloatArray, coverage: Coverage) -> FloatArray:
     """Drop the axis of levels if one level was asked for as a plain number."""
     return np.asarray(per_level[..., 0] if np.ndim(coverage) == 0 else per_level)
@@ -175,12 +184,11 @@ def warn_if_too_few(n: int, levels: tuple[float, ...]) -> None:
     """One warning for all levels that N points cannot reach."""
     unreachable = [level for level in levels if conformal_rank(level, n) > n]
     if unreachable:
-        warnings.warn(
+        warn(
             f"{n} calibration points cannot support coverage {unreachable[0]:g}: the only valid "
             f"interval is infinite. At least {required_calibration_size(unreachable[0])} points "
             f"are required, or a level of at most {n / (n + 1):.4g}.",
             SmallCalibrationWarning,
-            stacklevel=3,
         )
 
 
@@ -188,11 +196,10 @@ def warn_if_zero_scales(scale: FloatArray) -> None:
     """One warning that counts the calibration points whose local scale is zero."""
     n_zero = int(np.count_nonzero(scale <= 0))
     if n_zero:
-        warnings.warn(
+        warn(
             f"The local scale is zero at {n_zero} of {len(scale)} calibration points, so their "
             f"rescaled scores are infinite: valid, but intervals may become infinite. Many exact "
             f"predictions? Use more neighbours, or pass offset > 0 (a small error in the unit of "
             f"y, chosen without looking at the calibration data).",
             ZeroScaleWarning,
-            stacklevel=3,
         )

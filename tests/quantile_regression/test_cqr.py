@@ -29,7 +29,7 @@ from calliper.quantile_pair import QuantilePair
 from calliper.scores import QuantileError
 
 
-@pytest.mark.filterwarnings("ignore::calliper.scores.QuantileCrossingWarning")
+@pytest.mark.filterwarnings("ignore::calliper.exceptions.QuantileCrossingWarning")
 def test_cqr_in_one_line():
     boosted = HistGradientBoostingRegressor(loss="quantile", max_iter=15)
     model = ConformalRegressor(
@@ -49,7 +49,7 @@ def test_cqr_in_one_line():
     assert cross_val_score(linear, X, Y, cv=3).shape == (3,)
 
 
-@pytest.mark.filterwarnings("ignore::calliper.scores.QuantileCrossingWarning")
+@pytest.mark.filterwarnings("ignore::calliper.exceptions.QuantileCrossingWarning")
 def test_the_median_is_the_prediction():
     pair = QuantilePair(LINEAR, median=True)
     model = ConformalRegressor(pair, Split(), score_function=QuantileError("median")).fit(X, Y)

@@ -22,7 +22,7 @@ import numpy as np
 
 from calliper._blocks import Scratch
 from calliper._types import FloatArray, IntArray
-from calliper.weighted_quantile import TOLERANCE, count_true
+from calliper.quantile import TOLERANCE, count_true
 
 
 class OrderedScores:

@@ -50,9 +50,8 @@ from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee
 from calliper.kernels._distances import EUCLIDEAN
 from calliper.metric_learning import learn_metric
-from calliper.quantile import conformal_rank
+from calliper.quantile import conformal_rank, weighted_quantiles_in_blocks
 from calliper.scale._weights import RadialExponents
-from calliper.weighted_quantile import weighted_quantiles_in_blocks
 
 #: Most training points that λ is computed from.
 MOST_POINTS = 2000

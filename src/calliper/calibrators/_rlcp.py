@@ -49,8 +49,8 @@ from calliper.exceptions import CalliperError
 from calliper.guarantees import ASSUMPTIONS, Guarantee
 from calliper.kernels._distances import EUCLIDEAN
 from calliper.kernels._rbf import median_distance
+from calliper.quantile import weighted_quantiles_in_blocks
 from calliper.scale._weights import RadialExponents, to_weights
-from calliper.weighted_quantile import weighted_quantiles_in_blocks
 
 #: Effective number of neighbours that ``length_scale="auto"`` reaches.
 EFFECTIVE_SIZE = 50

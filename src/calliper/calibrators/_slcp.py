@@ -50,11 +50,16 @@ from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee, conformal_coverage
 from calliper.kernels import KNN, RBF
 from calliper.kernels._search import NeighborSearch
-from calliper.quantile import as_fraction, conformal_rank, order_statistic, row_order_statistics
+from calliper.quantile import (
+    as_fraction,
+    conformal_rank,
+    order_statistic,
+    row_order_statistics,
+    weighted_quantiles_in_blocks,
+)
 from calliper.scale import fixed_kernel, resolve_kernel
 from calliper.scale._dispatch import _at_most
 from calliper.scale._weights import RadialExponents, to_weights
-from calliper.weighted_quantile import weighted_quantiles_in_blocks
 
 
 class SLCP(BaseEstimator):  # type: ignore[misc]
