@@ -47,9 +47,7 @@ from calliper._validation import (
 )
 from calliper.exceptions import CalliperError
 from calliper.guarantees import ASSUMPTIONS, Guarantee
-from calliper.kernels._distances import EUCLIDEAN
-from calliper.kernels._rbf import median_distance
-from calliper.scale._weights import RadialExponents, to_weights
+from calliper.kernels import EUCLIDEAN, RadialExponents, median_distance, to_weights
 from calliper.weighted_quantile import weighted_quantiles_in_blocks
 
 #: Effective number of neighbours that ``length_scale="auto"`` reaches.
