@@ -17,11 +17,11 @@ from calliper import LVD
 from calliper._types import FloatArray
 from calliper._validation import check_calibration, check_features
 from calliper.calibrators._lvd import MOST_POINTS
-from calliper.metric_learning import LearnedMetric, learn_metric
+from calliper.kernels import LearntMetric, learn_metric
 from experiments.deutschmann2024.config import LOCAL, SEED
 
 
-def learnt_once(Z_train: FloatArray, y_train: FloatArray) -> LearnedMetric:
+def learnt_once(Z_train: FloatArray, y_train: FloatArray) -> LearntMetric:
     """The metric of LVD, from all training rows given (it takes 2,000 of them)."""
     path = LOCAL / "metrics" / f"{joblib.hash((Z_train, y_train, SEED))}.joblib"
     if not path.exists():
@@ -30,7 +30,7 @@ def learnt_once(Z_train: FloatArray, y_train: FloatArray) -> LearnedMetric:
         unfinished = path.with_suffix(f".{os.getpid()}")
         joblib.dump(metric, unfinished)
         unfinished.replace(path)
-    found: LearnedMetric = joblib.load(path)
+    found: LearntMetric = joblib.load(path)
     return found
 
 
@@ -38,7 +38,7 @@ class GivenMetricLVD(LVD):
     """LVD whose metric is a parameter; everything else is its own."""
 
     def __init__(
-        self, metric: LearnedMetric | None = None, *, tuned: bool = False, random_state: Any = None
+        self, metric: LearntMetric | None = None, *, tuned: bool = False, random_state: Any = None
     ) -> None:
         super().__init__(tuned=tuned, random_state=random_state)
         self.metric = metric

@@ -54,12 +54,11 @@ from calliper._validation import (
     warn_if_zero_scales,
 )
 from calliper.calibrators._base import kernel_needs
+from calliper.calibrators._locality import ShrunkBag, choose_locality
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee, conformal_coverage
-from calliper.kernels import Mahalanobis, TunedKNN, TunedRBF
+from calliper.kernels import STATISTICS, as_kernel, check_length_scale
 from calliper.quantile import conformal_rank, order_statistic, outward, power_of_two
-from calliper.scale import ShrunkBag, bag_scale, choose_locality
-from calliper.scale._statistic import STATISTICS
 
 
 class FullRescaled(BaseEstimator):  # type: ignore[misc]
@@ -178,7 +177,7 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
             n,
             trained=_check_errors(Z_train, scores_train, Z, "train"),
             left_out=_check_errors(Z_left_out, scores_left_out, Z, "left_out"),
-            length_scale=_check_length(length_scale),
+            length_scale=None if length_scale is None else check_length_scale(length_scale),
             statistic=self.statistic,
             offset=offset,
             rng=check_random_state(self.random_state),
@@ -193,8 +192,7 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
         # Products of scores must not overflow; a power of two changes no digit.
         unit = self.unit_ = power_of_two(sizes)
         scaled = (sizes / unit) ** power
-        local = bag_scale(
-            self.kernel_,
+        local = self.kernel_.bag(
             Z,
             scaled,
             (scores / unit) ** power,
@@ -211,7 +209,7 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
         """Whether left-out errors would make a difference to ``fit``; they may be costly."""
         if self.shrinkage == 1:  # plain split: nothing is local
             return False
-        return self.kernel is None or isinstance(self.kernel, Mahalanobis | TunedKNN | TunedRBF)
+        return self.kernel is None or as_kernel(self.kernel).learns_on_errors
 
     def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
         """t_(Q) at each row: (m,), or (m, L) for a list of L levels."""
@@ -254,14 +252,6 @@ def _check_errors(
     if scores is None:
         return features, None
     return features, check_scores(scores, f"scores_{name}", n=len(features))
-
-
-def _check_length(length_scale: Any) -> float | None:
-    if length_scale is None:
-        return None
-    if not isinstance(length_scale, Real) or not 1e-150 < float(length_scale) < 1e150:
-        raise ValueError(f"length_scale must be a positive, finite number; got {length_scale!r}.")
-    return float(length_scale)
 
 
 def _check_shrinkage(shrinkage: Any) -> float | None:

@@ -31,7 +31,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._blocks import CHUNK_ROWS, map_row_blocks, row_slices
 from calliper._types import Coverage, FloatArray
 from calliper._validation import (
     check_calibration,
@@ -47,11 +46,8 @@ from calliper._validation import (
 )
 from calliper.calibrators._base import kernel_needs
 from calliper.guarantees import Guarantee, conformal_coverage
+from calliper.kernels import KNN, as_kernel, rescale
 from calliper.quantile import conformal_rank, order_statistic
-from calliper.scale import fixed_kernel, leave_two_out, rescale, resolve_kernel
-from calliper.scale._knn import LeaveTwoOutKNN
-from calliper.scale._left_out import means_without_each
-from calliper.scale._similarity_means import LeaveTwoOutSimilarity
 
 
 class JackknifeMinmaxRescaled(BaseEstimator):  # type: ignore[misc]
@@ -127,15 +123,15 @@ class JackknifeMinmaxRescaled(BaseEstimator):  # type: ignore[misc]
         offset = check_offset(self.offset)
         train = None if Z_train is None else check_features(Z_train, "Z_train")
         rng = check_random_state(self.random_state)
-        kernel, errors = resolve_kernel(self.kernel, train, rng), None
+        kernel, errors = as_kernel(self.kernel, KNN(10)).resolved(train, rng), None
         if train is not None and scores_train is not None:
             errors = check_scores(scores_train, "scores_train", n=len(train))
-        self.kernel_ = fixed_kernel(kernel, train, errors, rng)
+        self.kernel_ = kernel.fixed(train, errors, rng)
         self.n_calibration_ = n
         if n == 1:  # no other point to take a mean of: plain split
             self.scale_, self.rescaled_scores_ = None, scores
             return self
-        self.scale_ = leave_two_out(self.kernel_, Z, sizes, offset=offset, rng=rng)
+        self.scale_ = self.kernel_.leave_two_out(Z, sizes, offset=offset, rng=rng)
         self.rescaled_scores_ = np.sort(rescale(scores, self.scale_.without_one))
         warn_if_zero_scales(self.scale_.without_one)
         return self
@@ -149,7 +145,7 @@ class JackknifeMinmaxRescaled(BaseEstimator):  # type: ignore[misc]
         threshold = np.array(
             [order_statistic(self.rescaled_scores_, conformal_rank(c, n)) for c in levels]
         )
-        largest = self._largest_scale(Z)
+        largest = np.ones(len(Z)) if self.scale_ is None else self.scale_.largest(Z)
         with np.errstate(invalid="ignore", over="ignore"):
             radius = np.where(np.isinf(threshold), np.inf, largest[:, None] * threshold)
         return like_coverage(radius, coverage)
@@ -163,34 +159,3 @@ class JackknifeMinmaxRescaled(BaseEstimator):  # type: ignore[misc]
         """The promise with its assumptions; ``.describe()`` puts it in words."""
         proved = float(self.guaranteed_coverage(coverage))
         return Guarantee("JackknifeMinmaxRescaled", coverage, self.n_calibration_, proved)
-
-    def _largest_scale(self, Z: FloatArray) -> FloatArray:
-        """max_i ŝ_{N+1,i} at each row, (m,)."""
-        if self.scale_ is None:
-            return np.ones(len(Z))
-        if isinstance(self.scale_, LeaveTwoOutKNN):
-            return _largest_nearest_mean(self.scale_, Z)
-        if isinstance(self.scale_, LeaveTwoOutSimilarity):
-            return self.scale_.largest_mean(Z)
-        return _largest_radial_mean(self.scale_, Z)
-
-
-def _largest_nearest_mean(scale: LeaveTwoOutKNN, Z: FloatArray) -> FloatArray:
-    """Leave out the smallest of the K nearest for the next nearest, if that is larger; O(K)."""
-    largest = np.empty(len(Z))
-    for rows in row_slices(len(Z), CHUNK_ROWS):
-        near = scale.magnitudes[scale.search.nearest(Z[rows], scale.n_neighbors + 1)]
-        gain = np.maximum(near[:, -1] - near[:, :-1].min(axis=1), 0.0)
-        largest[rows] = (near[:, :-1].sum(axis=1) + gain) / scale.n_neighbors + scale.offset
-    return largest
-
-
-def _largest_radial_mean(scale: Any, Z: FloatArray) -> FloatArray:
-    """The largest of the N means without each point; one pass over (m, N) in blocks."""
-    sums = np.column_stack([scale.magnitudes, np.ones(len(scale.magnitudes))])
-
-    def largest(rows: slice) -> FloatArray:
-        means = means_without_each(scale.exponents, Z[rows], sums, None)
-        return np.asarray(means.max(axis=1) + scale.offset)
-
-    return np.concatenate(map_row_blocks(largest, len(Z), len(sums)))

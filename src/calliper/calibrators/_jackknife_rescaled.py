@@ -43,8 +43,8 @@ from calliper._validation import (
 )
 from calliper.calibrators._base import kernel_needs
 from calliper.guarantees import Guarantee, fold_coverage, jackknife_coverage
+from calliper.kernels import KNN, as_kernel
 from calliper.quantile import conformal_rank, outward
-from calliper.scale import leave_two_out, resolve_kernel
 
 
 class JackknifeRescaled(BaseEstimator):  # type: ignore[misc]
@@ -111,12 +111,12 @@ class JackknifeRescaled(BaseEstimator):  # type: ignore[misc]
         offset = check_offset(self.offset)
         train = check_training(Z_train, Z)
         rng = check_random_state(self.random_state)
-        self.kernel_ = resolve_kernel(self.kernel, train, rng)
+        self.kernel_ = as_kernel(self.kernel, KNN(10)).resolved(train, rng)
         self.n_calibration_ = n
         if n == 1:  # no other point to take a mean of: plain split
             self.scale_, self.rescaled_scores_ = None, scores
             return self
-        self.scale_ = leave_two_out(self.kernel_, Z, sizes, offset=offset, rng=rng, Z_train=train)
+        self.scale_ = self.kernel_.leave_two_out(Z, sizes, offset=offset, rng=rng, Z_train=train)
         self.rescaled_scores_ = self.scale_.prepare(scores)
         warn_if_zero_scales(self.scale_.without_one)
         return self
@@ -142,7 +142,7 @@ class JackknifeRescaled(BaseEstimator):  # type: ignore[misc]
         return each_level(self._proved, coverage, self.n_calibration_)
 
     def _proved(self, coverage: float, n: int) -> float:
-        n_folds = getattr(self.scale_, "n_folds", None)
+        n_folds = None if self.scale_ is None else self.scale_.n_folds
         if n_folds is None:
             return jackknife_coverage(coverage, n)
         return fold_coverage(coverage, n, n_folds)

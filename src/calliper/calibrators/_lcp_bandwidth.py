@@ -27,7 +27,7 @@ from calliper._validation import check_features, check_vector
 from calliper.calibrators._lcp_localizers import nearest_mask, radial_weights
 from calliper.calibrators._lcp_search import OrderedScores, largest_kept
 from calliper.exceptions import CalliperError, SmallCalibrationWarning
-from calliper.kernels._distances import EUCLIDEAN, all_distances
+from calliper.kernels import EUCLIDEAN, all_distances
 from calliper.quantile import conformal_rank
 
 #: Most training points that are left out, one by one.

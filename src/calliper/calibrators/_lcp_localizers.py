@@ -18,7 +18,7 @@ from scipy.spatial.distance import cdist
 from calliper._blocks import Scratch, map_row_blocks
 from calliper._types import BoolArray, FloatArray
 from calliper.calibrators._lcp_search import OrderedScores
-from calliper.kernels._distances import EUCLIDEAN, all_distances
+from calliper.kernels import EUCLIDEAN, all_distances
 
 RADIAL = ("exponential", "gaussian")
 LOCALIZERS = (*RADIAL, "neighbors")

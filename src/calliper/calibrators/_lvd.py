@@ -48,10 +48,8 @@ from calliper._validation import (
 from calliper.calibrators._lvd_tuning import widening_factor
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee
-from calliper.kernels._distances import EUCLIDEAN
-from calliper.metric_learning import learn_metric
+from calliper.kernels import EUCLIDEAN, RadialExponents, learn_metric
 from calliper.quantile import conformal_rank, weighted_quantiles_in_blocks
-from calliper.scale._weights import RadialExponents
 
 #: Most training points that λ is computed from.
 MOST_POINTS = 2000
@@ -76,13 +74,13 @@ class LVD(BaseEstimator):  # type: ignore[misc]
         Whether to widen the kernel until most training points have 2/α effective neighbours. If
         not even equal weights give them that many, weights are equal: split conformal.
     n_directions, smoothing, max_iter
-        See :func:`calliper.metric_learning.learn_metric`.
+        See :func:`calliper.kernels.learn_metric`.
     random_state : int, RandomState or None
         Draws where learning starts, and the training sample that ``tuned`` uses.
 
     Attributes
     ----------
-    metric_ : LearnedMetric
+    metric_ : LearntMetric
     factors_ : dict of λ for each level that was asked for
     n_calibration_ : N
 

@@ -40,8 +40,8 @@ from calliper._validation import (
 )
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee, conformal_coverage
+from calliper.kernels import KNN, as_kernel, rescale
 from calliper.quantile import conformal_rank, order_statistic, outward
-from calliper.scale import fixed_kernel, local_mean, rescale, resolve_kernel
 
 
 class MADSplit(BaseEstimator):  # type: ignore[misc]
@@ -122,9 +122,9 @@ class MADSplit(BaseEstimator):  # type: ignore[misc]
         if hasattr(self.scale, "predict"):
             return clone(self.scale).fit(Z_train, scores_train)
         rng = check_random_state(self.random_state)
-        kernel = resolve_kernel(self.scale, Z_train, rng)
-        kernel = fixed_kernel(kernel, Z_train, scores_train, rng)
-        return local_mean(kernel, Z_train, scores_train, rng.uniform(size=len(Z_train)))
+        kernel = as_kernel(self.scale, KNN(10)).resolved(Z_train, rng)
+        kernel = kernel.fixed(Z_train, scores_train, rng)
+        return kernel.mean(Z_train, scores_train, rng.uniform(size=len(Z_train)))
 
     def _local_scale(self, Z: FloatArray) -> FloatArray:
         predicted = check_vector(self.scale_.predict(Z), "predictions of scale", n=len(Z))

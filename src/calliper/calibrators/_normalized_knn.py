@@ -47,12 +47,8 @@ from calliper._validation import (
 )
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee, conformal_coverage
-from calliper.kernels import KNN
-from calliper.kernels._distances import paired_distances
-from calliper.kernels._search import NeighborSearch
+from calliper.kernels import KNN, NeighborSearch, paired_distances, rescale
 from calliper.quantile import conformal_rank, order_statistic
-from calliper.scale import rescale, resolve_kernel
-from calliper.scale._dispatch import _at_most
 
 DIFFICULTIES = ("distance", "labels", "residuals", "distance+labels")
 
@@ -143,7 +139,7 @@ class NormalizedKNN(BaseEstimator):  # type: ignore[misc]
             self._values = check_scores(scores_train, "scores_train", n=n)
         priorities = check_random_state(self.random_state).uniform(size=n)
         self._search = NeighborSearch(Z_train, priorities, kernel.metric)
-        self._k, self._parts = _at_most(kernel, n - 1), parts
+        self._k, self._parts = kernel.at_most(n - 1), parts
         raw = self._raw(Z_train, self._search.nearest_others(self._k))
         self.units_ = np.ones(len(raw))
         for unit in (raw.mean(axis=1), np.median(raw, axis=1)):
@@ -172,7 +168,7 @@ class NormalizedKNN(BaseEstimator):  # type: ignore[misc]
         proved = float(self.guaranteed_coverage(coverage))
         return Guarantee("NormalizedKNN", coverage, self.n_calibration_, proved, has_law=True)
 
-    def _check_parameters(self) -> tuple[Any, list[str]]:
+    def _check_parameters(self) -> tuple[KNN, list[str]]:
         if self.difficulty not in DIFFICULTIES:
             raise ValueError(f"difficulty must be one of {DIFFICULTIES}; got {self.difficulty!r}.")
         if self.form not in ("sum", "exp"):
@@ -182,7 +178,7 @@ class NormalizedKNN(BaseEstimator):  # type: ignore[misc]
                 raise ValueError(f"gamma and rho must be finite numbers >= 0; got {value!r}.")
         if self.form == "sum" and self.gamma == 0:
             raise ValueError("gamma must be > 0 in the sum: a difficulty of 0 would divide by 0.")
-        return resolve_kernel(KNN(self.n_neighbors), None), self.difficulty.split("+")
+        return KNN(self.n_neighbors).resolved(), self.difficulty.split("+")
 
     def _scale(self, Z: FloatArray) -> FloatArray:
         """σ at each row, (m,)."""

@@ -24,7 +24,6 @@ conformity scores for better conditional coverage", ICML, arXiv:2502.16336.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
 from typing import Any, Self
 
 import numpy as np
@@ -32,7 +31,6 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._blocks import CHUNK_ROWS, row_slices
 from calliper._types import Coverage, FloatArray
 from calliper._validation import (
     check_calibration,
@@ -49,11 +47,8 @@ from calliper._validation import (
 )
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee, conformal_coverage
-from calliper.kernels import KNN
-from calliper.kernels._search import NeighborSearch
-from calliper.quantile import as_fraction, conformal_rank, order_statistic, row_order_statistics
-from calliper.scale import rescale, resolve_kernel
-from calliper.scale._dispatch import _at_most
+from calliper.kernels import rescale
+from calliper.quantile import conformal_rank, order_statistic
 
 
 class RCP(BaseEstimator):  # type: ignore[misc]
@@ -73,6 +68,7 @@ class RCP(BaseEstimator):  # type: ignore[misc]
 
     Examples
     --------
+    >>> from calliper import KNN
     >>> rng = np.random.default_rng(0)
     >>> Z, noise = rng.uniform(size=(2, 300, 1)), rng.normal(size=(2, 300))
     >>> errors = abs(noise) * Z[..., 0]
@@ -113,11 +109,10 @@ class RCP(BaseEstimator):  # type: ignore[misc]
             raise CalliperError(f"Z_train has {Z_train.shape[1]} columns, Z has {Z.shape[1]}.")
         scores_train = check_scores(scores_train, "scores_train", n=len(Z_train))
         check_offset(self.offset)
-        self._model = self._chosen_model()
-        if isinstance(self._model, KNN):
+        self._model, self._local = self._chosen_model(), None
+        if self.kernel is not None:
             priorities = check_random_state(self.random_state).uniform(size=len(Z_train))
-            self._search = NeighborSearch(Z_train, priorities, self._model.metric)
-            self._k = _at_most(self._model, len(Z_train))
+            self._local = self._model.local_quantile(Z_train, scores_train, priorities)
         self._training, self._calibration = (Z_train, scores_train), (Z, scores)
         self.n_calibration_ = len(scores)
         self.models_: dict[float, Any] = {}
@@ -149,9 +144,9 @@ class RCP(BaseEstimator):  # type: ignore[misc]
         if self.kernel is not None:
             if self.quantile_regressor is not None:
                 raise ValueError("pass a quantile_regressor or a kernel, not both.")
-            if not isinstance(self.kernel, KNN):
+            if not getattr(self.kernel, "counts_neighbors", False):
                 raise TypeError(f"kernel must be KNN(...); got {self.kernel!r}.")
-            return resolve_kernel(self.kernel, None)
+            return self.kernel.resolved()
         if self.quantile_regressor is None:
             from sklearn.ensemble import HistGradientBoostingRegressor
 
@@ -180,7 +175,7 @@ class RCP(BaseEstimator):  # type: ignore[misc]
 
     def _scale(self, Z: FloatArray, levels: Sequence[float]) -> FloatArray:
         """τ̂ at each row and level, at least 0, plus the offset: (m, L)."""
-        estimate = self._nearest if isinstance(self._model, KNN) else self._regress
+        estimate = self._local or self._regress
         return np.maximum(estimate(Z, levels), 0.0) + self.offset
 
     def _regress(self, Z: FloatArray, levels: Sequence[float]) -> FloatArray:
@@ -192,11 +187,3 @@ class RCP(BaseEstimator):  # type: ignore[misc]
             predicted = self.models_[level].predict(Z)
             estimate[:, column] = check_vector(predicted, "predicted quantiles", n=len(Z))
         return estimate
-
-    def _nearest(self, Z: FloatArray, levels: Sequence[float]) -> FloatArray:
-        errors, ranks = self._training[1], [ceil(as_fraction(level) * self._k) for level in levels]
-        quantiles = [
-            row_order_statistics(errors[self._search.nearest(Z[rows], self._k)], ranks)
-            for rows in row_slices(len(Z), CHUNK_ROWS)
-        ]
-        return np.concatenate(quantiles)

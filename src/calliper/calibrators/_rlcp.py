@@ -47,10 +47,8 @@ from calliper._validation import (
 )
 from calliper.exceptions import CalliperError
 from calliper.guarantees import ASSUMPTIONS, Guarantee
-from calliper.kernels._distances import EUCLIDEAN
-from calliper.kernels._rbf import median_distance
+from calliper.kernels import EUCLIDEAN, RadialExponents, median_distance, to_weights
 from calliper.quantile import weighted_quantiles_in_blocks
-from calliper.scale._weights import RadialExponents, to_weights
 
 #: Effective number of neighbours that ``length_scale="auto"`` reaches.
 EFFECTIVE_SIZE = 50

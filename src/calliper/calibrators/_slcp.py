@@ -26,7 +26,6 @@ arXiv:2206.13092.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
 from typing import Any, Self
 
 import numpy as np
@@ -34,7 +33,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._blocks import CHUNK_ROWS, row_slices
 from calliper._types import Coverage, FloatArray
 from calliper._validation import (
     check_calibration,
@@ -48,18 +46,8 @@ from calliper._validation import (
 )
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee, conformal_coverage
-from calliper.kernels import KNN, RBF
-from calliper.kernels._search import NeighborSearch
-from calliper.quantile import (
-    as_fraction,
-    conformal_rank,
-    order_statistic,
-    row_order_statistics,
-    weighted_quantiles_in_blocks,
-)
-from calliper.scale import fixed_kernel, resolve_kernel
-from calliper.scale._dispatch import _at_most
-from calliper.scale._weights import RadialExponents, to_weights
+from calliper.kernels import KNN, as_kernel
+from calliper.quantile import conformal_rank, order_statistic
 
 
 class SLCP(BaseEstimator):  # type: ignore[misc]
@@ -119,9 +107,10 @@ class SLCP(BaseEstimator):  # type: ignore[misc]
             raise CalliperError(f"Z_train has {Z_train.shape[1]} columns, Z has {Z.shape[1]}.")
         scores_train = check_vector(scores_train, "scores_train", n=len(Z_train))
         rng = check_random_state(self.random_state)
-        kernel = resolve_kernel(KNN(20) if self.kernel is None else self.kernel, Z_train, rng)
-        self.kernel_ = fixed_kernel(kernel, Z_train, np.abs(scores_train), rng)
-        self.local_ = _local_quantile(self.kernel_, Z_train, scores_train, rng)
+        kernel = as_kernel(self.kernel, KNN(20)).resolved(Z_train, rng)
+        self.kernel_ = kernel.fixed(Z_train, np.abs(scores_train), rng)
+        priorities = rng.uniform(size=len(Z_train))
+        self.local_ = self.kernel_.local_quantile(Z_train, scores_train, priorities)
         self.Z_, self.scores_, self.n_calibration_ = Z, scores, len(scores)
         self._thresholds: dict[float, float] = {}
         return self
@@ -155,47 +144,3 @@ class SLCP(BaseEstimator):  # type: ignore[misc]
                 rank = conformal_rank(level, self.n_calibration_)
                 self._thresholds[level] = order_statistic(column, rank)
         return np.array([self._thresholds[level] for level in levels])
-
-
-class _NearestQuantile:
-    """The ⌈level·K⌉-th smallest score of the K nearest training points."""
-
-    def __init__(self, search: NeighborSearch, scores: FloatArray, n_neighbors: int) -> None:
-        self.search, self.scores, self.n_neighbors = search, scores, n_neighbors
-
-    def __call__(self, Z: FloatArray, levels: Sequence[float]) -> FloatArray:
-        ranks = [ceil(as_fraction(level) * self.n_neighbors) for level in levels]
-        quantiles = [
-            row_order_statistics(self.scores[self.search.nearest(Z[rows], self.n_neighbors)], ranks)
-            for rows in row_slices(len(Z), CHUNK_ROWS)
-        ]
-        return np.concatenate(quantiles)
-
-
-class _RadialQuantile:
-    """The first of the ascending scores at which the radial weights reach the level."""
-
-    def __init__(self, kernel: RBF, Z: FloatArray, scores: FloatArray) -> None:
-        order = np.argsort(scores)
-        self.ascending = scores[order]
-        self.exponents = RadialExponents(Z[order], float(kernel.length_scale), kernel.metric)
-
-    def __call__(self, Z: FloatArray, levels: Sequence[float]) -> FloatArray:
-        def weigh(rows: slice, out: FloatArray) -> tuple[FloatArray, FloatArray]:
-            exponent, _ = self.exponents.to(Z[rows], out=out)
-            return to_weights(exponent, exponent.max(axis=1)), np.zeros(len(exponent))
-
-        return weighted_quantiles_in_blocks(self.ascending, weigh, len(Z), levels)
-
-
-def _local_quantile(
-    kernel: KNN | RBF, Z: FloatArray, scores: FloatArray, rng: np.random.RandomState
-) -> _NearestQuantile | _RadialQuantile:
-    if not isinstance(kernel, (KNN, RBF)) or getattr(kernel, "smoothing", 0) > 0:
-        raise TypeError(
-            f"SLCP takes KNN, RBF without smoothing, TunedKNN or TunedRBF; got {kernel!r}."
-        )
-    if isinstance(kernel, RBF):
-        return _RadialQuantile(kernel, Z, scores)
-    search = NeighborSearch(Z, rng.uniform(size=len(Z)), kernel.metric)
-    return _NearestQuantile(search, scores, _at_most(kernel, len(Z)))

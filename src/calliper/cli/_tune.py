@@ -10,7 +10,7 @@ import click
 from calliper.cli._columns import Names
 from calliper.cli._tune_files import Search, TuneFiles, scales_from_files
 from calliper.exceptions import CalliperError
-from calliper.kernels._tuned import CRITERIA
+from calliper.kernels import CRITERIA
 
 
 def _length_scales(

@@ -25,8 +25,7 @@ from calliper import (
     MADSplit,
 )
 from calliper.kernels import ForestProximity
-from calliper.scale._similarity import SharedLeaves
-from calliper.scale._similarity_means import LeaveTwoOutSimilarity
+from calliper.kernels._weighted import LeaveTwoOutWeighted, SharedLeaves
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 LEVELS = [0.1, 0.5, 0.8, 0.9]
@@ -129,13 +128,13 @@ def test_a_giant_among_the_errors_does_not_drown_the_rest_when_it_is_left_out():
 def test_the_largest_mean_without_a_point():
     rng = np.random.default_rng(0)
     leaves, new, sizes = rng.integers(0, 5, (20, 3)), rng.integers(0, 5, (9, 3)), rng.random(20)
-    scale = LeaveTwoOutSimilarity(SharedLeaves(ForestProximity(), leaves * 1.0), sizes, 0.5)
+    scale = LeaveTwoOutWeighted(SharedLeaves(ForestProximity(), leaves * 1.0), sizes, 0.5)
     expected = []
     for z in new:
         bag, values = np.vstack([leaves, z]), fractions(sizes)
         means = [mean(20, [k for k in range(20) if k != i], bag, values) for i in range(20)]
         expected.append(float(max(means)) + 0.5)
-    np.testing.assert_allclose(scale.largest_mean(new * 1.0), expected)
+    np.testing.assert_allclose(scale.largest(new * 1.0), expected)
 
 
 def test_local_mean_of_mad_split():
@@ -225,7 +224,7 @@ def test_leaves_that_no_calibration_point_has_count_for_nothing():
     leaves = np.array([[1, 4], [1, 8], [3, 4], [3, 8]])
     scores = np.array([1.0, 2.0, 4.0, 8.0])
     full = FullRescaled(ForestProximity(), shrinkage=0.0).fit(leaves, scores)
-    known = full.bag_.similarity.to(np.array([[1.0, 6], [9, 4], [2, 99]]))
+    known = full.bag_.weights.to(np.array([[1.0, 6], [9, 4], [2, 99]]))
     np.testing.assert_array_equal(known, [[1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 0]])
     stranger = FullRescaled(KNN(4)).fit(leaves, scores).predict_radius([[0, 0]], 0.5)
     assert np.isfinite(full.predict_radius([[2, 99]], 0.5)) and np.isfinite(stranger)

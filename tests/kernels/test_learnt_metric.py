@@ -15,8 +15,7 @@ from calliper import (
     MADSplit,
     TunedKNN,
 )
-from calliper.kernels import Mahalanobis
-from calliper.metric_learning import learn_metric
+from calliper.kernels import Mahalanobis, learn_metric
 
 rng = np.random.default_rng(0)
 Z = rng.normal(size=(900, 6))

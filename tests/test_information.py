@@ -5,8 +5,8 @@ import pytest
 import tuning_oracles
 from sklearn.feature_selection import mutual_info_regression
 
-from calliper import CalliperError, mutual_information
-from calliper.information import _rank_ksg, random_ranks, rank_ksg
+from calliper import CalliperError, information, mutual_information
+from calliper.information import random_ranks, rank_ksg
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 10])
@@ -23,7 +23,7 @@ def test_equals_brute_force_on_the_same_ranks(n, k, seed):
 @pytest.mark.parametrize("stragglers", [1, 4, 10**9])
 def test_finishing_points_one_by_one_changes_nothing(k, stragglers, monkeypatch):
     """With 1, all points that eight steps leave open are finished so; with 10⁹, none."""
-    monkeypatch.setattr(_rank_ksg, "STRAGGLERS", stragglers)
+    monkeypatch.setattr(information, "STRAGGLERS", stragglers)
     rng = np.random.default_rng(k)
     rows = np.stack([rng.permutation(40) for _ in range(6)])
     expected = [tuning_oracles.rank_ksg(np.arange(40), row, k) for row in rows]

@@ -6,10 +6,10 @@ import pytest
 import tuning_oracles
 
 from calliper import JackknifeRescaled, TunedKNN, TunedRBF
-from calliper.kernels._search import NeighborSearch
-from calliper.scale._criterion import choose
-from calliper.scale._tuned_knn import NearestFamily
-from calliper.scale._tuned_rbf import RadialFamily
+from calliper.kernels import NeighborSearch
+from calliper.kernels._criterion import choose
+from calliper.kernels._knn import NearestFamily
+from calliper.kernels._rbf import RadialFamily
 
 GRID = np.geomspace(0.05, 3, 7)
 

@@ -8,7 +8,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from calliper import CalliperError
-from calliper.metric_learning import learn_metric, loss_and_gradient
+from calliper.kernels import learn_metric, loss_and_gradient
 
 
 def problem(seed, n=12, d=2, p=3):

@@ -8,7 +8,7 @@ import pytest
 from problems import small_problem
 
 from calliper import KNN, RBF, CalliperError, FullRescaled, TunedKNN
-from calliper.scale._locality import locality_rule
+from calliper.calibrators._locality import locality_rule
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

@@ -7,9 +7,8 @@ import oracles
 import pytest
 
 from calliper import KNN, RBF, FullRescaled, Split, TunedKNN
-from calliper.scale import _locality_search
-from calliper.scale._locality import locality_rule
-from calliper.scale._locality_search import search_locality
+from calliper.calibrators import _locality
+from calliper.calibrators._locality import locality_rule, search_locality
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -71,15 +70,15 @@ CASES = [("mean", None), ("mean", 0.5), ("rms", None), ("rms", 0.5), ("quantile"
 @pytest.mark.parametrize(("statistic", "length_scale"), CASES)
 def test_every_candidate_scores_what_it_scores_slowly(statistic, length_scale, monkeypatch):
     """And the chosen one is the best of those better than the rule by a standard error."""
-    monkeypatch.setattr(_locality_search, "MULTIPLES", (0.5, 1.0))
-    monkeypatch.setattr(_locality_search, "SHRINKAGES", (0.0,))
+    monkeypatch.setattr(_locality, "MULTIPLES", (0.5, 1.0))
+    monkeypatch.setattr(_locality, "SHRINKAGES", (0.0,))
     kept = []
 
-    def remember(score, free, original=_locality_search._clearly_best):
+    def remember(score, free, original=_locality._clearly_best):
         kept.append(score)
         return original(score, free)
 
-    monkeypatch.setattr(_locality_search, "_clearly_best", remember)
+    monkeypatch.setattr(_locality, "_clearly_best", remember)
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(60, 2))
     errors = rng.exponential(size=60) * np.exp(Z[:, 0])
@@ -239,7 +238,7 @@ def test_the_rule_yields_to_clear_differences_only():
     rule, split = np.ones(100), np.full(100, 1.05)
 
     def best(*others, free=True):
-        return _locality_search._clearly_best(np.stack([rule, *others, split]), free)[0]
+        return _locality._clearly_best(np.stack([rule, *others, split]), free)[0]
 
     assert best(0.95 + noise, 0.98 + 0.1 * noise) == 2  # the better mean is within its error
     assert best(0.95 + 0.01 * noise, 0.98 + 0.1 * noise) == 1
