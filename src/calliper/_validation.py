@@ -117,13 +117,13 @@ def check_calibration(
     return _refuse_huge(features, "Z"), vector
 
 
-def check_training(Z_train: Any, Z: FloatArray) -> FloatArray | None:
+def check_training(rows: Any, Z: FloatArray, name: str = "Z_train") -> FloatArray | None:
     """Training features, if given: the same columns as the calibration features."""
-    if Z_train is None:
+    if rows is None:
         return None
-    features = check_features(Z_train, "Z_train")
+    features = check_features(rows, name)
     if features.shape[1] != Z.shape[1]:
-        raise CalliperError(f"Z_train has {features.shape[1]} columns, Z has {Z.shape[1]}.")
+        raise CalliperError(f"{name} has {features.shape[1]} columns, Z has {Z.shape[1]}.")
     return features
 
 

@@ -38,6 +38,9 @@ from calliper._types import BoolArray, FloatArray, IntArray
 #: Shares of the total weight that differ by less than this are equal.
 TOLERANCE = 1e-12
 
+#: What sums and products of many numbers may be wrong by, in relation to their size.
+ROUNDING = 1e-11
+
 #: Weights of some rows, (m, N), written into ``out``, and their mass at infinity, (m,).
 Weigh = Callable[[slice, FloatArray], tuple[FloatArray, FloatArray]]
 
@@ -74,6 +77,12 @@ def required_calibration_size(coverage: float) -> int:
 def order_statistic(ordered: FloatArray, rank: int) -> float:
     """The rank-th smallest (1-based) of ascending values; +∞ beyond the last."""
     return float(ordered[rank - 1]) if rank <= len(ordered) else float("inf")
+
+
+def conformal_thresholds(ordered: FloatArray, levels: Sequence[float]) -> FloatArray:
+    """The Q-th smallest of N ascending values at each level, (L,); +∞ where Q = N+1."""
+    n = len(ordered)
+    return np.array([order_statistic(ordered, conformal_rank(level, n)) for level in levels])
 
 
 def merged_order_statistic(
@@ -213,9 +222,22 @@ def outward(radius: FloatArray) -> FloatArray:
 
     A radius computed as a product of ratios may fall short of an equal score by its last digits,
     and a score that ties with its threshold must be covered. The factor exceeds the rounding of
-    the longest sums here and is far below anything that matters.
+    the longest sums here and is far below anything that matters. A negative radius moves towards
+    zero.
     """
-    return radius * (1 + 1e-11)
+    return radius * np.where(radius < 0, 1 - ROUNDING, 1 + ROUNDING)
+
+
+def rescaled_back(scale: FloatArray, threshold: FloatArray) -> FloatArray:
+    """Scales (m, 1) or (m, L) times thresholds (L,); infinite where a threshold is: (m, L).
+
+    Thresholds are ratios s/ŝ. One so small that it has lost digits is raised to the next number,
+    since the scale would magnify what was lost.
+    """
+    tiny = (threshold > 0) & (threshold < np.finfo(np.float64).tiny)
+    threshold = np.where(tiny, np.nextafter(threshold, np.inf), threshold)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.where(np.isinf(threshold), np.inf, scale * threshold)
 
 
 def power_of_two(values: FloatArray) -> float:

@@ -109,6 +109,11 @@ class Kernel:
     smoothing: float = 0.0
 
     @property
+    def needs(self) -> tuple[str, ...]:
+        """Names of what :meth:`resolved` cannot do without, as ``fit`` of a method names it."""
+        return ()
+
+    @property
     def takes_inputs(self) -> bool:
         """Whether features are raw inputs, and not places whose distances say who is near."""
         return False

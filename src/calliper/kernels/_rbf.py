@@ -111,6 +111,11 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         self.smoothing = smoothing
         self.metric = metric
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Training inputs, if the length scale is their median distance."""
+        return ("Z_train",) if isinstance(self.length_scale, str) else ()
+
     def resolved(
         self, Z_train: FloatArray | None = None, rng: np.random.RandomState | None = None
     ) -> RBF:

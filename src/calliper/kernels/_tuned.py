@@ -71,6 +71,16 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
         copies = {name: clone(value, safe=False) for name, value in parameters.items()}
         return type(self)(**copies, progress=progress)
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Training inputs, if there is a grid to span by them or components to find in them."""
+        components = self.criterion == "mi" and self.n_components is not None
+        return ("Z_train",) if components or not self._has_candidates else ()
+
+    @property
+    def _has_candidates(self) -> bool:
+        return True
+
     def leave_two_out(
         self,
         Z: FloatArray,
@@ -257,6 +267,10 @@ class TunedRBF(_Tuned):
         self.mi_neighbors = mi_neighbors
         self.metric = metric
         self.progress = progress
+
+    @property
+    def _has_candidates(self) -> bool:
+        return self.length_scales is not None or self.chosen is not None
 
     def resolved(
         self, Z_train: FloatArray | None = None, rng: np.random.RandomState | None = None
