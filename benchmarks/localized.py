@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.timing import best_times, table, verdict
 from calliper import RBF
 from calliper.calibrators import LCP, LVD, RLCP, SLCP
-from calliper.metric_learning import loss_and_gradient
+from calliper.kernels import loss_and_gradient
 
 N, M, D = 2_000, 10_000, 8
 

@@ -6,9 +6,10 @@ import localized_oracles as oracles
 import numpy as np
 import pytest
 
-from calliper.quantile import conformal_rank, order_statistic
-from calliper.weighted_quantile import (
+from calliper.quantile import (
+    conformal_rank,
     count_true,
+    order_statistic,
     weighted_quantiles,
     weighted_quantiles_in_blocks,
 )

@@ -11,7 +11,7 @@ from typing import Any
 
 import joblib
 
-from calliper.metric_learning import learn_metric
+from calliper.kernels import learn_metric
 from experiments import FloatArray
 from experiments.deutschmann2024.config import LOCAL, SEED
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,14 +28,3 @@ class Score(Protocol):
     def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray: ...
 
     def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]: ...
-
-
-@runtime_checkable
-class Calibrator(Protocol):
-    """A method: learns from features and scores, answers with a radius for any level."""
-
-    def fit(self, Z: Any, scores: Any) -> Any: ...
-
-    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray: ...
-
-    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray: ...

@@ -130,13 +130,13 @@ def check_calibration(
     return _refuse_huge(features, "Z"), vector
 
 
-def check_training(Z_train: Any, Z: FloatArray) -> FloatArray | None:
+def check_training(rows: Any, Z: FloatArray, name: str = "Z_train") -> FloatArray | None:
     """Training features, if given: the same columns as the calibration features."""
-    if Z_train is None:
+    if rows is None:
         return None
-    features = check_features(Z_train, "Z_train")
+    features = check_features(rows, name)
     if features.shape[1] != Z.shape[1]:
-        raise CalliperError(f"Z_train has {features.shape[1]} columns, Z has {Z.shape[1]}.")
+        raise CalliperError(f"{name} has {features.shape[1]} columns, Z has {Z.shape[1]}.")
     return features
 
 
@@ -161,6 +161,16 @@ def check_levels(coverage: Coverage) -> tuple[float, ...]:
     if not np.all(np.diff(levels) > 0):
         raise CalliperError(f"levels must increase without repeats; got {coverage!r}: sort them.")
     return tuple(float(level) for level in levels)
+
+
+def check_level(level: Any, name: str = "coverage") -> float:
+    """One level, strictly inside (0, 1); ``name`` is how the caller's user knows it."""
+    if np.ndim(level) != 0:
+        raise CalliperError(f"{name} must be one level such as 0.9; got {level!r}: loop over them.")
+    try:
+        return check_levels(level)[0]
+    except CalliperError as error:
+        raise CalliperError(str(error).replace("coverage", name, 1)) from None
 
 
 def like_coverage(per_level: FloatArray, coverage: Coverage) -> FloatArray:

@@ -31,6 +31,14 @@ class EmbeddingWarning(UserWarning):
     """The space where nearness is judged says less than it could, or is not what was expected."""
 
 
+class QuantileCrossingWarning(UserWarning):
+    """A predicted lower quantile lies above an upper one; they were put in order."""
+
+
+class InEveryBootstrapWarning(UserWarning):
+    """Some rows are in every bootstrap, so that no model can judge them."""
+
+
 #: What stands between a user's line and a warning of ours.
 _PASSED_OVER = frozenset({"calliper", "joblib", "sklearn", "concurrent", "threading"})
 

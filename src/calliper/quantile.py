@@ -1,19 +1,48 @@
-"""The finite-sample order statistic of conformal prediction, exact.
+"""The finite-sample order statistic of conformal prediction, plain and weighted, exact.
 
 The threshold of every conformal method is the Q-th smallest of N calibration values with
 Q = ⌈(1−α)(N+1)⌉, and +∞ when Q = N+1. Computed in floating point that rank is off by one in
 hundreds of ordinary cases (α = 0.172, N = 249), so here, and only here, it is computed in
 rational arithmetic.
+
+Localised methods give calibration scores v_1 ≤ … ≤ v_N weights w_i ≥ 0; the new point, whose
+score is not known, carries w_∞ and counts as infinite. The threshold is the first score at which
+the weight of all scores up to it reaches its share of the total T = Σ w_i + w_∞:
+
+    Δ = min{v_k : w_1 + … + w_k ≥ (1−α) T},  +∞ if there is none.
+
+Tie rule: sums are compared up to 10⁻¹² T, so a share that equals the level but for rounding
+reaches it. If T = 0, nothing is known at that place and the threshold is infinite. With equal
+weights this is the plain order statistic.
+
+Letters: v → ``ordered``, w → ``weights``, w_∞ → ``at_infinity``, 1−α → ``levels``.
+
+A score that ties with its threshold must be covered, so what is computed from a threshold is
+rounded outward: ``outward`` for products and long sums, ``above`` and ``below`` for one sum.
+
+Reference: Tibshirani, Barber, Candès, Ramdas (2019), "Conformal prediction under covariate
+shift", arXiv:1904.06019, Lemma 1 (the weighted quantile).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import ceil
 
 import numpy as np
 
-from calliper._types import FloatArray, IntArray
+from calliper._blocks import Scratch, map_row_blocks
+from calliper._types import BoolArray, FloatArray, IntArray
+
+#: Shares of the total weight that differ by less than this are equal.
+TOLERANCE = 1e-12
+
+#: What sums and products of many numbers may be wrong by, in relation to their size.
+ROUNDING = 1e-11
+
+#: Weights of some rows, (m, N), written into ``out``, and their mass at infinity, (m,).
+Weigh = Callable[[slice, FloatArray], tuple[FloatArray, FloatArray]]
 
 
 def as_fraction(level: float) -> Fraction:
@@ -48,6 +77,12 @@ def required_calibration_size(coverage: float) -> int:
 def order_statistic(ordered: FloatArray, rank: int) -> float:
     """The rank-th smallest (1-based) of ascending values; +∞ beyond the last."""
     return float(ordered[rank - 1]) if rank <= len(ordered) else float("inf")
+
+
+def conformal_thresholds(ordered: FloatArray, levels: Sequence[float]) -> FloatArray:
+    """The Q-th smallest of N ascending values at each level, (L,); +∞ where Q = N+1."""
+    n = len(ordered)
+    return np.array([order_statistic(ordered, conformal_rank(level, n)) for level in levels])
 
 
 def merged_order_statistic(
@@ -131,17 +166,101 @@ def row_order_statistics(values: FloatArray, ranks: list[int]) -> FloatArray:
     return np.partition(values, places, axis=1)[:, places]
 
 
+def weighted_quantiles(
+    ordered: FloatArray, weights: FloatArray, at_infinity: FloatArray, levels: Sequence[float]
+) -> FloatArray:
+    """The threshold of each row at each level, (m, L).
+
+    O(mN). The weights are replaced by their cumulated sums, which saves an array of their size.
+
+    Parameters
+    ----------
+    ordered : (N,) ascending scores
+    weights : (m, N) non-negative, in that order; changed in place
+    at_infinity : (m,) non-negative
+    levels : L numbers in (0, 1), each taken as the simple fraction that it stands for
+
+    Examples
+    --------
+    >>> scores, weights = np.array([1.0, 2.0, 3.0]), np.array([[1.0, 1.0, 1.0], [5.0, 1.0, 1.0]])
+    >>> weighted_quantiles(scores, weights, np.array([1.0, 1.0]), [0.5, 0.9])
+    array([[ 2., inf],
+           [ 1., inf]])
+    """
+    reached = np.cumsum(weights, axis=1, out=weights)
+    total = reached[:, -1] + at_infinity
+    extended = np.append(ordered, np.inf)
+    threshold = np.empty((len(weights), len(levels)))
+    for column, level in enumerate(levels):
+        needed = (float(as_fraction(level)) - TOLERANCE) * total
+        threshold[:, column] = extended[count_true(reached < needed[:, None])]
+    threshold[total == 0] = np.inf
+    return threshold
+
+
+def weighted_quantiles_in_blocks(
+    ordered: FloatArray, weigh: Weigh, n_rows: int, levels: Sequence[float]
+) -> FloatArray:
+    """:func:`weighted_quantiles` of many rows, whose weights exist one block at a time."""
+    scratch = Scratch()
+
+    def one_block(rows: slice) -> FloatArray:
+        buffer = scratch.array("weights", (rows.stop - rows.start, len(ordered)))
+        return weighted_quantiles(ordered, *weigh(rows, buffer), levels)
+
+    return np.concatenate(map_row_blocks(one_block, n_rows, len(ordered)))
+
+
+def count_true(mask: BoolArray) -> IntArray:
+    """How many entries of each row hold; several times faster than a count along an axis."""
+    counts: IntArray = mask.view(np.uint8).sum(axis=1, dtype=np.uint32).astype(np.intp)
+    return counts
+
+
 def outward(radius: FloatArray) -> FloatArray:
     """The radius a little enlarged, so that rounding never makes it smaller than it is.
 
     A radius computed as a product of ratios may fall short of an equal score by its last digits,
     and a score that ties with its threshold must be covered. The factor exceeds the rounding of
-    the longest sums here and is far below anything that matters.
+    the longest sums here and is far below anything that matters. A negative radius moves towards
+    zero.
     """
-    return radius * (1 + 1e-11)
+    return radius * np.where(radius < 0, 1 - ROUNDING, 1 + ROUNDING)
+
+
+def rescaled_back(scale: FloatArray, threshold: FloatArray) -> FloatArray:
+    """Scales (m, 1) or (m, L) times thresholds (L,); infinite where a threshold is: (m, L).
+
+    Thresholds are ratios s/ŝ. One so small that it has lost digits is raised to the next number,
+    since the scale would magnify what was lost.
+    """
+    tiny = (threshold > 0) & (threshold < np.finfo(np.float64).tiny)
+    threshold = np.where(tiny, np.nextafter(threshold, np.inf), threshold)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.where(np.isinf(threshold), np.inf, scale * threshold)
 
 
 def power_of_two(values: FloatArray) -> float:
     """The power of two just above the largest magnitude; 1 if all are zero."""
     largest = float(np.abs(values).max(initial=0.0))
     return float(2.0 ** np.ceil(np.log2(largest))) if largest > 0 else 1.0
+
+
+def below(y_pred: FloatArray, radius: FloatArray) -> FloatArray:
+    """ŷ − radius, a last digit further: no target whose measured error is the radius falls out.
+
+    Both the error of a target and the end of the interval are rounded, each by up to half a digit
+    of the larger of ŷ and the radius.
+    """
+    return y_pred - radius - _last_digit(y_pred, radius)
+
+
+def above(y_pred: FloatArray, radius: FloatArray) -> FloatArray:
+    """ŷ + radius, a last digit further; see :func:`below`."""
+    return y_pred + radius + _last_digit(y_pred, radius)
+
+
+def _last_digit(y_pred: FloatArray, radius: FloatArray) -> FloatArray:
+    size = np.abs(y_pred) + np.abs(radius)
+    exact = ~np.isfinite(size) | (radius == 0)
+    return np.where(exact, 0.0, np.spacing(np.where(exact, 1.0, size)))

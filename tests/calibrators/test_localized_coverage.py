@@ -10,7 +10,7 @@ from calliper.calibrators._lvd import LVD
 from calliper.calibrators._rlcp import RLCP
 from calliper.datasets import one_dimensional
 from calliper.metrics import tau_si, tau_sqi
-from calliper.weighted_quantile import weighted_quantiles
+from calliper.quantile import weighted_quantiles
 
 pytestmark = pytest.mark.filterwarnings("ignore::calliper.SmallCalibrationWarning")
 

@@ -4,6 +4,7 @@ import inspect
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from calliper import calibrators
 from calliper.calibrators import (
@@ -58,6 +59,7 @@ EXPECTED = [
             (TunedKNN(), (), BOTH),
             (TunedRBF(), ("Z_train",), BOTH),
             (TunedRBF(length_scales=[0.3, 1.0]), (), BOTH),
+            (TunedKNN("mi", n_neighbors=(5, 10), n_components=1), ("Z_train",), BOTH),
         ]
         for method, needs in [
             (JackknifeRescaled, of_jackknife),
@@ -104,3 +106,21 @@ def test_flags(method, needs):
         method.kernel is None or isinstance(method.kernel, Mahalanobis | TunedKNN | TunedRBF)
     )
     assert method.uses_left_out == learns
+
+
+@pytest.mark.parametrize(("method", "needs"), EXPECTED, ids=repr)
+def test_training_rows_have_the_columns_of_the_calibration_rows(method, needs):
+    told = {name: TRAINING[name] for name in taken(method, TRAINING)}
+    if "Z_train" in told:
+        with pytest.raises(CalliperError, match="Z_train has 5 columns, Z has 2"):
+            method.fit(Z, SCORES, **told | {"Z_train": np.zeros((80, 5))})
+
+
+@pytest.mark.parametrize(("method", "needs"), EXPECTED, ids=repr)
+def test_a_fit_that_fails_leaves_nothing_behind(method, needs):
+    told = {name: TRAINING[name] for name in needs}
+    method.fit(Z, SCORES, **told)
+    with pytest.raises(CalliperError):
+        method.fit(Z, np.full(60, np.nan), **told)
+    with pytest.raises(NotFittedError):
+        method.predict_radius(NEW)

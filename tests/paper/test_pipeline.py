@@ -7,7 +7,7 @@ from sklearn.frozen import FrozenEstimator
 
 from calliper import LVD, ConformalRegressor, Intervals, Split
 from calliper.evaluation import Context, Problem
-from calliper.metric_learning import learn_metric
+from calliper.kernels import learn_metric
 from experiments.deutschmann2024 import lvd, methods
 from experiments.deutschmann2024.artefact import Artefact, Rows
 from experiments.deutschmann2024.config import TASKS

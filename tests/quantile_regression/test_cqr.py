@@ -36,7 +36,7 @@ from calliper import (
 from calliper.scores import QuantileError
 
 
-@pytest.mark.filterwarnings("ignore::calliper.scores.QuantileCrossingWarning")
+@pytest.mark.filterwarnings("ignore::calliper.exceptions.QuantileCrossingWarning")
 def test_cqr_in_one_line():
     boosted = HistGradientBoostingRegressor(loss="quantile", max_iter=15)
     model = ConformalRegressor(
@@ -56,7 +56,7 @@ def test_cqr_in_one_line():
     assert cross_val_score(linear, X, Y, cv=3).shape == (3,)
 
 
-@pytest.mark.filterwarnings("ignore::calliper.scores.QuantileCrossingWarning")
+@pytest.mark.filterwarnings("ignore::calliper.exceptions.QuantileCrossingWarning")
 def test_the_median_is_the_prediction():
     pair = QuantilePair(LINEAR, median=True)
     model = ConformalRegressor(pair, Split(), score_function=QuantileError("median")).fit(X, Y)

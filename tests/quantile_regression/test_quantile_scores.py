@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from quantile_models import VARIANTS, X_CAL, X_NEW, Y_CAL, fixed_quantiles, regressor
 
 from calliper import CalliperError, ConformalRegressor, FullRescaled, JackknifeRescaled, Split
-from calliper.scores import QuantileCrossingWarning, QuantileError
+from calliper.exceptions import QuantileCrossingWarning
+from calliper.scores import QuantileError
 
 numbers = st.floats(-1e3, 1e3)
 
 
-@pytest.mark.filterwarnings("ignore::calliper.scores.QuantileCrossingWarning")
+@pytest.mark.filterwarnings("ignore::calliper.exceptions.QuantileCrossingWarning")
 @given(y=numbers, row=st.lists(numbers, min_size=3, max_size=3), radius=st.floats(-100, 1e3))
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_measure_and_invert_belong_together(variant, y, row, radius):
@@ -34,7 +35,7 @@ def test_measure_and_invert_belong_together(variant, y, row, radius):
     assert (score.magnitude(target, y_pred) >= measured.max()).all()
 
 
-@pytest.mark.filterwarnings("ignore::calliper.scores.QuantileCrossingWarning")
+@pytest.mark.filterwarnings("ignore::calliper.exceptions.QuantileCrossingWarning")
 @pytest.mark.filterwarnings("ignore::calliper.SmallCalibrationWarning")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_equals_the_definition(variant):

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from calliper.refitting import CVPlus, JackknifeAfterBootstrap, JackknifePlus, _left_out_models
+from calliper.refitting import CVPlus, JackknifeAfterBootstrap, JackknifePlus, _base
 
 
 @pytest.mark.filterwarnings("ignore::calliper.SmallCalibrationWarning")
@@ -49,7 +49,7 @@ def test_cv_plus_equals_its_definition(estimator, minmax):
 
 
 @pytest.mark.filterwarnings("ignore::calliper.SmallCalibrationWarning")
-@pytest.mark.filterwarnings("ignore::calliper.refitting.InEveryBootstrapWarning")
+@pytest.mark.filterwarnings("ignore::calliper.exceptions.InEveryBootstrapWarning")
 @pytest.mark.parametrize("aggregate", ["mean", "median"])
 @pytest.mark.parametrize("estimator", [Nearest(), Ridge()], ids=lambda value: type(value).__name__)
 def test_jackknife_after_bootstrap_equals_its_definition(estimator, aggregate):
@@ -109,7 +109,7 @@ def test_levels_blocks_and_jobs(method, monkeypatch):
     for level in (0.3, 0.8, 0.9):
         one = fitted.predict_interval(NEW, level)
         np.testing.assert_array_equal(ends(many.at(level)), ends(one))
-    monkeypatch.setattr(_left_out_models, "CHUNK_FLOATS", 7 * len(fitted.models_))
+    monkeypatch.setattr(_base, "CHUNK_FLOATS", 7 * len(fitted.models_))
     np.testing.assert_allclose(ends(fitted.predict_interval(NEW, [0.3, 0.8, 0.9])), ends(many))
     parallel = clone(method).set_params(n_jobs=2).fit(X, Y)
     np.testing.assert_allclose(ends(parallel.predict_interval(NEW, [0.3, 0.8, 0.9])), ends(many))

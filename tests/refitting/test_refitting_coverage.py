@@ -10,15 +10,15 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.linear_model import Ridge
 
 from calliper import guarantees
+from calliper.exceptions import InEveryBootstrapWarning
 from calliper.refitting import (
     CVPlus,
-    InEveryBootstrapWarning,
     JackknifeAfterBootstrap,
     JackknifePlus,
 )
 
 
-@pytest.mark.filterwarnings("ignore::calliper.refitting.InEveryBootstrapWarning")
+@pytest.mark.filterwarnings("ignore::calliper.exceptions.InEveryBootstrapWarning")
 @pytest.mark.parametrize(
     "method",
     [

@@ -9,9 +9,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 
 from calliper import CalliperError, SmallCalibrationWarning
+from calliper.exceptions import InEveryBootstrapWarning
 from calliper.refitting import (
     CVPlus,
-    InEveryBootstrapWarning,
     JackknifeAfterBootstrap,
     JackknifePlus,
 )

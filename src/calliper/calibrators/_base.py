@@ -1,22 +1,203 @@
-"""What calibrators say of themselves, for those who choose and feed them."""
+"""The frame of all methods: features and scores in, a radius at any level and a promise out.
+
+A method is a subclass of :class:`Calibrator` that writes three things, named as in its paper:
+
+    fit(Z, scores, *, ...)     learns from ``self._check_fit(...)``, sets ``n_calibration_`` last
+    _radius(Z, levels)         the radius at checked rows, (m, L)
+    _proved(level)             the marginal coverage that is proved, for the N at hand
+
+and says of itself, in class attributes or properties, what :class:`Calibrator` lists. All else
+happens here, once: input is checked and an earlier fit forgotten, levels become ranks, levels that
+N points cannot reach are infinite with one warning, the radius is rounded outward and shaped.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Self
 
-from calliper.kernels import RBF, Mahalanobis, TunedKNN, TunedRBF
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from calliper._types import Coverage, FloatArray
+from calliper._validation import (
+    check_calibration,
+    check_levels,
+    check_new_features,
+    check_scores,
+    check_training,
+    check_vector,
+    each_level,
+    like_coverage,
+    numbers_or_zeros,
+    warn_if_too_few,
+)
+from calliper.exceptions import CalliperError
+from calliper.guarantees import Guarantee
+from calliper.quantile import conformal_rank, outward
+
+
+@dataclass(frozen=True, eq=False)
+class FitRows:
+    """What ``fit`` was given, checked; None where nothing was.
+
+    Attributes
+    ----------
+    Z, scores : (N, d) and (N,), the calibration points
+    magnitudes : (N,), the scores if not given
+    Z_train, scores_train, y_train : (n, d) and (n,), training points
+    Z_left_out, scores_left_out : (n, d) and (n,), those that a model was trained without
+    """
+
+    Z: FloatArray
+    scores: FloatArray
+    magnitudes: Any = None
+    Z_train: Any = None
+    scores_train: Any = None
+    y_train: Any = None
+    Z_left_out: Any = None
+    scores_left_out: Any = None
+
+
+class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
+    """A method: learns from features and scores, answers with a radius for any level.
+
+    Attributes
+    ----------
+    judges_nearness : whether the radius depends on the features
+    takes_any_score : whether scores may be negative
+    by_rank : whether N points reach a level if and only if its rank ⌈(1−α)(N+1)⌉ is at most N
+    has_law : whether coverage given the calibration set has the Beta law
+    """
+
+    judges_nearness = True
+    takes_any_score = False
+    by_rank = True
+    has_law = False
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Names of what ``fit`` cannot do without, beyond the calibration points."""
+        return ()
+
+    @property
+    def uses_left_out(self) -> bool:
+        """Whether left-out errors would make a difference to ``fit``; they may be costly."""
+        return False
+
+    @property
+    def rounded(self) -> bool:
+        """Whether the radius is one of the scores to the last bit, or rounded outward already."""
+        return False
+
+    @property
+    def _refusal(self) -> str:
+        """What to say if one of ``needs`` is missing; empty if a kernel will refuse."""
+        return ""
+
+    n_calibration_: int
+
+    @abstractmethod
+    def fit(self, Z: Any, scores: Any) -> Self:
+        """Learn from the scores of the calibration points."""
+
+    @abstractmethod
+    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+        """The radius at each row and level, (m, L)."""
+
+    @abstractmethod
+    def _proved(self, level: float) -> float:
+        """The marginal coverage that is proved at one level."""
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that make no sense; the frame asks before it looks at training rows."""
+        return
+
+    def _note(self, level: float, proved: float) -> str | None:
+        """What holds instead of the usual promise, as the end of a sentence."""
+        return None
+
+    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
+        """The radius at each row: (m,), or (m, L) for a list of L levels."""
+        check_is_fitted(self)
+        rows = Z if self.judges_nearness else numbers_or_zeros(Z)
+        Z, levels, n = check_new_features(self, rows), check_levels(coverage), self.n_calibration_
+        reached = list(range(len(levels)))
+        if self.by_rank:
+            warn_if_too_few(n, levels)
+            reached = [place for place in reached if conformal_rank(levels[place], n) <= n]
+        radius = np.full((len(Z), len(levels)), np.inf)
+        if reached:
+            found = self._radius(Z, [levels[place] for place in reached])
+            radius[:, reached] = found if self.rounded else outward(found)
+        return like_coverage(radius, coverage)
+
+    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
+        """The proved marginal coverage at a level, or at each of several."""
+        check_is_fitted(self)
+        return each_level(lambda level, _: self._proved(level), coverage, self.n_calibration_)
+
+    def guarantee(self, coverage: float = 0.9) -> Guarantee:
+        """The promise with its assumptions; ``.describe()`` puts it in words."""
+        proved = float(self.guaranteed_coverage(coverage))
+        return Guarantee(
+            method=type(self).__name__,
+            coverage=coverage,
+            n_calibration=self.n_calibration_,
+            proved=proved,
+            has_law=self.has_law,
+            note=self._note(coverage, proved),
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "n_calibration_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = not self.judges_nearness
+        return tags
+
+    def _check_fit(self, Z: Any, scores: Any, *, magnitudes: Any = None, **beyond: Any) -> FitRows:
+        """What ``fit`` was given, checked, with an earlier fit forgotten.
+
+        ``beyond`` holds what else the method's ``fit`` takes of :class:`FitRows`.
+        """
+        rows = Z if self.judges_nearness else numbers_or_zeros(Z)
+        Z, scores = check_calibration(self, rows, scores, non_negative=not self.takes_any_score)
+        self._check_parameters()
+        if self._refusal and any(beyond[name] is None for name in self.needs):
+            raise CalliperError(self._refusal)
+        sizes = scores
+        if magnitudes is not None:
+            sizes = check_scores(magnitudes, "magnitudes", n=len(scores))
+        for name in ("train", "left_out"):
+            beyond |= self._check_rows(name, beyond, Z)
+        return FitRows(Z, scores, sizes, **beyond)
+
+    def _check_rows(self, name: str, beyond: dict[str, Any], Z: FloatArray) -> dict[str, Any]:
+        """Rows apart from the calibration points, and what is known of each, by their names."""
+        given = {key: value for key, value in beyond.items() if key.endswith(f"_{name}")}
+        rows = check_training(given.pop(f"Z_{name}", None), Z, f"Z_{name}")
+        known = {key: values for key, values in given.items() if values is not None}
+        if rows is None:
+            if known:
+                raise CalliperError(f"{next(iter(known))} was given without Z_{name}: pass both.")
+            return {}
+        for key, values in known.items():
+            signed = self.takes_any_score or not key.startswith("scores")
+            known[key] = (check_vector if signed else check_scores)(values, key, n=len(rows))
+        return {f"Z_{name}": rows, **known}
 
 
 def kernel_needs(kernel: Any, *, fixed: bool) -> tuple[str, ...]:
     """Names of what ``fit`` must be given for this kernel.
 
-    ``fixed`` if the method takes a tuned kernel as it was tuned on training errors; otherwise it
-    is tuned on the calibration points, and needs training inputs for its grid alone.
+    ``fixed`` if the method takes a tuned or learnt kernel as training errors made it; otherwise
+    it is tuned on the calibration points, and needs training inputs for its grid alone.
     """
-    if isinstance(kernel, TunedKNN | TunedRBF | Mahalanobis) and fixed:
+    if fixed and getattr(kernel, "learns_on_errors", False):
         return ("Z_train", "scores_train")
-    if isinstance(kernel, RBF) and isinstance(kernel.length_scale, str):
-        return ("Z_train",)
-    if isinstance(kernel, TunedRBF) and kernel.length_scales is None and kernel.chosen is None:
-        return ("Z_train",)
-    return ()
+    needs: tuple[str, ...] = getattr(kernel, "needs", ())
+    return needs

@@ -25,50 +25,75 @@ its exact search fails under recent versions of NumPy; its bisection ends at twi
 score, where only infinity is valid; below a level of 0.5 it takes the lower end of the set; and an
 input outside the span of the calibration points is projected into it.
 
+The program is solved by descent along edges. A vertex is a fit β that passes through p of the N
+scores, p the number of columns of Φ. From it lead 2p edges, each letting go of one score. The
+objective
+
+    F(β) = Σ_i ℓ(s_i − Φ_iᵀβ) − bᵀβ,    ℓ(r) = max{c r, (c − 1) r},
+
+is convex and linear between scores, so that the steepest edge followed to its lowest point leads
+to a better vertex, and a vertex without a falling edge is a minimum. The slopes come from the
+multipliers η of the scores on the vertex: an edge falls where one of them leaves [c − 1, c].
+
+Here b = (1−α) Φ(x) is the new point's ``pull`` and c = 1−α the ``level``. Problems that differ in
+b alone start from the minimum for b = 0, from which a new b takes about p edges.
+
+A fit is written as W s_V, with s_V the scores on the vertex and W = Φ Φ_V⁻¹. In coordinates β the
+small scores of one group would be differences of the large ones of another; here a row of W is
+zero at vertices of other groups, so that scores keep their digits whatever their sizes. W follows
+the vertex by one elimination an edge, and is computed anew where its roundings might add up.
+
+Ties would let descent stand still, so each score is thought to be moved by its own multiple of an
+amount that is smaller than any number: s + εu. Residuals are then pairs, compared by their second
+part where the first is zero up to rounding. No score is moved in fact.
+
 Cost: O(N p² + p³) to fit and for each level and distinct new row of the basis, and for these about
 p edges of O(N (p + log N)).
 
-Reference: Gibbs, Cherian, Candès (2025), "Conformal prediction with conditional guarantees",
-JRSS B, doi:10.1093/jrsssb/qkaf008, arXiv:2305.12616, Theorem 2.
+References: Gibbs, Cherian, Candès (2025), "Conformal prediction with conditional guarantees",
+JRSS B, doi:10.1093/jrsssb/qkaf008, arXiv:2305.12616, Theorem 2. Barrodale, Roberts (1973), "An
+improved algorithm for discrete l1 linear approximation", doi:10.1137/0710069 (descent).
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from scipy.linalg import qr
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
-from calliper._types import Coverage, FloatArray, IntArray
-from calliper._validation import (
-    check_calibration,
-    check_features,
-    check_levels,
-    check_new_features,
-    each_level,
-    like_coverage,
-    warn_if_too_few,
-)
-from calliper.calibrators._conditional_descent import (
-    TooManyEdgesError,
-    any_vertex,
-    lowest_vertex,
-    weights_on,
-)
-from calliper.calibrators._conditional_span import Span
-from calliper.exceptions import CalliperError, SmallCalibrationWarning
-from calliper.guarantees import ASSUMPTIONS, Guarantee
+from calliper._types import BoolArray, FloatArray, IntArray
+from calliper._validation import check_features
+from calliper.calibrators._base import Calibrator
+from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
+from calliper.guarantees import ASSUMPTIONS
 from calliper.quantile import conformal_rank, power_of_two
 
 #: How far below the level the new point pulls, which settles ties in favour of the lower fit.
 BELOW = 1e-9
 
+#: Directions in which calibration points differ by less, in relation to the others, are none.
+LEAST_SPREAD = 1e-9
 
-class ConditionalCalibration(BaseEstimator):  # type: ignore[misc]
+#: What a residual may be wrong by, in relation to the terms that it is the difference of.
+ROUNDING = 1e-13
+
+#: Weights on a score that are zero up to rounding; those of a row sum to 1.
+NO_WEIGHT = 1e-12
+
+#: How far a multiplier may leave its range by rounding.
+SLACK = 1e-10
+
+#: Eliminations after which the weights are computed anew.
+FRESH = 50
+
+#: Edges after which descent is taken to be lost in rounding; a few for each column are usual.
+MOST_EDGES = 1000
+
+
+class ConditionalCalibration(Calibrator):
     """Coverage 1 − α under every reweighting of inputs by a basis; takes any real score.
 
     Parameters
@@ -101,9 +126,8 @@ class ConditionalCalibration(BaseEstimator):  # type: ignore[misc]
     0.9
     """
 
-    needs: tuple[str, ...] = ()
-    judges_nearness = True
-    uses_left_out = False
+    takes_any_score = True
+    rounded = True
 
     def __init__(self, *, basis: Callable[[Any], Any] | None = None) -> None:
         self.basis = basis
@@ -116,23 +140,19 @@ class ConditionalCalibration(BaseEstimator):  # type: ignore[misc]
         Z : (N, d) features
         scores : (N,)
         """
-        Z, scores = check_calibration(self, Z, scores)
+        rows = self._check_fit(Z, scores)
         self.basis_ = self.basis
-        columns = _columns(self.basis_, Z)
+        columns = _columns(self.basis_, rows.Z)
         self.span_ = Span(columns)
         self._design = self.span_.coordinates(columns)[0]
         self.n_dimensions_ = self._design.shape[1]
-        self._unit = power_of_two(scores)
-        self._scores = scores / self._unit
+        self._unit = power_of_two(rows.scores)
+        self._scores = rows.scores / self._unit
         self._vertices: dict[float, IntArray] = {}
-        self.n_calibration_ = len(scores)
+        self.n_calibration_ = len(rows.scores)
         return self
 
-    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
-        """Δ at each row: (m,), or (m, L) for a list of L levels."""
-        check_is_fitted(self)
-        Z, levels = check_new_features(self, Z), check_levels(coverage)
-        warn_if_too_few(self.n_calibration_, levels)
+    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         columns = _columns(self.basis_, Z)
         if columns.shape[1] != len(self.span_.centre):
             raise CalliperError(
@@ -143,29 +163,24 @@ class ConditionalCalibration(BaseEstimator):  # type: ignore[misc]
         rows, inside = self.span_.coordinates(columns)
         distinct = np.full((len(rows), len(levels)), np.inf)
         for j, level in enumerate(levels):
-            if conformal_rank(level, self.n_calibration_) <= self.n_calibration_:
-                for i in np.flatnonzero(inside):
-                    distinct[i, j] = self._cutoff(rows[i], level)
+            for i in np.flatnonzero(inside):
+                distinct[i, j] = self._cutoff(rows[i], level)
         if self._scores.min() >= 0:
             np.maximum(distinct, 0.0, out=distinct)
         radius = distinct[place.ravel()] * self._unit
         self._warn_if_infinite(radius, levels)
         _warn_if_given_up(radius)
-        return like_coverage(np.where(np.isnan(radius), np.inf, radius), coverage)
+        return np.where(np.isnan(radius), np.inf, radius)
 
-    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
-        """The proved coverage at a level, or at each of several, marginal and for each f."""
-        check_is_fitted(self)
-        return each_level(_proved, coverage, self.n_calibration_)
+    def _proved(self, level: float) -> float:
+        return 1.0 if conformal_rank(level, self.n_calibration_) > self.n_calibration_ else level
 
-    def guarantee(self, coverage: float = 0.9) -> Guarantee:
-        """The promise with its assumptions; ``.describe()`` puts it in words."""
-        proved, n = float(self.guaranteed_coverage(coverage)), self.n_calibration_
+    def _note(self, level: float, proved: float) -> str | None:
         if proved == 1:
-            return Guarantee("ConditionalCalibration", coverage, n, proved)
-        what = "the features" if self.basis_ is None else "the basis"
-        note = (
-            f"a new target lies in its interval with probability at least {coverage:g}, over all "
+            return None
+        n, what = self.n_calibration_, "the features" if self.basis_ is None else "the basis"
+        return (
+            f"a new target lies in its interval with probability at least {level:g}, over all "
             f"inputs and under every reweighting of them by a non-negative combination of a "
             f"constant and {what} (within a group, if its indicator is one), provided that "
             f"{'; and '.join(ASSUMPTIONS)}. This probability averages over draws of the {n} "
@@ -173,7 +188,6 @@ class ConditionalCalibration(BaseEstimator):  # type: ignore[misc]
             f"calibration points coverage may be lower or higher; no bound on that is known for "
             f"this method."
         )
-        return Guarantee("ConditionalCalibration", coverage, n, proved, note=note)
 
     def _cutoff(self, row: FloatArray, level: float) -> float:
         """Δ in units of the scores kept, a little enlarged so that rounding excludes no tie.
@@ -202,18 +216,17 @@ class ConditionalCalibration(BaseEstimator):  # type: ignore[misc]
             self._vertices[level] = start if vertex is None else vertex
         return self._vertices[level]
 
-    def _warn_if_infinite(self, radius: FloatArray, levels: tuple[float, ...]) -> None:
-        n = self.n_calibration_
+    def _warn_if_infinite(self, radius: FloatArray, levels: list[float]) -> None:
         for level, column in zip(levels, radius.T, strict=True):
             infinite = int(np.isinf(column).sum())
-            if infinite and conformal_rank(level, n) <= n:
-                warnings.warn(
-                    f"At {infinite} of {len(column)} new rows the {n} calibration points cannot "
+            if infinite:
+                warn(
+                    f"At {infinite} of {len(column)} new rows the {self.n_calibration_} "
+                    f"calibration points cannot "
                     f"support coverage {level:g} over {self.n_dimensions_} dimensions of the "
                     f"basis: the only valid interval there is infinite. Use fewer columns or more "
                     f"points, and have each group among them.",
                     SmallCalibrationWarning,
-                    stacklevel=3,
                 )
                 return
 
@@ -221,17 +234,12 @@ class ConditionalCalibration(BaseEstimator):  # type: ignore[misc]
 def _warn_if_given_up(radius: FloatArray) -> None:
     given_up = int(np.isnan(radius).any(axis=1).sum())
     if given_up:
-        warnings.warn(
+        warn(
             f"At {given_up} of {len(radius)} new rows the search was given up, lost in rounding: "
             f"the interval there is infinite, which is valid but not the smallest. Columns of the "
             f"basis that are almost combinations of others? Leave them out.",
             ConvergenceWarning,
-            stacklevel=3,
         )
-
-
-def _proved(coverage: float, n: int) -> float:
-    return 1.0 if conformal_rank(coverage, n) > n else coverage
 
 
 def _columns(basis: Callable[[Any], Any] | None, Z: FloatArray) -> FloatArray:
@@ -247,3 +255,124 @@ def _columns(basis: Callable[[Any], Any] | None, Z: FloatArray) -> FloatArray:
             f"got shape {columns.shape}."
         )
     return check_features(columns, "basis(Z)")
+
+
+class Span:
+    """Coordinates in which the columns at the calibration points have unit spread each.
+
+    Columns in other units, repeated columns and indicators that sum to the constant leave their
+    span with a constant as it is. A new row may have a part that no calibration point has, such
+    as a group not seen before: then the calibration points say nothing about it, which
+    ``coordinates`` tells.
+    """
+
+    def __init__(self, columns: FloatArray) -> None:
+        self.centre = columns.mean(axis=0)
+        centred = columns - self.centre
+        largest = np.maximum(np.abs(columns).max(axis=0, initial=0.0), 1e-300)
+        spread = np.sqrt(np.square(centred / largest).mean(axis=0)) * largest
+        self.unit = np.where(spread > LEAST_SPREAD * largest, spread, largest)
+        _, sizes, axes = np.linalg.svd(centred / self.unit, full_matrices=False)
+        kept = sizes > LEAST_SPREAD * np.sqrt(len(columns))
+        self.axes = axes[kept].T
+        self.sizes = sizes[kept] / np.sqrt(len(columns))
+
+    def coordinates(self, columns: FloatArray) -> tuple[FloatArray, BoolArray]:
+        """A constant and p − 1 coordinates of each row, and whether they say all there is."""
+        scaled = (columns - self.centre) / self.unit
+        # One row at a time: products of matrices round by the number of rows.
+        along = np.stack([row @ self.axes for row in scaled])
+        rest = np.abs(scaled - along @ self.axes.T).max(axis=1, initial=0.0)
+        inside = rest <= 1e-6 * (1 + np.abs(scaled).max(axis=1, initial=0.0))
+        return np.column_stack([np.ones(len(columns)), along / self.sizes]), inside
+
+
+class TooManyEdgesError(ArithmeticError):
+    """Descent is lost in rounding; nothing is known about the minimum."""
+
+
+def any_vertex(design: FloatArray) -> IntArray:
+    """Some p rows of a matrix (N, p) of full rank that are as independent as possible."""
+    _, _, order = qr(design.T, mode="economic", pivoting=True)
+    return np.asarray(order[: design.shape[1]], dtype=np.intp)
+
+
+def weights_on(vertex: FloatArray, rows: FloatArray) -> FloatArray:
+    """Each row (m, p) as a combination of those of the vertex (p, p): (m, p)."""
+    return _without_fuzz(np.asarray(np.linalg.solve(vertex.T, rows.T).T, dtype=np.float64))
+
+
+def lowest_vertex(
+    design: FloatArray, scores: FloatArray, level: float, pull: FloatArray, start: IntArray
+) -> IntArray | None:
+    """The p rows through which a minimum of F passes; ``None`` if F falls without end.
+
+    Raises ``TooManyEdgesError`` if neither is found.
+
+    Parameters
+    ----------
+    design : (N, p) of full rank
+    scores : (N,)
+    level : c, inside (0, 1)
+    pull : (p,)
+    start : (p,) independent rows
+    """
+    n, vertex, age = len(scores), start.copy(), FRESH
+    rows = np.vstack([design, pull])
+    nudges = np.random.default_rng(0).uniform(size=n)  # u, the same at every call
+    for _ in range(MOST_EDGES + 20 * len(vertex)):
+        if age == FRESH:
+            weights, age = weights_on(design[vertex], rows), 0
+        W = weights[:-1]
+        sizes = np.abs(W)
+        residual = scores - W @ scores[vertex]
+        terms = np.abs(scores) + sizes @ np.abs(scores[vertex])
+        residual[np.abs(residual) <= ROUNDING * terms] = 0.0
+        nudge = nudges - W @ nudges[vertex]
+        residual[vertex] = nudge[vertex] = 0.0
+        above = (residual > 0) | ((residual == 0) & (nudge > 0))
+        multiplier = np.where(above, level, level - 1)
+        multiplier[vertex] = 0.0
+        on_vertex, length = -(multiplier @ W + weights[-1]), sizes.sum(axis=0)
+        excess = np.maximum(on_vertex - level, level - 1 - on_vertex)
+        excess[excess <= SLACK + 1e-16 * length] = 0.0
+        leaving = int(np.argmax(excess / length))
+        if excess[leaving] == 0:
+            if age == 0:
+                return vertex
+            age = FRESH  # look again without the roundings of the way here
+            continue
+        edge = W[:, leaving] if on_vertex[leaving] < 0 else -W[:, leaving]
+        entering = _lowest_on_edge(residual, nudge, edge, -excess[leaving])
+        if entering is None:
+            return None
+        vertex[leaving] = entering
+        weights, age = _exchange(weights, leaving, weights[entering]), age + 1
+    raise TooManyEdgesError
+
+
+def _lowest_on_edge(
+    residual: FloatArray, nudge: FloatArray, edge: FloatArray, slope: float
+) -> int | None:
+    """The score at which F stops falling: each one that is passed adds to the slope."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        step, small_step = residual / edge, nudge / edge
+    is_ahead = (step > 0) | ((step == 0) & (small_step > 0))
+    ahead = np.flatnonzero(is_ahead & (edge != 0))
+    ahead = ahead[np.lexsort((small_step[ahead], step[ahead]))]
+    slopes = slope + np.cumsum(np.abs(edge[ahead]))
+    stop = int(np.searchsorted(slopes, 0.0))
+    return int(ahead[stop]) if stop < len(ahead) else None
+
+
+def _exchange(weights: FloatArray, leaving: int, entering: FloatArray) -> FloatArray:
+    """The weights after one row of the vertex has given way to another, known by its weights."""
+    share = weights[:, leaving] / entering[leaving]
+    changed = weights - np.outer(share, entering)
+    changed[:, leaving] = share
+    return _without_fuzz(changed)
+
+
+def _without_fuzz(weights: FloatArray) -> FloatArray:
+    weights[np.abs(weights) <= NO_WEIGHT] = 0.0
+    return weights

@@ -36,33 +36,19 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
-from calliper._types import Coverage, FloatArray
-from calliper._validation import (
-    check_calibration,
-    check_features,
-    check_levels,
-    check_new_features,
-    check_offset,
-    check_scores,
-    each_level,
-    like_coverage,
-    warn_if_too_few,
-    warn_if_zero_scales,
-)
-from calliper.calibrators._base import kernel_needs
+from calliper._types import FloatArray
+from calliper._validation import check_offset, warn_if_zero_scales
+from calliper.calibrators._base import Calibrator, FitRows, kernel_needs
+from calliper.calibrators._locality import ShrunkBag, choose_locality
 from calliper.exceptions import CalliperError
-from calliper.guarantees import Guarantee, conformal_coverage
-from calliper.kernels import Mahalanobis, TunedKNN, TunedRBF
-from calliper.quantile import conformal_rank, order_statistic, outward, power_of_two
-from calliper.scale import ShrunkBag, bag_scale, choose_locality
-from calliper.scale._statistic import STATISTICS
+from calliper.guarantees import conformal_coverage
+from calliper.kernels import STATISTICS, Bag, as_kernel, check_length_scale
+from calliper.quantile import conformal_thresholds, power_of_two
 
 
-class FullRescaled(BaseEstimator):  # type: ignore[misc]
+class FullRescaled(Calibrator):
     """Adaptive intervals with the full guarantee 1 − α; the default of calliper.
 
     Parameters
@@ -91,7 +77,7 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
     kernel_, shrinkage_ : what is used
     locality_ : how they were chosen; ``.describe()`` puts it in words
     bag_ : closed form of the thresholds; None for plain split
-    scores_ : (N,) the calibration scores
+    scores_ : (N,) the calibration scores in ascending order
     n_calibration_ : N
 
     Examples
@@ -107,8 +93,6 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
     >>> method.guaranteed_coverage(0.9)
     0.9001996007984032
     """
-
-    judges_nearness = True
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -160,113 +144,83 @@ class FullRescaled(BaseEstimator):  # type: ignore[misc]
             Distance in ``Z`` at which N points still speak for one another, where the space has
             a unit of its own: the default kernel is then radial, of about this length.
         """
-        Z, scores = check_calibration(self, Z, scores, non_negative=True)
-        n = len(scores)
-        sizes = scores if magnitudes is None else check_scores(magnitudes, "magnitudes", n=n)
-        if self.statistic not in STATISTICS:
-            raise ValueError(f"statistic must be one of {[*STATISTICS]}; got {self.statistic!r}.")
-        if not np.array_equal(sizes[scores > 0], scores[scores > 0]):
+        rows = self._check_fit(
+            Z,
+            scores,
+            magnitudes=magnitudes,
+            Z_train=Z_train,
+            scores_train=scores_train,
+            Z_left_out=Z_left_out,
+            scores_left_out=scores_left_out,
+        )
+        positive = rows.scores > 0
+        if not np.array_equal(rows.magnitudes[positive], rows.scores[positive]):
             raise CalliperError(
                 "magnitudes must equal scores wherever a score is positive: the score of a new "
                 "point enters the scales of its neighbours as its magnitude. JackknifeRescaled "
                 "takes any magnitudes."
             )
-        offset = check_offset(self.offset)
         self.locality_ = choose_locality(
             self.kernel,
-            _check_shrinkage(self.shrinkage),
-            n,
-            trained=_check_errors(Z_train, scores_train, Z, "train"),
-            left_out=_check_errors(Z_left_out, scores_left_out, Z, "left_out"),
-            length_scale=_check_length(length_scale),
+            self.shrinkage,
+            len(rows.scores),
+            trained=(rows.Z_train, rows.scores_train),
+            left_out=(rows.Z_left_out, rows.scores_left_out),
+            length_scale=None if length_scale is None else check_length_scale(length_scale),
             statistic=self.statistic,
-            offset=offset,
+            offset=float(self.offset),
             rng=check_random_state(self.random_state),
         )
         self.kernel_, self.shrinkage_ = self.locality_.kernel, self.locality_.shrinkage
-        self.n_calibration_ = n
-        self.bag_, self.scores_ = None, scores
-        if n == 1 or self.shrinkage_ == 1:  # one scale for all, or no point to take one of: split
-            return self
+        self.scores_ = np.sort(rows.scores)
+        self.bag_: Bag | ShrunkBag | None = None
+        if len(rows.scores) > 1 and self.shrinkage_ < 1:  # else one scale for all: plain split
+            self.bag_ = self._fit_bag(rows)
+            warn_if_zero_scales(self.bag_.calibration_scale(0.5))
+        self.n_calibration_ = len(rows.scores)
+        return self
+
+    def _fit_bag(self, rows: FitRows) -> Bag | ShrunkBag:
+        """Thresholds of the whole bag, in a unit in which products of scores do not overflow."""
         # A root mean square crosses where the mean of squares does, at the squared radius.
         power = self.power_ = 2 if self.statistic == "rms" else 1
-        # Products of scores must not overflow; a power of two changes no digit.
-        unit = self.unit_ = power_of_two(sizes)
-        scaled = (sizes / unit) ** power
-        local = bag_scale(
-            self.kernel_,
-            Z,
+        unit = self.unit_ = power_of_two(rows.magnitudes)  # a power of two changes no digit
+        scaled = (rows.magnitudes / unit) ** power
+        local = self.kernel_.bag(
+            rows.Z,
             scaled,
-            (scores / unit) ** power,
+            (rows.scores / unit) ** power,
             statistic=self.statistic,
-            offset=(offset / unit) ** power / (1 - self.shrinkage_),
-            priorities=check_random_state(self.random_state).uniform(size=n + 1),
+            offset=(float(self.offset) / unit) ** power / (1 - self.shrinkage_),
+            priorities=check_random_state(self.random_state).uniform(size=len(scaled) + 1),
         )
-        self.bag_ = ShrunkBag(local, scaled, self.shrinkage_) if self.shrinkage_ else local
-        warn_if_zero_scales(self.bag_.calibration_scale(0.5))
-        return self
+        return ShrunkBag(local, scaled, self.shrinkage_) if self.shrinkage_ else local
+
+    def _check_parameters(self) -> None:
+        if self.statistic not in STATISTICS:
+            raise ValueError(f"statistic must be one of {[*STATISTICS]}; got {self.statistic!r}.")
+        check_offset(self.offset)
+        share = self.shrinkage
+        if share is not None and (not isinstance(share, Real) or not 0 <= float(share) <= 1):
+            raise ValueError(f"shrinkage must be a number between 0 and 1; got {share!r}.")
 
     @property
     def uses_left_out(self) -> bool:
         """Whether left-out errors would make a difference to ``fit``; they may be costly."""
         if self.shrinkage == 1:  # plain split: nothing is local
             return False
-        return self.kernel is None or isinstance(self.kernel, Mahalanobis | TunedKNN | TunedRBF)
+        return self.kernel is None or as_kernel(self.kernel).learns_on_errors
 
-    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
-        """t_(Q) at each row: (m,), or (m, L) for a list of L levels."""
-        check_is_fitted(self)
-        Z, n = check_new_features(self, Z), self.n_calibration_
-        levels = check_levels(coverage)
-        warn_if_too_few(n, levels)
-        radius = np.full((len(Z), len(levels)), np.inf)
-        finite = [column for column, c in enumerate(levels) if conformal_rank(c, n) <= n]
+    @property
+    def rounded(self) -> bool:
+        """Plain split gives back one of the scores."""
+        return self.bag_ is None
+
+    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         if self.bag_ is None:
-            ordered = np.sort(self.scores_)
-            ranks = [conformal_rank(levels[column], n) for column in finite]
-            radius[:, finite] = [order_statistic(ordered, rank) for rank in ranks]
-        elif finite:
-            threshold = self.bag_.order_statistics(Z, [levels[column] for column in finite])
-            radius[:, finite] = outward(threshold ** (1 / self.power_) * self.unit_)
-        return like_coverage(radius, coverage)
+            return np.tile(conformal_thresholds(self.scores_, levels), (len(Z), 1))
+        threshold = self.bag_.order_statistics(Z, levels) ** (1 / self.power_)
+        return np.asarray(threshold * self.unit_)
 
-    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
-        """The proved marginal coverage at a level, or at each of several; at least 1 − α."""
-        check_is_fitted(self)
-        return each_level(conformal_coverage, coverage, self.n_calibration_)
-
-    def guarantee(self, coverage: float = 0.9) -> Guarantee:
-        """The promise with its assumptions; ``.describe()`` puts it in words."""
-        proved = float(self.guaranteed_coverage(coverage))
-        return Guarantee("FullRescaled", coverage, self.n_calibration_, proved)
-
-
-def _check_errors(
-    rows: Any, scores: Any, Z: FloatArray, name: str
-) -> tuple[FloatArray | None, FloatArray | None]:
-    if rows is None:
-        if scores is not None:
-            raise CalliperError(f"scores_{name} was given without Z_{name}: pass both.")
-        return None, None
-    features = check_features(rows, f"Z_{name}")
-    if features.shape[1] != Z.shape[1]:
-        raise CalliperError(f"Z_{name} has {features.shape[1]} columns, Z has {Z.shape[1]}.")
-    if scores is None:
-        return features, None
-    return features, check_scores(scores, f"scores_{name}", n=len(features))
-
-
-def _check_length(length_scale: Any) -> float | None:
-    if length_scale is None:
-        return None
-    if not isinstance(length_scale, Real) or not 1e-150 < float(length_scale) < 1e150:
-        raise ValueError(f"length_scale must be a positive, finite number; got {length_scale!r}.")
-    return float(length_scale)
-
-
-def _check_shrinkage(shrinkage: Any) -> float | None:
-    if shrinkage is None:
-        return None
-    if not isinstance(shrinkage, Real) or not 0 <= float(shrinkage) <= 1:
-        raise ValueError(f"shrinkage must be a number between 0 and 1; got {shrinkage!r}.")
-    return float(shrinkage)
+    def _proved(self, level: float) -> float:
+        return conformal_coverage(level, self.n_calibration_)

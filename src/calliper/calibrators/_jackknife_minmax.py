@@ -27,34 +27,17 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
-from calliper._blocks import CHUNK_ROWS, map_row_blocks, row_slices
-from calliper._types import Coverage, FloatArray
-from calliper._validation import (
-    check_calibration,
-    check_features,
-    check_levels,
-    check_new_features,
-    check_offset,
-    check_scores,
-    each_level,
-    like_coverage,
-    warn_if_too_few,
-    warn_if_zero_scales,
-)
-from calliper.calibrators._base import kernel_needs
-from calliper.guarantees import Guarantee, conformal_coverage
-from calliper.quantile import conformal_rank, order_statistic
-from calliper.scale import fixed_kernel, leave_two_out, rescale, resolve_kernel
-from calliper.scale._knn import LeaveTwoOutKNN
-from calliper.scale._left_out import means_without_each
-from calliper.scale._similarity_means import LeaveTwoOutSimilarity
+from calliper._types import FloatArray
+from calliper._validation import check_offset, warn_if_zero_scales
+from calliper.calibrators._base import Calibrator, kernel_needs
+from calliper.guarantees import conformal_coverage
+from calliper.kernels import KNN, LeaveTwoOut, as_kernel, rescale
+from calliper.quantile import conformal_thresholds, rescaled_back
 
 
-class JackknifeMinmaxRescaled(BaseEstimator):  # type: ignore[misc]
+class JackknifeMinmaxRescaled(Calibrator):
     """The paper's rescaled scores with the guarantee 1 − α, at the price of width.
 
     Parameters
@@ -84,9 +67,6 @@ class JackknifeMinmaxRescaled(BaseEstimator):  # type: ignore[misc]
     >>> method.guaranteed_coverage(0.9)
     0.9001996007984032
     """
-
-    judges_nearness = True
-    uses_left_out = False
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -120,77 +100,27 @@ class JackknifeMinmaxRescaled(BaseEstimator):  # type: ignore[misc]
         Z_train, scores_train : (n, d) and (n,), optional
             Training inputs and errors, for kernels that take their length scale from them.
         """
-        Z, scores = check_calibration(self, Z, scores)
-        scores = check_scores(scores)
-        n = len(scores)
-        sizes = scores if magnitudes is None else check_scores(magnitudes, "magnitudes", n=n)
-        offset = check_offset(self.offset)
-        train = None if Z_train is None else check_features(Z_train, "Z_train")
-        rng = check_random_state(self.random_state)
-        kernel, errors = resolve_kernel(self.kernel, train, rng), None
-        if train is not None and scores_train is not None:
-            errors = check_scores(scores_train, "scores_train", n=len(train))
-        self.kernel_ = fixed_kernel(kernel, train, errors, rng)
-        self.n_calibration_ = n
-        if n == 1:  # no other point to take a mean of: plain split
-            self.scale_, self.rescaled_scores_ = None, scores
-            return self
-        self.scale_ = leave_two_out(self.kernel_, Z, sizes, offset=offset, rng=rng)
-        self.rescaled_scores_ = np.sort(rescale(scores, self.scale_.without_one))
-        warn_if_zero_scales(self.scale_.without_one)
+        rows = self._check_fit(
+            Z, scores, magnitudes=magnitudes, Z_train=Z_train, scores_train=scores_train
+        )
+        offset, rng = check_offset(self.offset), check_random_state(self.random_state)
+        kernel = as_kernel(self.kernel, KNN(10)).resolved(rows.Z_train, rng)
+        self.kernel_ = kernel.fixed(rows.Z_train, rows.scores_train, rng)
+        self.scale_: LeaveTwoOut | None = None
+        scale = np.ones(1)
+        if len(rows.scores) > 1:  # else no other point to take a mean of: plain split
+            self.scale_ = self.kernel_.leave_two_out(
+                rows.Z, rows.magnitudes, offset=offset, rng=rng
+            )
+            scale = self.scale_.without_one
+        self.rescaled_scores_ = np.sort(rescale(rows.scores, scale))
+        warn_if_zero_scales(scale)
+        self.n_calibration_ = len(rows.scores)
         return self
 
-    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
-        """Δ at each row: (m,), or (m, L) for a list of L levels."""
-        check_is_fitted(self)
-        Z, n = check_new_features(self, Z), self.n_calibration_
-        levels = check_levels(coverage)
-        warn_if_too_few(n, levels)
-        threshold = np.array(
-            [order_statistic(self.rescaled_scores_, conformal_rank(c, n)) for c in levels]
-        )
-        largest = self._largest_scale(Z)
-        with np.errstate(invalid="ignore", over="ignore"):
-            radius = np.where(np.isinf(threshold), np.inf, largest[:, None] * threshold)
-        return like_coverage(radius, coverage)
+    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+        largest = np.ones(len(Z)) if self.scale_ is None else self.scale_.largest(Z)
+        return rescaled_back(largest[:, None], conformal_thresholds(self.rescaled_scores_, levels))
 
-    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
-        """The proved marginal coverage at a level, or at each of several; at least 1 − α."""
-        check_is_fitted(self)
-        return each_level(conformal_coverage, coverage, self.n_calibration_)
-
-    def guarantee(self, coverage: float = 0.9) -> Guarantee:
-        """The promise with its assumptions; ``.describe()`` puts it in words."""
-        proved = float(self.guaranteed_coverage(coverage))
-        return Guarantee("JackknifeMinmaxRescaled", coverage, self.n_calibration_, proved)
-
-    def _largest_scale(self, Z: FloatArray) -> FloatArray:
-        """max_i ŝ_{N+1,i} at each row, (m,)."""
-        if self.scale_ is None:
-            return np.ones(len(Z))
-        if isinstance(self.scale_, LeaveTwoOutKNN):
-            return _largest_nearest_mean(self.scale_, Z)
-        if isinstance(self.scale_, LeaveTwoOutSimilarity):
-            return self.scale_.largest_mean(Z)
-        return _largest_radial_mean(self.scale_, Z)
-
-
-def _largest_nearest_mean(scale: LeaveTwoOutKNN, Z: FloatArray) -> FloatArray:
-    """Leave out the smallest of the K nearest for the next nearest, if that is larger; O(K)."""
-    largest = np.empty(len(Z))
-    for rows in row_slices(len(Z), CHUNK_ROWS):
-        near = scale.magnitudes[scale.search.nearest(Z[rows], scale.n_neighbors + 1)]
-        gain = np.maximum(near[:, -1] - near[:, :-1].min(axis=1), 0.0)
-        largest[rows] = (near[:, :-1].sum(axis=1) + gain) / scale.n_neighbors + scale.offset
-    return largest
-
-
-def _largest_radial_mean(scale: Any, Z: FloatArray) -> FloatArray:
-    """The largest of the N means without each point; one pass over (m, N) in blocks."""
-    sums = np.column_stack([scale.magnitudes, np.ones(len(scale.magnitudes))])
-
-    def largest(rows: slice) -> FloatArray:
-        means = means_without_each(scale.exponents, Z[rows], sums, None)
-        return np.asarray(means.max(axis=1) + scale.offset)
-
-    return np.concatenate(map_row_blocks(largest, len(Z), len(sums)))
+    def _proved(self, level: float) -> float:
+        return conformal_coverage(level, self.n_calibration_)

@@ -24,30 +24,17 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
-from calliper._types import Coverage, FloatArray
-from calliper._validation import (
-    check_calibration,
-    check_levels,
-    check_new_features,
-    check_offset,
-    check_scores,
-    check_training,
-    each_level,
-    like_coverage,
-    warn_if_too_few,
-    warn_if_zero_scales,
-)
-from calliper.calibrators._base import kernel_needs
-from calliper.guarantees import Guarantee, fold_coverage, jackknife_coverage
-from calliper.quantile import conformal_rank, outward
-from calliper.scale import leave_two_out, resolve_kernel
+from calliper._types import FloatArray
+from calliper._validation import check_offset, warn_if_zero_scales
+from calliper.calibrators._base import Calibrator, kernel_needs
+from calliper.guarantees import fold_coverage, jackknife_coverage
+from calliper.kernels import KNN, LeaveTwoOut, as_kernel
+from calliper.quantile import conformal_rank
 
 
-class JackknifeRescaled(BaseEstimator):  # type: ignore[misc]
+class JackknifeRescaled(Calibrator):
     """The paper's adaptive method; guarantee 1 − 2α.
 
     Parameters
@@ -78,9 +65,6 @@ class JackknifeRescaled(BaseEstimator):  # type: ignore[misc]
     0.8023952095808383
     """
 
-    judges_nearness = True
-    uses_left_out = False
-
     @property
     def needs(self) -> tuple[str, ...]:
         """Names of what ``fit`` cannot do without."""
@@ -105,49 +89,33 @@ class JackknifeRescaled(BaseEstimator):  # type: ignore[misc]
         Z_train : (n, d), optional
             Training inputs, for kernels that take their length scale from them.
         """
-        Z, scores = check_calibration(self, Z, scores, non_negative=True)
-        n = len(scores)
-        sizes = scores if magnitudes is None else check_scores(magnitudes, "magnitudes", n=n)
-        offset = check_offset(self.offset)
-        train = check_training(Z_train, Z)
-        rng = check_random_state(self.random_state)
-        self.kernel_ = resolve_kernel(self.kernel, train, rng)
-        self.n_calibration_ = n
-        if n == 1:  # no other point to take a mean of: plain split
-            self.scale_, self.rescaled_scores_ = None, scores
-            return self
-        self.scale_ = leave_two_out(self.kernel_, Z, sizes, offset=offset, rng=rng, Z_train=train)
-        self.rescaled_scores_ = self.scale_.prepare(scores)
-        warn_if_zero_scales(self.scale_.without_one)
+        rows = self._check_fit(Z, scores, magnitudes=magnitudes, Z_train=Z_train)
+        offset, rng = check_offset(self.offset), check_random_state(self.random_state)
+        self.kernel_ = as_kernel(self.kernel, KNN(10)).resolved(rows.Z_train, rng)
+        self.rescaled_scores_ = rows.scores
+        self.scale_: LeaveTwoOut | None = None
+        if len(rows.scores) > 1:  # else no other point to take a mean of: plain split
+            self.scale_ = self.kernel_.leave_two_out(
+                rows.Z, rows.magnitudes, offset=offset, rng=rng, Z_train=rows.Z_train
+            )
+            self.rescaled_scores_ = self.scale_.prepare(rows.scores)
+            warn_if_zero_scales(self.scale_.without_one)
+        self.n_calibration_ = len(rows.scores)
         return self
 
-    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
-        """Δ at each row: (m,), or (m, L) for a list of L levels."""
-        check_is_fitted(self)
-        Z, n = check_new_features(self, Z), self.n_calibration_
-        levels = check_levels(coverage)
-        warn_if_too_few(n, levels)
-        radius = np.full((len(Z), len(levels)), np.inf)
-        ranks = [conformal_rank(level, n) for level in levels]
-        finite = [column for column, rank in enumerate(ranks) if rank <= n]
+    @property
+    def rounded(self) -> bool:
+        """Of one point the radius is its score."""
+        return self.scale_ is None
+
+    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         if self.scale_ is None:
-            radius[:, finite] = self.rescaled_scores_[0]
-        elif finite:
-            radius[:, finite] = outward(self.scale_.order_statistics(Z, [ranks[c] for c in finite]))
-        return like_coverage(radius, coverage)
+            return np.tile(self.rescaled_scores_, (len(Z), len(levels)))
+        ranks = [conformal_rank(level, self.n_calibration_) for level in levels]
+        return self.scale_.order_statistics(Z, ranks)
 
-    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
-        """The proved marginal coverage at a level, or at each of several; at least 1 − 2α."""
-        check_is_fitted(self)
-        return each_level(self._proved, coverage, self.n_calibration_)
-
-    def _proved(self, coverage: float, n: int) -> float:
-        n_folds = getattr(self.scale_, "n_folds", None)
+    def _proved(self, level: float) -> float:
+        n_folds = None if self.scale_ is None else self.scale_.n_folds
         if n_folds is None:
-            return jackknife_coverage(coverage, n)
-        return fold_coverage(coverage, n, n_folds)
-
-    def guarantee(self, coverage: float = 0.9) -> Guarantee:
-        """The promise with its assumptions; ``.describe()`` puts it in words."""
-        proved = float(self.guaranteed_coverage(coverage))
-        return Guarantee("JackknifeRescaled", coverage, self.n_calibration_, proved)
+            return jackknife_coverage(level, self.n_calibration_)
+        return fold_coverage(level, self.n_calibration_, n_folds)

@@ -8,7 +8,29 @@ own local quantile, and the level α̃ is raised until enough of them lie below 
     v is kept  iff  #{i : T_i ≥ T_{N+1}} > α(N+1),      radius = sup of the kept v.
 
 V_i ≤ Q(α̃; F_i), the quantile of the scores around i, is the same as T_i < α̃: keeping v is the
-search of α̃. It is exact and needs no grid.
+search of α̃. It is exact and needs no grid. T_{N+1} does not decrease in v and no other T_i
+increases, so the kept v are all those up to a threshold, which is a calibration score or infinite.
+Just below the score V_k, a member with V_i < V_k does not have the new point below it, all others
+do: their shares are known in advance, one count over the bag decides about V_k, and bisection
+finds the threshold in log₂ N counts, for all rows at once. Shares that differ by less than 10⁻¹²
+count as equal. This can only keep more, so rounding does not cost coverage.
+
+Weights, each member's of itself being one, by the Euclidean distance D:
+
+    exponential   H_ij = exp(−D_ij / h)
+    gaussian      H_ij = exp(−D_ij² / 2h²)
+    neighbors     H_ij = 1 if j is one of the h nearest of i in the bag, else 0
+
+D is taken by direct differences, so that equal rows weigh the same to the last bit. With
+neighbours the new point, where it comes near enough to a calibration point, takes the place of
+that point's last neighbour; priorities drawn at random settle ties in distance, since any rule
+that tells the new point from the others would void the guarantee.
+
+The bandwidth is chosen on training errors, if it is not given. Each of up to 2,000 training points
+is left out and gets the radius that the others would give it. Of the bandwidths that leave at most
+5 % of these radii infinite, the one of the smallest mean radius wins, infinite ones counting as
+the largest training error; if all leave more, the largest. (Guan proposes the mean of finite
+lengths and a multiple of their bootstrap spread; the sample here is large enough to do without.)
 
 Letters: V → ``scores``, H → ``localizer``, h → ``bandwidth``. The interval is closed, so that it
 holds the supremum. It is never empty: the smallest calibration score is always kept. It is
@@ -19,6 +41,7 @@ new point's T is among the Q smallest of N+1 with probability at least Q/(N+1). 
 not depend on calibration scores.
 
 Cost: O(N²d) to fit, O(Nd + N log N) for each new point and level; memory O(N) and a few blocks.
+Choosing among B bandwidths on n training points: O(n² (d + B log n)).
 
 Reference: Guan (2023), "Localized conformal prediction: a generalized inference framework for
 conformal prediction", Biometrika 110, doi:10.1093/biomet/asac040.
@@ -26,31 +49,37 @@ conformal prediction", Biometrika 110, doi:10.1093/biomet/asac040.
 
 from __future__ import annotations
 
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from calliper._blocks import Scratch, map_row_blocks
-from calliper._types import Coverage, FloatArray
-from calliper._validation import (
-    check_calibration,
-    check_levels,
-    check_new_features,
-    each_level,
-    like_coverage,
-    warn_if_too_few,
-)
-from calliper.calibrators._lcp_bandwidth import check_bandwidth, training_sample, tuned_bandwidth
-from calliper.calibrators._lcp_localizers import LOCALIZERS, make_localizer
-from calliper.calibrators._lcp_search import OrderedScores, largest_kept
-from calliper.guarantees import Guarantee, conformal_coverage
-from calliper.quantile import conformal_rank
+from calliper._types import BoolArray, FloatArray, IntArray
+from calliper.calibrators._base import Calibrator, FitRows
+from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
+from calliper.guarantees import conformal_coverage
+from calliper.kernels import EUCLIDEAN, all_distances
+from calliper.quantile import TOLERANCE, conformal_rank, count_true
+
+LOCALIZERS = ("exponential", "gaussian", "neighbors")
+
+#: Weight, share, share with the new point below: what the α̃ search takes, each (m, N).
+SharesOfBag = tuple[FloatArray, FloatArray, FloatArray]
+
+#: Most training points that are left out, one by one.
+MOST_POINTS = 2000
+
+#: Largest part of infinite radii that a bandwidth may leave.
+MOST_INFINITE = 0.05
+
+#: Bandwidths that are tried, as multiples of the median distance.
+MULTIPLES = 2.0 ** np.arange(-7, 5.5, 0.75)
 
 
-class LCP(BaseEstimator):  # type: ignore[misc]
+class LCP(Calibrator):
     """Localised conformal prediction, guarantee 1 − α; takes any real score.
 
     Parameters
@@ -81,14 +110,17 @@ class LCP(BaseEstimator):  # type: ignore[misc]
     0.9001996007984032
     """
 
-    judges_nearness = True
-    uses_left_out = False
+    takes_any_score = True
+    rounded = True
+    _refusal = (
+        "bandwidth='auto' is chosen on training errors: pass Z_train and scores_train to "
+        "fit (X_train and y_train to ConformalRegressor.calibrate), or a number."
+    )
 
     @property
     def needs(self) -> tuple[str, ...]:
         """Names of what ``fit`` cannot do without."""
-        auto = isinstance(self.bandwidth, str)
-        return ("Z_train", "scores_train") if auto else ()
+        return ("Z_train", "scores_train") if self.bandwidth == "auto" else ()
 
     def __init__(
         self,
@@ -111,51 +143,40 @@ class LCP(BaseEstimator):  # type: ignore[misc]
         Z_train, scores_train : (n, d) and (n,), needed for ``bandwidth="auto"``
             Training inputs and errors, best of models that have not seen those points.
         """
-        Z, scores = check_calibration(self, Z, scores)
-        n, rng = len(scores), check_random_state(self.random_state)
+        rows = self._check_fit(Z, scores, Z_train=Z_train, scores_train=scores_train)
+        n, rng = len(rows.scores), check_random_state(self.random_state)
         self.localizer_ = "exponential" if self.localizer is None else self.localizer
-        if self.localizer_ not in LOCALIZERS:
-            raise ValueError(f"localizer must be one of {[*LOCALIZERS]}; got {self.localizer!r}.")
-        fixed = check_bandwidth(self.bandwidth, self.localizer_, n)
-        order = np.argsort(scores, kind="stable")
-        self.points_, self.ordered_ = Z[order], OrderedScores(scores[order])
+        self._fixed = check_bandwidth(self.bandwidth, self.localizer_, n)
+        order = np.argsort(rows.scores, kind="stable")
+        self.points_, self.ordered_ = rows.Z[order], OrderedScores(rows.scores[order])
         self.priorities_ = rng.uniform(size=n + 1)
         self.priorities_[:-1] = self.priorities_[order]
-        self.n_calibration_ = n
         self.bandwidths_: dict[float, float] = {}
         self._at_bandwidth: dict[float, Any] = {}
-        self._fixed, self._seed = fixed, rng.randint(2**31)
-        if fixed is None:
-            self._training = training_sample(Z, Z_train, scores_train, rng)
+        self._seed = rng.randint(2**31)
+        if self._fixed is None:
+            self._training = training_sample(rows, rng)
         else:
-            self._localizer(fixed)
+            self._localizer(self._fixed)
+        self.n_calibration_ = n
         return self
 
-    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
-        """The largest score kept at each row: (m,), or (m, L) for a list of L levels."""
-        check_is_fitted(self)
-        Z, n = check_new_features(self, Z), self.n_calibration_
-        levels = check_levels(coverage)
-        warn_if_too_few(n, levels)
-        radius = np.full((len(Z), len(levels)), np.inf)
+    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+        radius, n = np.empty((len(Z), len(levels))), self.n_calibration_
         columns_of: dict[float, list[int]] = {}
         for column, level in enumerate(levels):
-            if conformal_rank(level, n) <= n:
-                columns_of.setdefault(self._bandwidth(level), []).append(column)
+            columns_of.setdefault(self._bandwidth(level), []).append(column)
         for bandwidth, columns in columns_of.items():
             ranks = [conformal_rank(levels[column], n) for column in columns]
             radius[:, columns] = self._thresholds(Z, bandwidth, ranks)
-        return like_coverage(radius, coverage)
+        return radius
 
-    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
-        """The proved marginal coverage at a level, or at each of several; at least 1 − α."""
-        check_is_fitted(self)
-        return each_level(conformal_coverage, coverage, self.n_calibration_)
+    def _proved(self, level: float) -> float:
+        return conformal_coverage(level, self.n_calibration_)
 
-    def guarantee(self, coverage: float = 0.9) -> Guarantee:
-        """The promise with its assumptions; ``.describe()`` puts it in words."""
-        proved = float(self.guaranteed_coverage(coverage))
-        return Guarantee("LCP", coverage, self.n_calibration_, proved)
+    def _check_parameters(self) -> None:
+        if self.localizer is not None and self.localizer not in LOCALIZERS:
+            raise ValueError(f"localizer must be one of {[*LOCALIZERS]}; got {self.localizer!r}.")
 
     def _thresholds(self, Z: FloatArray, bandwidth: float, ranks: list[int]) -> FloatArray:
         localizer, ordered, scratch = self._localizer(bandwidth), self.ordered_, Scratch()
@@ -182,3 +203,263 @@ class LCP(BaseEstimator):  # type: ignore[misc]
             tuned = tuned_bandwidth(self.localizer_, Z, scores, level, rng)
             self.bandwidths_[level] = tuned
         return self.bandwidths_[level]
+
+
+class OrderedScores:
+    """Ascending scores, and where each run of equal ones begins.
+
+    Attributes
+    ----------
+    values : (N,) the scores
+    n_below : (N,) for each, how many are smaller
+    starts : (G+1,) first place of each of the G distinct scores, then N
+    candidates : (G+1,) the distinct scores, then infinity
+    """
+
+    def __init__(self, values: FloatArray) -> None:
+        self.values = values
+        self.n_below: IntArray = np.searchsorted(values, values, side="left")
+        starts = np.unique(self.n_below)
+        self.starts: IntArray = np.append(starts, len(values))
+        self.candidates: FloatArray = np.append(values[starts], np.inf)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+def largest_kept(
+    ordered: OrderedScores,
+    weight: FloatArray,
+    share: FloatArray,
+    share_with_new: FloatArray,
+    ranks: list[int],
+    scratch: Scratch,
+) -> FloatArray:
+    """The threshold of each row for each rank Q, (m, L); O(N log N) a row and rank.
+
+    Parameters
+    ----------
+    weight : (m, N) of the calibration points as the new point sees them; its own weight is 1
+    share : (m, N) T_i while the new point is not below i
+    share_with_new : (m, N) T_i while it is
+    """
+    m, n = weight.shape
+    own = scratch.array("own share", (m, n + 1))
+    own[:, 0] = 0.0
+    np.cumsum(weight, axis=1, out=own[:, 1:])
+    own /= own[:, -1:] + 1.0
+    own -= TOLERANCE
+    columns, rows = np.arange(n, dtype=np.int32), np.arange(m)
+    counted = scratch.array("counted", (m, n), np.bool_)
+    behind = scratch.array("behind", (m, n), np.bool_)
+    below = scratch.array("below", (m, n), np.bool_)
+    threshold = np.empty((m, len(ranks)))
+    last = len(ordered.starts) - 1
+    for level, rank in enumerate(ranks):
+        low, high = np.zeros(m, dtype=np.intp), np.full(m, last)
+        for _ in range(last.bit_length()):
+            middle = (low + high + 1) // 2
+            first = ordered.starts[middle]
+            reached = own[rows, first][:, None]
+            np.less(share, reached, out=counted)
+            counted &= np.less(columns, first[:, None].astype(np.int32), out=below)
+            counted |= np.less(share_with_new, reached, out=behind)
+            kept = count_true(counted) < rank
+            low, high = np.where(kept, middle, low), np.where(kept, high, middle - 1)
+        threshold[:, level] = ordered.candidates[low]
+    return threshold
+
+
+def radial_weights(distances: FloatArray, name: str, bandwidth: float) -> FloatArray:
+    """Weights in place of distances; those too small for a number are zero."""
+    with np.errstate(over="ignore"):
+        distances /= bandwidth
+        if name == "gaussian":
+            np.square(distances, out=distances)
+            distances *= 0.5
+    np.negative(distances, out=distances)
+    return np.exp(distances, out=distances)
+
+
+def nearest_mask(distances: FloatArray, k: int, priorities: FloatArray) -> BoolArray:
+    """The k nearest columns of each row, ties by lowest priority, (m, N); k ≤ N."""
+    edge = np.partition(distances, k - 1, axis=1)[:, k - 1 : k]
+    mask: BoolArray = distances <= edge
+    crowded = np.flatnonzero(mask.sum(axis=1) > k)
+    if len(crowded):
+        by_priority = np.argsort(priorities)
+        order = np.argsort(distances[np.ix_(crowded, by_priority)], axis=1, kind="stable")
+        chosen = np.zeros((len(crowded), distances.shape[1]), dtype=np.bool_)
+        np.put_along_axis(chosen, by_priority[order[:, :k]], True, axis=1)
+        mask[crowded] = chosen
+    return mask
+
+
+class RadialLocalizer:
+    """Weights that fall with distance. O(N²d) once, O(Nd) for each new row."""
+
+    def __init__(
+        self, points: FloatArray, ordered: OrderedScores, name: str, bandwidth: float
+    ) -> None:
+        self.points, self.name, self.bandwidth = points, name, bandwidth
+
+        def sums(rows: slice) -> FloatArray:
+            reached = np.cumsum(self._weights(points[rows]), axis=1)
+            places = ordered.n_below[rows]
+            below = reached[np.arange(len(reached)), places - 1]
+            return np.stack([np.where(places > 0, below, 0.0), reached[:, -1]])
+
+        n = len(points)
+        self.below, self.total = np.concatenate(map_row_blocks(sums, n, n), axis=1)
+
+    def compare(self, x: FloatArray, scratch: Scratch) -> SharesOfBag:
+        """What the search takes, for a block of new rows."""
+        shape = len(x), len(self.points)
+        weight = self._weights(x, scratch.array("weight", shape))
+        total = np.add(weight, self.total, out=scratch.array("total", shape))
+        share = np.divide(self.below, total, out=scratch.array("share", shape))
+        with_new = np.add(weight, self.below, out=scratch.array("with new", shape))
+        with_new /= total
+        return weight, share, with_new
+
+    def _weights(self, x: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        distances = np.asarray(cdist(x, self.points, out=out), dtype=np.float64)
+        return radial_weights(distances, self.name, self.bandwidth)
+
+
+class NeighborLocalizer:
+    """The h nearest of each member of the bag. ``priorities`` has the new point's last."""
+
+    def __init__(
+        self, points: FloatArray, ordered: OrderedScores, k: int, priorities: FloatArray
+    ) -> None:
+        n = len(points)
+        self.points, self.k, self.priorities = points, min(k, n), priorities
+
+        def sums(rows: slice) -> FloatArray:
+            distances = all_distances(points[rows], points, EUCLIDEAN)
+            places = np.arange(len(distances))
+            distances[places, np.arange(rows.start, rows.stop)] = np.inf
+            near = nearest_mask(distances, self.k, priorities[:-1])
+            edge = np.where(near, distances, -np.inf).max(axis=1)
+            at_edge = near & (distances == edge[:, None])
+            last = np.where(at_edge, priorities[:-1], -1.0).argmax(axis=1)
+            is_below = np.arange(n) < ordered.n_below[rows, None]
+            lost = is_below[places, last] & np.isfinite(edge)
+            below = np.count_nonzero(near & is_below, axis=1)
+            return np.stack([below, edge, priorities[last], lost])
+
+        parts = np.concatenate(map_row_blocks(sums, n, n), axis=1)
+        self.below, self.edge, self.edge_priority, self.lost = parts
+
+    def compare(self, x: FloatArray, scratch: Scratch) -> SharesOfBag:
+        """What the search takes, for a block of new rows."""
+        distances = all_distances(x, self.points, EUCLIDEAN)
+        weight = nearest_mask(distances, self.k, self.priorities[:-1]).astype(np.float64)
+        enters = distances < self.edge
+        enters |= (distances == self.edge) & (self.priorities[-1] < self.edge_priority)
+        share = (self.below - enters * self.lost) / (self.k + 1)
+        return weight, share, share + enters / (self.k + 1)
+
+
+def make_localizer(
+    name: str, points: FloatArray, ordered: OrderedScores, bandwidth: float, priorities: FloatArray
+) -> RadialLocalizer | NeighborLocalizer:
+    """The localiser of that name at the calibration points, which stand in order of score."""
+    if name == "neighbors":
+        return NeighborLocalizer(points, ordered, int(bandwidth), priorities)
+    return RadialLocalizer(points, ordered, name, bandwidth)
+
+
+def check_bandwidth(bandwidth: Any, localizer: str, n: int) -> float | None:
+    """The bandwidth as a number, or None for one that is still to be chosen."""
+    if isinstance(bandwidth, str):
+        if bandwidth != "auto":
+            raise ValueError(f"bandwidth is a number or 'auto'; got {bandwidth!r}.")
+        return None
+    if localizer != "neighbors":
+        if not isinstance(bandwidth, Real) or not 0 < float(bandwidth) < np.inf:
+            raise ValueError(f"bandwidth must be a positive, finite number; got {bandwidth!r}.")
+        return float(bandwidth)
+    if not isinstance(bandwidth, Integral) or bandwidth < 1:
+        raise ValueError(f"bandwidth counts neighbours, an integer >= 1; got {bandwidth!r}.")
+    if int(bandwidth) > n:
+        warn(
+            f"{bandwidth} neighbours were asked for and only {n} exist: all are used.",
+            SmallCalibrationWarning,
+        )
+    return float(bandwidth)
+
+
+def training_sample(rows: FitRows, rng: np.random.RandomState) -> tuple[FloatArray, FloatArray]:
+    """Training points and errors, as many as a bag has members or fewer."""
+    n = len(rows.Z_train)
+    if n < 3:
+        raise CalliperError(f"bandwidth='auto' needs 3 training points; got {n}.")
+    chosen = rng.permutation(n)[: min(max(3, len(rows.Z) + 1), MOST_POINTS)]
+    return rows.Z_train[chosen], rows.scores_train[chosen]
+
+
+def tuned_bandwidth(
+    name: str, Z: FloatArray, scores: FloatArray, coverage: float, rng: np.random.RandomState
+) -> float:
+    """The best bandwidth of a grid at this level, for n training points and their errors."""
+    order = np.argsort(scores, kind="stable")
+    Z, ordered = Z[order], OrderedScores(scores[order])
+    priorities = rng.uniform(size=len(Z))
+    distances = cdist(Z, Z) if name != "neighbors" else all_distances(Z, Z, EUCLIDEAN)
+    rank, best, least = conformal_rank(coverage, len(Z) - 1), 0.0, np.inf
+    for bandwidth in _grid(name, distances):
+        radius = _left_out(ordered, _bag(name, distances, bandwidth, priorities), rank)
+        best, infinite = best or bandwidth, np.isinf(radius)
+        mean = np.where(infinite, ordered.values[-1], radius).mean()
+        if infinite.mean() <= MOST_INFINITE and mean < least:
+            best, least = bandwidth, mean
+    return best
+
+
+def _grid(name: str, distances: FloatArray) -> list[float]:
+    """From flat weights to narrow ones."""
+    n = len(distances)
+    if name == "neighbors":
+        return sorted(set(np.geomspace(1, n - 1, 16).round().tolist()), reverse=True)
+    median = float(np.median(distances[np.triu_indices(n, 1)]))
+    if median == 0:
+        raise CalliperError(
+            "bandwidth='auto' goes by the median distance between training inputs, which is 0; "
+            "pass a number."
+        )
+    return [float(bandwidth) for bandwidth in median * MULTIPLES[::-1]]
+
+
+def _bag(name: str, distances: FloatArray, bandwidth: float, priorities: FloatArray) -> FloatArray:
+    """H_ij over the sample, (n, n), each point's weight of itself one."""
+    if name != "neighbors":
+        return radial_weights(distances.copy(), name, bandwidth)
+    others = distances.copy()
+    np.fill_diagonal(others, np.inf)
+    H = nearest_mask(others, int(bandwidth), priorities).astype(np.float64)
+    np.fill_diagonal(H, 1.0)
+    return H
+
+
+def _left_out(ordered: OrderedScores, H: FloatArray, rank: int) -> FloatArray:
+    """The radius of each point from all the others, (n,)."""
+    n, scratch = len(ordered), Scratch()
+    columns = np.arange(n)
+    total = H.sum(axis=1)
+    prefix = np.cumsum(H, axis=1)[columns, ordered.n_below - 1]
+    below = np.where(ordered.n_below > 0, prefix, 0.0)
+
+    def one_block(rows: slice) -> FloatArray:
+        here, place = columns[rows], np.arange(rows.stop - rows.start)
+        weight, back = H[rows].copy(), H.T[rows]
+        was_below = ordered.n_below[None, :] > here[:, None]
+        share = (below - np.where(was_below, back, 0.0)) / total
+        with_new = share + back / total
+        # A point left out is no member that could be counted, and has no weight.
+        weight[place, here] = 0.0
+        share[place, here] = with_new[place, here] = np.inf
+        return largest_kept(ordered, weight, share, with_new, [rank], scratch)[:, 0]
+
+    return np.concatenate(map_row_blocks(one_block, n, 4 * n))

@@ -22,29 +22,18 @@ prediction intervals", Information Sciences, doi:10.1016/j.ins.2024.121369.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from math import ceil
 from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
-from calliper._types import Coverage, FloatArray
-from calliper._validation import (
-    check_calibration,
-    check_features,
-    check_levels,
-    check_new_features,
-    check_vector,
-    each_level,
-    like_coverage,
-)
-from calliper.exceptions import CalliperError, SmallCalibrationWarning
+from calliper._types import FloatArray
+from calliper.calibrators._base import Calibrator
+from calliper.exceptions import SmallCalibrationWarning, warn
 from calliper.guarantees import Guarantee, conformal_coverage
-from calliper.quantile import conformal_rank, order_statistic, required_calibration_size
+from calliper.quantile import conformal_rank, conformal_thresholds, required_calibration_size
 
 #: Calibration points that the smallest leaf expects by default. A level of 0.9 needs 9 and one of
 #: 0.95 needs 19; chance leaves a leaf of 40 expected points with fewer than 19 once in 10,000.
@@ -68,7 +57,7 @@ class LeafGuarantee(Guarantee):
         )
 
 
-class LoCart(BaseEstimator):  # type: ignore[misc]
+class LoCart(Calibrator):
     """Split conformal in each leaf of a tree grown on training errors; takes any real score.
 
     Parameters
@@ -99,9 +88,15 @@ class LoCart(BaseEstimator):  # type: ignore[misc]
     array([66, 36, 53, 40, 43, 62])
     """
 
-    needs: tuple[str, ...] = ("Z_train", "scores_train")
-    judges_nearness = True
-    uses_left_out = False
+    needs = ("Z_train", "scores_train")
+    takes_any_score = True
+    by_rank = False  # each leaf reaches what its own points do
+    rounded = True
+    _refusal = (
+        "LoCart grows its tree on training errors: pass Z_train and scores_train to fit "
+        "(X_train and y_train to ConformalRegressor.calibrate). Without training data, "
+        "use FullRescaled, which needs none."
+    )
 
     def __init__(
         self,
@@ -122,46 +117,27 @@ class LoCart(BaseEstimator):  # type: ignore[misc]
         Z, scores : (N, d) and (N,), the calibration points
         Z_train, scores_train : (n, d) and (n,), inputs and scores of training points
         """
-        Z, scores = check_calibration(self, Z, scores)
-        if Z_train is None or scores_train is None:
-            raise CalliperError(
-                "LoCart grows its tree on training errors: pass Z_train and scores_train to fit "
-                "(X_train and y_train to ConformalRegressor.calibrate). Without training data, "
-                "use FullRescaled, which needs none."
-            )
-        Z_train = check_features(Z_train, "Z_train")
-        if Z_train.shape[1] != Z.shape[1]:
-            raise CalliperError(f"Z_train has {Z_train.shape[1]} columns, Z has {Z.shape[1]}.")
-        scores_train = check_vector(scores_train, "scores_train", n=len(Z_train))
-        self.tree_ = self._grow(Z_train, scores_train, len(Z))
+        rows = self._check_fit(Z, scores, Z_train=Z_train, scores_train=scores_train)
+        self.tree_ = self._grow(rows.Z_train, rows.scores_train, len(rows.Z))
         self._leaves = np.flatnonzero(self.tree_.tree_.children_left < 0)
-        leaf = self._leaf(Z)
-        self._ordered = [np.sort(scores[leaf == index]) for index in range(len(self._leaves))]
-        self.leaf_sizes_ = np.bincount(leaf, minlength=len(self._leaves))
-        self.n_calibration_ = len(scores)
+        leaf, n_leaves = self._leaf(rows.Z), len(self._leaves)
+        self._ordered = [np.sort(rows.scores[leaf == index]) for index in range(n_leaves)]
+        self.leaf_sizes_ = np.bincount(leaf, minlength=n_leaves)
+        self.n_calibration_ = len(rows.scores)
         return self
-
-    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
-        """The threshold of each row's leaf: (m,), or (m, L) for a list of L levels."""
-        check_is_fitted(self)
-        Z, levels = check_new_features(self, Z), check_levels(coverage)
-        _warn_if_small(self.leaf_sizes_, levels)
-        threshold = [
-            [order_statistic(ordered, conformal_rank(c, len(ordered))) for c in levels]
-            for ordered in self._ordered
-        ]
-        return like_coverage(np.array(threshold)[self._leaf(Z)], coverage)
-
-    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
-        """The proved coverage in the leaf where it is smallest; at least 1 − α."""
-        check_is_fitted(self)
-        sizes = sorted({int(n) for n in self.leaf_sizes_})
-        return each_level(lambda c, _: min(conformal_coverage(c, n) for n in sizes), coverage, 0)
 
     def guarantee(self, coverage: float = 0.9) -> LeafGuarantee:
         """The promise with its assumptions; ``.describe()`` puts it in words."""
-        proved, n_leaves = float(self.guaranteed_coverage(coverage)), len(self._leaves)
-        return LeafGuarantee("LoCart", coverage, self.n_calibration_, proved, n_leaves=n_leaves)
+        promise = super().guarantee(coverage)
+        return LeafGuarantee(**vars(promise), n_leaves=len(self._leaves))
+
+    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+        _warn_if_small(self.leaf_sizes_, levels)
+        thresholds = [conformal_thresholds(ordered, levels) for ordered in self._ordered]
+        return np.asarray(np.array(thresholds)[self._leaf(Z)])
+
+    def _proved(self, level: float) -> float:
+        return min(conformal_coverage(level, n) for n in {int(n) for n in self.leaf_sizes_})
 
     def _grow(self, Z: FloatArray, scores: FloatArray, n_calibration: int) -> Any:
         from sklearn.tree import DecisionTreeRegressor
@@ -183,17 +159,16 @@ class LoCart(BaseEstimator):  # type: ignore[misc]
         return np.searchsorted(self._leaves, self.tree_.apply(Z))
 
 
-def _warn_if_small(sizes: Any, levels: tuple[float, ...]) -> None:
+def _warn_if_small(sizes: Any, levels: list[float]) -> None:
     """One warning that counts the leaves too small for the first level that is out of reach."""
     for level in levels:
         small = [n for n in sizes if conformal_rank(level, int(n)) > n]
         if small:
-            warnings.warn(
+            warn(
                 f"{len(small)} of {len(sizes)} leaves hold fewer than the "
                 f"{required_calibration_size(level)} calibration points that coverage {level:g} "
                 f"requires: the only valid interval there is infinite. Raise min_leaf, lower "
                 f"max_leaves, or calibrate on more points.",
                 SmallCalibrationWarning,
-                stacklevel=3,
             )
             return

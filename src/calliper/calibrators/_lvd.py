@@ -10,7 +10,9 @@ infinity. Nothing else happens: no level is corrected.
 The paper finds A too large in many dimensions, so that most intervals are infinite. ``tuned=True``
 is its remedy: λA with the largest λ ≤ 1 for which at least 1−α of a training sample have an
 effective number of neighbours exp H(w) ≥ 2/α, H the entropy of their weights w to the others. λ
-depends on the level and is computed once for each.
+depends on the level and is computed once for each. A point's H falls as λ grows, so λ is found by
+bisection on log λ; a point that has enough neighbours at some λ has enough at every smaller one,
+so each step looks only at those that the steps before left open.
 
 Letters: s → ``scores``, A → ``metric_``, d → ``n_directions``, λ → ``factors_``.
 
@@ -28,34 +30,27 @@ deep learning models", NeurIPS, arXiv:2106.00225. λ: Deutschmann, Rigotti, Rodr
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
-from calliper._types import Coverage, FloatArray
-from calliper._validation import (
-    check_calibration,
-    check_features,
-    check_levels,
-    check_new_features,
-    each_level,
-    like_coverage,
-    warn_if_too_few,
-)
-from calliper.calibrators._lvd_tuning import widening_factor
-from calliper.exceptions import CalliperError
-from calliper.guarantees import Guarantee
-from calliper.kernels._distances import EUCLIDEAN
-from calliper.metric_learning import LearnedMetric, learn_metric
-from calliper.quantile import conformal_rank
-from calliper.scale._weights import RadialExponents
-from calliper.weighted_quantile import weighted_quantiles_in_blocks
+from calliper._blocks import map_row_blocks
+from calliper._types import BoolArray, FloatArray
+from calliper.calibrators._base import Calibrator
+from calliper.kernels import EUCLIDEAN, LearntMetric, RadialExponents, learn_metric
+from calliper.quantile import as_fraction, conformal_rank, weighted_quantiles_in_blocks
 
 #: Most training points that λ is computed from.
 MOST_POINTS = 2000
+
+#: Steps of the bisection that finds λ.
+N_STEPS = 40
+
+#: Exponents no larger than this make weights equal.
+FLAT = 1e-9
 
 NO_GUARANTEE = (
     "no probability of covering a new target is proved for a finite number of calibration points. "
@@ -66,7 +61,7 @@ NO_GUARANTEE = (
 )
 
 
-class LVD(BaseEstimator):  # type: ignore[misc]
+class LVD(Calibrator):
     """Local quantile in a metric learnt on training data; no marginal guarantee.
 
     Takes any real score.
@@ -77,16 +72,16 @@ class LVD(BaseEstimator):  # type: ignore[misc]
         Whether to widen the kernel until most training points have 2/α effective neighbours. If
         not even equal weights give them that many, weights are equal: split conformal.
     n_directions, smoothing, max_iter
-        See :func:`calliper.metric_learning.learn_metric`.
-    metric : LearnedMetric, optional
-        From :func:`calliper.metric_learning.learn_metric` on the same training rows; learnt in
+        See :func:`calliper.kernels.learn_metric`.
+    metric : LearntMetric, optional
+        From :func:`calliper.kernels.learn_metric` on the same training rows; learnt in
         ``fit`` if it is None.
     random_state : int, RandomState or None
         Draws where learning starts, and the training sample that ``tuned`` uses.
 
     Attributes
     ----------
-    metric_ : LearnedMetric
+    metric_ : LearntMetric
     factors_ : dict of λ for each level that was asked for
     n_calibration_ : N
 
@@ -103,9 +98,14 @@ class LVD(BaseEstimator):  # type: ignore[misc]
     0.0
     """
 
-    needs: tuple[str, ...] = ("Z_train", "y_train")
-    judges_nearness = True
-    uses_left_out = False
+    needs = ("Z_train", "y_train")
+    takes_any_score = True
+    rounded = True
+    _refusal = (
+        "LVD learns its metric on training data: pass Z_train and y_train, the labels, to "
+        "fit (X_train and y_train to ConformalRegressor.calibrate). Without training data, "
+        "use LCP with a bandwidth, or FullRescaled."
+    )
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class LVD(BaseEstimator):  # type: ignore[misc]
         n_directions: int = 10,
         smoothing: float = 1.0,
         max_iter: int = 500,
-        metric: LearnedMetric | None = None,
+        metric: LearntMetric | None = None,
         random_state: Any = None,
     ) -> None:
         self.tuned = tuned
@@ -134,39 +134,26 @@ class LVD(BaseEstimator):  # type: ignore[misc]
         Z_train, y_train : (n, p) and (n,)
             Training inputs and their labels: labels, not errors.
         """
-        Z, scores = check_calibration(self, Z, scores)
-        if Z_train is None or y_train is None:
-            raise CalliperError(
-                "LVD learns its metric on training data: pass Z_train and y_train, the labels, to "
-                "fit (X_train and y_train to ConformalRegressor.calibrate). Without training data, "
-                "use LCP with a bandwidth, or FullRescaled."
-            )
-        train = check_features(Z_train, "Z_train")
-        if train.shape[1] != Z.shape[1]:
-            raise CalliperError(f"Z_train has {train.shape[1]} columns, Z has {Z.shape[1]}.")
+        rows = self._check_fit(Z, scores, Z_train=Z_train, y_train=y_train)
         rng = check_random_state(self.random_state)
         self.metric_ = self.metric or learn_metric(
-            train,
-            y_train,
+            rows.Z_train,
+            rows.y_train,
             n_directions=self.n_directions,
             smoothing=self.smoothing,
             max_iter=self.max_iter,
             random_state=rng,
         )
-        sample = rng.permutation(len(train))[: min(len(Z), MOST_POINTS)]
-        self._sample = self.metric_.transform(train[sample])
-        order = np.argsort(scores, kind="stable")
-        self.scores_, self.points_ = scores[order], self.metric_.transform(Z[order])
-        self.n_calibration_ = len(scores)
+        sample = rng.permutation(len(rows.Z_train))[: min(len(rows.Z), MOST_POINTS)]
+        self._sample = self.metric_.transform(rows.Z_train[sample])
+        order = np.argsort(rows.scores, kind="stable")
+        self.scores_, self.points_ = rows.scores[order], self.metric_.transform(rows.Z[order])
         self.factors_: dict[float, float] = {}
+        self.n_calibration_ = len(rows.scores)
         return self
 
-    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
-        """Δ at each row: (m,), or (m, L) for a list of L levels."""
-        check_is_fitted(self)
-        queries = self.metric_.transform(check_new_features(self, Z))
-        levels = check_levels(coverage)
-        warn_if_too_few(self.n_calibration_, levels)
+    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+        queries = self.metric_.transform(Z)
         radius = np.empty((len(queries), len(levels)))
         columns_of: dict[float, list[int]] = {}
         for column, level in enumerate(levels):
@@ -174,18 +161,13 @@ class LVD(BaseEstimator):  # type: ignore[misc]
         for factor, columns in columns_of.items():
             asked = [levels[column] for column in columns]
             radius[:, columns] = self._quantiles(queries, factor, asked)
-        return like_coverage(radius, coverage)
+        return radius
 
-    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
-        """0: nothing is proved, unless N is so small that every interval is infinite."""
-        check_is_fitted(self)
-        return each_level(_proved, coverage, self.n_calibration_)
+    def _proved(self, level: float) -> float:
+        return float(conformal_rank(level, self.n_calibration_) > self.n_calibration_)
 
-    def guarantee(self, coverage: float = 0.9) -> Guarantee:
-        """That there is none; ``.describe()`` says so in words."""
-        proved = float(self.guaranteed_coverage(coverage))
-        note = None if proved else NO_GUARANTEE
-        return Guarantee("LVD", coverage, self.n_calibration_, proved, note=note)
+    def _note(self, level: float, proved: float) -> str | None:
+        return None if proved else NO_GUARANTEE
 
     def _quantiles(self, queries: FloatArray, factor: float, levels: list[float]) -> FloatArray:
         length_scale = np.sqrt(0.5) / factor if factor else np.inf
@@ -204,5 +186,44 @@ class LVD(BaseEstimator):  # type: ignore[misc]
         return self.factors_[level]
 
 
-def _proved(coverage: float, n: int) -> float:
-    return float(conformal_rank(coverage, n) > n)
+def widening_factor(points: FloatArray, coverage: float) -> float:
+    """λ for points whose kernel is exp(−‖·‖²) at λ = 1; 0 if not even equal weights suffice.
+
+    O(n²d) and a few times O(n²) for n points.
+    """
+    n, level = len(points), as_fraction(coverage)
+    needed, n_required = float(2 / (1 - level)), ceil(level * n)
+    if n - 1 < needed:
+        return 0.0
+    squared = cdist(points, points, "sqeuclidean")
+    squared = squared[~np.eye(n, dtype=np.bool_)].reshape(n, n - 1)
+    unknown = ~_has_enough(squared, 1.0, needed)
+    n_surely = n - int(unknown.sum())
+    if n_surely >= n_required:
+        return 1.0
+    squared = squared[unknown]
+    low, high = 0.5 * np.log(FLAT / squared.max()), 0.0  # has enough, has not
+    for _ in range(N_STEPS):
+        middle = (low + high) / 2
+        enough = _has_enough(squared, np.exp(middle), needed)
+        if n_surely + int(enough.sum()) >= n_required:
+            low, squared = middle, squared[enough]
+        else:
+            high, n_surely, squared = middle, n_surely + int(enough.sum()), squared[~enough]
+    return float(np.exp(low))
+
+
+def _has_enough(squared: FloatArray, factor: float, needed: float) -> BoolArray:
+    """Which rows of squared distances have ``needed`` effective neighbours at λ = ``factor``."""
+
+    def one_block(rows: slice) -> BoolArray:
+        exponent = squared[rows] * -(factor**2)
+        exponent -= exponent.max(axis=1, keepdims=True)
+        weight = np.exp(exponent)
+        total = weight.sum(axis=1)
+        entropy = np.log(total) - np.einsum("ij,ij->i", weight, exponent) / total
+        return np.asarray(entropy >= np.log(needed))
+
+    if not len(squared):
+        return np.zeros(0, dtype=np.bool_)
+    return np.concatenate(map_row_blocks(one_block, *squared.shape))

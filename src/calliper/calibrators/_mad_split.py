@@ -20,31 +20,18 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
-from calliper._types import Coverage, FloatArray
-from calliper._validation import (
-    check_calibration,
-    check_levels,
-    check_new_features,
-    check_offset,
-    check_scores,
-    check_training,
-    check_vector,
-    each_level,
-    like_coverage,
-    warn_if_too_few,
-    warn_if_zero_scales,
-)
-from calliper.exceptions import CalliperError
-from calliper.guarantees import Guarantee, conformal_coverage
-from calliper.quantile import conformal_rank, order_statistic, outward
-from calliper.scale import fixed_kernel, local_mean, rescale, resolve_kernel
+from calliper._types import FloatArray
+from calliper._validation import check_offset, check_vector, warn_if_zero_scales
+from calliper.calibrators._base import Calibrator
+from calliper.guarantees import conformal_coverage
+from calliper.kernels import KNN, as_kernel, rescale
+from calliper.quantile import conformal_thresholds, rescaled_back
 
 
-class MADSplit(BaseEstimator):  # type: ignore[misc]
+class MADSplit(Calibrator):
     """Locally weighted split conformal with a scale learnt on training errors.
 
     Parameters
@@ -67,9 +54,13 @@ class MADSplit(BaseEstimator):  # type: ignore[misc]
     array([0.23, 1.  ])
     """
 
-    needs: tuple[str, ...] = ("Z_train", "scores_train")
-    judges_nearness = True
-    uses_left_out = False
+    needs = ("Z_train", "scores_train")
+    has_law = True
+    _refusal = (
+        "MADSplit learns its scale on training errors: pass Z_train and scores_train to "
+        "fit (X_train and y_train to ConformalRegressor.calibrate). Without training "
+        "data, use FullRescaled, which needs none."
+    )
 
     def __init__(self, scale: Any = None, *, offset: float = 0.0, random_state: Any = None) -> None:
         self.scale = scale
@@ -78,53 +69,29 @@ class MADSplit(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, Z: Any, scores: Any, *, Z_train: Any = None, scores_train: Any = None) -> Self:
         """Fit the scale to training errors, then rescale the calibration scores by it."""
-        Z, scores = check_calibration(self, Z, scores, non_negative=True)
-        if Z_train is None or scores_train is None:
-            raise CalliperError(
-                "MADSplit learns its scale on training errors: pass Z_train and scores_train to "
-                "fit (X_train and y_train to ConformalRegressor.calibrate). Without training "
-                "data, use FullRescaled, which needs none."
-            )
-        Z_train = check_training(Z_train, Z)
-        scores_train = check_scores(scores_train, "scores_train", n=len(Z_train))
+        rows = self._check_fit(Z, scores, Z_train=Z_train, scores_train=scores_train)
         self.offset_ = check_offset(self.offset)
-        self.scale_ = self._fit_scale(Z_train, scores_train)
-        scale = self._local_scale(Z)
+        self.scale_ = self._fit_scale(rows.Z_train, rows.scores_train)
+        scale = self._local_scale(rows.Z)
         warn_if_zero_scales(scale)
-        self.rescaled_scores_ = np.sort(rescale(scores, scale))
-        self.n_calibration_ = len(scores)
+        self.rescaled_scores_ = np.sort(rescale(rows.scores, scale))
+        self.n_calibration_ = len(rows.scores)
         return self
 
-    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
-        """r̂(x) times the Q-th smallest rescaled score: (m,), or (m, L) for L levels."""
-        check_is_fitted(self)
-        scale, n = self._local_scale(check_new_features(self, Z)), self.n_calibration_
-        levels = check_levels(coverage)
-        warn_if_too_few(n, levels)
-        threshold = np.array(
-            [order_statistic(self.rescaled_scores_, conformal_rank(c, n)) for c in levels]
-        )
-        with np.errstate(invalid="ignore"):
-            radius = np.where(np.isinf(threshold), np.inf, scale[:, None] * threshold)
-        return like_coverage(outward(radius), coverage)
+    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+        threshold = conformal_thresholds(self.rescaled_scores_, levels)
+        return rescaled_back(self._local_scale(Z)[:, None], threshold)
 
-    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
-        """The proved marginal coverage at a level, or at each of several."""
-        check_is_fitted(self)
-        return each_level(conformal_coverage, coverage, self.n_calibration_)
-
-    def guarantee(self, coverage: float = 0.9) -> Guarantee:
-        """The promise with its assumptions; ``.describe()`` puts it in words."""
-        proved = float(self.guaranteed_coverage(coverage))
-        return Guarantee("MADSplit", coverage, self.n_calibration_, proved, has_law=True)
+    def _proved(self, level: float) -> float:
+        return conformal_coverage(level, self.n_calibration_)
 
     def _fit_scale(self, Z_train: FloatArray, scores_train: FloatArray) -> Any:
         if hasattr(self.scale, "predict"):
             return clone(self.scale).fit(Z_train, scores_train)
         rng = check_random_state(self.random_state)
-        kernel = resolve_kernel(self.scale, Z_train, rng)
-        kernel = fixed_kernel(kernel, Z_train, scores_train, rng)
-        return local_mean(kernel, Z_train, scores_train, rng.uniform(size=len(Z_train)))
+        kernel = as_kernel(self.scale, KNN(10)).resolved(Z_train, rng)
+        kernel = kernel.fixed(Z_train, scores_train, rng)
+        return kernel.mean(Z_train, scores_train, rng.uniform(size=len(Z_train)))
 
     def _local_scale(self, Z: FloatArray) -> FloatArray:
         predicted = check_vector(self.scale_.predict(Z), "predictions of scale", n=len(Z))

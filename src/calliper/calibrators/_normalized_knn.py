@@ -28,31 +28,15 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from calliper._blocks import CHUNK_ROWS, row_slices
-from calliper._types import Coverage, FloatArray, IntArray
-from calliper._validation import (
-    check_calibration,
-    check_features,
-    check_levels,
-    check_new_features,
-    check_scores,
-    check_vector,
-    each_level,
-    like_coverage,
-    warn_if_too_few,
-)
+from calliper._types import FloatArray, IntArray
+from calliper.calibrators._base import Calibrator
 from calliper.exceptions import CalliperError
-from calliper.guarantees import Guarantee, conformal_coverage
-from calliper.kernels import KNN
-from calliper.kernels._distances import paired_distances
-from calliper.kernels._search import NeighborSearch
-from calliper.quantile import conformal_rank, order_statistic
-from calliper.scale import rescale, resolve_kernel
-from calliper.scale._dispatch import _at_most
+from calliper.guarantees import conformal_coverage
+from calliper.kernels import KNN, NeighborSearch, paired_distances, rescale
+from calliper.quantile import conformal_thresholds, rescaled_back
 
 DIFFICULTIES = ("distance", "labels", "residuals", "distance+labels")
 
@@ -60,7 +44,7 @@ DIFFICULTIES = ("distance", "labels", "residuals", "distance+labels")
 LARGEST_SCALE = 1e300
 
 
-class NormalizedKNN(BaseEstimator):  # type: ignore[misc]
+class NormalizedKNN(Calibrator):
     """Split conformal with scores normalised by the difficulty among training points.
 
     Parameters
@@ -88,8 +72,7 @@ class NormalizedKNN(BaseEstimator):  # type: ignore[misc]
     array([0.43, 0.89])
     """
 
-    judges_nearness = True
-    uses_left_out = False
+    has_law = True
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -97,6 +80,14 @@ class NormalizedKNN(BaseEstimator):  # type: ignore[misc]
         parts = {"labels": "y_train", "residuals": "scores_train"}
         named = [name for part, name in parts.items() if part in str(self.difficulty)]
         return ("Z_train", *named)
+
+    @property
+    def _refusal(self) -> str:
+        return (
+            f"NormalizedKNN(difficulty={self.difficulty!r}) looks at training points: pass "
+            f"Z_train to fit, with y_train for labels and scores_train for residuals (X_train "
+            f"and y_train to ConformalRegressor.calibrate). Without, use FullRescaled."
+        )
 
     def __init__(
         self,
@@ -121,58 +112,33 @@ class NormalizedKNN(BaseEstimator):  # type: ignore[misc]
         scores_train: Any = None,
     ) -> Self:
         """Learn the difficulty on n ≥ 2 training points, then normalise the calibration scores."""
-        Z, scores = check_calibration(self, Z, scores)
-        scores = check_scores(scores)
-        kernel, parts = self._check_parameters()
-        given = {"distance": Z_train, "labels": y_train, "residuals": scores_train}
-        if Z_train is None or any(given[part] is None for part in parts):
-            raise CalliperError(
-                f"NormalizedKNN(difficulty={self.difficulty!r}) looks at training points: pass "
-                f"Z_train to fit, with y_train for labels and scores_train for residuals (X_train "
-                f"and y_train to ConformalRegressor.calibrate). Without, use FullRescaled."
-            )
-        Z_train = check_features(Z_train, "Z_train")
-        n, width = Z_train.shape
-        if width != Z.shape[1]:
-            raise CalliperError(f"Z_train has {width} columns, Z has {Z.shape[1]}.")
+        rows = self._check_fit(
+            Z, scores, Z_train=Z_train, y_train=y_train, scores_train=scores_train
+        )
+        kernel, n = KNN(self.n_neighbors).resolved(), len(rows.Z_train)
         if n < 2:
             raise CalliperError(f"NormalizedKNN needs at least 2 training points; got {n}.")
-        if "labels" in parts:
-            self._values = check_vector(y_train, "y_train", n=n)
-        elif "residuals" in parts:
-            self._values = check_scores(scores_train, "scores_train", n=n)
+        self._parts = self.difficulty.split("+")
+        self._values = rows.y_train if "labels" in self._parts else rows.scores_train
         priorities = check_random_state(self.random_state).uniform(size=n)
-        self._search = NeighborSearch(Z_train, priorities, kernel.metric)
-        self._k, self._parts = _at_most(kernel, n - 1), parts
-        raw = self._raw(Z_train, self._search.nearest_others(self._k))
+        self._search = NeighborSearch(rows.Z_train, priorities, kernel.metric)
+        self._k = kernel.at_most(n - 1)
+        raw = self._raw(rows.Z_train, self._search.nearest_others(self._k))
         self.units_ = np.ones(len(raw))
         for unit in (raw.mean(axis=1), np.median(raw, axis=1)):
             self.units_[unit > 0] = unit[unit > 0]
-        self.rescaled_scores_ = np.sort(rescale(scores, self._scale(Z)))
-        self.n_calibration_ = len(scores)
+        self.rescaled_scores_ = np.sort(rescale(rows.scores, self._scale(rows.Z)))
+        self.n_calibration_ = len(rows.scores)
         return self
 
-    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
-        """σ(x) times the Q-th smallest normalised score: (m,), or (m, L) for L levels."""
-        check_is_fitted(self)
-        Z, levels, n = check_new_features(self, Z), check_levels(coverage), self.n_calibration_
-        warn_if_too_few(n, levels)
-        ordered = self.rescaled_scores_
-        threshold = [order_statistic(ordered, conformal_rank(c, n)) for c in levels]
-        with np.errstate(over="ignore"):
-            return like_coverage(np.outer(self._scale(Z), threshold), coverage)
+    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+        threshold = conformal_thresholds(self.rescaled_scores_, levels)
+        return rescaled_back(self._scale(Z)[:, None], threshold)
 
-    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
-        """The proved marginal coverage at a level, or at each of several; at least 1 − α."""
-        check_is_fitted(self)
-        return each_level(conformal_coverage, coverage, self.n_calibration_)
+    def _proved(self, level: float) -> float:
+        return conformal_coverage(level, self.n_calibration_)
 
-    def guarantee(self, coverage: float = 0.9) -> Guarantee:
-        """The promise with its assumptions; ``.describe()`` puts it in words."""
-        proved = float(self.guaranteed_coverage(coverage))
-        return Guarantee("NormalizedKNN", coverage, self.n_calibration_, proved, has_law=True)
-
-    def _check_parameters(self) -> tuple[Any, list[str]]:
+    def _check_parameters(self) -> None:
         if self.difficulty not in DIFFICULTIES:
             raise ValueError(f"difficulty must be one of {DIFFICULTIES}; got {self.difficulty!r}.")
         if self.form not in ("sum", "exp"):
@@ -182,7 +148,6 @@ class NormalizedKNN(BaseEstimator):  # type: ignore[misc]
                 raise ValueError(f"gamma and rho must be finite numbers >= 0; got {value!r}.")
         if self.form == "sum" and self.gamma == 0:
             raise ValueError("gamma must be > 0 in the sum: a difficulty of 0 would divide by 0.")
-        return resolve_kernel(KNN(self.n_neighbors), None), self.difficulty.split("+")
 
     def _scale(self, Z: FloatArray) -> FloatArray:
         """σ at each row, (m,)."""

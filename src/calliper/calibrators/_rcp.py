@@ -24,39 +24,21 @@ conformity scores for better conditional coverage", ICML, arXiv:2502.16336.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
-from calliper._blocks import CHUNK_ROWS, row_slices
-from calliper._types import Coverage, FloatArray
-from calliper._validation import (
-    check_calibration,
-    check_features,
-    check_levels,
-    check_new_features,
-    check_offset,
-    check_scores,
-    check_vector,
-    each_level,
-    like_coverage,
-    warn_if_too_few,
-    warn_if_zero_scales,
-)
-from calliper.exceptions import CalliperError
-from calliper.guarantees import Guarantee, conformal_coverage
-from calliper.kernels import KNN
-from calliper.kernels._search import NeighborSearch
-from calliper.quantile import as_fraction, conformal_rank, order_statistic, row_order_statistics
-from calliper.scale import rescale, resolve_kernel
-from calliper.scale._dispatch import _at_most
+from calliper._types import FloatArray
+from calliper._validation import check_offset, check_vector, warn_if_zero_scales
+from calliper.calibrators._base import Calibrator
+from calliper.guarantees import conformal_coverage
+from calliper.kernels import rescale
+from calliper.quantile import conformal_thresholds, rescaled_back
 
 
-class RCP(BaseEstimator):  # type: ignore[misc]
+class RCP(Calibrator):
     """Split conformal with scores rectified by a quantile regression of training errors.
 
     Parameters
@@ -73,6 +55,7 @@ class RCP(BaseEstimator):  # type: ignore[misc]
 
     Examples
     --------
+    >>> from calliper import KNN
     >>> rng = np.random.default_rng(0)
     >>> Z, noise = rng.uniform(size=(2, 300, 1)), rng.normal(size=(2, 300))
     >>> errors = abs(noise) * Z[..., 0]
@@ -81,9 +64,13 @@ class RCP(BaseEstimator):  # type: ignore[misc]
     array([0.22, 1.47])
     """
 
-    needs: tuple[str, ...] = ("Z_train", "scores_train")
-    judges_nearness = True
-    uses_left_out = False
+    needs = ("Z_train", "scores_train")
+    has_law = True
+    _refusal = (
+        "RCP learns a quantile of training errors: pass Z_train and scores_train to fit "
+        "(X_train and y_train to ConformalRegressor.calibrate). Without training data, "
+        "use FullRescaled(statistic='quantile'), which needs none."
+    )
 
     def __init__(
         self,
@@ -100,58 +87,33 @@ class RCP(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, Z: Any, scores: Any, *, Z_train: Any = None, scores_train: Any = None) -> Self:
         """Keep both sets, calibration and training; the model waits for the level it is for."""
-        Z, scores = check_calibration(self, Z, scores)
-        scores = check_scores(scores)
-        if Z_train is None or scores_train is None:
-            raise CalliperError(
-                "RCP learns a quantile of training errors: pass Z_train and scores_train to fit "
-                "(X_train and y_train to ConformalRegressor.calibrate). Without training data, "
-                "use FullRescaled(statistic='quantile'), which needs none."
-            )
-        Z_train = check_features(Z_train, "Z_train")
-        if Z_train.shape[1] != Z.shape[1]:
-            raise CalliperError(f"Z_train has {Z_train.shape[1]} columns, Z has {Z.shape[1]}.")
-        scores_train = check_scores(scores_train, "scores_train", n=len(Z_train))
+        rows = self._check_fit(Z, scores, Z_train=Z_train, scores_train=scores_train)
         check_offset(self.offset)
-        self._model = self._chosen_model()
-        if isinstance(self._model, KNN):
-            priorities = check_random_state(self.random_state).uniform(size=len(Z_train))
-            self._search = NeighborSearch(Z_train, priorities, self._model.metric)
-            self._k = _at_most(self._model, len(Z_train))
-        self._training, self._calibration = (Z_train, scores_train), (Z, scores)
-        self.n_calibration_ = len(scores)
+        self._model, self._local = self._chosen_model(), None
+        if self.kernel is not None:
+            priorities = check_random_state(self.random_state).uniform(size=len(rows.Z_train))
+            self._local = self._model.local_quantile(rows.Z_train, rows.scores_train, priorities)
+        self._rows = rows
         self.models_: dict[float, Any] = {}
         self._thresholds: dict[float, float] = {}
+        self.n_calibration_ = len(rows.scores)
         return self
 
-    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
-        """τ̂(x) times the Q-th smallest rectified score: (m,), or (m, L) for L levels."""
-        check_is_fitted(self)
-        Z, levels = check_new_features(self, Z), check_levels(coverage)
-        warn_if_too_few(self.n_calibration_, levels)
+    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         threshold = self._threshold(levels)
-        with np.errstate(invalid="ignore", over="ignore"):
-            radius = np.where(np.isinf(threshold), np.inf, self._scale(Z, levels) * threshold)
-        return like_coverage(radius, coverage)
+        return rescaled_back(self._scale(Z, levels), threshold)
 
-    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
-        """The proved marginal coverage at a level, or at each of several; at least 1 − α."""
-        check_is_fitted(self)
-        return each_level(conformal_coverage, coverage, self.n_calibration_)
-
-    def guarantee(self, coverage: float = 0.9) -> Guarantee:
-        """The promise with its assumptions; ``.describe()`` puts it in words."""
-        proved = float(self.guaranteed_coverage(coverage))
-        return Guarantee("RCP", coverage, self.n_calibration_, proved, has_law=True)
+    def _proved(self, level: float) -> float:
+        return conformal_coverage(level, self.n_calibration_)
 
     def _chosen_model(self) -> Any:
         """KNN or a regressor with a parameter ``quantile``."""
         if self.kernel is not None:
             if self.quantile_regressor is not None:
                 raise ValueError("pass a quantile_regressor or a kernel, not both.")
-            if not isinstance(self.kernel, KNN):
+            if not getattr(self.kernel, "counts_neighbors", False):
                 raise TypeError(f"kernel must be KNN(...); got {self.kernel!r}.")
-            return resolve_kernel(self.kernel, None)
+            return self.kernel.resolved()
         if self.quantile_regressor is None:
             from sklearn.ensemble import HistGradientBoostingRegressor
 
@@ -169,18 +131,17 @@ class RCP(BaseEstimator):  # type: ignore[misc]
     def _threshold(self, levels: Sequence[float]) -> FloatArray:
         """σ_(Q) at each level, computed once for each that is ever asked for."""
         new = [level for level in levels if level not in self._thresholds]
-        Z, scores = self._calibration
         if new:
-            scale = self._scale(Z, new)
+            scale = self._scale(self._rows.Z, new)
             warn_if_zero_scales(scale.min(axis=1))
             for level, column in zip(new, scale.T, strict=True):
-                rank, rectified = conformal_rank(level, len(scores)), rescale(scores, column)
-                self._thresholds[level] = order_statistic(np.sort(rectified), rank)
+                rectified = np.sort(rescale(self._rows.scores, column))
+                self._thresholds[level] = conformal_thresholds(rectified, [level])[0]
         return np.array([self._thresholds[level] for level in levels])
 
     def _scale(self, Z: FloatArray, levels: Sequence[float]) -> FloatArray:
         """τ̂ at each row and level, at least 0, plus the offset: (m, L)."""
-        estimate = self._nearest if isinstance(self._model, KNN) else self._regress
+        estimate = self._local or self._regress
         return np.maximum(estimate(Z, levels), 0.0) + self.offset
 
     def _regress(self, Z: FloatArray, levels: Sequence[float]) -> FloatArray:
@@ -188,15 +149,7 @@ class RCP(BaseEstimator):  # type: ignore[misc]
         for column, level in enumerate(levels):
             if level not in self.models_:
                 model = clone(self._model).set_params(quantile=level)
-                self.models_[level] = model.fit(*self._training)
+                self.models_[level] = model.fit(self._rows.Z_train, self._rows.scores_train)
             predicted = self.models_[level].predict(Z)
             estimate[:, column] = check_vector(predicted, "predicted quantiles", n=len(Z))
         return estimate
-
-    def _nearest(self, Z: FloatArray, levels: Sequence[float]) -> FloatArray:
-        errors, ranks = self._training[1], [ceil(as_fraction(level) * self._k) for level in levels]
-        quantiles = [
-            row_order_statistics(errors[self._search.nearest(Z[rows], self._k)], ranks)
-            for rows in row_slices(len(Z), CHUNK_ROWS)
-        ]
-        return np.concatenate(quantiles)

@@ -26,31 +26,25 @@ robust guarantees", JRSS B, doi:10.1093/jrsssb/qkae103.
 from __future__ import annotations
 
 from hashlib import shake_128
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 from scipy.spatial.distance import cdist
 from scipy.special import ndtri
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
-from calliper._types import Coverage, FloatArray
-from calliper._validation import (
-    check_calibration,
-    check_features,
-    check_levels,
-    check_new_features,
-    each_level,
-    like_coverage,
-)
+from calliper._types import FloatArray
+from calliper.calibrators._base import Calibrator
 from calliper.exceptions import CalliperError
-from calliper.guarantees import ASSUMPTIONS, Guarantee
-from calliper.kernels._distances import EUCLIDEAN
-from calliper.kernels._rbf import median_distance
-from calliper.scale._weights import RadialExponents, to_weights
-from calliper.weighted_quantile import weighted_quantiles_in_blocks
+from calliper.guarantees import ASSUMPTIONS
+from calliper.kernels import (
+    EUCLIDEAN,
+    RadialExponents,
+    check_length_scale,
+    median_distance,
+    to_weights,
+)
+from calliper.quantile import weighted_quantiles_in_blocks
 
 #: Effective number of neighbours that ``length_scale="auto"`` reaches.
 EFFECTIVE_SIZE = 50
@@ -62,7 +56,7 @@ MULTIPLES = 2.0 ** np.arange(-10, 7, 0.5)
 MOST_POINTS = 2000
 
 
-class RLCP(BaseEstimator):  # type: ignore[misc]
+class RLCP(Calibrator):
     """Randomly localised conformal prediction, guarantee 1 − α; takes any real score.
 
     Parameters
@@ -92,13 +86,19 @@ class RLCP(BaseEstimator):  # type: ignore[misc]
     0.9
     """
 
-    judges_nearness = True
-    uses_left_out = False
+    takes_any_score = True
+    by_rank = False  # weights near x̃ may reach a level that the rank does not
+    rounded = True
+    _refusal = (
+        "length_scale='auto' is chosen on training inputs: pass Z_train to fit (X_train "
+        "to ConformalRegressor.calibrate), or a number. Chosen on the calibration points "
+        "it would treat them unlike a new point and void the guarantee."
+    )
 
     @property
     def needs(self) -> tuple[str, ...]:
         """Names of what ``fit`` cannot do without."""
-        return ("Z_train",) if isinstance(self.length_scale, str) else ()
+        return ("Z_train",) if self.length_scale == "auto" else ()
 
     def __init__(self, length_scale: float | str = "auto", *, random_state: Any = None) -> None:
         self.length_scale = length_scale
@@ -114,21 +114,21 @@ class RLCP(BaseEstimator):  # type: ignore[misc]
         Z_train : (n, d), needed for ``length_scale="auto"``
             Training inputs.
         """
-        Z, scores = check_calibration(self, Z, scores)
+        rows = self._check_fit(Z, scores, Z_train=Z_train)
         rng = check_random_state(self.random_state)
         self.seed_ = int(rng.randint(2**31))
-        self.length_scale_ = self._resolve(Z, Z_train, rng)
-        order = np.argsort(scores, kind="stable")
-        self.scores_ = scores[order]
-        self.exponents_ = RadialExponents(Z[order], self.length_scale_, EUCLIDEAN)
-        self.n_calibration_ = len(scores)
+        if isinstance(self.length_scale, str):
+            chosen = rng.permutation(len(rows.Z_train))[: min(len(rows.Z), MOST_POINTS)]
+            self.length_scale_ = effective_length_scale(rows.Z_train[chosen])
+        else:
+            self.length_scale_ = float(self.length_scale)
+        order = np.argsort(rows.scores, kind="stable")
+        self.scores_ = rows.scores[order]
+        self.exponents_ = RadialExponents(rows.Z[order], self.length_scale_, EUCLIDEAN)
+        self.n_calibration_ = len(rows.scores)
         return self
 
-    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
-        """Δ at each row: (m,), or (m, L) for a list of L levels."""
-        check_is_fitted(self)
-        Z = check_new_features(self, Z)
-        levels = check_levels(coverage)
+    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         noise = row_normals(Z, self.seed_)
         centres = Z + self.length_scale_ * noise
         own = -0.5 * np.square(noise).sum(axis=1)
@@ -139,46 +139,27 @@ class RLCP(BaseEstimator):  # type: ignore[misc]
             largest = np.maximum(exponent.max(axis=1), of_new)
             return to_weights(exponent, largest), np.exp(of_new - largest)
 
-        radius = weighted_quantiles_in_blocks(self.scores_, weigh, len(Z), levels)
-        return like_coverage(radius, coverage)
+        return weighted_quantiles_in_blocks(self.scores_, weigh, len(Z), levels)
 
-    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
-        """The proved marginal coverage at a level, or at each of several: the level itself."""
-        check_is_fitted(self)
-        return each_level(lambda level, _: level, coverage, self.n_calibration_)
+    def _proved(self, level: float) -> float:
+        return level
 
-    def guarantee(self, coverage: float = 0.9) -> Guarantee:
-        """The promise with its assumptions; ``.describe()`` puts it in words."""
-        proved, n = float(self.guaranteed_coverage(coverage)), self.n_calibration_
-        note = (
-            f"a new target lies in its interval with probability at least {coverage:g}, provided "
+    def _note(self, level: float, proved: float) -> str:
+        n = self.n_calibration_
+        return (
+            f"a new target lies in its interval with probability at least {level:g}, provided "
             f"that {'; and '.join(ASSUMPTIONS)}. This probability is marginal: it averages over "
             f"draws of the {n} calibration points, over all inputs and over the random centres of "
             f"the weights; it promises nothing for one given input. With these very calibration "
             f"points coverage may be lower or higher; no bound on that is known for this method."
         )
-        return Guarantee("RLCP", coverage, n, proved, note=note)
 
-    def _resolve(self, Z: FloatArray, Z_train: Any, rng: np.random.RandomState) -> float:
-        if not isinstance(self.length_scale, str):
-            if not isinstance(self.length_scale, Real) or not 1e-150 < self.length_scale < 1e150:
-                raise ValueError(
-                    f"length_scale must be a positive, finite number; got {self.length_scale!r}."
-                )
-            return float(self.length_scale)
-        if self.length_scale != "auto":
-            raise ValueError(f"length_scale is a number or 'auto'; got {self.length_scale!r}.")
-        if Z_train is None:
-            raise CalliperError(
-                "length_scale='auto' is chosen on training inputs: pass Z_train to fit (X_train "
-                "to ConformalRegressor.calibrate), or a number. Chosen on the calibration points "
-                "it would treat them unlike a new point and void the guarantee."
-            )
-        train = check_features(Z_train, "Z_train")
-        if train.shape[1] != Z.shape[1]:
-            raise CalliperError(f"Z_train has {train.shape[1]} columns, Z has {Z.shape[1]}.")
-        chosen = rng.permutation(len(train))[: min(len(Z), MOST_POINTS)]
-        return effective_length_scale(train[chosen])
+    def _check_parameters(self) -> None:
+        length_scale = self.length_scale
+        if isinstance(length_scale, str) and length_scale != "auto":
+            raise ValueError(f"length_scale is a number or 'auto'; got {length_scale!r}.")
+        if not isinstance(length_scale, str):
+            check_length_scale(length_scale)
 
 
 def row_normals(Z: FloatArray, seed: int) -> FloatArray:

@@ -26,38 +26,19 @@ arXiv:2206.13092.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
-from calliper._blocks import CHUNK_ROWS, row_slices
-from calliper._types import Coverage, FloatArray
-from calliper._validation import (
-    check_calibration,
-    check_features,
-    check_levels,
-    check_new_features,
-    check_vector,
-    each_level,
-    like_coverage,
-    warn_if_too_few,
-)
-from calliper.exceptions import CalliperError
-from calliper.guarantees import Guarantee, conformal_coverage
-from calliper.kernels import KNN, RBF
-from calliper.kernels._search import NeighborSearch
-from calliper.quantile import as_fraction, conformal_rank, order_statistic, row_order_statistics
-from calliper.scale import fixed_kernel, resolve_kernel
-from calliper.scale._dispatch import _at_most
-from calliper.scale._weights import RadialExponents, to_weights
-from calliper.weighted_quantile import weighted_quantiles_in_blocks
+from calliper._types import FloatArray
+from calliper.calibrators._base import Calibrator
+from calliper.guarantees import conformal_coverage
+from calliper.kernels import KNN, as_kernel
+from calliper.quantile import conformal_thresholds
 
 
-class SLCP(BaseEstimator):  # type: ignore[misc]
+class SLCP(Calibrator):
     """Split conformal localised by a kernel quantile of training errors; takes any real score.
 
     Parameters
@@ -86,9 +67,15 @@ class SLCP(BaseEstimator):  # type: ignore[misc]
     0.9003322259136213
     """
 
-    needs: tuple[str, ...] = ("Z_train", "scores_train")
-    judges_nearness = True
-    uses_left_out = False
+    needs = ("Z_train", "scores_train")
+    takes_any_score = True
+    has_law = True
+    rounded = True
+    _refusal = (
+        "SLCP takes local quantiles of training errors: pass Z_train and scores_train to "
+        "fit (X_train and y_train to ConformalRegressor.calibrate). Without training "
+        "data, use FullRescaled, which needs none."
+    )
 
     def __init__(self, kernel: Any = None, *, random_state: Any = None) -> None:
         self.kernel = kernel
@@ -102,44 +89,23 @@ class SLCP(BaseEstimator):  # type: ignore[misc]
         Z, scores : (N, d) and (N,), the calibration points
         Z_train, scores_train : (n, d) and (n,), inputs and scores of training points
         """
-        Z, scores = check_calibration(self, Z, scores)
-        if Z_train is None or scores_train is None:
-            raise CalliperError(
-                "SLCP takes local quantiles of training errors: pass Z_train and scores_train to "
-                "fit (X_train and y_train to ConformalRegressor.calibrate). Without training "
-                "data, use FullRescaled, which needs none."
-            )
-        Z_train = check_features(Z_train, "Z_train")
-        if Z_train.shape[1] != Z.shape[1]:
-            raise CalliperError(f"Z_train has {Z_train.shape[1]} columns, Z has {Z.shape[1]}.")
-        scores_train = check_vector(scores_train, "scores_train", n=len(Z_train))
+        rows = self._check_fit(Z, scores, Z_train=Z_train, scores_train=scores_train)
         rng = check_random_state(self.random_state)
-        kernel = resolve_kernel(KNN(20) if self.kernel is None else self.kernel, Z_train, rng)
-        self.kernel_ = fixed_kernel(kernel, Z_train, np.abs(scores_train), rng)
-        self.local_ = _local_quantile(self.kernel_, Z_train, scores_train, rng)
-        self.Z_, self.scores_, self.n_calibration_ = Z, scores, len(scores)
+        kernel = as_kernel(self.kernel, KNN(20)).resolved(rows.Z_train, rng)
+        self.kernel_ = kernel.fixed(rows.Z_train, np.abs(rows.scores_train), rng)
+        priorities = rng.uniform(size=len(rows.Z_train))
+        self.local_ = self.kernel_.local_quantile(rows.Z_train, rows.scores_train, priorities)
+        self.Z_, self.scores_ = rows.Z, rows.scores
         self._thresholds: dict[float, float] = {}
+        self.n_calibration_ = len(rows.scores)
         return self
 
-    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
-        """Q̂(x) + q at each row: (m,), or (m, L) for a list of L levels."""
-        check_is_fitted(self)
-        Z, levels = check_new_features(self, Z), check_levels(coverage)
-        warn_if_too_few(self.n_calibration_, levels)
+    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         radius = self.local_(Z, levels) + self._threshold(levels)
-        if self.scores_.min() >= 0:
-            np.maximum(radius, 0.0, out=radius)
-        return like_coverage(radius, coverage)
+        return np.maximum(radius, 0.0) if self.scores_.min() >= 0 else radius
 
-    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
-        """The proved marginal coverage at a level, or at each of several; at least 1 − α."""
-        check_is_fitted(self)
-        return each_level(conformal_coverage, coverage, self.n_calibration_)
-
-    def guarantee(self, coverage: float = 0.9) -> Guarantee:
-        """The promise with its assumptions; ``.describe()`` puts it in words."""
-        proved = float(self.guaranteed_coverage(coverage))
-        return Guarantee("SLCP", coverage, self.n_calibration_, proved, has_law=True)
+    def _proved(self, level: float) -> float:
+        return conformal_coverage(level, self.n_calibration_)
 
     def _threshold(self, levels: Sequence[float]) -> FloatArray:
         """The correction q at each level, computed once for each that is ever asked for."""
@@ -147,50 +113,5 @@ class SLCP(BaseEstimator):  # type: ignore[misc]
         if new:
             shifted = np.sort(self.scores_[:, None] - self.local_(self.Z_, new), axis=0)
             for level, column in zip(new, shifted.T, strict=True):
-                rank = conformal_rank(level, self.n_calibration_)
-                self._thresholds[level] = order_statistic(column, rank)
+                self._thresholds[level] = conformal_thresholds(column, [level])[0]
         return np.array([self._thresholds[level] for level in levels])
-
-
-class _NearestQuantile:
-    """The ⌈level·K⌉-th smallest score of the K nearest training points."""
-
-    def __init__(self, search: NeighborSearch, scores: FloatArray, n_neighbors: int) -> None:
-        self.search, self.scores, self.n_neighbors = search, scores, n_neighbors
-
-    def __call__(self, Z: FloatArray, levels: Sequence[float]) -> FloatArray:
-        ranks = [ceil(as_fraction(level) * self.n_neighbors) for level in levels]
-        quantiles = [
-            row_order_statistics(self.scores[self.search.nearest(Z[rows], self.n_neighbors)], ranks)
-            for rows in row_slices(len(Z), CHUNK_ROWS)
-        ]
-        return np.concatenate(quantiles)
-
-
-class _RadialQuantile:
-    """The first of the ascending scores at which the radial weights reach the level."""
-
-    def __init__(self, kernel: RBF, Z: FloatArray, scores: FloatArray) -> None:
-        order = np.argsort(scores)
-        self.ascending = scores[order]
-        self.exponents = RadialExponents(Z[order], float(kernel.length_scale), kernel.metric)
-
-    def __call__(self, Z: FloatArray, levels: Sequence[float]) -> FloatArray:
-        def weigh(rows: slice, out: FloatArray) -> tuple[FloatArray, FloatArray]:
-            exponent, _ = self.exponents.to(Z[rows], out=out)
-            return to_weights(exponent, exponent.max(axis=1)), np.zeros(len(exponent))
-
-        return weighted_quantiles_in_blocks(self.ascending, weigh, len(Z), levels)
-
-
-def _local_quantile(
-    kernel: KNN | RBF, Z: FloatArray, scores: FloatArray, rng: np.random.RandomState
-) -> _NearestQuantile | _RadialQuantile:
-    if not isinstance(kernel, (KNN, RBF)) or getattr(kernel, "smoothing", 0) > 0:
-        raise TypeError(
-            f"SLCP takes KNN, RBF without smoothing, TunedKNN or TunedRBF; got {kernel!r}."
-        )
-    if isinstance(kernel, RBF):
-        return _RadialQuantile(kernel, Z, scores)
-    search = NeighborSearch(Z, rng.uniform(size=len(Z)), kernel.metric)
-    return _NearestQuantile(search, scores, _at_most(kernel, len(Z)))

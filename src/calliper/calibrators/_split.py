@@ -20,24 +20,14 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
-from calliper._types import Coverage, FloatArray
-from calliper._validation import (
-    check_calibration,
-    check_levels,
-    check_new_features,
-    each_level,
-    like_coverage,
-    numbers_or_zeros,
-    warn_if_too_few,
-)
-from calliper.guarantees import Guarantee, conformal_coverage
-from calliper.quantile import conformal_rank, order_statistic
+from calliper._types import FloatArray
+from calliper.calibrators._base import Calibrator
+from calliper.guarantees import conformal_coverage
+from calliper.quantile import conformal_thresholds
 
 
-class Split(BaseEstimator):  # type: ignore[misc]
+class Split(Calibrator):
     """Plain split conformal: the same radius everywhere; takes any real score.
 
     Examples
@@ -50,40 +40,23 @@ class Split(BaseEstimator):  # type: ignore[misc]
     0.9
     """
 
-    needs: tuple[str, ...] = ()
     judges_nearness = False
-    uses_left_out = False
+    takes_any_score = True
+    has_law = True
+    rounded = True
 
     def fit(self, Z: Any, scores: Any) -> Self:
         """Learn the radius from the scores of the calibration points.
 
         ``Z`` is only counted. Numbers are checked as everywhere; rows of anything else will do.
         """
-        _, scores = check_calibration(self, numbers_or_zeros(Z), scores)
-        self.scores_ = np.sort(scores)
-        self.n_calibration_ = len(scores)
+        rows = self._check_fit(Z, scores)
+        self.scores_ = np.sort(rows.scores)
+        self.n_calibration_ = len(rows.scores)
         return self
 
-    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
-        """The radius at each row: (m,), or (m, L) for a list of L levels."""
-        check_is_fitted(self)
-        n_new, n = len(check_new_features(self, numbers_or_zeros(Z))), self.n_calibration_
-        levels = check_levels(coverage)
-        warn_if_too_few(n, levels)
-        radius = [order_statistic(self.scores_, conformal_rank(level, n)) for level in levels]
-        return like_coverage(np.tile(radius, (n_new, 1)), coverage)
+    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+        return np.tile(conformal_thresholds(self.scores_, levels), (len(Z), 1))
 
-    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
-        """The proved marginal coverage at a level, or at each of several."""
-        check_is_fitted(self)
-        return each_level(conformal_coverage, coverage, self.n_calibration_)
-
-    def guarantee(self, coverage: float = 0.9) -> Guarantee:
-        """The promise with its assumptions; ``.describe()`` puts it in words."""
-        proved = float(self.guaranteed_coverage(coverage))
-        return Guarantee("Split", coverage, self.n_calibration_, proved, has_law=True)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = True
-        return tags
+    def _proved(self, level: float) -> float:
+        return conformal_coverage(level, self.n_calibration_)

@@ -1,12 +1,14 @@
 """What is promised: over all inputs, in regions of inputs, and what can only be estimated."""
 
-from calliper.guarantees._cells import Cell, CellCoverage, cell_coverage
-from calliper.guarantees._concentration import (
+from calliper.guarantees._cells import Cell, CellCoverage, Partition, cell_coverage, partition
+from calliper.guarantees._local import (
+    LocalCoverageEstimate,
     cantelli_local_coverage,
     cantelli_threshold,
+    local_coverage_bound,
     markov_local_coverage,
+    plug_in_local_coverage,
 )
-from calliper.guarantees._local import local_coverage_bound
 from calliper.guarantees._marginal import (
     ASSUMPTIONS,
     Guarantee,
@@ -15,8 +17,6 @@ from calliper.guarantees._marginal import (
     fold_coverage,
     jackknife_coverage,
 )
-from calliper.guarantees._partition import Partition, partition
-from calliper.guarantees._plug_in import LocalCoverageEstimate, plug_in_local_coverage
 
 __all__ = [
     "ASSUMPTIONS",

@@ -8,15 +8,20 @@ count how many of the n_g points of cell g lie in their intervals, and invert th
     L_g = max{p : P(Bin(n_g, p) ≥ k_g) ≤ δ/G} = Beta⁻¹(δ/G; k_g, n_g − k_g + 1),
     P(L_g ≤ coverage in cell g, for all g) ≥ 1 − δ.
 
-Letters: 1−δ → ``confidence``, n_g, k_g/n_g, L_g → ``n``, ``coverage``, ``lower`` of a ``Cell``.
+Any rule that is fixed in advance makes such cells: a season, a site, a chemical scaffold. So does
+k-means on training inputs: a point belongs to the nearest of G centres, argmin_g ‖z − c_g‖.
+
+Letters: 1−δ → ``confidence``, n_g, k_g/n_g, L_g → ``n``, ``coverage``, ``lower`` of a ``Cell``,
+c_g → ``centres``, G → ``n_cells``.
 
 Assumptions: held-out points are independent draws from the distribution of new points, and took
 no part in training, calibration or the choice of cells. The statement is conditional on the
 calibration set: it is about these very intervals, not about an average over calibration draws,
 whatever the method. It does not say how coverage varies *inside* a cell.
 
-Reference: Clopper, Pearson (1934), "The use of confidence or fiducial limits illustrated in the
-case of the binomial", doi:10.1093/biomet/26.4.404.
+References: Clopper, Pearson (1934), "The use of confidence or fiducial limits illustrated in the
+case of the binomial", doi:10.1093/biomet/26.4.404. Lloyd (1982), "Least squares quantization in
+PCM", doi:10.1109/TIT.1982.1056489 (k-means).
 """
 
 from __future__ import annotations
@@ -29,9 +34,65 @@ import numpy as np
 from scipy import stats
 
 from calliper._types import BoolArray, FloatArray, IntArray
-from calliper._validation import check_vector
+from calliper._validation import check_features, check_level, check_vector
 from calliper.exceptions import CalliperError
-from calliper.guarantees._inputs import check_level
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Cells of inputs: each point belongs to the nearest of fixed centres (G, d)."""
+
+    centres: FloatArray
+
+    @property
+    def labels(self) -> range:
+        """All cells: pass them as ``labels`` to ``cell_coverage`` to list empty ones too."""
+        return range(len(self.centres))
+
+    def assign(self, Z: Any) -> IntArray:
+        """The cell of each row, 0 … G−1."""
+        from sklearn.metrics import pairwise_distances_argmin
+
+        features = check_features(Z)
+        if features.shape[1] != self.centres.shape[1]:
+            raise CalliperError(
+                f"Z has {features.shape[1]} columns, but the partition was made from rows of "
+                f"{self.centres.shape[1]}."
+            )
+        return np.asarray(pairwise_distances_argmin(features, self.centres), dtype=np.intp)
+
+
+def partition(Z_train: Any, n_cells: int = 10, *, random_state: Any = None) -> Partition:
+    """Cells by k-means on *training* inputs, so that held-out points have no say in them.
+
+    Distances are taken in the columns as given: standardise them first if their units differ.
+
+    Parameters
+    ----------
+    Z_train : (n, d) inputs or embeddings that are neither calibration nor held-out points
+    n_cells : G, at most the number of distinct rows
+    random_state : int, RandomState or None
+
+    Examples
+    --------
+    >>> cells = partition([[0.0], [0.1], [5.0], [5.1]], 2, random_state=0)
+    >>> np.sort(cells.centres[:, 0])
+    array([0.05, 5.05])
+    >>> first, second = cells.assign([[-1.0], [9.0]])
+    >>> bool(first != second)
+    True
+    """
+    from sklearn.cluster import KMeans
+
+    features = check_features(Z_train, "Z_train")
+    n_distinct = len(np.unique(features, axis=0))
+    if not isinstance(n_cells, int | np.integer) or not 1 <= n_cells <= n_distinct:
+        raise CalliperError(
+            f"n_cells must be an integer between 1 and {n_distinct}, the number of distinct rows "
+            f"of Z_train; got {n_cells!r}."
+        )
+    fitted = KMeans(int(n_cells), n_init=10, random_state=random_state).fit(features)
+    return Partition(np.asarray(fitted.cluster_centers_, dtype=np.float64))
 
 
 @dataclass(frozen=True)

@@ -20,31 +20,56 @@ of the largest deficit that c and ρ allow.
 
 Assumptions: a score that is fixed before calibration (split conformal, MADSplit; scores rescaled
 by calibration data are not covered by the proof); coverage marginal over calibration draws; and
-the *true* mutual information. Put an estimate in, and an estimate comes out: see
-``plug_in_local_coverage``, and ``cell_coverage`` for what data can prove.
+the *true* mutual information, which nobody has. ``plug_in_local_coverage`` puts an estimate M̂ in
+its place, so that an estimate comes out and no guarantee:
 
-Reference: Deutschmann, Rigotti, Rodríguez Martínez (2024), "Adaptive Conformal Regression with
+    bound(max{0, M̂}, c, ρ),    and next to it    bound(max{0, M̂} + 2·se, c, ρ)
+
+with the corrected estimate M̂ and its standard error from ``mutual_information``. The second
+number shows how much the noise of M̂ matters; it is no confidence bound either, since no
+distribution-free upper confidence bound on the mutual information of continuous variables exists.
+For several columns, M̂ is a sum of marginal informations, which may be below the joint
+information. For a statement that data can prove, use ``cell_coverage``.
+
+Why rescaling helps is seen at one input. Divide the score by its mean at x, s̄(x), and put one
+threshold q (or τ) on the ratio. Two classic inequalities then bound the coverage at that very x,
+whatever the law of the score there:
+
+    Markov      P(s/s̄(x) ≤ q | x) ≥ 1 − 1/q
+    Cantelli    P(s/s̄(x) ≥ τ | x) ≤ σ²(x) / (σ²(x) + (τ−1)² s̄²(x)),   τ > 1
+    solved      P(s/s̄(x) ≥ 1 + σ(x)/s̄(x) √((1−α)/α) | x) ≤ α
+
+So if σ(x)/s̄(x) is the same everywhere, or bounded, one threshold covers everywhere. The paper
+prints s̄(x) instead of s̄²(x) in the second denominator, and λ = (1−τ)s̄ for (τ−1)s̄; with the
+slip the fraction depends on the unit of y and is no bound. The third line is printed correctly.
+
+Letters there: q, τ → ``threshold``, σ(x)/s̄(x) → ``variation`` (the coefficient of variation).
+
+Assumptions there: non-negative scores, and the *exact* mean and standard deviation at x. The paper
+calls these inequalities inspirational: with estimated moments they bound nothing, so they are
+not used by any method here, and are no bounds for finite samples.
+
+References: Deutschmann, Rigotti, Rodríguez Martínez (2024), "Adaptive Conformal Regression with
 Jackknife+ Rescaled Scores", Transactions on Machine Learning Research:
-Theorem S.2, in the text Proposition 2.
+Theorem S.2, in the text Proposition 2; last section of the supplement, "Rescaled Scores and
+Concentration Inequalities". Kraskov, Stögbauer, Grassberger (2004),
+doi:10.1103/PhysRevE.69.066138 (the estimator of information).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from scipy.special import xlog1py
 
-from calliper._types import FloatArray
+from calliper._types import BoolArray, FloatArray
+from calliper._validation import check_level
 from calliper.exceptions import CalliperError
-from calliper.guarantees._inputs import (
-    broadcast,
-    check_information,
-    check_level,
-    check_rho,
-    like_input,
-)
+from calliper.information import MutualInformation, mutual_information
 
+#: The sharper bound, or the one printed in the paper.
 Form = Literal["binary", "paper"]
 
 #: Halvings that bring an interval inside [0, 1] below half the spacing of numbers around any c.
@@ -87,19 +112,182 @@ def local_coverage_bound(
     >>> round(local_coverage_bound(np.inf, 0.95, 0.25), 3)  # from coverage over all inputs alone
     0.8
     """
-    check_form(form)
+    _check_form(form)
     level = check_level(coverage)
-    information, share = broadcast(
-        mutual_information=check_information(mutual_information), rho=check_rho(rho)
+    information, share = _broadcast(
+        mutual_information=_check_information(mutual_information), rho=_check_rho(rho)
     )
     if form == "paper":
         deficit = np.sqrt(-np.expm1(-information)) / share
     else:
         deficit = _binary_deficit(information, level, share)
-    return like_input(np.maximum(level - deficit, 0.0))
+    return _like_input(np.maximum(level - deficit, 0.0))
 
 
-def check_form(form: str) -> None:
+@dataclass(frozen=True, eq=False)
+class LocalCoverageEstimate:
+    """A plug-in estimate of local coverage, not a guarantee.
+
+    Parameters
+    ----------
+    rho : probability of the region, one or many
+    bound : the bound at the estimated information, clipped from below at 0 nats; like ``rho``
+    mutual_information : the estimate, with its standard error and p-value
+    coverage : coverage over all inputs
+    form : which bound, "binary" or "paper"
+    """
+
+    rho: float | FloatArray
+    bound: float | FloatArray
+    mutual_information: MutualInformation
+    coverage: float
+    form: Form
+
+    @property
+    def cautious_bound(self) -> float | FloatArray:
+        """The bound at the estimate plus two standard errors; if there is none, at infinity."""
+        found = self.mutual_information
+        more = max(0.0, found.estimate) + 2 * found.standard_error
+        return local_coverage_bound(
+            more if np.isfinite(more) else np.inf, self.coverage, self.rho, form=self.form
+        )
+
+    def describe(self) -> str:
+        """The estimate in plain words: what was measured, what would follow, what does not."""
+        trivial = local_coverage_bound(np.inf, self.coverage, self.rho)
+        columns = map(np.ravel, (self.rho, self.bound, self.cautious_bound, trivial))
+        return " ".join(
+            [
+                "Local coverage, a plug-in estimate, not a guarantee.",
+                *_measured(self.mutual_information),
+                f"If it were exact, coverage (over all inputs: {self.coverage:g}) would be",
+                "; ".join(_row(*row) for row in zip(*columns, strict=True)) + ".",
+                "Even then this would be an average over calibration draws, and proved only for a "
+                "score that is fixed before calibration. For a bound that data can prove, count "
+                "held-out points in cells: cell_coverage.",
+            ]
+        )
+
+
+def plug_in_local_coverage(
+    Z: Any,
+    scores: Any,
+    coverage: float,
+    rho: Any,
+    *,
+    form: Form = "binary",
+    n_neighbors: int = 10,
+    n_components: int | None = None,
+    Z_train: Any = None,
+    random_state: Any = None,
+) -> LocalCoverageEstimate:
+    """Estimate how low coverage may be in a region of probability ``rho``: an estimate, no bound.
+
+    Parameters
+    ----------
+    Z : (n, d) inputs or embeddings; for d > 1 marginal informations are summed, which is no bound
+    scores : (n,)
+        The scores on which the threshold is put (rescaled, if the method rescales).
+    coverage, rho, form :
+        As in ``local_coverage_bound``; ``rho`` may be an array.
+    n_neighbors, n_components, Z_train, random_state :
+        As in ``mutual_information``.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.uniform(size=(1000, 1))
+    >>> scores = rng.exponential(size=1000) * (1 + x[:, 0])  # errors that double across the range
+    >>> result = plug_in_local_coverage(x, scores, 0.9, [0.1, 0.5], random_state=0)
+    >>> np.round(result.bound, 2), np.round(result.cautious_bound, 2)
+    (array([0.74, 0.86]), array([0.56, 0.82]))
+    """
+    _check_form(form)
+    level, share = check_level(coverage), _like_input(_check_rho(rho))
+    found = mutual_information(
+        Z,
+        scores,
+        n_neighbors=n_neighbors,
+        n_components=n_components,
+        Z_train=Z_train,
+        random_state=random_state,
+    )
+    bound = local_coverage_bound(max(0.0, found.estimate), level, share, form=form)
+    return LocalCoverageEstimate(share, bound, found, level, form)
+
+
+def markov_local_coverage(threshold: Any) -> float | FloatArray:
+    """1 − 1/q for q ≥ 1, else 0: coverage at any input if s ≤ q·s̄(x) is the rule.
+
+    Assumes the exact mean s̄(x) of a non-negative score; not a bound for finite samples.
+
+    Parameters
+    ----------
+    threshold : float or array
+        q ≥ 0, on the score divided by its mean.
+
+    Examples
+    --------
+    >>> markov_local_coverage([0.5, 2.0, 20.0])
+    array([0.  , 0.5 , 0.95])
+    """
+    q = _check_ratio(threshold, "threshold")
+    return _like_input(1 - 1 / np.maximum(q, 1.0))
+
+
+def cantelli_local_coverage(threshold: Any, variation: Any) -> float | FloatArray:
+    """(τ−1)²/(r² + (τ−1)²) for τ > 1, else 0: coverage at an input if s < τ·s̄(x) is the rule.
+
+    Here r = σ(x)/s̄(x). Assumes the exact mean and standard deviation at x; not a bound for
+    finite samples. Better than Markov's 1 − 1/τ where r² < τ − 1.
+
+    Parameters
+    ----------
+    threshold : float or array
+        τ ≥ 0, on the score divided by its mean.
+    variation : float or array
+        r ≥ 0; infinite for a score without variance, for which nothing follows.
+
+    Examples
+    --------
+    >>> cantelli_local_coverage(3.0, [0.5, 1.0, np.inf]).round(3)
+    array([0.941, 0.8  , 0.   ])
+    """
+    tau, r = _broadcast(
+        threshold=_check_ratio(threshold, "threshold"),
+        variation=_check_ratio(variation, "variation"),
+    )
+    excess = np.where(tau > 1, tau - 1, 1.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        covered = 1 / (1 + (r / excess) ** 2)
+    covered = np.where(np.isinf(tau), 1.0, covered)
+    return _like_input(np.where(tau > 1, covered, 0.0))
+
+
+def cantelli_threshold(coverage: float, variation: Any) -> float | FloatArray:
+    """1 + r √(c/(1−c)): the threshold on s/s̄(x) at which Cantelli's inequality gives c.
+
+    Assumes the exact mean and standard deviation at x; not a bound for finite samples.
+
+    Parameters
+    ----------
+    coverage : float
+        c, strictly inside (0, 1).
+    variation : float or array
+        r = σ(x)/s̄(x) ≥ 0.
+
+    Examples
+    --------
+    >>> cantelli_threshold(0.95, [0.5, 1.0]).round(3)
+    array([3.179, 5.359])
+    >>> round(cantelli_local_coverage(cantelli_threshold(0.95, 0.5), 0.5), 12)  # and back
+    0.95
+    """
+    level, r = check_level(coverage), _check_ratio(variation, "variation")
+    return _like_input(1 + r * np.sqrt(level / (1 - level)))
+
+
+def _check_form(form: str) -> None:
     """Refuse a form of the bound that does not exist."""
     if form not in ("binary", "paper"):
         raise CalliperError(f"form must be 'binary' or 'paper'; got {form!r}.")
@@ -139,3 +327,94 @@ def _excess(x: FloatArray) -> FloatArray:
     for k in range(17, 1, -1):
         series = 1 / (k * (k - 1)) - near * series
     return np.where(np.abs(x) < 0.1, near**2 * series, xlog1py(1 + x, x) - x)
+
+
+def _measured(found: MutualInformation) -> list[str]:
+    """What was measured, and how far it can be trusted."""
+    words = [
+        f"Mutual information of inputs and scores: {found.estimate:.4f} nats, standard error "
+        f"{found.standard_error:.4f}, p-value {found.p_value:.3g} against independence "
+        f"({found.n} points, {found.n_neighbors} neighbours)."
+    ]
+    if not np.isfinite(found.standard_error):
+        words.append("These are too few points for a standard error: it may be any number.")
+    if found.estimate < 0:
+        words.append("The true value is not negative, so 0 is used.")
+    if found.p_value > 0.05:
+        words.append("No dependence was detected, which does not show that there is none.")
+    if len(found.per_component) > 1:
+        words.append(
+            f"It is a sum over {len(found.per_component)} features or components, which may be "
+            f"below their joint information."
+        )
+    return words
+
+
+def _row(rho: float, bound: float, cautious: float, trivial: float) -> str:
+    return (
+        f"at least {bound:.3f} in a region of {100 * rho:g} % of inputs (two standard errors "
+        f"higher: {cautious:.3f}; from coverage over all inputs alone: {trivial:.3f})"
+    )
+
+
+def _check_rho(rho: Any) -> FloatArray:
+    """Probabilities of regions, in (0, 1]."""
+    values = _as_numbers(rho, "rho")
+    _refuse(
+        ~((values > 0) & (values <= 1)),
+        values,
+        "rho must lie in (0, 1]: it is the probability that an input falls into the region",
+    )
+    return values
+
+
+def _check_information(mutual_information: Any) -> FloatArray:
+    """Mutual information in nats: non-negative, perhaps infinite."""
+    values = _as_numbers(mutual_information, "mutual_information")
+    _refuse(
+        ~(values >= 0),
+        values,
+        "mutual_information must be a number of nats >= 0, which the true value always is",
+        " An estimate below 0? Pass max(0, estimate), or use plug_in_local_coverage.",
+    )
+    return values
+
+
+def _check_ratio(ratio: Any, name: str) -> FloatArray:
+    """A ratio of scores: non-negative, perhaps infinite."""
+    values = _as_numbers(ratio, name)
+    _refuse(~(values >= 0), values, f"{name} must be >= 0")
+    return values
+
+
+def _broadcast(**named: FloatArray) -> list[FloatArray]:
+    """The arrays in one common shape, or an error that names theirs."""
+    try:
+        return list(np.broadcast_arrays(*named.values()))
+    except ValueError:
+        shapes = " and ".join(f"{name} {values.shape}" for name, values in named.items())
+        raise CalliperError(
+            f"shapes do not fit together: {shapes}. For all pairs, pass one as a column, "
+            f"values[:, None]."
+        ) from None
+
+
+def _like_input(values: FloatArray) -> float | FloatArray:
+    """A number if numbers came in, else the array."""
+    return float(values) if values.ndim == 0 else values
+
+
+def _as_numbers(values: Any, name: str) -> FloatArray:
+    try:
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise CalliperError(f"{name} must be a number or an array; got {values!r}.") from None
+
+
+def _refuse(wrong: BoolArray, values: FloatArray, expected: str, hint: str = "") -> None:
+    """An error that names the first offending value."""
+    if not wrong.any():
+        return
+    where = tuple(int(index) for index in np.argwhere(wrong)[0])
+    place = f" at position {where if len(where) > 1 else where[0]}" if where else ""
+    raise CalliperError(f"{expected}; got {values[where]:g}{place}.{hint}")

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from calliper._validation import check_level
 from calliper.exceptions import CalliperError
-from calliper.guarantees._inputs import check_level
 from calliper.quantile import as_fraction, conformal_rank
 
 ASSUMPTIONS = (

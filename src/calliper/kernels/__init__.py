@@ -1,9 +1,43 @@
-"""Nearness: who speaks for a point, and how loudly."""
+"""Nearness: who speaks for a point, and how loudly; each kernel with its closed forms."""
 
-from calliper.kernels._forest import ForestProximity
-from calliper.kernels._knn import KNN
-from calliper.kernels._mahalanobis import Mahalanobis
-from calliper.kernels._rbf import RBF
+from calliper.kernels._base import Bag, Kernel, LeaveTwoOut, as_kernel, rescale
+from calliper.kernels._criterion import CRITERIA
+from calliper.kernels._knn import KNN, STATISTICS
+from calliper.kernels._learnt import LearntMetric, Mahalanobis, learn_metric, loss_and_gradient
+from calliper.kernels._rbf import (
+    RBF,
+    RadialExponents,
+    check_length_scale,
+    median_distance,
+    to_weights,
+)
+from calliper.kernels._search import EUCLIDEAN, NeighborSearch, all_distances, paired_distances
 from calliper.kernels._tuned import TunedKNN, TunedRBF
+from calliper.kernels._weighted import ForestProximity
 
-__all__ = ["KNN", "RBF", "ForestProximity", "Mahalanobis", "TunedKNN", "TunedRBF"]
+__all__ = [
+    "CRITERIA",
+    "EUCLIDEAN",
+    "KNN",
+    "RBF",
+    "STATISTICS",
+    "Bag",
+    "ForestProximity",
+    "Kernel",
+    "LearntMetric",
+    "LeaveTwoOut",
+    "Mahalanobis",
+    "NeighborSearch",
+    "RadialExponents",
+    "TunedKNN",
+    "TunedRBF",
+    "all_distances",
+    "as_kernel",
+    "check_length_scale",
+    "learn_metric",
+    "loss_and_gradient",
+    "median_distance",
+    "paired_distances",
+    "rescale",
+    "to_weights",
+]

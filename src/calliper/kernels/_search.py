@@ -6,20 +6,40 @@ not. A fast engine (a sorted line for one feature, a k-d tree in low dimension, 
 products otherwise) proposes the neighbours; wherever two distances at the edge of the
 neighbourhood are closer than its rounding error, the row is settled again by direct differences
 and priorities.
+
+Fast searches use the expansion ‖x‖² − 2x·z + ‖z‖², whose rounding can order two equal distances
+either way. What decides a tie is therefore always computed coordinate by coordinate, so that the
+same two rows give the same number wherever it is asked for.
+
+Reverse neighbours are the calibration points that would count a new point among their nearest:
+each owns a ball that reaches to its K-th neighbour, and a new point enters the neighbourhood of
+every point whose ball contains it, of K points on average. Each search for them returns all pairs
+that can qualify, and marks as doubtful those within rounding error of the edge.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import chain
+
 import numpy as np
 from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
 from sklearn.neighbors import NearestNeighbors
 
-from calliper._blocks import map_row_blocks
+from calliper._blocks import Scratch, map_row_blocks
 from calliper._types import BoolArray, FloatArray, IntArray
-from calliper.kernels._distances import EUCLIDEAN, Metric, all_distances, paired_distances
-from calliper.kernels._line import SortedLine, balls_by_line
-from calliper.kernels._reverse import balls_by_scan, balls_by_tree
-from calliper.kernels._wide import WideSearch
+from calliper.exceptions import CalliperError
+from calliper.kernels._wide import LARGEST, WideSearch
+from calliper.quantile import power_of_two
+
+#: A name that :func:`scipy.spatial.distance.cdist` knows, or a symmetric function of two rows.
+Metric = str | Callable[[FloatArray, FloatArray], float]
+
+EUCLIDEAN = "euclidean"
+
+#: Pairs (query, point), and which of them are doubtful.
+Pairs = tuple[IntArray, IntArray, BoolArray]
 
 #: Candidates beyond those asked for that are looked at first where distances tie.
 TIED_SHELL = 24
@@ -224,3 +244,153 @@ def _is_inside(
 ) -> BoolArray:
     inside: BoolArray = (distance < reach) | ((distance == reach) & (priority < edge))
     return inside
+
+
+class SortedLine:
+    """One feature: values in order, with infinity on either side.
+
+    The k nearest values of x are found in k steps, each taking the nearer of the next on the left
+    and the next on the right; all queries walk together. No tree of one dimension keeps up with it.
+    """
+
+    def __init__(self, values: FloatArray) -> None:
+        self.indices = np.argsort(values)
+        self.padded = np.concatenate([[-np.inf], values[self.indices], [np.inf]])
+
+    def query(self, queries: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
+        """Distances and indices of the k nearest, (m, k), ascending; k ≤ number of values."""
+        x = queries[:, 0]
+        right = np.searchsorted(self.padded[1:-1], x) + 1
+        left = right - 1
+        distance = np.empty((k, len(x)))
+        place = np.empty((k, len(x)), dtype=np.intp)
+        for step in range(k):
+            to_left, to_right = x - self.padded[left], self.padded[right] - x
+            go_left = to_left <= to_right
+            np.minimum(to_left, to_right, out=distance[step])
+            np.copyto(place[step], right)
+            np.copyto(place[step], left, where=go_left)
+            left -= go_left
+            right += ~go_left
+        return distance.T, self.indices[place.T - 1]
+
+
+def balls_by_line(points: FloatArray, queries: FloatArray, reach: FloatArray) -> Pairs:
+    """Walk along sorted queries; pairs within √reach of the point, a little more than exact."""
+    order = np.argsort(queries[:, 0])
+    ordered, centre = queries[order, 0], points[:, 0]
+    radius = np.sqrt(reach) * (1 + 1e-12) + 4 * np.finfo(float).eps * np.abs(centre)
+    first = np.searchsorted(ordered, centre - radius)
+    count = np.searchsorted(ordered, centre + radius, side="right") - first
+    point = np.repeat(np.arange(len(points)), count)
+    within = np.arange(len(point)) - np.repeat(np.cumsum(count) - count, count)
+    query = order[first[point] + within]
+    by_query = np.argsort(query, kind="stable")
+    return query[by_query], point[by_query], np.ones(len(query), dtype=bool)
+
+
+def balls_by_tree(points: FloatArray, queries: FloatArray, reach: FloatArray) -> Pairs:
+    """Search a tree of the queries once for each ball; for low dimension, O(N log m)."""
+    radius = np.sqrt(reach) * (1 + 1e-12)
+    # A subnormal radius squared is zero: keep such a ball from closing on its own centre.
+    members = cKDTree(queries).query_ball_point(
+        points, np.nextafter(radius, np.inf), workers=-1, return_sorted=False
+    )
+    count = np.fromiter(map(len, members), dtype=np.intp, count=len(members))
+    query = np.fromiter(chain.from_iterable(members), dtype=np.intp, count=int(count.sum()))
+    point = np.repeat(np.arange(len(points)), count)
+    order = np.argsort(query, kind="stable")
+    return query[order], point[order], np.ones(len(query), dtype=bool)
+
+
+def balls_by_scan(
+    points: FloatArray, queries: FloatArray, reach: FloatArray, centre: FloatArray
+) -> Pairs:
+    """Compare all distances with all reaches, a block of queries at a time; O(N m d).
+
+    One matrix product of rows extended by a one gives ‖z‖² − reach − 2x·z, which lies below
+    −‖x‖² exactly when x is inside. Centring keeps the rounding error τ(‖x‖² + ‖z‖²) small, and
+    ‖z‖² ≤ 2‖x‖² + 2·reach for every pair that is inside.
+    """
+    shift = float(np.square(centre).sum())
+    z = points - centre
+    unit = power_of_two(z)
+    far = float(np.abs(queries - centre).max(initial=0.0)) > LARGEST * unit
+    # The product decides the cost of wide rows; half of it suffices, since the edge is checked.
+    dtype = np.float64 if points.shape[1] < 16 or far else np.float32
+    unit = 1.0 if dtype is np.float64 else unit
+    z, shift, reach = z / unit, shift / unit**2, reach / unit**2
+    z_norm = np.square(z).sum(axis=1)
+    tolerance = 8 * (points.shape[1] + 4) * float(np.finfo(dtype).eps)
+    # Centring itself errs in double precision, with the size of the centre.
+    centring = 8 * (points.shape[1] + 4) * float(np.finfo(float).eps) * shift
+    bias = z_norm - reach * (1 + 4 * tolerance)
+    right = np.ascontiguousarray(np.vstack([-2 * z.T, bias]), dtype=dtype)
+    scratch = Scratch()
+
+    def scan(rows: slice) -> Pairs:
+        x = (queries[rows] - centre) / unit
+        x_norm = np.square(x).sum(axis=1)
+        left = np.hstack([x, np.ones((len(x), 1))]).astype(dtype, copy=False)
+        out = scratch.array("excess", (len(left), len(points)), dtype)
+        excess = np.matmul(left, right, out=out)
+        slack = tolerance * 4 * x_norm + centring
+        # Rounded up, so that no pair is lost in the conversion.
+        edge = np.nextafter((slack - x_norm).astype(dtype), dtype(np.inf))
+        hit = np.flatnonzero(excess < edge[:, None])
+        query, point = np.divmod(hit, len(points))
+        margin = excess.reshape(-1)[hit] + x_norm[query]
+        error = slack[query] + tolerance * (z_norm[point] + reach[point])
+        return query + rows.start, point, margin > -4 * error
+
+    found = map_row_blocks(scan, len(queries), len(points))
+    query, point, doubtful = (np.concatenate(part) for part in zip(*found, strict=True))
+    return query, point, doubtful
+
+
+def check_metric(metric: Metric) -> None:
+    """Try the metric on two rows, so that a wrong name fails at once and by name."""
+    if metric in ("seuclidean", "mahalanobis"):
+        raise ValueError(
+            f"metric {metric!r} would take its scale from whatever rows are compared: standardise "
+            f"or whiten the features with training data instead, and use the Euclidean metric."
+        )
+    try:
+        cdist(np.eye(2), np.eye(2), metric=metric)
+    except ValueError as error:
+        raise ValueError(
+            f"metric must be a name that scipy.spatial.distance.cdist knows, or a function of two "
+            f"rows; got {metric!r} ({error})."
+        ) from error
+
+
+def all_distances(queries: FloatArray, points: FloatArray, metric: Metric) -> FloatArray:
+    """Distances of every query to every point, (m, N); squared for the Euclidean metric."""
+    if metric != EUCLIDEAN:
+        distances = np.asarray(cdist(queries, points, metric=metric), dtype=np.float64)
+        if np.isnan(distances).any():
+            row = int(np.flatnonzero(np.isnan(distances).any(axis=1))[0])
+            raise CalliperError(
+                f"metric {metric!r} gives NaN, for example for the row {queries[row]}: such a row "
+                f"(all zeros, for cosine) is near to nothing. Remove it or use another metric."
+            )
+        return distances
+    total = np.zeros((len(queries), len(points)))
+    for column in range(points.shape[1]):
+        total += np.square(queries[:, column, None] - points[None, :, column])
+    return total
+
+
+def paired_distances(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Squared Euclidean distances of row r of ``left`` to row r of ``right``, (m,)."""
+    total = np.zeros(len(left))
+    for column in range(left.shape[1]):
+        total += np.square(left[:, column] - right[:, column])
+    return total
+
+
+def squared_distances(queries: FloatArray, points: FloatArray, metric: Metric) -> FloatArray:
+    """Squared distances for any metric, (m, N), where nothing hangs on a tie."""
+    if metric == EUCLIDEAN:
+        return np.asarray(cdist(queries, points, "sqeuclidean"), dtype=np.float64)
+    return np.square(all_distances(queries, points, metric))

@@ -1,17 +1,203 @@
-"""Kernels that choose their own locality, one choice for each calibration point left out."""
+"""Kernels that choose their own locality, one choice for each calibration point left out.
+
+The grid of length scales comes from training inputs alone (paper, Algorithm S.2, lines 2–4): the
+smallest and largest distance of random pairs span it. The lower end decides what mutual
+information chooses: below the spacing of the points, the rescaled score is the ratio of two
+neighbouring scores, whose law is the same everywhere, so the information is as low there as at a
+good scale. The guarded grid therefore starts where a kernel averages some ten points: a ball that
+holds k of n points holds them in a volume V_d r^d, a radial kernel weighs a volume (2π)^{d/2} l^d.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from copy import copy
+from numbers import Integral, Real
+from typing import Any, Self
 
-from sklearn.base import BaseEstimator
+import numpy as np
+from scipy.special import gammaln
+from sklearn.base import BaseEstimator, clone
 
-from calliper.kernels._distances import EUCLIDEAN, Metric
+from calliper._types import FloatArray
+from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
+from calliper.information import principal_components
+from calliper.kernels._base import Kernel, LeaveTwoOut
+from calliper.kernels._criterion import (
+    CRITERIA,
+    Family,
+    LeaveFoldOutRBF,
+    LeaveTwoOutTuned,
+    RescaledInformation,
+    Tuning,
+    best_for_all,
+)
+from calliper.kernels._knn import KNN, NearestFamily, check_neighbors
+from calliper.kernels._rbf import RBF, RadialFamily, check_length_scale
+from calliper.kernels._search import (
+    EUCLIDEAN,
+    Metric,
+    NeighborSearch,
+    check_metric,
+    squared_distances,
+)
 
-CRITERIA = ("mse", "deviance", "mi")
+#: Below this many points, leaving two out leaves nothing to tell kernels apart.
+LEAST_POINTS = 4
+
+#: Training rows that a kernel for the full method is tuned on; more add cost and no precision.
+MOST_TRAINING_ROWS = 2000
+
+#: Neighbours whose distance guards the lower end, and training inputs that are looked at for it.
+GUARD_NEIGHBORS, GUARD_POINTS = 10, 2000
 
 
-class TunedRBF(BaseEstimator):  # type: ignore[misc]
+class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
+    """What tuned kernels share: how candidates are compared, not what they are."""
+
+    learns_on_errors = True
+    criterion: str
+    n_components: int | None
+    mi_neighbors: int
+    metric: Metric
+    progress: Callable[[float], None] | None
+    chosen: Any = None
+    n_folds: int | None = None
+
+    def __sklearn_clone__(self) -> Self:
+        # A copy of a progress bar would move where nobody looks.
+        parameters = self.get_params(deep=False)
+        progress = parameters.pop("progress")
+        copies = {name: clone(value, safe=False) for name, value in parameters.items()}
+        return type(self)(**copies, progress=progress)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Training inputs, if there is a grid to span by them or components to find in them."""
+        components = self.criterion == "mi" and self.n_components is not None
+        return ("Z_train",) if components or not self._has_candidates else ()
+
+    @property
+    def _has_candidates(self) -> bool:
+        return True
+
+    def leave_two_out(
+        self,
+        Z: FloatArray,
+        magnitudes: FloatArray,
+        *,
+        offset: float,
+        rng: np.random.RandomState,
+        Z_train: FloatArray | None = None,
+    ) -> LeaveTwoOut:
+        """Scales of the Jackknife+ with a kernel for each point left out."""
+        n = len(Z)
+        family = self._family(Z, magnitudes, rng.uniform(size=n))
+        if self.chosen is not None:
+            chosen = np.asarray(self.chosen)
+            if len(chosen) != n:
+                raise CalliperError(f"chosen has {len(chosen)} length scales for {n} points.")
+            return LeaveTwoOutTuned(family, magnitudes, offset=offset, chosen=chosen)
+        candidates = self._candidates(n)
+        if n < LEAST_POINTS + (self.mi_neighbors if self.criterion == "mi" else 0):
+            smoothest = self._smoothest_of_too_few(candidates, n)
+            return LeaveTwoOutTuned(family, magnitudes, offset=offset, chosen=smoothest)
+        tuning = self._tuning(candidates, Z, Z_train, rng)
+        if self.n_folds is not None and self.n_folds < n:
+            fold = rng.permutation(np.arange(n) % self.n_folds)
+            return LeaveFoldOutRBF(
+                Z, magnitudes, fold, metric=self.metric, offset=offset, tuning=tuning
+            )
+        return LeaveTwoOutTuned(family, magnitudes, offset=offset, tuning=tuning)
+
+    def fixed(
+        self,
+        Z_train: FloatArray | None,
+        scores_train: FloatArray | None,
+        rng: np.random.RandomState,
+    ) -> Kernel:
+        """The best candidate for training errors."""
+        name = type(self).__name__
+        if Z_train is None or scores_train is None:
+            raise CalliperError(
+                f"{name} cannot be tuned on calibration scores here: the kernel would depend on "
+                f"the new score and the closed form would be lost. Pass Z_train and scores_train "
+                f"to tune it on training errors (ConformalRegressor.fit does), use a fixed kernel "
+                f"such as RBF(length_scale) or KNN(10), or tune on calibration scores with "
+                f"JackknifeRescaled, which keeps 1 - 2 alpha."
+            )
+        if len(Z_train) > MOST_TRAINING_ROWS:
+            rows = rng.choice(len(Z_train), MOST_TRAINING_ROWS, replace=False)
+            Z_train, scores_train = Z_train[rows], scores_train[rows]
+        if len(Z_train) < LEAST_POINTS + self.mi_neighbors:
+            raise CalliperError(
+                f"{len(Z_train)} training rows are too few to tune {name} on; pass a fixed kernel "
+                f"such as KNN(10)."
+            )
+        candidates = self._candidates(len(Z_train))
+        family = self._family(Z_train, scores_train, rng.uniform(size=len(Z_train)))
+        tuning = self._tuning(candidates, Z_train, Z_train, rng)
+        return self._kernel(best_for_all(family, scores_train, tuning, 0.0)[0])
+
+    def _check(self) -> None:
+        """Refuse what both kinds of tuned kernels refuse."""
+        check_metric(self.metric)
+        if self.criterion not in CRITERIA:
+            raise ValueError(f"criterion must be one of {[*CRITERIA]}; got {self.criterion!r}.")
+        if not isinstance(self.mi_neighbors, Integral) or self.mi_neighbors < 1:
+            raise ValueError(f"mi_neighbors must be an integer >= 1; got {self.mi_neighbors!r}.")
+
+    def _with(self, **parameters: Any) -> Self:
+        """A copy with some parameters replaced; the rest, a progress callback too, is shared."""
+        replaced: Self = copy(self).set_params(**parameters)
+        return replaced
+
+    def _family(self, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray) -> Family:
+        """The kernels to choose from, on fixed points."""
+        raise NotImplementedError
+
+    def _candidates(self, n: int) -> FloatArray:
+        """The numbers in which they differ, ascending, for n points."""
+        raise NotImplementedError
+
+    def _kernel(self, candidate: float) -> Kernel:
+        """One of them."""
+        raise NotImplementedError
+
+    def _tuning(
+        self,
+        candidates: FloatArray,
+        Z: FloatArray,
+        Z_train: FloatArray | None,
+        rng: np.random.RandomState,
+    ) -> Tuning:
+        information = None
+        if self.criterion == "mi":
+            if self.n_components is not None and Z_train is None:
+                raise CalliperError(
+                    "n_components needs training inputs to find the components of: pass Z_train "
+                    "to fit (X_train to calibrate). Components of the calibration points would "
+                    "give each point a say in its own kernel."
+                )
+            components = principal_components(Z, self.n_components, Z_train)
+            information = RescaledInformation(components, self.mi_neighbors, rng)
+        return Tuning(candidates, self.criterion, information, self.progress or _ignore)
+
+    def _smoothest_of_too_few(self, candidates: FloatArray, n: int) -> FloatArray:
+        """The smoothest candidate for all n points, with a warning, (n,)."""
+        warn(
+            f"{n} calibration points are too few to tune {type(self).__name__} on; its smoothest "
+            f"candidate, {candidates[-1]:g}, is used for all of them.",
+            SmallCalibrationWarning,
+        )
+        return np.full(n, candidates[-1])
+
+
+def _ignore(fraction: float) -> None:
+    """Report progress to nobody."""
+
+
+class TunedRBF(_Tuned):
     """RBF whose length scale is chosen from a grid (paper, Algorithm S.2).
 
     In ``JackknifeRescaled``, the length scale l_m that goes with calibration point m is chosen on
@@ -82,8 +268,57 @@ class TunedRBF(BaseEstimator):  # type: ignore[misc]
         self.metric = metric
         self.progress = progress
 
+    @property
+    def _has_candidates(self) -> bool:
+        return self.length_scales is not None or self.chosen is not None
 
-class TunedKNN(BaseEstimator):  # type: ignore[misc]
+    def resolved(
+        self, Z_train: FloatArray | None = None, rng: np.random.RandomState | None = None
+    ) -> TunedRBF:
+        """A copy with its parameters checked and its grid filled in."""
+        self._check()
+        if self.chosen is not None:
+            chosen = [check_length_scale(scale) for scale in np.ravel(self.chosen).tolist()]
+            if self.n_folds is not None:
+                raise ValueError("chosen scales belong to points, not to folds: leave n_folds out.")
+            return self._with(chosen=np.array(chosen))
+        self._check_grid()
+        if self.length_scales is not None:
+            given = np.ravel(self.length_scales).tolist()
+            unique = sorted({check_length_scale(scale) for scale in given})
+            return self._with(length_scales=np.array(_some(unique, "length_scales")))
+        if Z_train is None:
+            raise CalliperError(
+                "TunedRBF spans its grid by distances of training inputs: pass Z_train to fit "
+                "(X_train to calibrate), or the grid itself as length_scales=."
+            )
+        grid = length_scale_grid(self, Z_train, rng or np.random.RandomState(0))
+        return self._with(length_scales=grid)
+
+    def _check_grid(self) -> None:
+        for name in ("n_scan", "n_sample"):
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or value < 1:
+                raise ValueError(f"{name} must be an integer >= 1; got {value!r}.")
+        if not isinstance(self.expand, Real) or not 1 <= float(self.expand) < np.inf:
+            raise ValueError(f"expand must be a finite number >= 1; got {self.expand!r}.")
+        if self.grid not in ("auto", "guarded", "paper"):
+            raise ValueError(f"grid must be 'auto', 'guarded' or 'paper'; got {self.grid!r}.")
+        folds = self.n_folds
+        if folds is not None and (not isinstance(folds, Integral) or folds < 2):
+            raise ValueError(f"n_folds must be an integer >= 2 or None; got {folds!r}.")
+
+    def _family(self, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray) -> Family:
+        return RadialFamily(Z, magnitudes, self.metric)
+
+    def _candidates(self, n: int) -> FloatArray:
+        return np.asarray(self.length_scales, dtype=float)
+
+    def _kernel(self, candidate: float) -> RBF:
+        return RBF(candidate, metric=self.metric)
+
+
+class TunedKNN(_Tuned):
     """K nearest neighbours whose K is chosen from a grid, by the same rule as ``TunedRBF``.
 
     Parameters
@@ -112,3 +347,81 @@ class TunedKNN(BaseEstimator):  # type: ignore[misc]
         self.mi_neighbors = mi_neighbors
         self.metric = metric
         self.progress = progress
+
+    def resolved(
+        self, Z_train: FloatArray | None = None, rng: np.random.RandomState | None = None
+    ) -> TunedKNN:
+        """A copy with its parameters checked and the values of K in order."""
+        self._check()
+        candidates = sorted({check_neighbors(k) for k in np.ravel(self.n_neighbors).tolist()})
+        return self._with(n_neighbors=tuple(_some(candidates, "n_neighbors")))
+
+    def _family(self, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray) -> Family:
+        return NearestFamily(NeighborSearch(Z, priorities, self.metric), magnitudes)
+
+    def _candidates(self, n: int) -> FloatArray:
+        """A K must leave one point to take the place of the one left out."""
+        fitting = [k for k in self.n_neighbors if k <= n - 2]
+        return np.array(fitting or [max(1, n - 2)], dtype=float)
+
+    def _kernel(self, candidate: float) -> KNN:
+        return KNN(int(candidate), metric=self.metric)
+
+
+def _some(values: list[Any], name: str) -> list[Any]:
+    if not values:
+        raise ValueError(f"{name} must hold at least one value to choose from.")
+    return values
+
+
+def length_scale_grid(
+    kernel: TunedRBF, Z_train: FloatArray, rng: np.random.RandomState
+) -> FloatArray:
+    """Length scales, ascending, evenly spaced in their logarithm."""
+    distances = _pair_distances(kernel, Z_train, rng)
+    low, high = distances.min() / kernel.expand, distances.max() * kernel.expand
+    if kernel.grid == "guarded" or (kernel.grid == "auto" and kernel.criterion == "mi"):
+        low = min(max(low, _neighbor_distance(kernel, Z_train, rng)), high)
+    if kernel.n_scan == 1:
+        return np.array([np.sqrt(low * high)])
+    return np.geomspace(low, high, kernel.n_scan)
+
+
+def _pair_distances(kernel: TunedRBF, Z: FloatArray, rng: np.random.RandomState) -> FloatArray:
+    """Positive distances of random pairs; copies of one input say nothing about scale."""
+    positive = np.empty(0)
+    for _ in range(20):
+        first = rng.randint(len(Z), size=kernel.n_sample)
+        second = rng.randint(len(Z), size=kernel.n_sample)
+        if kernel.metric == EUCLIDEAN:
+            squared = np.square(Z[first] - Z[second]).sum(axis=1)
+        else:
+            pairs = zip(first, second, strict=True)
+            each = [squared_distances(Z[[a]], Z[[b]], kernel.metric).item() for a, b in pairs]
+            squared = np.array(each)
+        positive = np.concatenate([positive, np.sqrt(squared[squared > 0])])
+        if len(positive) >= kernel.n_sample:
+            return positive[: kernel.n_sample]
+    if not len(positive):
+        raise CalliperError(
+            f"all of {len(Z)} training inputs are the same, so no length scale can be read off "
+            f"them: pass length_scales=, or other features."
+        )
+    return positive
+
+
+def _neighbor_distance(kernel: TunedRBF, Z: FloatArray, rng: np.random.RandomState) -> float:
+    """The length scale whose kernel weighs as much as the median ball of ten neighbours."""
+    if len(Z) > GUARD_POINTS:
+        # A sample has wider gaps than the whole; the guard errs on the smooth side.
+        Z = Z[rng.choice(len(Z), GUARD_POINTS, replace=False)]
+    k = min(GUARD_NEIGHBORS, len(Z) - 1)
+    if k < 1:
+        return 0.0
+    search = NeighborSearch(Z, rng.uniform(size=len(Z)), kernel.metric)
+    distance = search.distance_to(search.nearest_others(k)[:, -1])
+    median = float(np.median(distance))
+    radius = float(np.sqrt(median)) if kernel.metric == EUCLIDEAN else median
+    d = Z.shape[1]
+    log_ball = d / 2 * np.log(np.pi) - gammaln(d / 2 + 1)
+    return radius * float(np.exp(log_ball / d) / np.sqrt(2 * np.pi))

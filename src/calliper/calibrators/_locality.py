@@ -1,0 +1,318 @@
+"""How local a scale should be where nobody said, and local scales mixed with a global one.
+
+*The rule.* Few neighbours follow the error closely and noisily, many miss where it changes. What is
+best depends on the number N of calibration points and on how fast the error varies. Where the space
+has a unit of its own (a model's prediction and spread, say), the distance at which points still
+speak for one another is known beforehand, and a radial kernel of that length is the rule; it turns
+into plain split by itself where all points are near. Where it has none (inputs of any kind), the
+rule is the 20 nearest, mixed with the global scale: in many dimensions the nearest few know most,
+and shrinkage takes their noise away better than more and farther neighbours do. The constants are
+those of the study in ``experiments/nearness``.
+
+*The search.* Errors of the model on training rows that it was not fitted to (out of fold, out of
+bag) play the calibration errors. Bags of N+1 of them are drawn; each member in turn is the new
+point, rescaled by its neighbours in the bag, and its radius is the conformal quantile of the
+others' ratios times its own scale. That is the full method but for the influence of one score on
+its neighbours' scales. Interval scores are divided by plain split's mean on the same bag and
+averaged over levels. A candidate replaces the rule only if it is better by more than a standard
+error of the difference, point by point; of those, the best. Plain split is one of them. Taking the
+best of all instead follows noise and is worse on average. Bags have the size at hand, since what is
+best for 2,000 points is too local for 100. If there are fewer errors than N+1, the bag is all of
+them, and the choice errs on the smooth side.
+
+Rule and search look at training data and at how many calibration points there are, and at nothing
+else of them, so the full method keeps its 1−α, whatever is chosen.
+
+*The mixture.* The global scale is the median of all scores of the bag,
+
+    ŝ_i(t) = (1−m)·local_i(t) + m·g(t),    g(t) the ⌈(N+1)/2⌉-th smallest of s_1 … s_N and t.
+
+The median treats all members of the bag alike, so the guarantee of the full method is untouched.
+It is a clamp: with a ≤ b the neighbouring order statistics of the calibration scores,
+g(t) = min(max(t, a), b). Scales matter up to a common factor, so (1−m) is divided out and κg(t),
+κ = m/(1−m), is added to every local scale:
+
+    below a   the constant κa is added: the closed form with an offset, radius R_a
+    above b   the constant κb is added: the same, radius R_b
+    between   κt is added; comparison i holds as long as t·(L_i(t) + κt) ≤ s_i·(L_{N+1} + κt),
+              a quadratic equation for t_i
+
+Each comparison holds up to one t_i still: s_i L_{N+1} + t·(κs_i − L_i(t) − κt) is a non-negative
+constant plus t times something that decreases, so once negative it stays so. The answer is
+therefore R_b if R_b ≥ b; if not, R_a if R_a ≤ a; and if neither, it lies between. The median
+is constant outside [a, b], which the mean is nowhere: that is why it is the global scale here.
+
+Letters: m → ``shrinkage``, κ → ``slope``, a, b → ``low``, ``high``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from calliper._types import FloatArray
+from calliper.kernels import KNN, RBF, Bag, Kernel, as_kernel, rescale
+from calliper.quantile import conformal_rank
+
+#: Rows and the sizes of the errors on them, where there are any.
+Errors = tuple[FloatArray | None, FloatArray | None]
+
+#: How many points the mean of all counts for in a radial mean.
+SMOOTHING = 1.0
+
+#: Beyond so many calibration points all pairs of them take too long, and the K nearest are used.
+MOST_RADIAL = 10_000
+
+#: Least and most of the scale that is global where the K nearest are the rule.
+LEAST_SHRINKAGE, MOST_SHRINKAGE = 0.2, 0.5
+
+#: Levels whose interval scores are averaged.
+LEVELS = (0.8, 0.9, 0.95)
+
+#: What is tried besides plain split: multiples of the rule's K or length scale, and, where K
+#: nearest are the rule, shares of the global scale besides the rule's.
+MULTIPLES = tuple(np.sqrt(2.0) ** step for step in range(-3, 4))
+SHRINKAGES = (0.0, 0.1, 0.2, 0.5, 0.75)
+
+#: Fewer errors say too little; members of a bag, and of all bags, are limited by time.
+LEAST_ERRORS, MOST_MEMBERS, MOST_IN_ALL = 60, 1500, 8000
+
+
+@dataclass(frozen=True)
+class Locality:
+    """Who counts as a neighbour, how much of the scale is global, and who said so.
+
+    Attributes
+    ----------
+    kernel : the kernel used
+    shrinkage : share of the global scale; 1 is plain split conformal
+    chosen_by : "user", "rule", or "left-out errors"
+    n_errors : number of left-out errors that were looked at; 0 if none
+    against_split : estimated interval score over that of plain split, mean over levels; NaN if
+        nothing was estimated
+    """
+
+    kernel: Kernel
+    shrinkage: float
+    chosen_by: str
+    n_errors: int = 0
+    against_split: float = float("nan")
+
+    def describe(self) -> str:
+        """In words, for a report."""
+        what = f"{self.kernel!r}, shrinkage {self.shrinkage:g}"
+        if self.shrinkage == 1:
+            what = "plain split (one scale for all)"
+        if self.chosen_by == "user":
+            return f"{what}, as given"
+        why = "by a rule of the number of calibration points"
+        if self.chosen_by == "left-out errors":
+            why = f"chosen on {self.n_errors} left-out errors"
+        elif self.n_errors:
+            why += f", which {self.n_errors} left-out errors do not contradict"
+        if np.isnan(self.against_split):
+            return f"{what}, {why}"
+        gain = f"estimated interval score {self.against_split:.3f} times that of plain split"
+        return f"{what}, {why} ({gain})"
+
+
+def choose_locality(
+    kernel: Any,
+    shrinkage: float | None,
+    n: int,
+    *,
+    trained: Errors,
+    left_out: Errors,
+    length_scale: float | None,
+    statistic: str,
+    offset: float,
+    rng: np.random.RandomState,
+) -> Locality:
+    """What the user gave, else the rule for N = n points, else what left-out errors prefer."""
+    rows, errors = left_out
+    if kernel is not None:
+        given = as_kernel(kernel).resolved(trained[0], rng)
+        known = trained if errors is None else left_out
+        return Locality(given.fixed(*known, rng), shrinkage or 0.0, "user")
+    rule = locality_rule(n, length_scale, shrinkage, statistic=statistic)
+    if rows is None or errors is None:
+        return rule
+    return search_locality(
+        rule, rows, errors, n, free=shrinkage is None, statistic=statistic, offset=offset, rng=rng
+    )
+
+
+def locality_rule(
+    n: int, length_scale: float | None, shrinkage: float | None, *, statistic: str
+) -> Locality:
+    """The rule for N = n calibration points.
+
+    Parameters
+    ----------
+    length_scale : distance at which n points still speak for one another, if known
+    shrinkage : kept if given
+    statistic : a quantile takes the K nearest
+    """
+    if length_scale is not None and n <= MOST_RADIAL and statistic != "quantile":
+        radial = RBF(rounded(length_scale), smoothing=SMOOTHING)
+        return Locality(radial, 0.0 if shrinkage is None else shrinkage, "rule")
+    few_coordinates = length_scale is not None
+    k = round(2 * np.sqrt(n)) if few_coordinates else 20
+    usual = 0.0 if few_coordinates else np.clip(8 / np.sqrt(n), LEAST_SHRINKAGE, MOST_SHRINKAGE)
+    # Half of a small set at most: with all of it, nothing is local.
+    kernel = KNN(max(1, min(k, n // 2)))
+    return Locality(kernel, rounded(usual) if shrinkage is None else shrinkage, "rule")
+
+
+def rounded(value: float) -> float:
+    """Three digits: more would mean nothing."""
+    return float(f"{value:.3g}")
+
+
+def search_locality(
+    rule: Locality,
+    Z: FloatArray,
+    errors: FloatArray,
+    n: int,
+    *,
+    free: bool,
+    statistic: str,
+    offset: float,
+    rng: np.random.RandomState,
+) -> Locality:
+    """The rule, or what is clearly better for N = n calibration points.
+
+    Parameters
+    ----------
+    Z, errors : (m, d) and (m,) left-out training rows and the sizes of their errors
+    free : whether the share of the global scale may differ from the rule's
+    """
+    size = min(n + 1, len(errors), MOST_MEMBERS)
+    levels = [level for level in LEVELS if conformal_rank(level, size - 1) < size]
+    if len(errors) < LEAST_ERRORS or not levels or not errors.any():
+        return rule
+    kernels, shares = _candidates(rule, size, free)
+    total, count = np.zeros((len(kernels) * len(shares) + 1, len(errors))), np.zeros(len(errors))
+    n_bags = 1 if size == len(errors) else min(-(-4 * len(errors) // size), -(-MOST_IN_ALL // size))
+    for _ in range(n_bags):
+        members = rng.choice(len(errors), size, replace=False)
+        scales = _scales(kernels, shares, Z[members], errors[members], statistic, offset, rng)
+        count[members] += 1
+        for level in levels:
+            score = _interval_scores(errors[members], scales(level), level)
+            total[:, members] += score / (score[-1].mean() * len(levels))
+    seen = count > 0
+    best, against = _clearly_best(total[:, seen] / count[seen], free)
+    if best == 0:
+        return replace(rule, n_errors=len(errors), against_split=against)
+    share, kernel = divmod(best, len(kernels))
+    m = (*shares, 1.0)[share]
+    return Locality(kernels[kernel], m, "left-out errors", len(errors), against)
+
+
+def _candidates(rule: Locality, size: int, free: bool) -> tuple[list[Kernel], list[float]]:
+    """Kernels and shares to combine, those of the rule first."""
+    multiples = [1.0, *(multiple for multiple in MULTIPLES if multiple != 1)]
+    kernels = [rule.kernel.widened(multiple, size // 2) for multiple in multiples]
+    different = list({repr(kernel): kernel for kernel in kernels}.values())
+    shares = [rule.shrinkage]
+    if free and not rule.kernel.smoothing:  # a smoothed kernel has its global part already
+        shares += [m for m in SHRINKAGES if m != rule.shrinkage]
+    return different, shares
+
+
+def _clearly_best(score: FloatArray, free: bool) -> tuple[int, float]:
+    """Which of (candidates, points) is taken, and its mean in units of the last, plain split.
+
+    The first is the rule; if its intervals are infinite, it loses to whatever has finite ones.
+    """
+    score = score / score[-1].mean()
+    mean = score.mean(axis=1)
+    with np.errstate(invalid="ignore"):
+        difference = score - score[0]
+        error = difference.std(axis=1) / np.sqrt(score.shape[1])
+        better = mean < mean[0] - np.where(np.isfinite(mean[0]), error, 0.0)
+    if not free:  # plain split is no mixture with the share that was given
+        better[-1] = False
+    candidates = np.flatnonzero(better & np.isfinite(mean))
+    best = int(candidates[np.argmin(mean[candidates])]) if len(candidates) else 0
+    return best, float(mean[best])
+
+
+def _scales(
+    kernels: list[Kernel],
+    shares: list[float],
+    Z: FloatArray,
+    errors: FloatArray,
+    statistic: str,
+    offset: float,
+    rng: np.random.RandomState,
+) -> Callable[[float], FloatArray]:
+    """For any level, the scales of all members of a bag, (candidates, n); the last are split's."""
+    power = 2 if statistic == "rms" else 1
+    sizes = errors**power
+    middle = np.partition(sizes, (len(sizes) - 1) // 2)[(len(sizes) - 1) // 2]
+    local = kernels[0].scales_of_others(kernels, Z, sizes, statistic=statistic, rng=rng)
+
+    def mixed(level: float) -> FloatArray:
+        scale = np.concatenate([(1 - m) * local(level) + m * middle for m in shares])
+        scale = (scale + offset**power) ** (1 / power)
+        return np.vstack([scale, np.ones(len(errors))])
+
+    return mixed
+
+
+def _interval_scores(errors: FloatArray, scale: FloatArray, level: float) -> FloatArray:
+    """(candidates, n) half the interval score of each member with the others as calibration set."""
+    ratio = np.stack([rescale(errors, row) for row in scale])
+    ordered = np.sort(ratio, axis=1)
+    rank = conformal_rank(level, ratio.shape[1] - 1)
+    quantile, following = ordered[:, [rank - 1]], ordered[:, [rank]]
+    # Without a member that is at or below the quantile, the next in order takes its place.
+    threshold = np.where(ratio <= quantile, following, quantile)
+    with np.errstate(invalid="ignore"):
+        radius = np.where(np.isinf(threshold), np.inf, threshold * scale)
+        return np.asarray(radius + np.maximum(errors - radius, 0.0) / (1 - level))
+
+
+class ShrunkBag:
+    """Thresholds t_i of the full method with shrunk scales.
+
+    Parameters
+    ----------
+    bag : the local scales
+    magnitudes : (N,) what scales are made of, N ≥ 2
+    shrinkage : m, at least 0 and below 1
+    """
+
+    def __init__(self, bag: Bag, magnitudes: FloatArray, shrinkage: float) -> None:
+        self.bag, self.slope = bag, shrinkage / (1 - shrinkage)
+        middle = (len(magnitudes) + 2) // 2
+        below, above = np.partition(magnitudes, [middle - 2, middle - 1])[middle - 2 : middle]
+        self.low, self.high = float(below), float(above)
+        self.at_low = bag.with_offset(bag.offset + self.slope * self.low)
+        self.at_high = bag.with_offset(bag.offset + self.slope * self.high)
+
+    def calibration_scale(self, level: float) -> FloatArray:
+        """Scales of the calibration points without the new one, times 1/(1−m), (N,)."""
+        return self.at_high.calibration_scale(level)
+
+    def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+        """For each row and level, the Q-th smallest threshold t_i: (m, L)."""
+        radius = self.at_high.order_statistics(Z, levels)
+        small = radius < self.high
+        rows = np.flatnonzero(small.any(axis=1))
+        if not len(rows):
+            return radius
+        below = self.at_low.order_statistics(Z[rows], levels)
+        radius[rows] = np.where(small[rows], below, radius[rows])
+        # Where a = 0 nothing is added at t = 0 and something beyond: R_a = 0 settles nothing.
+        between = small[rows] & ((below > self.low) | (self.low == 0))
+        for column in np.flatnonzero(between.any(axis=0)):
+            inside = rows[between[:, column]]
+            found = self.bag.rising_order_statistic(Z[inside], levels[column], self.slope)
+            radius[inside, column] = np.clip(found, self.low, self.high)
+        return radius

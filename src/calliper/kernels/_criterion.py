@@ -1,0 +1,321 @@
+"""How good is a local mean? The choice of one kernel for each calibration point left out.
+
+Kernels that differ in one number λ (a length scale, or a K) are compared by a criterion. For a
+candidate λ, ŝ_{i;m} is the local mean at calibration point i without i and m. The criteria of
+leaving m out are sums over i ≠ m, so that point m has no say in its own kernel:
+
+    mse       ⟨(s_i − ŝ_{i;m})²⟩
+    deviance  ⟨log ŝ_{i;m} + s_i / ŝ_{i;m}⟩          (gamma deviance, constants apart)
+    mi        MI(s_i / ŝ_{i;m} ; X_i), summed over the features      (paper, Algorithm S.2)
+
+λ_m is the best. The same λ_m serves the pair (m, new point) on both sides,
+
+    s_m⁺ = s_m / ŝ_m(λ_m; all but m),    Δ_m = ŝ_{N+1}(λ_m; all but m) · s_m⁺,
+
+and since point m has no say in λ_m, pairs are treated alike and the Jackknife+ bound holds. All
+N × G criteria come from closed-form leave-two-out means in O(N² G); predicting costs one pass for
+each *different* λ chosen. The printed Algorithm S.2 evaluates mi after the loop over m that it
+depends on, and normalises with the wrong row; both are corrected here.
+
+For large N, calibration points are dealt at random into F folds. For point m, both the choice of
+the length scale and the two means that are compared leave out the whole fold of m:
+
+    s_m⁺ = s_m / ŝ_m(l_f; all but fold f),    Δ_m = ŝ_{N+1}(l_f; all but fold f) · s_m⁺,   f ∋ m.
+
+That is CV+ (Barber, Candès, Ramdas, Tibshirani 2021, doi:10.1214/20-AOS1965), whose guarantee
+applies. There are only F choices, and F different means at a new point; sums over folds are
+added up from those of the single folds, so nothing is subtracted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from calliper._blocks import map_row_blocks
+from calliper._types import FloatArray, IntArray
+from calliper.information import random_ranks, rank_ksg
+from calliper.kernels._base import LeaveTwoOut, rescale
+from calliper.kernels._rbf import FAINT, RadialExponents, mean_without, to_weights
+from calliper.kernels._search import Metric
+
+CRITERIA = ("mse", "deviance", "mi")
+
+#: Means at new rows, without each of a group of calibration points: (m, size of the group).
+MeansWithout = Callable[[FloatArray], FloatArray]
+
+
+def pointwise_loss(kind: str, magnitudes: FloatArray, scale: FloatArray) -> FloatArray:
+    """The summand of ``"mse"`` or ``"deviance"``; a zero scale has an infinite deviance."""
+    if kind == "mse":
+        return np.square(magnitudes - scale)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        loss = np.log(scale) + magnitudes / scale
+    return np.where(scale > 0, loss, np.inf)
+
+
+class RescaledInformation:
+    """Mutual information of rescaled scores with the features, for every point left out.
+
+    Parameters
+    ----------
+    components : (N, C) features, or their principal components
+    n_neighbors : k of the estimator
+    rng : breaks ties among features and among scores, once for all
+    """
+
+    def __init__(
+        self, components: FloatArray, n_neighbors: int, rng: np.random.RandomState
+    ) -> None:
+        n = len(components)
+        self.x_orders = np.argsort(random_ranks(components.T, rng), axis=-1)
+        self.shuffled, self.n_neighbors = rng.permutation(n), n_neighbors
+
+    def of_columns(self, rescaled: FloatArray, left_out: IntArray) -> FloatArray:
+        """One value a column of ``rescaled`` (N, M), its entry ``left_out[column]`` ignored."""
+        n, n_columns = rescaled.shape
+        values = rescaled.T[:, self.shuffled]  # equal scores then come in random order
+        place = np.empty(n, dtype=np.intp)
+        place[self.shuffled] = np.arange(n)
+        columns = np.arange(n_columns)
+        values[columns, place[left_out]] = np.nan  # sorts behind infinity
+        order = np.argsort(values, axis=1, kind="stable")
+        ranks = np.empty((n_columns, n), dtype=np.intp)
+        np.put_along_axis(ranks, self.shuffled[order], np.arange(n)[None, :], axis=1)
+        total = np.zeros(n_columns)
+        for x_order in self.x_orders:
+            kept = x_order[None, :] != left_out[:, None]
+            in_order = ranks[:, x_order][kept].reshape(n_columns, n - 1)
+            total += rank_ksg(in_order, self.n_neighbors)
+        return total
+
+    def of_part(self, rescaled: FloatArray, kept: IntArray) -> float:
+        """The value for the points ``kept`` alone; ``rescaled`` (n,) belongs to them."""
+        n, chosen = len(kept), np.full(len(self.shuffled), -1, dtype=np.intp)
+        chosen[kept] = np.arange(n)
+        shuffled = chosen[self.shuffled]
+        shuffled = shuffled[shuffled >= 0]
+        ranks = np.empty(n, dtype=np.intp)
+        ranks[shuffled[np.argsort(rescaled[shuffled], kind="stable")]] = np.arange(n)
+        total = 0.0
+        for x_order in self.x_orders:
+            in_order = chosen[x_order]
+            total += float(rank_ksg(ranks[in_order[in_order >= 0]][None], self.n_neighbors)[0])
+        return total
+
+
+def choose(criteria: FloatArray) -> IntArray:
+    """For each column of (G, M) the row that is smallest; of equal ones the last, the smoothest.
+
+    Flat criteria (all scores equal, say) carry no information, and then the least local kernel
+    is the safest.
+    """
+    last = len(criteria) - 1
+    return np.asarray(last - np.argmin(criteria[::-1], axis=0), dtype=np.intp)
+
+
+class Family(Protocol):
+    """Kernels that differ in one number."""
+
+    def without_two(self, candidate: float) -> FloatArray:
+        """(N, N) means at point i (row) without i and m (column); the diagonal without i only."""
+
+    def means_without(self, candidate: float, members: IntArray) -> MeansWithout:
+        """For new rows, the means without each of the ``members``."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How to choose: the candidates in ascending smoothness, and what makes one the best."""
+
+    candidates: FloatArray
+    criterion: str
+    information: RescaledInformation | None
+    progress: Callable[[float], None]
+
+    def values(self, magnitudes: FloatArray, without_two: FloatArray) -> FloatArray:
+        """The criterion of every point left out, (N,)."""
+        n = len(magnitudes)
+        if self.information is not None:
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                ratio = np.where(without_two > 0, magnitudes[:, None] / without_two, np.inf)
+            return self.information.of_columns(ratio, np.arange(n))
+        loss = pointwise_loss(self.criterion, magnitudes[:, None], without_two)
+        np.fill_diagonal(loss, 0.0)
+        return np.asarray(loss.sum(axis=0) / (n - 1))
+
+    def value(self, magnitudes: FloatArray, scale: FloatArray, kept: IntArray) -> float:
+        """The criterion of the points ``kept`` alone, to which both arrays belong."""
+        if self.information is not None:
+            return self.information.of_part(rescale(magnitudes, scale), kept)
+        return float(pointwise_loss(self.criterion, magnitudes, scale).mean())
+
+
+class LeaveTwoOutTuned(LeaveTwoOut):
+    """Local means of calibration magnitudes, with a candidate for each point left out.
+
+    Attributes
+    ----------
+    candidates, criteria : the grid (G,), and the criterion at each candidate and point, (G, N)
+    chosen : (N,) the candidate that goes with every calibration point
+    without_one : (N,) ŝ_m(λ_m; all but m)
+    """
+
+    def __init__(
+        self,
+        family: Family,
+        magnitudes: FloatArray,
+        *,
+        offset: float,
+        tuning: Tuning | None = None,
+        chosen: FloatArray | None = None,
+    ) -> None:
+        self.family, self.magnitudes, self.offset = family, magnitudes, offset
+        own = np.arange(len(magnitudes))
+        if tuning is not None:
+            self.candidates = tuning.candidates
+            self.criteria, means = self._scan(tuning)
+            index = choose(self.criteria)
+            self.chosen = self.candidates[index]
+        else:
+            assert chosen is not None
+            self.chosen = chosen
+            self.candidates, index = np.unique(chosen, return_inverse=True)
+            means = np.stack([np.diagonal(family.without_two(c)) for c in self.candidates])
+        self.without_one: FloatArray = means[index, own] + offset
+
+    def _scan(self, tuning: Tuning) -> tuple[FloatArray, FloatArray]:
+        """Criteria, and means without one point, both (G, N)."""
+        criteria, means = [], []
+        for done, candidate in enumerate(tuning.candidates, start=1):
+            without_two = self.family.without_two(candidate)
+            means.append(np.diagonal(without_two).copy())
+            without_two += self.offset
+            criteria.append(tuning.values(self.magnitudes, without_two))
+            tuning.progress(done / len(tuning.candidates))
+        return np.stack(criteria), np.stack(means)
+
+    def prepare(self, scores: FloatArray) -> FloatArray:
+        """Rescaled scores s_m⁺; points are grouped by candidate."""
+        self.groups = []
+        for candidate in np.unique(self.chosen):
+            members = np.flatnonzero(self.chosen == candidate)
+            self.groups.append((members, self.family.means_without(candidate, members)))
+        return super().prepare(scores)
+
+    def without_each(self, Z: FloatArray) -> FloatArray:
+        """(m, N) scales at new rows, each without one point and with the candidate of that one."""
+        means = np.empty((len(Z), len(self.magnitudes)))
+        for members, means_without in self.groups:
+            means[:, members] = means_without(Z)
+        means += self.offset
+        return means
+
+
+def best_for_all(
+    family: Family, magnitudes: FloatArray, tuning: Tuning, offset: float
+) -> tuple[float, FloatArray]:
+    """One candidate for a whole data set, by leave-one-out, and the criterion of each."""
+    values, everyone = [], np.arange(len(magnitudes))
+    for done, candidate in enumerate(tuning.candidates, start=1):
+        means = np.diagonal(family.without_two(candidate)) + offset
+        values.append(tuning.value(magnitudes, means, everyone))
+        tuning.progress(done / len(tuning.candidates))
+    criteria = np.array(values)
+    return float(tuning.candidates[choose(criteria[:, None])[0]]), criteria
+
+
+class LeaveFoldOutRBF(LeaveTwoOut):
+    """Radial means without the fold of each calibration point.
+
+    Attributes
+    ----------
+    fold : (N,) the fold of every calibration point, 0 … F−1
+    candidates, criteria : the grid (G,), and the criterion at each scale and fold, (G, F)
+    chosen : (N,) the length scale of every calibration point, that of its fold
+    without_one : (N,) ŝ_m(l_f; all but fold f)
+    n_folds : F
+    """
+
+    n_folds: int
+
+    def __init__(
+        self,
+        Z: FloatArray,
+        magnitudes: FloatArray,
+        fold: IntArray,
+        *,
+        metric: Metric,
+        offset: float,
+        tuning: Tuning,
+    ) -> None:
+        self.Z, self.magnitudes, self.metric, self.offset = Z, magnitudes, metric, offset
+        self.fold, self.n_folds = fold, int(fold.max()) + 1
+        inside = np.equal.outer(fold, np.arange(self.n_folds)).astype(np.float64)
+        self.sums = np.column_stack([magnitudes, np.ones(len(Z))])
+        self.fold_sums = np.hstack([inside * magnitudes[:, None], inside])
+        self.candidates = tuning.candidates
+        criteria, means = [], []
+        for done, scale in enumerate(tuning.candidates, start=1):
+            without_fold = self._at_points(scale) + offset
+            criteria.append(self._criterion(without_fold, tuning))
+            means.append(without_fold[np.arange(len(Z)), fold])
+            tuning.progress(done / len(tuning.candidates))
+        self.criteria = np.stack(criteria)
+        index = choose(self.criteria)
+        self.scale_of_fold = self.candidates[index]
+        self.chosen = self.scale_of_fold[fold]
+        self.without_one: FloatArray = np.stack(means)[index[fold], np.arange(len(Z))]
+
+    def without_each(self, Z: FloatArray) -> FloatArray:
+        """(m, N) scales at new rows without the fold of each calibration point."""
+        means = np.empty((len(Z), self.n_folds))
+        for scale in np.unique(self.scale_of_fold):
+            folds = np.flatnonzero(self.scale_of_fold == scale)
+            exponents = RadialExponents(self.Z, float(scale), self.metric)
+            means[:, folds] = self._without_folds(exponents, Z, None)[:, folds]
+        means += self.offset
+        return means[:, self.fold]
+
+    def _at_points(self, length_scale: float) -> FloatArray:
+        """(N, F) means at every calibration point without itself and without each fold."""
+        exponents = RadialExponents(self.Z, length_scale, self.metric)
+        blocks = map_row_blocks(
+            lambda rows: self._without_folds(
+                exponents, self.Z[rows], np.arange(rows.start, rows.stop)
+            ),
+            len(self.Z),
+            len(self.Z),
+        )
+        return np.concatenate(blocks)
+
+    def _without_folds(
+        self, exponents: RadialExponents, Z: FloatArray, own: IntArray | None
+    ) -> FloatArray:
+        """(m, F) means at rows without each fold; ``own`` (m,) is left out as well."""
+        exponent, _ = exponents.to(Z)
+        rows = np.arange(len(Z))
+        if own is not None:
+            exponent[rows, own] = -np.inf
+        weight = to_weights(exponent, exponent.max(axis=1))
+        all_but_one = 1.0 - np.eye(self.n_folds)
+        by_fold = weight @ self.fold_sums
+        total = by_fold[:, : self.n_folds] @ all_but_one
+        total_weight = by_fold[:, self.n_folds :] @ all_but_one
+        mean: FloatArray = total / np.where(total_weight > 0, total_weight, 1.0)
+        for row, fold in zip(*np.nonzero(total_weight < FAINT), strict=True):
+            out = np.flatnonzero(self.fold == fold).tolist()
+            out += [] if own is None else [own[row]]
+            mean[row, fold] = mean_without(exponents, Z[row], self.sums, out)
+        return mean
+
+    def _criterion(self, without_fold: FloatArray, tuning: Tuning) -> FloatArray:
+        """The criterion on all points outside each fold, (F,)."""
+        values = []
+        for fold in range(self.n_folds):
+            kept = np.flatnonzero(self.fold != fold)
+            values.append(tuning.value(self.magnitudes[kept], without_fold[kept, fold], kept))
+        return np.array(values)

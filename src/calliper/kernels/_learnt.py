@@ -1,0 +1,353 @@
+"""Nearness in directions along which errors change, in a metric learnt from labels.
+
+Metric learning for kernel regression, with the smoothing of LVD. Inputs are standardised by
+training mean and standard deviation; A maps them to d directions; every label is predicted from
+all others, and from their mean with the weight b of one more point:
+
+    k_ij = exp(−‖A(x_i − x_j)‖² / d),   S_i = Σ_{j≠i} k_ij + b,
+    ŷ_i = (Σ_{j≠i} k_ij y_j + b ȳ_{−i}) / S_i,   L(A) = (1/n) Σ_i (ŷ_i − y_i)².
+
+With P = XAᵀ, W_ij = (ŷ_i − y_i)(y_j − ŷ_i) k_ij / S_i and V = W + Wᵀ the gradient is
+
+    ∂L/∂A = −(4/dn) [diag(V1) P − V P]ᵀ X,
+
+so one step takes a few products of n × n with n × d and two of n × d with d × p, whatever p. All
+of up to 2,000 training rows enter every step of L-BFGS, which runs until it converges.
+
+Letters: A → ``matrix``, d → ``n_directions``, b → ``smoothing``, n rows, p features.
+
+Cost: O(n²d + npd) a step; pairs exist one block of rows at a time.
+
+References: Weinberger, Tesauro (2007), "Metric learning for kernel regression", AISTATS. Lin,
+Trivedi, Sun (2021), "Locally valid and discriminative prediction intervals for deep learning
+models", NeurIPS, arXiv:2106.00225.
+"""
+
+from __future__ import annotations
+
+import warnings
+from copy import copy
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from calliper._blocks import Scratch, map_row_blocks
+from calliper._types import FloatArray, IntArray
+from calliper._validation import check_features, check_vector
+from calliper.exceptions import CalliperError, warn
+from calliper.kernels._base import Bag, Kernel
+from calliper.kernels._knn import KNN
+
+#: A feature whose standard deviation does not exceed this says nothing.
+LEAST_SPREAD = 1e-3
+
+#: Most rows that a loss is computed from.
+MOST_ROWS = 2000
+
+#: Rows of errors that a kernel's metric is learnt on; more add cost and little precision.
+MOST_ERRORS = 1000
+
+#: Errors below this part of their mean are all alike: logarithms near zero would tell rounding.
+FLOOR = 0.1
+
+
+class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
+    """Another kernel in a linear space where points of like errors are near one another.
+
+    Distances are ‖A(x − x')‖ with a matrix A learnt so that the logarithm of an error is
+    predicted well from the errors near by (metric learning for kernel regression, as LVD does it;
+    see :func:`calliper.kernels.learn_metric`). Inputs that do not matter for the error are
+    forgotten, which helps where there are many.
+
+    A is learnt from left-out or training errors alone, which must be passed to ``fit`` of the
+    calibrator (``ConformalRegressor.fit`` does), so guarantees hold as for a fixed kernel. Errors
+    that the model makes on rows that it was trained on say less than left-out ones.
+
+    Parameters
+    ----------
+    kernel : KNN or RBF, default KNN(30)
+        The kernel in the learnt space. Its unit is the distance at which weights fall to 1/e.
+    n_directions : int, default 4
+        Rows of A: the most dimensions that the learnt space can have.
+    max_iter : int, default 100
+        Steps of learning. Few, since A fits noise where errors do not depend on the input.
+
+    Examples
+    --------
+    Only the first of ten inputs matters for the error, which grows e² ≈ 7-fold from −1 to 1.
+
+    >>> import numpy as np
+    >>> from calliper import KNN, FullRescaled
+    >>> rng = np.random.default_rng(0)
+    >>> Z = rng.normal(size=(1000, 10))
+    >>> errors = abs(rng.normal(size=1000)) * np.exp(Z[:, 0])
+    >>> train = {"Z_train": Z[500:], "scores_train": errors[500:]}
+    >>> new = np.array([[-1.0] + 9 * [0.0], [1.0] + 9 * [0.0]])
+    >>> for kernel in (Mahalanobis(KNN(30)), KNN(30)):
+    ...     method = FullRescaled(kernel, random_state=0).fit(Z[:500], errors[:500], **train)
+    ...     low, high = method.predict_radius(new)
+    ...     print((high / low).round())
+    4.0
+    3.0
+    """
+
+    learns_on_errors = True
+
+    def __init__(self, kernel: Any = None, *, n_directions: int = 4, max_iter: int = 100) -> None:
+        self.kernel = kernel
+        self.n_directions = n_directions
+        self.max_iter = max_iter
+
+    def resolved(
+        self, Z_train: FloatArray | None = None, rng: np.random.RandomState | None = None
+    ) -> Mahalanobis:
+        """A copy with the inner kernel filled in, which is resolved in the learnt space."""
+        inner = KNN(30) if self.kernel is None else self.kernel
+        if not getattr(inner, "by_distance", False):
+            raise TypeError(f"Mahalanobis takes KNN(...) or RBF(...); got {inner!r}.")
+        return Mahalanobis(inner, n_directions=self.n_directions, max_iter=self.max_iter)
+
+    def fixed(
+        self,
+        Z_train: FloatArray | None,
+        scores_train: FloatArray | None,
+        rng: np.random.RandomState,
+    ) -> LearntKernel:
+        """The inner kernel in a space learnt on training errors."""
+        if Z_train is None or scores_train is None:
+            raise CalliperError(
+                "Mahalanobis learns its metric on training errors: pass Z_train and scores_train "
+                "to fit, or better Z_left_out and scores_left_out (ConformalRegressor.fit does)."
+            )
+        metric = self._learn(Z_train, scores_train, rng)
+        return LearntKernel(self.kernel.resolved(metric.transform(Z_train)), metric)
+
+    def _learn(self, Z: FloatArray, errors: FloatArray, rng: np.random.RandomState) -> LearntMetric:
+        """The metric in which the logarithms of errors are predicted best by those near by."""
+        if len(Z) > MOST_ERRORS:
+            rows = rng.choice(len(Z), MOST_ERRORS, replace=False)
+            Z, errors = Z[rows], errors[rows]
+        if not errors.any():
+            raise CalliperError(
+                f"all of {len(errors)} training errors are 0, so no metric can be learnt on them: "
+                f"pass left-out errors, or use KNN(...)."
+            )
+        labels = np.log(errors + FLOOR * errors.mean())
+        how = {"n_directions": self.n_directions, "max_iter": self.max_iter}
+        with warnings.catch_warnings():
+            # Learning is stopped early on purpose.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return learn_metric(Z, labels, random_state=rng, **how)
+
+
+@dataclass(frozen=True)
+class LearntKernel(Kernel):
+    """A kernel in a learnt space."""
+
+    kernel: Kernel
+    metric: LearntMetric
+
+    def __repr__(self) -> str:
+        return f"{self.kernel!r} in {len(self.metric.matrix)} learnt directions"
+
+    def bag(
+        self,
+        Z: FloatArray,
+        magnitudes: FloatArray,
+        scores: FloatArray,
+        *,
+        statistic: str,
+        offset: float,
+        priorities: FloatArray,
+    ) -> LearntBag:
+        """Thresholds of full conformal, on mapped rows."""
+        bag = self.kernel.bag(
+            self.metric.transform(Z),
+            magnitudes,
+            scores,
+            statistic=statistic,
+            offset=offset,
+            priorities=priorities,
+        )
+        return LearntBag(bag, self.metric)
+
+
+class LearntBag:
+    """Thresholds of the full method in the learnt space."""
+
+    def __init__(self, bag: Bag, metric: LearntMetric) -> None:
+        self.bag, self.metric, self.offset = bag, metric, bag.offset
+
+    def with_offset(self, offset: float) -> LearntBag:
+        """The same bag with another constant added to every scale."""
+        other = copy(self)
+        other.bag, other.offset = self.bag.with_offset(offset), offset
+        return other
+
+    def calibration_scale(self, level: float) -> FloatArray:
+        """Scales of the calibration points without the new one, (N,)."""
+        return self.bag.calibration_scale(level)
+
+    def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+        """For each row and level, the Q-th smallest threshold t_i: (m, L)."""
+        return self.bag.order_statistics(self.metric.transform(Z), levels)
+
+    def rising_order_statistic(self, Z: FloatArray, level: float, slope: float) -> FloatArray:
+        """The Q-th smallest threshold, (m,), if slope·t is added to all scales."""
+        return self.bag.rising_order_statistic(self.metric.transform(Z), level, slope)
+
+
+@dataclass(frozen=True, eq=False)
+class LearntMetric:
+    """What was learnt: k(x, x') = exp(−‖t(x) − t(x')‖²) with t = ``transform``.
+
+    Attributes
+    ----------
+    matrix : (d, q) A, for the q features that were kept
+    kept : (q,) their columns
+    mean, spread : (q,) mean and standard deviation in training
+    loss : L(A) in units of the variance of the labels
+    n_iter : steps taken
+    converged : whether L-BFGS stopped because nothing was left to gain
+    """
+
+    matrix: FloatArray
+    kept: IntArray
+    mean: FloatArray
+    spread: FloatArray
+    loss: float
+    n_iter: int
+    converged: bool
+
+    def transform(self, Z: FloatArray) -> FloatArray:
+        """Rows in the learnt directions, (m, min(d, q)), scaled so that k has no other factor."""
+        directions = self.matrix
+        if len(directions) > directions.shape[1]:  # same distances with fewer columns
+            directions = np.asarray(np.linalg.qr(directions, mode="r"), dtype=np.float64)
+        standard = (Z[:, self.kept] - self.mean) / self.spread
+        return np.asarray(standard @ directions.T / np.sqrt(len(self.matrix)))
+
+
+def learn_metric(
+    Z: Any,
+    y: Any,
+    *,
+    n_directions: int = 10,
+    smoothing: float = 1.0,
+    max_iter: int = 500,
+    random_state: Any = None,
+) -> LearntMetric:
+    """Learn A from training inputs and labels.
+
+    Parameters
+    ----------
+    Z : (n, p) training inputs or embeddings; features of hardly any spread are left out
+    y : (n,) their labels
+    n_directions : int, default 10
+        d, the rows of A.
+    smoothing : float, default 1
+        b, how many points the mean of all labels counts for; 0 for none.
+    max_iter : int, default 500
+        Most steps; :class:`sklearn.exceptions.ConvergenceWarning` tells if they did not suffice.
+    random_state : int, RandomState or None
+        Draws where A starts, uniform in ±1/√p, and 2,000 rows if there are more.
+
+    Examples
+    --------
+    The first feature decides, the second is noise: the learnt distance hardly sees it.
+
+    >>> rng = np.random.default_rng(0)
+    >>> Z = rng.normal(size=(300, 2))
+    >>> metric = learn_metric(Z, np.sin(3 * Z[:, 0]), random_state=0)
+    >>> moved = metric.transform(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
+    >>> (abs(moved[1:] - moved[0]) ** 2).sum(axis=1).round(-1)
+    array([50.,  0.])
+    """
+    _check(n_directions, smoothing, max_iter)
+    Z = check_features(Z, "Z_train")
+    y = check_vector(y, "y_train", n=len(Z))
+    if len(Z) < 3:
+        raise CalliperError(f"a metric is learnt from at least 3 training points; got {len(Z)}.")
+    rng = check_random_state(random_state)
+    spread = Z.std(axis=0)
+    kept = np.flatnonzero(spread > LEAST_SPREAD)
+    if not len(kept):
+        raise CalliperError(
+            f"no feature of Z_train has a standard deviation above {LEAST_SPREAD:g}: there is "
+            f"nothing to learn a metric from. Rescale the features."
+        )
+    mean, spread = Z.mean(axis=0)[kept], spread[kept]
+    rows = rng.permutation(len(Z))[:MOST_ROWS] if len(Z) > MOST_ROWS else slice(None)
+    X, labels = (Z[rows][:, kept] - mean) / spread, y[rows] - y[rows].mean()
+    labels /= labels.std() or 1.0
+    shape = int(n_directions), len(kept)
+    start = rng.uniform(-1, 1, shape) / np.sqrt(len(kept))
+
+    def objective(flat: FloatArray) -> tuple[float, FloatArray]:
+        loss, gradient = loss_and_gradient(flat.reshape(shape), X, labels, float(smoothing))
+        return loss, gradient.ravel()
+
+    options = {"maxiter": int(max_iter), "maxfun": 20 * int(max_iter), "ftol": 1e-10, "gtol": 1e-6}
+    found = minimize(objective, start.ravel(), jac=True, method="L-BFGS-B", options=options)
+    if not found.success:
+        warn(
+            f"the metric has not converged after {found.nit} steps ({found.message}): pass a "
+            f"larger max_iter.",
+            ConvergenceWarning,
+        )
+    A, loss = found.x.reshape(shape), float(found.fun)
+    return LearntMetric(A, kept, mean, spread, loss, int(found.nit), bool(found.success))
+
+
+def loss_and_gradient(
+    A: FloatArray, X: FloatArray, y: FloatArray, smoothing: float
+) -> tuple[float, FloatArray]:
+    """L(A) and ∂L/∂A, (d, p), over all pairs of the n rows of X."""
+    n, d = len(X), len(A)
+    P = X @ (A.T / np.sqrt(d))
+    squares, one = np.square(P).sum(axis=1)[:, None], np.ones((n, 1))
+    left, right = np.hstack([P, one, -squares]), np.hstack([2 * P, -squares, one]).T.copy()
+    columns = np.hstack([one, P])
+    columns = np.hstack([columns, y[:, None] * columns])
+    mean_of_others = (y.sum() - y) / (n - 1)
+    scratch = Scratch()
+
+    def one_block(rows: slice) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Errors of these rows; W[1 P] of these rows; what they add to kᵀ[c 1, cP, cŷ 1, cŷP].
+
+        W is c (y_j − ŷ_i) k_ij with c = (ŷ_i − y_i)/S_i, so products with k give those with W.
+        """
+        here = np.arange(rows.start, rows.stop)
+        weight = np.matmul(left[rows], right, out=scratch.array("weight", (len(here), n)))
+        weight[here - rows.start, here] = -np.inf
+        if smoothing == 0:  # only ratios count: the largest may be one, so that nothing vanishes
+            weight -= weight.max(axis=1, keepdims=True)
+        sums = np.exp(weight, out=weight) @ columns
+        plain, labelled = sums[:, : d + 1], sums[:, d + 1 :]
+        total = plain[:, 0] + smoothing
+        predicted = (labelled[:, 0] + smoothing * mean_of_others[rows]) / total
+        error = predicted - y[rows]
+        c, c_predicted = (error / total)[:, None], (error * predicted / total)[:, None]
+        factors = np.hstack([c * columns[rows, : d + 1], c_predicted * columns[rows, : d + 1]])
+        return error, c * labelled - c_predicted * plain, weight.T @ factors
+
+    errors, forth, back = zip(*map_row_blocks(one_block, n, n), strict=True)
+    both = np.sum(back, axis=0)
+    both = np.concatenate(forth) + y[:, None] * both[:, : d + 1] - both[:, d + 1 :]
+    pull = both[:, :1] * P - both[:, 1:]
+    loss = float(np.square(np.concatenate(errors)).mean())
+    return loss, pull.T @ X * (-4 / (np.sqrt(d) * n))
+
+
+def _check(n_directions: Any, smoothing: Any, max_iter: Any) -> None:
+    for name, value in (("n_directions", n_directions), ("max_iter", max_iter)):
+        if not isinstance(value, Integral) or value < 1:
+            raise ValueError(f"{name} must be an integer >= 1; got {value!r}.")
+    if not isinstance(smoothing, Real) or not 0 <= float(smoothing) < np.inf:
+        raise ValueError(f"smoothing must be a finite number >= 0; got {smoothing!r}.")

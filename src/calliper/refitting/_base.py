@@ -1,0 +1,249 @@
+"""What methods that refit have in common: many models, one residual a row, a promise in words.
+
+n rows train all models and calibrate them too. With μ₋ᵢ a model, or several, that row i had no
+part in, and R_i = |y_i − μ₋ᵢ(x_i)|, the ends of an interval are
+
+    plus     ⌊α(n+1)⌋-th smallest of μ₋ᵢ(x) − R_i,  ⌈(1−α)(n+1)⌉-th smallest of μ₋ᵢ(x) + R_i
+    minmax   min_i μ₋ᵢ(x) − R,  max_i μ₋ᵢ(x) + R,  R = ⌈(1−α)(n+1)⌉-th smallest of R_i
+
+Every sum is rounded outward, so that a target as wrong as row i is not lost at row i.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_is_fitted
+
+from calliper._blocks import map_row_blocks, row_slices
+from calliper._models import check_known_rows, check_new_rows, predictions
+from calliper._types import Coverage, FloatArray, IntArray
+from calliper._validation import (
+    check_levels,
+    each_level,
+    like_coverage,
+    n_rows,
+    warn_if_too_few,
+)
+from calliper.exceptions import CalliperError
+from calliper.guarantees import Guarantee
+from calliper.intervals import Intervals
+from calliper.quantile import conformal_rank, row_order_statistics
+
+#: Predictions held at a time, models times new rows: 128 MB.
+CHUNK_FLOATS = 1 << 24
+
+EXCHANGEABLE = (
+    "training and new points are exchangeable (for example, independent draws from the same "
+    "distribution)"
+)
+SYMMETRIC = (
+    "the estimator treats its training points alike, whatever their order, and its settings were "
+    "not tuned on them"
+)
+
+
+@dataclass(frozen=True)
+class RefitGuarantee(Guarantee):
+    """The promise of one fitted method at one level; ``n_calibration`` counts all its rows.
+
+    Parameters
+    ----------
+    conditions : what must hold for the promise to hold
+    remark : what is known beyond the bound, in a sentence
+    """
+
+    conditions: tuple[str, ...] = (EXCHANGEABLE, SYMMETRIC)
+    remark: str = ""
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What must hold for the promise to hold."""
+        return self.conditions
+
+    def describe(self) -> str:
+        """The promise in plain words, with its warning."""
+        n = self.n_calibration
+        if conformal_rank(self.coverage, n) > n:
+            return (
+                f"{self.method}: {n} training points cannot support coverage {self.coverage:g}, so "
+                f"the interval is infinite and covers always."
+            )
+        if self.proved <= 0:
+            return f"{self.method}: no coverage is proved at level {self.coverage:g}. {self.remark}"
+        return (
+            f"{self.method}: a new target lies in its interval with probability at least "
+            f"{np.floor(self.proved * 1e4) / 1e4:g} (asked for: {self.coverage:g}), provided that "
+            + "; and ".join(self.assumptions)
+            + f". This probability is marginal: it averages over draws of the {n} training points "
+            f"and over all inputs; it promises nothing for one given input. {self.remark}"
+        )
+
+
+class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Intervals from models that each left out some rows.
+
+    A method writes ``fit``, which sets ``models_``, ``residuals_`` and, for folds, ``fold_`` and
+    ``estimator_``; what is proved of it; and a remark on that. One whose models left out no folds
+    also writes ``predict`` and ``_left_out``.
+    """
+
+    estimator: Any
+    n_jobs: int | None
+    minmax = False
+
+    models_: tuple[Any, ...]
+    residuals_: FloatArray
+    fold_: IntArray
+
+    @abstractmethod
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train the models and measure each row by those that left it out."""
+
+    @abstractmethod
+    def _proved(self, coverage: float, n: int) -> float:
+        """The proved marginal coverage at one level."""
+
+    @abstractmethod
+    def _remark(self, coverage: float) -> str:
+        """What is known beyond the bound, in a sentence."""
+
+    def predict(self, X: Any) -> FloatArray:
+        """What the model trained on all rows predicts, (m,)."""
+        check_is_fitted(self)
+        check_new_rows(self, X)
+        return predictions(self.estimator_, X)
+
+    def predict_interval(self, X: Any, coverage: Coverage = 0.9) -> Intervals:
+        """Intervals at one level, or at each of several.
+
+        Parameters
+        ----------
+        X : rows to predict
+        coverage : float or increasing list of floats, default 0.9
+            With a list of L levels the ends have shape (m, L).
+        """
+        check_is_fitted(self)
+        check_new_rows(self, X)
+        levels = check_levels(coverage)
+        warn_if_too_few(len(self.residuals_), levels)
+        slices = row_slices(n_rows(X), max(1, CHUNK_FLOATS // len(self.models_)))
+        chunks = (
+            [X] if len(slices) == 1 else [_safe_indexing(indexable(X)[0], rows) for rows in slices]
+        )
+        ends = [end for chunk in chunks for end in self._ends(chunk, levels)]
+        lower, upper = (np.concatenate(parts) for parts in zip(*ends, strict=True))
+        return Intervals(
+            like_coverage(lower, coverage),
+            like_coverage(upper, coverage),
+            levels[0] if np.ndim(coverage) == 0 else levels,
+            getattr(X, "index", None) if hasattr(X, "columns") else None,
+        )
+
+    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
+        """The proved marginal coverage at a level, or at each of several."""
+        check_is_fitted(self)
+        return each_level(self._proved, coverage, len(self.residuals_))
+
+    def guarantee(self, coverage: float = 0.9) -> RefitGuarantee:
+        """The promise with its assumptions; ``.describe()`` puts it in words."""
+        proved = float(self.guaranteed_coverage(coverage))
+        return RefitGuarantee(
+            method=type(self).__name__,
+            coverage=coverage,
+            n_calibration=len(self.residuals_),
+            proved=proved,
+            remark=self._remark(coverage),
+        )
+
+    def _left_out(self, per_model: FloatArray) -> FloatArray:
+        """μ₋ᵢ(x), (m, n), from the predictions of all models, (m, n_models)."""
+        return per_model[:, self.fold_]
+
+    def _ends(self, X: Any, levels: tuple[float, ...]) -> list[tuple[FloatArray, FloatArray]]:
+        """Ends for one chunk of rows, in blocks: (rows, n) never exists for all of them."""
+        per_model, residuals = self._per_model(X), self.residuals_
+        ends = minmax_ends if self.minmax else plus_ends
+
+        def block(rows: slice) -> tuple[FloatArray, FloatArray]:
+            return ends(self._left_out(per_model[rows]), residuals, levels)
+
+        return map_row_blocks(block, len(per_model), len(residuals))
+
+    def _per_model(self, X: Any) -> FloatArray:
+        """Predictions of each model, (m, n_models)."""
+        workers = Parallel(n_jobs=self.n_jobs, prefer="threads")
+        columns = workers(delayed(predictions)(model, X) for model in self.models_)
+        return np.asarray(np.stack(columns, axis=1))
+
+    def _check(self, X: Any, y: Any) -> tuple[Any, FloatArray]:
+        """Rows that can be chosen from, and y as numbers."""
+        y = check_known_rows(self, X, y)
+        if len(y) < 2:
+            raise CalliperError(
+                f"{type(self).__name__} needs at least 2 rows, one to leave out and one to train; "
+                f"got n_samples = {len(y)}."
+            )
+        return indexable(X)[0], y
+
+    def _refit(
+        self, X: Any, y: FloatArray, rows: list[IntArray], others: list[IntArray]
+    ) -> tuple[tuple[Any, ...], list[FloatArray]]:
+        """A model for each set of rows, and its predictions of the others."""
+        workers = Parallel(n_jobs=self.n_jobs)
+        jobs = (
+            delayed(_fit_and_predict)(clone(self.estimator), X, y, train, other)
+            for train, other in zip(rows, others, strict=True)
+        )
+        models, predicted = zip(*workers(jobs), strict=True)
+        return models, list(predicted)
+
+
+def plus_ends(
+    left_out: FloatArray, residuals: FloatArray, levels: tuple[float, ...]
+) -> tuple[FloatArray, FloatArray]:
+    """Order statistics of μ₋ᵢ(x) ∓ R_i at ranks n+1−Q = ⌊α(n+1)⌋ and Q: two (m, L).
+
+    ``left_out`` is (m, n); ``residuals`` (n,), infinite where nothing is known about a row. Below
+    level 1/2 the ends can be out of order; no target then qualifies, and the point halfway is
+    returned. O(mn) by selection.
+    """
+    n = len(residuals)
+    ranks = [conformal_rank(level, n) for level in levels]
+    finite = [column for column, rank in enumerate(ranks) if rank <= n]
+    lower = np.full((len(left_out), len(levels)), -np.inf)
+    upper = -lower
+    if finite:
+        high = [ranks[column] for column in finite]
+        low = [n + 1 - rank for rank in high]
+        lower[:, finite] = row_order_statistics(left_out - residuals, low)
+        upper[:, finite] = row_order_statistics(left_out + residuals, high)
+    empty = lower > upper
+    halfway = lower[empty] + (upper[empty] - lower[empty]) / 2
+    lower[empty] = upper[empty] = halfway
+    return lower, upper
+
+
+def minmax_ends(
+    left_out: FloatArray, residuals: FloatArray, levels: tuple[float, ...]
+) -> tuple[FloatArray, FloatArray]:
+    """Smallest and largest μ₋ᵢ(x), moved out by the Q-th smallest residual: two (m, L)."""
+    ordered = np.append(np.sort(residuals), np.inf)
+    radius = ordered[[conformal_rank(level, len(residuals)) - 1 for level in levels]]
+    lowest, highest = left_out.min(axis=1), left_out.max(axis=1)
+    return lowest[:, None] - radius, highest[:, None] + radius
+
+
+def _fit_and_predict(
+    estimator: Any, X: Any, y: FloatArray, train: IntArray, others: IntArray
+) -> tuple[Any, FloatArray]:
+    model = estimator.fit(_safe_indexing(X, train), y[train])
+    if not len(others):
+        return model, np.empty(0)
+    return model, predictions(model, _safe_indexing(X, others))

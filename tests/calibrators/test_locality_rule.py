@@ -1,0 +1,80 @@
+"""How local to be by default: the rule, what it guarantees, and what is refused."""
+
+from fractions import Fraction
+
+import numpy as np
+import oracles
+import pytest
+from problems import small_problem
+
+from calliper import KNN, RBF, CalliperError, FullRescaled, TunedKNN
+from calliper.calibrators._locality import locality_rule
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 60, 500, 2000, 100_000])
+def test_the_rule_asks_for_no_more_points_than_there_are(n):
+    rule = locality_rule(n, None, None, statistic="mean")
+    assert 1 <= rule.kernel.n_neighbors <= max(1, n // 2) and 0 <= rule.shrinkage < 1
+    assert rule.chosen_by == "rule" and "by a rule" in rule.describe()
+    radial = locality_rule(n, 0.5, None, statistic="mean")
+    assert isinstance(radial.kernel, RBF) == (n <= 10_000)
+    assert isinstance(locality_rule(n, 0.5, None, statistic="quantile").kernel, KNN)
+    for length_scale in (None, 0.5):
+        assert locality_rule(n, length_scale, 0.7, statistic="mean").shrinkage == 0.7
+        assert locality_rule(n, length_scale, 0.0, statistic="mean").shrinkage == 0.0
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_defaults_work_on_very_few_points(n):
+    rng = np.random.default_rng(n)
+    Z, scores = rng.normal(size=(n, 2)), rng.exponential(size=n)
+    radius = FullRescaled(random_state=0).fit(Z, scores).predict_radius(Z, 0.4)
+    assert np.isfinite(radius).all()
+
+
+@pytest.mark.parametrize("with_errors", [False, True])
+def test_the_defaults_cover_every_bag(with_errors):
+    """The choice depends on the number of calibration points alone, so no bag is missed."""
+    extras = {}
+    for seed in range(0, 12, 4 if with_errors else 1):
+        p = small_problem(seed, smallest=8)
+        if with_errors:
+            rng = np.random.default_rng(seed)
+            extras = {
+                "Z_left_out": rng.normal(size=(80, p.Z.shape[1])),
+                "scores_left_out": rng.exponential(size=80),
+            }
+
+        def radius(Z, s, z, coverage, extras=extras):
+            full = FullRescaled(random_state=0).fit(Z, s, **extras)
+            return full.predict_radius([z], float(coverage))[0]
+
+        assert oracles.bag_coverage(p.Z, p.magnitudes, radius, p.coverage) >= Fraction(p.coverage)
+
+
+@pytest.mark.parametrize(
+    ("extras", "words"),
+    [
+        ({"scores_left_out": np.ones(5)}, "scores_left_out was given without Z_left_out"),
+        ({"Z_left_out": np.ones((5, 1))}, "Z_left_out has 1 columns, Z has 2"),
+        ({"Z_left_out": np.ones((5, 2)), "scores_left_out": np.ones(4)}, "4 values for 5 rows"),
+        ({"Z_left_out": np.ones((5, 2)), "scores_left_out": -np.ones(5)}, "Negative values"),
+        ({"scores_train": np.ones(5)}, "scores_train was given without Z_train"),
+    ],
+)
+def test_bad_left_out_errors_are_refused(extras, words):
+    with pytest.raises(CalliperError, match=words):
+        FullRescaled().fit(np.ones((9, 2)), np.ones(9), **extras)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, np.inf, "far"])
+def test_bad_length_scales_are_refused(bad):
+    with pytest.raises(ValueError, match="length_scale must be a positive, finite number; got"):
+        FullRescaled().fit(np.ones((9, 2)), np.ones(9), length_scale=bad)
+
+
+def test_left_out_errors_are_asked_for_only_where_they_matter():
+    assert FullRescaled().uses_left_out and FullRescaled(TunedKNN()).uses_left_out
+    assert not FullRescaled(KNN(10)).uses_left_out

@@ -1,0 +1,117 @@
+"""A kernel in a space learnt on training errors."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
+
+from calliper import (
+    KNN,
+    RBF,
+    CalliperError,
+    ConformalRegressor,
+    FullRescaled,
+    JackknifeRescaled,
+    MADSplit,
+    TunedKNN,
+)
+from calliper.kernels import Mahalanobis, learn_metric
+
+rng = np.random.default_rng(0)
+Z = rng.normal(size=(900, 6))
+ERRORS = np.abs(rng.normal(size=900)) * np.exp(1.5 * np.sin(2 * Z[:, 0]))
+TRAIN = {"Z_train": Z[300:700], "scores_train": ERRORS[300:700]}
+LEVELS = [0.2, 0.5, 0.8, 0.9]
+
+
+def fitted(kernel, **how):
+    return FullRescaled(kernel, random_state=0, **how).fit(Z[:300], ERRORS[:300], **TRAIN)
+
+
+@pytest.mark.parametrize("shrinkage", [0.0, 0.4])
+@pytest.mark.parametrize("inner", [KNN(7), RBF(0.5), RBF("median"), RBF(0.5, smoothing=1.0)])
+def test_it_is_the_inner_kernel_on_mapped_rows(inner, shrinkage):
+    method = fitted(Mahalanobis(inner), shrinkage=shrinkage)
+    moved = method.kernel_.metric.transform
+    plain = FullRescaled(inner, shrinkage=shrinkage, random_state=0)
+    plain.fit(moved(Z[:300]), ERRORS[:300], Z_train=moved(Z[300:700]))
+    np.testing.assert_allclose(
+        method.predict_radius(Z[700:], LEVELS),
+        plain.predict_radius(moved(Z[700:]), LEVELS),
+        rtol=1e-9,
+    )
+
+
+def test_directions_that_do_not_matter_are_forgotten():
+    metric = fitted(Mahalanobis()).kernel_.metric
+    steps = metric.transform(np.eye(6)) - metric.transform(np.zeros((1, 6)))
+    length = np.sqrt(np.square(steps).sum(axis=1))
+    assert length[0] > 3 * length[1:].max()
+    truth = np.exp(1.5 * np.sin(2 * Z[700:, 0]))
+    learnt, plain = (
+        np.corrcoef(np.log(fitted(kernel).predict_radius(Z[700:])), np.log(truth))[0, 1]
+        for kernel in (Mahalanobis(KNN(20)), KNN(20))
+    )
+    assert learnt > 0.85 > plain + 0.2
+
+
+def test_calibration_scores_have_no_say():
+    one = fitted(Mahalanobis()).kernel_.metric.matrix
+    other = FullRescaled(Mahalanobis(), random_state=0).fit(Z[700:], ERRORS[700:], **TRAIN)
+    np.testing.assert_array_equal(one, other.kernel_.metric.matrix)
+
+
+def test_left_out_errors_come_first():
+    left_out = {"Z_left_out": Z[700:], "scores_left_out": ERRORS[700:]}
+    both = FullRescaled(Mahalanobis(), random_state=0)
+    both.fit(Z[:300], ERRORS[:300], **TRAIN, **left_out)
+    alone = FullRescaled(Mahalanobis(), random_state=0).fit(Z[:300], ERRORS[:300], **left_out)
+    np.testing.assert_array_equal(both.kernel_.metric.matrix, alone.kernel_.metric.matrix)
+    assert FullRescaled(Mahalanobis()).uses_left_out
+
+
+def test_labels_are_logarithms_of_errors():
+    labels = np.log(TRAIN["scores_train"] + 0.1 * TRAIN["scores_train"].mean())
+    seed = np.random.RandomState(0)
+    by_hand = learn_metric(
+        TRAIN["Z_train"], labels, n_directions=3, max_iter=500, random_state=seed
+    )
+    method = fitted(Mahalanobis(n_directions=3, max_iter=500))
+    np.testing.assert_allclose(method.kernel_.metric.matrix, by_hand.matrix)
+
+
+def test_it_works_through_the_regressor_and_its_clones():
+    y = Z[:, 1] + np.random.default_rng(1).normal(size=900) * ERRORS
+    model = ConformalRegressor(
+        LinearRegression(), FullRescaled(Mahalanobis(KNN(20))), embed="inputs", random_state=0
+    )
+    lower, upper = clone(model).fit(Z[:700], y[:700]).predict_interval(Z[700:])
+    assert 0.8 < np.mean((lower <= y[700:]) & (y[700:] <= upper)) < 1
+    assert "learnt directions" in repr(fitted(Mahalanobis()).kernel_)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "extras", "error", "words"),
+    [
+        (Mahalanobis(), {}, CalliperError, "learns its metric on training errors"),
+        (Mahalanobis(TunedKNN()), TRAIN, TypeError, "takes KNN"),
+        (Mahalanobis(KNN(0)), TRAIN, ValueError, "integer >= 1; got 0"),
+        (Mahalanobis(n_directions=0), TRAIN, ValueError, "n_directions must be an integer >= 1"),
+        (
+            Mahalanobis(),
+            {"Z_train": Z, "scores_train": np.zeros(900)},
+            CalliperError,
+            "all of 900 training errors are 0",
+        ),
+    ],
+)
+def test_bad_input(kernel, extras, error, words):
+    with pytest.raises(error, match=words):
+        FullRescaled(kernel).fit(Z[:300], ERRORS[:300], **extras)
+
+
+def test_methods_without_a_closed_form_say_so():
+    with pytest.raises(TypeError, match=r"no leave-two-out scale is known .* use FullRescaled"):
+        JackknifeRescaled(Mahalanobis()).fit(Z[:300], ERRORS[:300])
+    with pytest.raises(TypeError, match=r"no local mean is known .* use FullRescaled"):
+        MADSplit(Mahalanobis()).fit(Z[:300], ERRORS[:300], **TRAIN)

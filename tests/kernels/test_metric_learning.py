@@ -1,0 +1,125 @@
+"""Metric learning: the loss and its gradient from the definition, and what is learnt."""
+
+import pickle
+
+import localized_oracles as oracles
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from calliper import CalliperError
+from calliper.kernels import learn_metric, loss_and_gradient
+
+
+def problem(seed, n=12, d=2, p=3):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 3, (n, p)) * 1.0 if seed % 2 else rng.normal(size=(n, p))
+    y = rng.integers(0, 3, n) * 1.0 if seed % 3 == 0 else rng.normal(size=n)
+    return rng.normal(size=(d, p)) * rng.choice([0.1, 1.0]), X, y
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("seed", range(20))
+def test_loss_and_gradient(seed, smoothing):
+    A, X, y = problem(seed)
+    loss, gradient = loss_and_gradient(A, X, y, smoothing)
+    assert loss == pytest.approx(oracles.mlkr_loss(A, X, y, smoothing), rel=1e-10)
+    step = 1e-5
+    for place in np.ndindex(A.shape):
+        up, down = A.copy(), A.copy()
+        up[place] += step
+        down[place] -= step
+        above = oracles.mlkr_loss(up, X, y, smoothing)
+        slope = (above - oracles.mlkr_loss(down, X, y, smoothing)) / (2 * step)
+        assert gradient[place] == pytest.approx(slope, rel=1e-6, abs=1e-8)
+
+
+def test_without_smoothing_no_weight_vanishes():
+    A, X, y = problem(0)
+    loss, gradient = loss_and_gradient(1e4 * A, X, y, 0.0)
+    assert np.isfinite(loss) and np.isfinite(gradient).all()
+
+
+def test_it_converges_to_a_minimum():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(200, 4))
+    y = np.sin(2 * Z[:, 0]) + 0.1 * rng.normal(size=200)
+    metric = learn_metric(Z, y, random_state=0)
+    assert metric.converged and 1 < metric.n_iter < 500
+    X, labels = (Z - Z.mean(axis=0)) / Z.std(axis=0), (y - y.mean()) / y.std()
+    loss, gradient = loss_and_gradient(metric.matrix, X, labels, 1.0)
+    assert loss == pytest.approx(metric.loss) and loss < 0.3
+    assert abs(gradient).max() < 1e-4
+    weight_of_feature = np.square(metric.matrix).sum(axis=0)
+    assert weight_of_feature[0] > 20 * weight_of_feature[1:].max()
+
+
+def test_transform_is_the_kernel_of_the_definition():
+    rng = np.random.default_rng(1)
+    for n_directions in (1, 3, 10):
+        Z = rng.normal(5, 2, size=(40, 3))
+        metric = learn_metric(Z, Z[:, 0], n_directions=n_directions, random_state=0)
+        assert metric.matrix.shape == (n_directions, 3)
+        moved, X = metric.transform(Z), (Z - Z.mean(axis=0)) / Z.std(axis=0)
+        for i, j in [(0, 1), (2, 30), (7, 7)]:
+            expected = oracles.metric_exponent(metric.matrix, X[i], X[j])
+            assert np.square(moved[i] - moved[j]).sum() == pytest.approx(expected, abs=1e-12)
+
+
+def test_features_without_spread_are_left_out():
+    rng = np.random.default_rng(2)
+    Z = np.column_stack([np.full(50, 7.0), rng.normal(size=50), 1e-5 * rng.normal(size=50)])
+    metric = learn_metric(Z, Z[:, 1], random_state=0)
+    np.testing.assert_array_equal(metric.kept, [1])
+    moved = Z.copy()
+    moved[:, [0, 2]] += 100
+    np.testing.assert_array_equal(metric.transform(moved), metric.transform(Z))
+    with pytest.raises(CalliperError, match=r"no feature of Z_train .* Rescale"):
+        learn_metric(Z[:, [0, 2]], Z[:, 1])
+
+
+def test_units_of_features_and_labels_do_not_matter():
+    rng = np.random.default_rng(3)
+    Z, y = rng.normal(size=(80, 2)), rng.normal(size=80)
+    plain = learn_metric(Z, y, random_state=0)
+    other = learn_metric(Z * [10.0, 1000.0] + 3, 1e6 * y - 5, random_state=0)
+    np.testing.assert_allclose(other.matrix, plain.matrix, rtol=1e-3, atol=1e-3)
+
+
+def test_many_rows_are_sampled_and_seeds_repeat():
+    rng = np.random.default_rng(4)
+    Z, y = rng.normal(size=(2500, 2)), rng.normal(size=2500)
+    with pytest.warns(ConvergenceWarning, match=r"after 1 steps .* larger max_iter"):
+        first = learn_metric(Z, y, max_iter=1, random_state=0)
+    with pytest.warns(ConvergenceWarning):
+        second = learn_metric(Z, y, max_iter=1, random_state=0)
+    np.testing.assert_array_equal(first.matrix, second.matrix)
+    assert not first.converged
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(first)).matrix, first.matrix)
+
+
+def test_constant_labels_and_repeated_rows():
+    Z = np.repeat(np.arange(5.0), 4)[:, None]
+    assert np.isfinite(learn_metric(Z, np.ones(20), random_state=0).matrix).all()
+    assert np.isfinite(learn_metric(Z, Z[:, 0], smoothing=0.0, random_state=0).matrix).all()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_directions": 0}, "n_directions must be an integer >= 1; got 0"),
+        ({"max_iter": 2.5}, "max_iter must be an integer >= 1; got 2.5"),
+        ({"smoothing": -1}, "smoothing must be a finite number >= 0; got -1"),
+        ({"smoothing": np.inf}, "smoothing must be a finite number >= 0; got inf"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        learn_metric(np.eye(4), np.arange(4.0), **parameters)
+
+
+def test_bad_data():
+    with pytest.raises(CalliperError, match="at least 3 training points; got 2"):
+        learn_metric([[0.0], [1.0]], [0.0, 1.0])
+    with pytest.raises(CalliperError, match="y_train has 3 values for 4 rows"):
+        learn_metric(np.eye(4), [0.0, 1.0, 2.0])
