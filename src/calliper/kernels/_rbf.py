@@ -47,6 +47,8 @@ from calliper.kernels._base import (
     LeaveTwoOut,
     LocalMean,
     LocalQuantile,
+    Rng,
+    Rows,
     ScalesAtLevel,
     positive_root,
     rescale,
@@ -106,9 +108,7 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         self.smoothing = smoothing
         self.metric = metric
 
-    def resolved(
-        self, Z_train: FloatArray | None = None, rng: np.random.RandomState | None = None
-    ) -> RBF:
+    def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> RBF:
         """A copy with its parameters checked and the median distance filled in."""
         check_metric(self.metric)
         scale = self.length_scale
@@ -119,7 +119,7 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         smoothing = float(self.smoothing)
         return RBF(check_length_scale(scale), smoothing=smoothing, metric=self.metric)
 
-    def _median(self, name: str, Z_train: FloatArray | None) -> float:
+    def _median(self, name: str, Z_train: Rows) -> float:
         if name != "median":
             raise ValueError(f"length_scale is a number or 'median'; got {name!r}.")
         if Z_train is None:
@@ -139,8 +139,8 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         magnitudes: FloatArray,
         *,
         offset: float,
-        rng: np.random.RandomState,
-        Z_train: FloatArray | None = None,
+        rng: Rng,
+        Z_train: Rows = None,
     ) -> LeaveTwoOut:
         """Scales of the Jackknife+ for N ≥ 2 calibration points."""
         if self.smoothing:
@@ -191,7 +191,7 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         magnitudes: FloatArray,
         *,
         statistic: str,
-        rng: np.random.RandomState,
+        rng: Rng,
     ) -> ScalesAtLevel:
         """Means of the others with smoothed radial weights; distances are computed once."""
         squared = squared_distances(Z, Z, kernels[0].metric)

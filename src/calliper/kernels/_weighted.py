@@ -36,7 +36,7 @@ from sklearn.utils.validation import check_is_fitted
 from calliper._blocks import Scratch, map_row_blocks
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
-from calliper.kernels._base import DOMINANT, Kernel, LeaveTwoOut, signed_root
+from calliper.kernels._base import DOMINANT, Kernel, LeaveTwoOut, Rng, Rows, signed_root
 from calliper.quantile import conformal_rank, row_order_statistics
 
 #: Why one tree is refused.
@@ -91,9 +91,7 @@ class ForestProximity(Kernel, BaseEstimator):  # type: ignore[misc]
         # A clone of the forest would be untrained, and this kernel is made of its trained leaves.
         return type(self)(self.forest)
 
-    def resolved(
-        self, Z_train: FloatArray | None = None, rng: np.random.RandomState | None = None
-    ) -> ForestProximity:
+    def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> ForestProximity:
         """The kernel itself, with its forest checked; rows are seen only later."""
         forest = self.forest
         if forest is None:
@@ -116,8 +114,8 @@ class ForestProximity(Kernel, BaseEstimator):  # type: ignore[misc]
         magnitudes: FloatArray,
         *,
         offset: float,
-        rng: np.random.RandomState,
-        Z_train: FloatArray | None = None,
+        rng: Rng,
+        Z_train: Rows = None,
     ) -> LeaveTwoOutWeighted:
         """Scales of the Jackknife+ for N ≥ 2 calibration points."""
         return LeaveTwoOutWeighted(SharedLeaves(self, Z), magnitudes, offset)
