@@ -136,7 +136,15 @@ class Kernel:
         rng: Rng,
         Z_train: Rows = None,
     ) -> LeaveTwoOut:
-        """Scales of the Jackknife+ for N ≥ 2 calibration points; ``rng`` settles ties."""
+        """Scales of the Jackknife+.
+
+        Parameters
+        ----------
+        Z, magnitudes : (N, d) and (N,) calibration points, N ≥ 2, and what scales are made of
+        offset : constant added to every scale
+        rng : settles ties in distance
+        Z_train : (n, d) training inputs, if there are any
+        """
         raise TypeError(
             f"no leave-two-out scale is known for {self!r}: use FullRescaled, or another kernel."
         )
@@ -151,7 +159,16 @@ class Kernel:
         offset: float,
         priorities: FloatArray,
     ) -> Bag:
-        """Thresholds of full conformal; ``priorities`` (N+1,) end with the new point's."""
+        """Thresholds of full conformal.
+
+        Parameters
+        ----------
+        Z, magnitudes : (N, d) and (N,) calibration points and what scales are made of
+        scores : (N,) what is divided by scales
+        statistic : "mean", "rms" or "quantile" of the neighbours; for "rms", squares are given
+        offset : constant added to every scale
+        priorities : (N+1,) settle ties in distance, the new point's last
+        """
         raise TypeError(f"no scale over the bag is known for {self!r}.")
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray) -> LocalMean:

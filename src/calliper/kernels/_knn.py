@@ -186,15 +186,7 @@ def check_neighbors(k: Any) -> int:
 
 
 class LeaveTwoOutKNN(LeaveTwoOut):
-    """Local means of calibration magnitudes with one or two points left out.
-
-    Parameters
-    ----------
-    search : the calibration points
-    magnitudes : (N,) what is averaged
-    n_neighbors : K, at most N − 1
-    offset : constant added to every mean
-    """
+    """Means over the K nearest, K ≤ N − 1, with one or two points left out."""
 
     def __init__(
         self, search: NeighborSearch, magnitudes: FloatArray, n_neighbors: int, offset: float
@@ -261,17 +253,7 @@ def sums_of_others(member: FloatArray, replacement: FloatArray) -> FloatArray:
 
 
 class BagKNN:
-    """Thresholds t_i of the full method.
-
-    Parameters
-    ----------
-    search : the calibration points
-    magnitudes, scores : (N,) what scales are made of, and what is divided by them
-    n_neighbors : K, at most N
-    statistic : class that turns K magnitudes into a scale
-    offset : constant added to every scale
-    priority : tie priority of the new point
-    """
+    """Thresholds t_i over the K nearest, K ≤ N; ``priority`` settles ties of the new point."""
 
     def __init__(
         self,

@@ -45,7 +45,6 @@ from calliper.kernels._base import (
     Bag,
     Kernel,
     LeaveTwoOut,
-    LocalMean,
     LocalQuantile,
     Rng,
     Rows,
@@ -163,11 +162,10 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
             return BagWeighted(self._smoothed(Z), magnitudes, scores, offset)
         return BagRBF(self._exponents(Z), magnitudes, scores, offset)
 
-    def mean(self, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray) -> LocalMean:
+    def mean(self, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray) -> WeightedMean:
         """Nadaraya–Watson mean."""
-        if self.smoothing:
-            return WeightedMean(self._smoothed(Z), magnitudes)
-        return RadialMean(self._exponents(Z), magnitudes)
+        weigh = self._smoothed(Z).to if self.smoothing else self._exponents(Z).weights
+        return WeightedMean(weigh, magnitudes)
 
     def local_quantile(
         self, Z: FloatArray, scores: FloatArray, priorities: FloatArray
@@ -255,6 +253,11 @@ class RadialExponents:
         squared /= -self.two_l2
         return squared, np.zeros(len(x))
 
+    def weights(self, queries: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """(m, N) weights up to a factor of each row, by which the nearest has one."""
+        exponent, _ = self.to(queries, out)
+        return to_weights(exponent, exponent.max(axis=1))
+
 
 def to_weights(exponent: FloatArray, largest: FloatArray) -> FloatArray:
     """exp(e − largest) in place; ``largest`` (m,) is the row's largest exponent."""
@@ -285,14 +288,7 @@ class SmoothedRadial:
 
 
 class LeaveTwoOutRBF(LeaveTwoOut):
-    """Local means of calibration magnitudes with one or two points left out.
-
-    Parameters
-    ----------
-    exponents : the calibration points and the length scale
-    magnitudes : (N,) what is averaged
-    offset : constant added to every mean
-    """
+    """Radial means with one or two points left out."""
 
     def __init__(self, exponents: RadialExponents, magnitudes: FloatArray, offset: float) -> None:
         self.exponents, self.magnitudes, self.offset = exponents, magnitudes, offset
@@ -434,14 +430,7 @@ def mean_without(
 
 
 class BagRBF:
-    """Thresholds t_i of the full method.
-
-    Parameters
-    ----------
-    exponents : the calibration points and the length scale
-    magnitudes, scores : (N,) what scales are made of, and what is divided by them
-    offset : constant added to every scale
-    """
+    """Thresholds t_i with radial weights."""
 
     def __init__(
         self,
@@ -567,24 +556,6 @@ class BagRBF:
         return np.exp(-np.maximum(excess, 0.0)), np.exp(np.minimum(excess, 0.0))
 
 
-class RadialMean:
-    """Nadaraya–Watson mean with radial weights."""
-
-    def __init__(self, exponents: RadialExponents, magnitudes: FloatArray) -> None:
-        self.exponents, self.magnitudes = exponents, magnitudes
-
-    def predict(self, Z: FloatArray) -> FloatArray:
-        """The mean for each row, (m,)."""
-
-        def average(rows: slice) -> FloatArray:
-            exponent, _ = self.exponents.to(Z[rows])
-            weight = to_weights(exponent, exponent.max(axis=1))
-            mean: FloatArray = weight @ self.magnitudes / weight.sum(axis=1)
-            return mean
-
-        return np.concatenate(map_row_blocks(average, len(Z), len(self.magnitudes)))
-
-
 class RadialQuantile:
     """The first of the ascending scores at which the radial weights reach the level."""
 
@@ -593,8 +564,7 @@ class RadialQuantile:
 
     def __call__(self, Z: FloatArray, levels: Sequence[float]) -> FloatArray:
         def weigh(rows: slice, out: FloatArray) -> tuple[FloatArray, FloatArray]:
-            exponent, _ = self.exponents.to(Z[rows], out=out)
-            return to_weights(exponent, exponent.max(axis=1)), np.zeros(len(exponent))
+            return self.exponents.weights(Z[rows], out), np.zeros(len(out))
 
         return weighted_quantiles_in_blocks(self.ascending, weigh, len(Z), levels)
 

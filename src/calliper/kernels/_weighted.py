@@ -25,6 +25,7 @@ All N thresholds of a row are solved and one is selected, O(N) a row.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from copy import copy
 from typing import Any, Protocol, Self
 
@@ -136,7 +137,7 @@ class ForestProximity(Kernel, BaseEstimator):  # type: ignore[misc]
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray) -> WeightedMean:
         """Mean weighted by common leaves."""
-        return WeightedMean(SharedLeaves(self, Z), magnitudes)
+        return WeightedMean(SharedLeaves(self, Z).to, magnitudes)
 
 
 def refuse_quantile(statistic: str) -> None:
@@ -229,14 +230,7 @@ class Weights(Protocol):
 
 
 class LeaveTwoOutWeighted(LeaveTwoOut):
-    """Local means of calibration magnitudes with one or two points left out.
-
-    Parameters
-    ----------
-    weights : those of the calibration points
-    magnitudes : (N,) what is averaged
-    offset : constant added to every mean
-    """
+    """Weighted means with one or two points left out."""
 
     def __init__(self, weights: Weights, magnitudes: FloatArray, offset: float) -> None:
         self.weights, self.magnitudes, self.offset = weights, magnitudes, offset
@@ -264,14 +258,7 @@ class LeaveTwoOutWeighted(LeaveTwoOut):
 
 
 class BagWeighted:
-    """Thresholds t_i of the full method.
-
-    Parameters
-    ----------
-    weights : those of the calibration points
-    magnitudes, scores : (N,) what scales are made of, and what is divided by them
-    offset : constant added to every scale
-    """
+    """Thresholds t_i with given weights."""
 
     def __init__(
         self, weights: Weights, magnitudes: FloatArray, scores: FloatArray, offset: float
@@ -389,14 +376,14 @@ def mean_of(weight: FloatArray, magnitudes: FloatArray, fallback: float) -> Floa
 class WeightedMean:
     """Weighted mean at new rows; of all points where a row has no weight at all."""
 
-    def __init__(self, weights: Weights, magnitudes: FloatArray) -> None:
-        self.weights, self.magnitudes = weights, magnitudes
+    def __init__(self, weigh: Callable[[FloatArray], FloatArray], magnitudes: FloatArray) -> None:
+        self.weigh, self.magnitudes = weigh, magnitudes
 
     def predict(self, Z: FloatArray) -> FloatArray:
         """The mean for each row, (m,)."""
         fallback = float(self.magnitudes.mean())
 
         def average(rows: slice) -> FloatArray:
-            return mean_of(self.weights.to(Z[rows]), self.magnitudes, fallback)
+            return mean_of(self.weigh(Z[rows]), self.magnitudes, fallback)
 
         return np.concatenate(map_row_blocks(average, len(Z), len(self.magnitudes)))
