@@ -70,7 +70,9 @@ class FullRescaled(Calibrator):
         Constant added to every local scale, in the unit of y; choose it without calibration
         data. With ``"rms"`` it is added inside the root, as a square.
     random_state : int, RandomState or None
-        Draws the priorities that settle ties in distance.
+        Draws the bags on which left-out errors choose the locality, and what a tuned or learnt
+        kernel needs drawn; all of it from training rows alone. Points at the same distance share
+        a place, so nothing is drawn for a given ``KNN``.
 
     Attributes
     ----------
@@ -192,7 +194,6 @@ class FullRescaled(Calibrator):
             (rows.scores / unit) ** power,
             statistic=self.statistic,
             offset=(float(self.offset) / unit) ** power / (1 - self.shrinkage_),
-            priorities=check_random_state(self.random_state).uniform(size=len(scaled) + 1),
         )
         return ShrunkBag(local, scaled, self.shrinkage_) if self.shrinkage_ else local
 

@@ -199,7 +199,7 @@ def search_locality(
     n_bags = 1 if size == len(errors) else min(-(-4 * len(errors) // size), -(-MOST_IN_ALL // size))
     for _ in range(n_bags):
         members = rng.choice(len(errors), size, replace=False)
-        scales = _scales(kernels, shares, Z[members], errors[members], statistic, offset, rng)
+        scales = _scales(kernels, shares, Z[members], errors[members], statistic, offset)
         count[members] += 1
         for level in levels:
             score = _interval_scores(errors[members], scales(level), level)
@@ -249,13 +249,12 @@ def _scales(
     errors: FloatArray,
     statistic: str,
     offset: float,
-    rng: np.random.RandomState,
 ) -> Callable[[float], FloatArray]:
     """For any level, the scales of all members of a bag, (candidates, n); the last are split's."""
     power = 2 if statistic == "rms" else 1
     sizes = errors**power
     middle = np.partition(sizes, (len(sizes) - 1) // 2)[(len(sizes) - 1) // 2]
-    local = kernels[0].scales_of_others(kernels, Z, sizes, statistic=statistic, rng=rng)
+    local = kernels[0].scales_of_others(kernels, Z, sizes, statistic=statistic)
 
     def mixed(level: float) -> FloatArray:
         scale = np.concatenate([(1 - m) * local(level) + m * middle for m in shares])

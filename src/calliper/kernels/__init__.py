@@ -12,6 +12,7 @@ from calliper.kernels._rbf import (
     to_weights,
 )
 from calliper.kernels._search import EUCLIDEAN, NeighborSearch, all_distances, paired_distances
+from calliper.kernels._shared import Shells, shared_means
 from calliper.kernels._tuned import TunedKNN, TunedRBF
 from calliper.kernels._weighted import ForestProximity
 
@@ -29,6 +30,7 @@ __all__ = [
     "Mahalanobis",
     "NeighborSearch",
     "RadialExponents",
+    "Shells",
     "TunedKNN",
     "TunedRBF",
     "all_distances",
@@ -39,5 +41,6 @@ __all__ = [
     "median_distance",
     "paired_distances",
     "rescale",
+    "shared_means",
     "to_weights",
 ]

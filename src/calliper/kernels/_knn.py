@@ -20,9 +20,13 @@ not decrease in t gives one crossing t_i, where s_i / ŝ_i(t) = t / ŝ_{N+1}:
 and a reverse-neighbour search replaces a scan of all N for every level. With C = s_i ŝ_{N+1} and
 the K−1 other neighbours of i the crossings are
 
-- mean, A = Σ of the others:    t² + A t − K C = 0
+- mean, A = Σ of the others:    t² + A t − K C = 0, and w t² + A t − K C = 0 with weight w
 - quantile, the r-th smallest of K:  ŝ_i(t) = clamp(t, a, b) with a, b the (r−1)-th and r-th
   smallest of the others, so t = C/a if C ≤ a², √C if C ≤ b², C/b beyond.
+
+Points at the same distance share the last place (``_shared.py``): rows that have more than one
+candidate for it take their sums and order statistics from there, and so does a new point that
+comes just as near as the last neighbour. All else is written for rows that have one.
 
 A constant offset added to every scale keeps each equation quadratic, and so does an offset that
 rises with t, κt, on both sides of the comparison.
@@ -30,8 +34,9 @@ rises with t, κt, on both sides of the comparison.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
+from functools import partial
 from math import ceil
 from numbers import Integral
 from typing import Any
@@ -40,7 +45,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_row_blocks, map_slices, row_slices
-from calliper._types import FloatArray, IntArray
+from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import SmallCalibrationWarning, warn
 from calliper.kernels._base import (
     Kernel,
@@ -53,7 +58,15 @@ from calliper.kernels._base import (
     signed_root,
     times,
 )
-from calliper.kernels._search import EUCLIDEAN, Metric, NeighborSearch, check_metric
+from calliper.kernels._search import (
+    EUCLIDEAN,
+    Metric,
+    NeighborSearch,
+    Pairs,
+    check_metric,
+    unique_rows,
+)
+from calliper.kernels._shared import SharedNeighbors
 from calliper.quantile import (
     as_fraction,
     conformal_rank,
@@ -70,8 +83,8 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
     """K(x, x') = 1 if x' is among the K nearest of x, else 0: the kernel of the paper, K = 10.
 
     "Nearest" is meant inside the set that the mean is taken over: if a point is left out of the
-    set, the next nearest takes its place. Points at equal distance are ordered at random, by
-    priorities that the calibrator draws once.
+    set, the next nearest takes its place. Points that are just as far as the K-th share its place
+    equally: nothing is drawn, and copies of a row speak as one.
 
     Parameters
     ----------
@@ -115,7 +128,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         Z_train: Rows = None,
     ) -> LeaveTwoOutKNN:
         """Scales of the Jackknife+ for N ≥ 2 calibration points."""
-        search = NeighborSearch(Z, rng.uniform(size=len(Z)), self.metric)
+        search = NeighborSearch(Z, self.metric)
         return LeaveTwoOutKNN(search, magnitudes, self.at_most(len(Z) - 1), offset)
 
     def bag(
@@ -126,30 +139,24 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         *,
         statistic: str,
         offset: float,
-        priorities: FloatArray,
     ) -> BagKNN:
         """Thresholds of full conformal."""
         return BagKNN(
-            NeighborSearch(Z, priorities[:-1], self.metric),
+            NeighborSearch(Z, self.metric),
             magnitudes,
             scores,
             n_neighbors=self.at_most(len(Z)),
             statistic=STATISTICS[statistic],
             offset=offset,
-            priority=float(priorities[-1]),
         )
 
-    def mean(self, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray) -> NearestMean:
+    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> NearestMean:
         """Mean over the K nearest."""
-        search = NeighborSearch(Z, priorities, self.metric)
-        return NearestMean(search, magnitudes, self.at_most(len(Z)))
+        return NearestMean(NeighborSearch(Z, self.metric), magnitudes, self.at_most(len(Z)))
 
-    def local_quantile(
-        self, Z: FloatArray, scores: FloatArray, priorities: FloatArray
-    ) -> NearestQuantile:
+    def local_quantile(self, Z: FloatArray, scores: FloatArray) -> NearestQuantile:
         """Quantile of the K nearest."""
-        search = NeighborSearch(Z, priorities, self.metric)
-        return NearestQuantile(search, scores, self.at_most(len(Z)))
+        return NearestQuantile(NeighborSearch(Z, self.metric), scores, self.at_most(len(Z)))
 
     def widened(self, multiple: float, most: int) -> KNN:
         """The same with K multiplied, at least 1 and at most ``most``."""
@@ -164,17 +171,24 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         magnitudes: FloatArray,
         *,
         statistic: str,
-        rng: Rng,
     ) -> ScalesAtLevel:
         """Scales over the K nearest others; neighbours are sorted once for all K."""
         ks = [kernel.n_neighbors for kernel in kernels]
-        search = NeighborSearch(Z, rng.uniform(size=len(Z)), kernels[0].metric)
-        member = magnitudes[search.nearest_others(max(ks))]
+        search = NeighborSearch(Z, kernels[0].metric)
+        near, tied = search.nearest_others(max(ks))
+        member, shared = magnitudes[near], SharedNeighbors(search, magnitudes)
+        tied |= search.any_equal(near)
+        crowded = np.flatnonzero(tied)
         if statistic == "quantile":
-            nearest = [QuantileStatistic(member[:, : k - 1], member[:, k - 1], 0.0) for k in ks]
+            nearest = [
+                QuantileStatistic(member[:, : k - 1], member[:, k - 1], 0.0, shared, crowded)
+                for k in ks
+            ]
             return lambda level: np.stack([each.of_calibration(level) for each in nearest])
         sums = np.cumsum(member, axis=1)
         means = np.stack([sums[:, k - 1] / k for k in ks])
+        for mean, k, of_tied in zip(means, ks, shared.sums_of_others(crowded, ks), strict=True):
+            mean[crowded] = of_tied.total / k
         return lambda level: means
 
 
@@ -193,8 +207,11 @@ class LeaveTwoOutKNN(LeaveTwoOut):
     ) -> None:
         self.search, self.magnitudes = search, magnitudes
         self.n_neighbors, self.offset = n_neighbors, offset
-        others = search.nearest_others(n_neighbors)
+        others, tied = search.nearest_others(n_neighbors)
         self.without_one: FloatArray = magnitudes[others].mean(axis=1) + offset
+        crowded = np.flatnonzero(tied)
+        (of_tied,) = SharedNeighbors(search, magnitudes).sums_of_others(crowded, [n_neighbors])
+        self.without_one[crowded] = of_tied.total / n_neighbors + offset
 
     def prepare(self, scores: FloatArray) -> FloatArray:
         """Rescaled scores s_i⁺ = s_i / ŝ_{i,N+1}, remembered in ascending order."""
@@ -209,25 +226,30 @@ class LeaveTwoOutKNN(LeaveTwoOut):
 
     def largest(self, Z: FloatArray) -> FloatArray:
         """Leave out the smallest of the K nearest for the next nearest, if larger: (m,), O(K)."""
-
-        def largest(near: IntArray) -> FloatArray:
+        found = np.empty(len(Z))
+        for rows in row_slices(len(Z), CHUNK_ROWS):
+            near, tied = self.search.nearest(Z[rows], self.n_neighbors + 1)
             inner, following = self.magnitudes[near[:, :-1]], self.magnitudes[near[:, -1]]
             gain = np.maximum(following - inner.min(axis=1), 0.0)
-            return np.asarray((inner.sum(axis=1) + gain) / self.n_neighbors + self.offset)
-
-        return self.search.over_nearest(Z, self.n_neighbors + 1, largest)
+            found[rows] = (inner.sum(axis=1) + gain) / self.n_neighbors + self.offset
+            if tied.any():
+                found[rows][tied] = of_different(super().largest, Z[rows][tied])
+        return found
 
     def order_statistics(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
         """For each row and rank, the rank-th smallest of ŝ_{N+1,i} s_i⁺ over i: (m, L)."""
         radius = np.empty((len(Z), len(ranks)))
         for chunk in row_slices(len(Z), max(1, min(CHUNK_ROWS, (1 << 22) // self.n_neighbors))):
-            near = self.search.nearest(Z[chunk], self.n_neighbors + 1)
+            near, tied = self.search.nearest(Z[chunk], self.n_neighbors + 1)
             part = radius[chunk]
 
             def select(rows: slice, near: IntArray = near, part: FloatArray = part) -> None:
                 part[rows] = self._select(near[rows], ranks)
 
             map_row_blocks(select, len(near), 4 * self.n_neighbors)
+            if tied.any():
+                usual = partial(super().order_statistics, ranks=ranks)
+                part[tied] = of_different(usual, Z[chunk][tied])
         return radius
 
     def _select(self, near: IntArray, ranks: list[int]) -> FloatArray:
@@ -239,6 +261,12 @@ class LeaveTwoOutKNN(LeaveTwoOut):
         place = self.place[inner]
         columns = [merged_multiple(self.ordered, mean, place, value, rank) for rank in ranks]
         return np.stack(columns, axis=1)
+
+
+def of_different(function: Callable[[FloatArray], FloatArray], rows: FloatArray) -> FloatArray:
+    """``function(rows)``, whose rows do not depend on one another, asked once for equal rows."""
+    different, inverse = unique_rows(rows)
+    return function(different)[inverse]
 
 
 def sums_of_others(member: FloatArray, replacement: FloatArray) -> FloatArray:
@@ -253,7 +281,7 @@ def sums_of_others(member: FloatArray, replacement: FloatArray) -> FloatArray:
 
 
 class BagKNN:
-    """Thresholds t_i over the K nearest, K ≤ N; ``priority`` settles ties of the new point."""
+    """Thresholds t_i over the K nearest, K ≤ N."""
 
     def __init__(
         self,
@@ -264,20 +292,20 @@ class BagKNN:
         n_neighbors: int,
         statistic: type[MeanStatistic] | type[QuantileStatistic],
         offset: float,
-        priority: float,
     ) -> None:
         self.search, self.magnitudes, self.scores = search, magnitudes, scores
-        self.n_neighbors, self.offset, self.priority = n_neighbors, offset, priority
+        self.n_neighbors, self.offset = n_neighbors, offset
         n = len(scores)
         # With K = N a point has only K−1 others, so the new one always enters.
         self.always_enters = n_neighbors == n
-        others = search.nearest_others(min(n_neighbors, n - 1))
+        others, tied = search.nearest_others(min(n_neighbors, n - 1))
         inner, last = others, np.full(n, np.inf)
         if not self.always_enters:
             self.reach = search.distance_to(others[:, -1])
-            self.edge = search.priorities[others[:, -1]]
             inner, last = others[:, :-1], magnitudes[others[:, -1]]
-        self.statistic = statistic(magnitudes[inner], last, offset)
+        self.crowded = np.flatnonzero(tied & (not self.always_enters))
+        self.shared = SharedNeighbors(search, magnitudes)
+        self.statistic = statistic(magnitudes[inner], last, offset, self.shared, self.crowded)
         self._orders: dict[int, tuple[FloatArray, IntArray]] = {}
 
     def with_offset(self, offset: float) -> BagKNN:
@@ -293,10 +321,9 @@ class BagKNN:
 
     def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         """For each row and level, the Q-th smallest threshold t_i: (m, L)."""
-        if not self.always_enters and (self.reach == 0).any():
+        if len(self.crowded):
             # Repeated inputs: a row has the threshold of its twins, and twins enter by thousands.
-            Z, inverse = np.unique(Z, axis=0, return_inverse=True)
-            return self._by_chunks(Z, levels)[inverse.reshape(-1)]
+            return of_different(lambda rows: self._by_chunks(rows, levels), Z)
         return self._by_chunks(Z, levels)
 
     def rising_order_statistic(self, Z: FloatArray, level: float, slope: float) -> FloatArray:
@@ -305,12 +332,11 @@ class BagKNN:
         linear = self.calibration_scale(level) - slope * self.scores
         answer = np.empty(len(Z))
         for rows in row_slices(len(Z), max(1, BLOCK_FLOATS // len(linear))):
-            member = self.magnitudes[self.search.nearest(Z[rows], self.n_neighbors)]
-            scale = self.statistic.of_new(member, level)
+            scale = self._scales_of_new(Z[rows], [level])[0]
             threshold = signed_root(slope, linear, self.scores * scale[:, None])
-            row, point = self._entered(Z[rows])
+            row, point, at_edge = self._entered(Z[rows])
             threshold[row, point] = self.statistic.rising_crossing(
-                point, self.scores[point], scale[row], slope, level
+                point, at_edge, self.scores[point], scale[row], slope, level
             )
             answer[rows] = np.partition(threshold, rank - 1, axis=1)[:, rank - 1]
         return answer
@@ -319,6 +345,8 @@ class BagKNN:
         """Chunks so large that their pairs fit in memory, judged by the pairs of the last."""
         parts, start = [], 0
         size = max(1, min(CHUNK_ROWS, MOST_PAIRS // (8 * self.n_neighbors)))
+        if len(self.crowded):  # any row may enter all of them
+            size = max(1, min(size, MOST_PAIRS // len(self.scores)))
         while start < len(Z):
             radius, n_pairs = self._thresholds(Z[start : start + size], levels)
             parts.append(radius)
@@ -329,17 +357,29 @@ class BagKNN:
 
     def _thresholds(self, Z: FloatArray, levels: list[float]) -> tuple[FloatArray, int]:
         """Thresholds, and the number of pairs that had to be looked at."""
-        member = self.magnitudes[self.search.nearest(Z, self.n_neighbors)]
-        row, point = self._entered(Z)
+        scales = self._scales_of_new(Z, levels)
+        row, point, at_edge = self._entered(Z)
         radius = np.empty((len(Z), len(levels)))
-        for column, level in enumerate(levels):
-            scale = self.statistic.of_new(member, level)
+        for column, (level, scale) in enumerate(zip(levels, scales, strict=True)):
+            product = self.scores[point] * scale[row]
             with np.errstate(over="ignore"):
-                value = self.statistic.crossing(point, self.scores[point] * scale[row], level)
+                value = self.statistic.crossing(point, at_edge, product, level)
             ordered, place = self._ordered(level)
             rank = conformal_rank(level, len(ordered))
             radius[:, column] = _select(ordered, scale, row, place[point], value, rank)
-        return radius, len(row) + member.size
+        return radius, len(row) + len(Z) * self.n_neighbors
+
+    def _scales_of_new(self, Z: FloatArray, levels: list[float]) -> list[FloatArray]:
+        """The scale of each new row at each level, (m,) each."""
+        near, tied = self.search.nearest(Z, self.n_neighbors)
+        member = self.magnitudes[near]
+        scales = {}
+        for level in levels:
+            key = self.statistic.key(level)
+            if key not in scales:
+                scales[key] = self.statistic.of_new(member, level)
+                scales[key][tied] = self.statistic.of_tied(Z[tied], level)
+        return [scales[self.statistic.key(level)] for level in levels]
 
     def _ordered(self, level: float) -> tuple[FloatArray, IntArray]:
         """The ratios s_i / ŝ_i in ascending order, and the place of each point among them."""
@@ -349,12 +389,16 @@ class BagKNN:
             self._orders[key] = in_order(ratio)
         return self._orders[key]
 
-    def _entered(self, Z: FloatArray) -> tuple[IntArray, IntArray]:
-        """Pairs (new row, calibration point) where the new row is among the point's K nearest."""
+    def _entered(self, Z: FloatArray) -> Pairs:
+        """Pairs (new row, calibration point) where the new row is among the point's K nearest.
+
+        The third array says where it is just as far as the K-th.
+        """
         if self.always_enters:
             n = len(self.scores)
-            return np.repeat(np.arange(len(Z)), n), np.tile(np.arange(n), len(Z))
-        return self.search.balls_containing(Z, self.reach, self.edge, self.priority)
+            row, point = np.repeat(np.arange(len(Z)), n), np.tile(np.arange(n), len(Z))
+            return row, point, np.zeros(len(row), dtype=bool)
+        return self.search.balls_containing(Z, self.reach)
 
 
 def _select(
@@ -405,12 +449,34 @@ def in_order(values: FloatArray) -> tuple[FloatArray, IntArray]:
 
 
 class MeanStatistic:
-    """Mean of the K neighbours. ``inner`` (N, K−1) are those that stay if a new point enters."""
+    """Mean of the K neighbours of N points.
 
-    def __init__(self, inner: FloatArray, last: FloatArray, offset: float) -> None:
-        self.k, self.offset = inner.shape[1] + 1, offset
+    Parameters
+    ----------
+    inner, last : (N, K−1) and (N,) magnitudes of the neighbours, in order
+    offset : constant added to every scale
+    shared, crowded : where some point is tied with the last, and who they are
+    """
+
+    def __init__(
+        self,
+        inner: FloatArray,
+        last: FloatArray,
+        offset: float,
+        shared: SharedNeighbors,
+        crowded: IntArray,
+    ) -> None:
+        self.k, self.offset, self.shared = inner.shape[1] + 1, offset, shared
         self.inner_sum = inner.sum(axis=1)
         self.full_sum = self.inner_sum + last
+        #: Weight of a new point just as far as the last, and the sum of the others there.
+        self.edge_weight, self.edge_sum = np.full(len(last), 0.5), self.inner_sum + 0.5 * last
+        if len(crowded):
+            (tied,) = shared.sums_of_others(crowded, [self.k])
+            self.edge_weight[crowded] = weight = tied.seats / (tied.size + 1)
+            self.edge_sum[crowded] = tied.near + weight * tied.tied
+            self.inner_sum[crowded] = tied.near + (tied.seats - 1) / tied.size * tied.tied
+            self.full_sum[crowded] = tied.total
 
     def key(self, level: float) -> int:
         """Levels with equal keys have equal scales."""
@@ -426,30 +492,59 @@ class MeanStatistic:
         scale: FloatArray = member.mean(axis=1) + self.offset
         return scale
 
-    def crossing(self, point: IntArray, product: FloatArray, level: float) -> FloatArray:
+    def of_tied(self, Z: FloatArray, level: float) -> FloatArray:
+        """Scale of new points whose last place is shared."""
+        return self.shared.means(Z, self.k) + self.offset
+
+    def crossing(
+        self, point: IntArray, at_edge: BoolArray, product: FloatArray, level: float
+    ) -> FloatArray:
         """t_i for points that the new one enters; ``product`` is C = s_i ŝ_{N+1}."""
-        linear = self.inner_sum[point] + self.k * self.offset
-        return positive_root(1.0, linear, self.k * product)
+        weight, others = self._entered(point, at_edge)
+        return positive_root(weight, others + self.k * self.offset, self.k * product)
 
     def rising_crossing(
-        self, point: IntArray, score: FloatArray, scale: FloatArray, slope: float, level: float
+        self,
+        point: IntArray,
+        at_edge: BoolArray,
+        score: FloatArray,
+        scale: FloatArray,
+        slope: float,
+        level: float,
     ) -> FloatArray:
         """As :meth:`crossing` where slope·t is added to both scales, s_i's and ŝ_{N+1}."""
-        linear = self.inner_sum[point] / self.k + self.offset - slope * score
-        return signed_root(slope + 1 / self.k, linear, score * scale)
+        weight, others = self._entered(point, at_edge)
+        linear = others / self.k + self.offset - slope * score
+        return signed_root(slope + weight / self.k, linear, score * scale)
+
+    def _entered(self, point: IntArray, at_edge: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """The weight of the new point, and the sum of the others."""
+        weight = np.where(at_edge, self.edge_weight[point], 1.0)
+        return weight, np.where(at_edge, self.edge_sum[point], self.inner_sum[point])
 
 
 class QuantileStatistic:
-    """The r-th smallest of the K neighbours, r = ⌈coverage·K⌉: a scale for each level."""
+    """The r-th smallest of the K neighbours, r = ⌈coverage·K⌉: a scale for each level.
 
-    def __init__(self, inner: FloatArray, last: FloatArray, offset: float) -> None:
-        self.k, self.offset = inner.shape[1] + 1, offset
+    Parameters are those of :class:`MeanStatistic`.
+    """
+
+    def __init__(
+        self,
+        inner: FloatArray,
+        last: FloatArray,
+        offset: float,
+        shared: SharedNeighbors,
+        crowded: IntArray,
+    ) -> None:
+        self.k, self.offset, self.shared, self.crowded = inner.shape[1] + 1, offset, shared, crowded
         self.inner = np.sort(inner, axis=1)
         self.full = np.sort(np.column_stack([inner, last]), axis=1)
+        self._clamps: dict[int, FloatArray] = {}
 
     def of_calibration(self, level: float) -> FloatArray:
         """Scales of the calibration points that the new point does not enter."""
-        scale: FloatArray = self.full[:, self.key(level) - 1] + self.offset
+        scale: FloatArray = self._clamp(level)[4] + self.offset
         return scale
 
     def of_new(self, member: FloatArray, level: float) -> FloatArray:
@@ -458,9 +553,15 @@ class QuantileStatistic:
         scale: FloatArray = np.partition(member, r - 1, axis=1)[:, r - 1] + self.offset
         return scale
 
-    def crossing(self, point: IntArray, product: FloatArray, level: float) -> FloatArray:
+    def of_tied(self, Z: FloatArray, level: float) -> FloatArray:
+        """Scale of new points whose last place is shared."""
+        return self.shared.quantiles(Z, self.k, [self.key(level)])[:, 0] + self.offset
+
+    def crossing(
+        self, point: IntArray, at_edge: BoolArray, product: FloatArray, level: float
+    ) -> FloatArray:
         """t_i for points that the new one enters; ``product`` is C = s_i ŝ_{N+1}."""
-        a, b = self._clamp(point, level)
+        a, b = self._clamp_of(point, at_edge, level)
         below = _divide(product, a + self.offset)
         between = positive_root(1.0, np.full(len(point), self.offset), product)
         above = _divide(product, b + self.offset)
@@ -470,22 +571,43 @@ class QuantileStatistic:
         return np.where(b + self.offset == 0, np.inf, t)
 
     def rising_crossing(
-        self, point: IntArray, score: FloatArray, scale: FloatArray, slope: float, level: float
+        self,
+        point: IntArray,
+        at_edge: BoolArray,
+        score: FloatArray,
+        scale: FloatArray,
+        slope: float,
+        level: float,
     ) -> FloatArray:
         """As :meth:`crossing` where slope·t is added to both scales, s_i's and ŝ_{N+1}."""
-        a, b = self._clamp(point, level)
+        a, b = self._clamp_of(point, at_edge, level)
         linear, constant = self.offset - slope * score, score * scale
         finite = np.where(np.isinf(b), 0.0, b)
         between = signed_root(slope + 1, linear, constant)
         t = np.where(between <= b, between, signed_root(slope, finite + linear, constant))
         return np.where(between <= a, signed_root(slope, a + linear, constant), t)
 
-    def _clamp(self, point: IntArray, level: float) -> tuple[FloatArray, FloatArray]:
+    def _clamp_of(
+        self, point: IntArray, at_edge: BoolArray, level: float
+    ) -> tuple[FloatArray, FloatArray]:
         """The a and b between which the scale of a point is the new score itself."""
+        clamp = self._clamp(level)
+        case = 2 * at_edge
+        return clamp[case, point], clamp[case + 1, point]
+
+    def _clamp(self, level: float) -> FloatArray:
+        """As :meth:`SharedNeighbors.clamps`, of all points: (5, N)."""
         r = self.key(level)
-        zero, unbounded = np.zeros(len(point)), np.full(len(point), np.inf)
-        a = self.inner[point, r - 2] if r > 1 else zero
-        return a, self.inner[point, r - 1] if r < self.k else unbounded
+        if r not in self._clamps:
+            none, unbounded = np.zeros(len(self.full)), np.full(len(self.full), np.inf)
+            a = self.inner[:, r - 2] if r > 1 else none
+            b = self.inner[:, r - 1] if r < self.k else unbounded
+            # Half a place each, for the last and a new point just as far.
+            clamp = np.stack([a, b, self.full[:, r - 1], b, self.full[:, r - 1]])
+            if len(self.crowded):
+                clamp[:, self.crowded] = self.shared.clamps(self.crowded, self.k, r)
+            self._clamps[r] = clamp
+        return self._clamps[r]
 
     def key(self, level: float) -> int:
         """r, the order statistic: levels with equal r have equal scales."""
@@ -509,12 +631,16 @@ class NearestMean:
 
     def __init__(self, search: NeighborSearch, magnitudes: FloatArray, n_neighbors: int) -> None:
         self.search, self.magnitudes, self.n_neighbors = search, magnitudes, n_neighbors
+        self.shared = SharedNeighbors(search, magnitudes)
 
     def predict(self, Z: FloatArray) -> FloatArray:
         """The mean for each row, (m,)."""
-        return self.search.over_nearest(
-            Z, self.n_neighbors, lambda near: self.magnitudes[near].mean(axis=1)
-        )
+        means = np.empty(len(Z))
+        for rows in row_slices(len(Z), CHUNK_ROWS):
+            near, tied = self.search.nearest(Z[rows], self.n_neighbors)
+            means[rows] = self.magnitudes[near].mean(axis=1)
+            means[rows][tied] = self.shared.means(Z[rows][tied], self.n_neighbors)
+        return means
 
 
 class NearestQuantile:
@@ -522,12 +648,16 @@ class NearestQuantile:
 
     def __init__(self, search: NeighborSearch, scores: FloatArray, n_neighbors: int) -> None:
         self.search, self.scores, self.n_neighbors = search, scores, n_neighbors
+        self.shared = SharedNeighbors(search, scores)
 
     def __call__(self, Z: FloatArray, levels: Sequence[float]) -> FloatArray:
         ranks = [ceil(as_fraction(level) * self.n_neighbors) for level in levels]
-        return self.search.over_nearest(
-            Z, self.n_neighbors, lambda near: row_order_statistics(self.scores[near], ranks)
-        )
+        found = np.empty((len(Z), len(ranks)))
+        for rows in row_slices(len(Z), CHUNK_ROWS):
+            near, tied = self.search.nearest(Z[rows], self.n_neighbors)
+            found[rows] = row_order_statistics(self.scores[near], ranks)
+            found[rows][tied] = self.shared.quantiles(Z[rows][tied], self.n_neighbors, ranks)
+        return found
 
 
 class NearestFamily:
@@ -538,8 +668,18 @@ class NearestFamily:
 
     def without_two(self, candidate: float) -> FloatArray:
         """(N, N) means at point i without i and m: only its K nearest make a difference."""
-        near = self.search.nearest_others(int(candidate) + 1)
-        return self.means_without(candidate, np.arange(len(self.magnitudes))).over(near)
+        near, tied = self.search.nearest_others(int(candidate) + 1)
+        means = self.means_without(candidate, np.arange(len(self.magnitudes)))
+        found, crowded = means.over(near), np.flatnonzero(tied)
+
+        def settle(rows: slice) -> None:
+            points = crowded[rows]
+            found[points] = means.shared.means_without(
+                self.search.points[points], int(candidate), points
+            )
+
+        map_row_blocks(settle, len(crowded), 4 * len(found))
+        return found
 
     def means_without(self, candidate: float, members: IntArray) -> NearestMeansWithout:
         """For new rows, the means without each of the ``members``."""
@@ -553,11 +693,16 @@ class NearestMeansWithout:
         self, search: NeighborSearch, magnitudes: FloatArray, k: int, members: IntArray
     ) -> None:
         self.search, self.magnitudes, self.k, self.members = search, magnitudes, k, members
+        self.shared = SharedNeighbors(search, magnitudes)
         self.place = np.full(len(magnitudes), -1, dtype=np.intp)
         self.place[members] = np.arange(len(members))
 
     def __call__(self, Z: FloatArray) -> FloatArray:
-        return self.over(self.search.nearest(Z, self.k + 1))
+        near, tied = self.search.nearest(Z, self.k + 1)
+        means = self.over(near)
+        rows = self.search.scaled(Z[tied])
+        means[tied] = self.shared.means_without(rows, self.k)[:, self.members]
+        return means
 
     def over(self, near: IntArray) -> FloatArray:
         """(m, members) means over the K nearest of ``near`` (m, K+1), the last as replacement."""
