@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import process_time
@@ -17,9 +18,8 @@ import numpy as np
 
 from benchmarks.timing import table, verdict
 from calliper import KNN, AbsoluteError, FullRescaled, Intervals, JackknifeRescaled, Split
-from calliper.evaluation import DEFAULT_MEASURES, Context, Problem, evaluate
-from calliper.evaluation._caught import caught_warnings
-from calliper.evaluation._splits import method_seed, split_rows
+from calliper.evaluation import Problem, evaluate
+from calliper.metrics import MEASURES, Context
 
 LEVELS = (0.8, 0.9)
 N_SPLITS = 5
@@ -35,15 +35,14 @@ def problem(n: int) -> Problem:
 def bare_loop(data: Problem, methods: dict[str, Any], n_calibration: int) -> list[float]:
     """Fit, predict and measure, with nothing kept but the numbers."""
     numbers = []
-    score, n_test = AbsoluteError(), len(data) - n_calibration
+    score = AbsoluteError()
     scores = score.measure(data.y, data.y_pred)
     for name, method in methods.items():
         for split in range(N_SPLITS):
-            where: dict[str, Any] = {"random_state": 0, "problem": "fan", "split": split}
-            where["n_calibration"] = n_calibration
-            calibration, test = split_rows(len(data), n_test, **where)
+            rows = np.random.default_rng(split).permutation(len(data))
+            calibration, test = rows[:n_calibration], rows[n_calibration:]
             if "random_state" in method.get_params():
-                method.set_params(random_state=method_seed(**where))
+                method.set_params(random_state=split)
             radius = method.fit(data.Z[calibration], scores[calibration]).predict_radius(
                 data.Z[test], LEVELS
             )
@@ -51,8 +50,17 @@ def bare_loop(data: Problem, methods: dict[str, Any], n_calibration: int) -> lis
             largest = float(scores[calibration].max())
             for column, level in enumerate(LEVELS):
                 intervals = Intervals(*score.invert(y_pred, radius[:, column]), level)
-                context = Context("fan", name, level, n_calibration, y_pred, Z, Z, None, largest)
-                numbers += [m.function(y, intervals, context) for m in DEFAULT_MEASURES.values()]
+                context = Context(
+                    level=level,
+                    y_pred=y_pred,
+                    problem="fan",
+                    method=name,
+                    n_calibration=n_calibration,
+                    Z=Z,
+                    X=Z,
+                    max_score=largest,
+                )
+                numbers += [m.function(y, intervals, context) for m in MEASURES.values()]
     return numbers
 
 
@@ -79,7 +87,8 @@ def overhead(rounds: int) -> str:
         data, settings = problem(n), {"coverage": LEVELS, "n_calibration": n // 4}
 
         def bare(data: Problem = data, n: int = n) -> None:
-            with caught_warnings():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
                 bare_loop(data, methods, n // 4)
 
         def scheduled(data: Problem = data, settings: Any = settings) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.timing import table
 from calliper import MADSplit, Split
 from calliper.calibrators import SLCP, FullRescaled, JackknifeRescaled, LoCart
-from calliper.report.comparison import Points, compare
+from calliper.comparison import Points, compare
 from calliper.report.page import render_page
 
 N, M, D = 4_000, 10_000, 8

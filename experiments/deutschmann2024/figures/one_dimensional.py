@@ -8,8 +8,7 @@ import numpy as np
 
 from calliper import KNN, Intervals, JackknifeRescaled, MADSplit, TunedRBF
 from calliper.evaluation import Records
-from calliper.report import BandDisplay, MetricCurveDisplay
-from calliper.report._tuning import draw_tuning
+from calliper.report import BandDisplay, MetricCurveDisplay, draw_tuning
 from calliper.tuning import tuning_curve
 from experiments.deutschmann2024 import methods as names
 from experiments.deutschmann2024.config import COVERAGE, NEIGHBOURS

@@ -22,8 +22,8 @@ from calliper.cli._compare_read import (
 from calliper.cli._methods import METHODS
 from calliper.cli._output import check_output, open_output, writing
 from calliper.cli._terminal import note, one_line, progress
+from calliper.comparison import Comparison, compare
 from calliper.exceptions import CalliperError
-from calliper.report.comparison import Comparison, compare
 from calliper.report.page import Provenance, render_page
 
 _ALONE = ("full", "jackknife", "split")

@@ -13,8 +13,8 @@ from calliper._types import FloatArray
 from calliper.cli._cells import what_is_wrong
 from calliper.cli._columns import Columns, Names, require_columns
 from calliper.cli._tables import open_table, read_numbers
+from calliper.comparison import Points
 from calliper.exceptions import CalliperError
-from calliper.report.comparison import Points
 from calliper.report.page import SourceFile
 
 

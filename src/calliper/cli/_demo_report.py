@@ -21,7 +21,7 @@ def report_name(output: str) -> str:
 
 def write_report(demonstration: Comparison, output: str, *, figure: str) -> None:
     """Compare all methods and write the page; ``figure`` is told by its name alone."""
-    from calliper.report.comparison import Points, compare
+    from calliper.comparison import Points, compare
     from calliper.report.page import Provenance, render_page
 
     def points(rows: OneDimensional) -> Points:

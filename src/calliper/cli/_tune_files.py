@@ -135,7 +135,7 @@ def _write(files: TuneFiles, text: str, curve: TuningCurve) -> None:
         with writing(files.output):
             output.write(text.encode())
         if files.figure is not None:
-            from calliper.report._tuning import draw_tuning
+            from calliper.report import draw_tuning
 
             figure = stack.enter_context(open_output(files.figure))
             kind = Path(files.figure).suffix[1:].lower()

@@ -1,32 +1,23 @@
 """What a person looks at: figures, and one page that compares methods. Nothing is printed."""
 
-from calliper.report._bands import Band, Scene, draw_bands
-from calliper.report.comparison import Comparison, Points, compare
-from calliper.report.displays import (
-    BandDisplay,
-    CalibrationCurveDisplay,
-    CoverageDisplay,
-    CoverageLawDisplay,
-    EmbeddingDisplay,
-    MetricCurveDisplay,
-    WidthErrorDisplay,
-)
+from calliper.report._bands import Band, BandDisplay, Scene, draw_bands
+from calliper.report._coverage import CalibrationCurveDisplay, CoverageDisplay, CoverageLawDisplay
+from calliper.report._curves import MetricCurveDisplay, draw_tuning
+from calliper.report._widths import EmbeddingDisplay, WidthErrorDisplay
 from calliper.report.page import Provenance, render_page
 
 __all__ = [
     "Band",
     "BandDisplay",
     "CalibrationCurveDisplay",
-    "Comparison",
     "CoverageDisplay",
     "CoverageLawDisplay",
     "EmbeddingDisplay",
     "MetricCurveDisplay",
-    "Points",
     "Provenance",
     "Scene",
     "WidthErrorDisplay",
-    "compare",
     "draw_bands",
+    "draw_tuning",
     "render_page",
 ]
