@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import warnings
 from math import isnan, nan
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from comparisons import methods, points
 from scipy import stats
 
-from calliper import CalliperError, FullRescaled, MADSplit, metrics
+from calliper import KNN, CalliperError, FullRescaled, MADSplit, metrics
 from calliper.comparison import LEVELS, Points, _contest, compare
 from calliper.comparison._contest import Resamples, coverage_by_chance
 from calliper.quantile import conformal_rank
@@ -212,3 +213,38 @@ def test_bad_points(change, message):
     good = {"Z": np.zeros((4, 2)), "y": np.zeros(4), "y_pred": np.zeros(4)}
     with pytest.raises(CalliperError, match=message):
         Points(**{**good, **change})
+
+
+class Learning(FullRescaled):
+    """Says that it learns from training rows, and keeps how many rows it was fitted to."""
+
+    needs = ("Z_train",)
+    sizes: ClassVar[list[int]] = []
+
+    def fit(self, Z, scores, *, Z_train=None):
+        self.sizes.append(len(scores))
+        if Z_train is None:
+            raise CalliperError("nothing to learn from")
+        return super().fit(Z, scores)
+
+
+class Wary(FullRescaled):
+    """Needs no training rows, and speaks of them where calibration rows are few."""
+
+    def fit(self, Z, scores, *, Z_train=None):
+        if len(scores) < 10:
+            raise CalliperError("so few points: scores_train would not help either")
+        return super().fit(Z, scores)
+
+
+def test_a_method_says_itself_what_it_needs_and_is_not_tried_out():
+    compared = {"learning": Learning(KNN(20)), "wary": Wary(KNN(20)), **methods()}
+    sets = points(100, seed=1), points(100, seed=2)
+    for training in (None, points(100, seed=3)):
+        Learning.sizes.clear()
+        found = compare(*sets, methods=compared, training=training, levels=())
+        needs = {answer.method for answer in found.answers if answer.needs_training}
+        assert needs == {"learning"}
+        # Once for its answer, and on the other draws if it has one: never on a handful of rows.
+        draws = 0 if training is None else 2 * _contest.N_DRAWS
+        assert Learning.sizes == [100] + [50] * draws

@@ -163,7 +163,14 @@ def _estimate(value: float, values: FloatArray) -> Estimate:
         tails = [ONE_SIGMA_TAIL, 1 - ONE_SIGMA_TAIL]
         lower, upper = np.quantile(defined, tails, method="inverted_cdf").tolist()
         error = (upper - lower) / 2
-    return Estimate(value, error, lower, upper, len(values), n_undefined)
+    return Estimate(
+        value=value,
+        error=error,
+        lower=lower,
+        upper=upper,
+        n_resamples=len(values),
+        n_undefined=n_undefined,
+    )
 
 
 def _splits_the_rows(metric: Any) -> bool:

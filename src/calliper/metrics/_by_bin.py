@@ -89,8 +89,15 @@ def coverage_table(
     n = np.diff(np.append(start, len(covered)))
     hits = np.add.reduceat(covered, start, dtype=np.intp)
     lower, upper = binomial_bounds(hits, n)
-    mean_width = np.add.reduceat(widths, start) / n
-    return CoverageTable(tuple(labels), n, hits / n, mean_width, lower, upper, edges)
+    return CoverageTable(
+        labels=tuple(labels),
+        n=n,
+        coverage=hits / n,
+        mean_width=np.add.reduceat(widths, start) / n,
+        lower=lower,
+        upper=upper,
+        edges=edges,
+    )
 
 
 def binomial_bounds(hits: IntArray, n: IntArray) -> tuple[FloatArray, FloatArray]:

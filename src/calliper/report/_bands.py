@@ -101,14 +101,14 @@ class BandDisplay:
             raise CalliperError(f"oracle has {len(best.lower)} intervals for {n} rows.")
         level = None if read.coverage is None else float(np.atleast_1d(read.coverage)[0])
         return cls(
-            place[order],
-            read.lower[order],
-            read.upper[order],
-            None if y is None else check_vector(y, "y", n=n)[order],
-            None if y is None else read.contains(y)[order],
-            None if y_pred is None else check_vector(y_pred, "y_pred", n=n)[order],
-            None if best is None else Intervals(best.lower[order], best.upper[order]),
-            level,
+            x=place[order],
+            lower=read.lower[order],
+            upper=read.upper[order],
+            y=None if y is None else check_vector(y, "y", n=n)[order],
+            covered=None if y is None else read.contains(y)[order],
+            y_pred=None if y_pred is None else check_vector(y_pred, "y_pred", n=n)[order],
+            oracle=None if best is None else Intervals(best.lower[order], best.upper[order]),
+            coverage=level,
         )
 
     @property

@@ -73,7 +73,7 @@ class CalibrationCurveDisplay:
             raise CalliperError(f"intervals have {inside.shape[1]} levels, and name {len(asked)}.")
         hits, n = inside.sum(axis=0), np.full(len(asked), len(inside))
         lower, upper = binomial_bounds(hits, n)
-        return cls(asked, hits / n, lower, upper, len(inside))
+        return cls(asked=asked, covered=hits / n, lower=lower, upper=upper, n=len(inside))
 
     @property
     def largest_gap(self) -> float:
@@ -328,22 +328,22 @@ class CoverageLawDisplay:
                 f"{n} calibration points cannot support coverage {level:g}: every interval is "
                 f"infinite and covers, so there is no law to compare with."
             )
-        if n_test is None:
-            law = coverage_law(level, n)
-            low, high = law.ppf([0.05, 0.95]).tolist()
-            first, last = law.ppf([1e-4, 1 - 1e-4])
-            x = np.linspace(first, last, 400)
-            density = law.pdf(x)
-        else:
-            size = at_least(n_test, 1, "n_test")
-            counts = stats.betabinom(size, rank, n + 1 - rank)
-            low, high = (counts.ppf([0.05, 0.95]) / size).tolist()
-            x = np.arange(counts.ppf(1e-4), counts.ppf(1 - 1e-4) + 1) / size
-            density = counts.pmf(np.rint(x * size)) * size
+        (low, high), x, density = _law(level, n, n_test)
         inside = (values >= low - 1e-12) & (values <= high + 1e-12)
         error = float(values.std(ddof=1) / np.sqrt(len(values)))
-        return cls(values, level, n, n_test, float(values.mean()), error, rank / (n + 1),
-                   (low, high), x, density, float(inside.mean()))  # fmt: skip
+        return cls(
+            coverages=values,
+            coverage=level,
+            n_calibration=n,
+            n_test=n_test,
+            mean=float(values.mean()),
+            error=error,
+            law_mean=rank / (n + 1),
+            law_quantiles=(low, high),
+            x=x,
+            density=density,
+            share_inside=float(inside.mean()),
+        )
 
     def plot(
         self, ax: Any = None, *, name: str | None = None, color: str = BLUE
@@ -390,3 +390,20 @@ class CoverageLawDisplay:
         n_steps = int(np.ceil((high * self.n_test + 0.5 - first) / step))
         bins: FloatArray = (first + step * np.arange(n_steps + 1)) / self.n_test
         return bins
+
+
+def _law(
+    level: float, n: int, n_test: int | None
+) -> tuple[tuple[float, float], FloatArray, FloatArray]:
+    """The law's 5th and 95th percentile, where it is drawn, and its density there."""
+    if n_test is None:
+        law = coverage_law(level, n)
+        low, high = law.ppf([0.05, 0.95]).tolist()
+        first, last = law.ppf([1e-4, 1 - 1e-4])
+        x = np.linspace(first, last, 400)
+        return (low, high), x, law.pdf(x)
+    size, rank = at_least(n_test, 1, "n_test"), conformal_rank(level, n)
+    counts = stats.betabinom(size, rank, n + 1 - rank)
+    low, high = (counts.ppf([0.05, 0.95]) / size).tolist()
+    x = np.arange(counts.ppf(1e-4), counts.ppf(1 - 1e-4) + 1) / size
+    return (low, high), x, counts.pmf(np.rint(x * size)) * size

@@ -190,8 +190,13 @@ def _curve(rows: list[Mapping[str, Any]], metric: str) -> Curve:
         defined = found[~np.isnan(found)]
         columns.append((*one_sigma(defined), len(found), len(found) - len(defined)))
     mean, error, n_splits, n_undefined = np.array(columns).T
-    counts = n_splits.astype(np.intp), n_undefined.astype(np.intp)
-    return Curve(np.array(sizes), mean, error, *counts)
+    return Curve(
+        n_calibration=np.array(sizes),
+        mean=mean,
+        error=error,
+        n_splits=n_splits.astype(np.intp),
+        n_undefined=n_undefined.astype(np.intp),
+    )
 
 
 def _remarks(curve: Curve) -> str:

@@ -93,7 +93,15 @@ class WidthErrorDisplay:
             r2, tau = (
                 measure(y, read, coverage=level, **policy, **bins) for measure in (r2_sqi, tau_sqi)
             )
-        return cls(widths, errors, table.isq, table.csq, level, r2, tau)
+        return cls(
+            widths=widths,
+            errors=errors,
+            isq=table.isq,
+            csq=table.csq,
+            coverage=level,
+            r2=r2,
+            tau=tau,
+        )
 
     @property
     def n_infinite(self) -> int:
@@ -225,7 +233,13 @@ class EmbeddingDisplay:
         rows = np.arange(n)
         if n > max_points:
             rows = np.sort(check_random_state(random_state).permutation(n)[:max_points])
-        return cls(position[rows], read.width[rows], rows, explained, n)
+        return cls(
+            position=position[rows],
+            widths=read.width[rows],
+            rows=rows,
+            explained=explained,
+            n_rows=n,
+        )
 
     def plot(
         self, ax: Any = None, *, name: str | None = None, cmap: str = "viridis"
