@@ -3,6 +3,9 @@
 IS is the interval size upper − lower, CS the score |y − ŷ| of a row. ISQ is the size that stands
 for a quantile bin of IS, and CSQ the quantile of the scores inside that bin at the level of the
 intervals.
+
+Reference: N. Deutschmann, M. Rigotti, M. Rodríguez Martínez (2024), "Adaptive Conformal Regression
+with Jackknife+ Rescaled Scores", TMLR, section 2.2.
 """
 
 from __future__ import annotations
@@ -64,11 +67,6 @@ def tau_si(
         NaN with an ``UndefinedMetricWarning`` if all widths, or all scores, are equal (up to
         rounding: constant intervals are not "uncorrelated", they have no order at all).
 
-    References
-    ----------
-    Deutschmann, Rigotti, Rodríguez Martínez (2024), "Adaptive Conformal Regression with
-    Jackknife+ Rescaled Scores", TMLR, section 2.2.
-
     Examples
     --------
     >>> round(tau_si([1.0, 3.0, 2.0, 4.0], ([-1, -2, -3, -4], [1, 2, 3, 4]), y_pred=[0] * 4), 3)
@@ -126,11 +124,6 @@ def tau_sqi(
     -------
     float in [−1, 1]
         NaN with an ``UndefinedMetricWarning`` if fewer than two bins remain or all CSQ are equal.
-
-    References
-    ----------
-    Deutschmann, Rigotti, Rodríguez Martínez (2024), "Adaptive Conformal Regression with
-    Jackknife+ Rescaled Scores", TMLR, section 2.2.
 
     Examples
     --------
@@ -200,11 +193,6 @@ def r2_sqi(
     float of at most 1
         NaN with an ``UndefinedMetricWarning`` if fewer than two bins remain (constant widths)
         or an ISQ is infinite.
-
-    References
-    ----------
-    Deutschmann, Rigotti, Rodríguez Martínez (2024), "Adaptive Conformal Regression with
-    Jackknife+ Rescaled Scores", TMLR, section 2.2.
 
     Examples
     --------

@@ -1,4 +1,9 @@
-"""Averages over the rows: coverage, widths, and the scores that charge for both."""
+"""Averages over the rows: coverage, widths, and the scores that charge for both.
+
+"The paper" is N. Deutschmann, M. Rigotti, M. Rodríguez Martínez (2024), "Adaptive Conformal
+Regression with Jackknife+ Rescaled Scores", TMLR. Its columns "Cov." and "IS" are
+:func:`empirical_coverage` and :func:`mean_width`.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +46,6 @@ def empirical_coverage(y: Any, intervals: IntervalsLike) -> float | FloatArray:
     -------
     float, or array of shape (L,) if the intervals hold several levels
 
-    References
-    ----------
-    Column "Cov." of N. Deutschmann, M. Rigotti, M. Rodríguez Martínez (2024), "Adaptive
-    Conformal Regression with Jackknife+ Rescaled Scores", TMLR.
-
     Examples
     --------
     >>> empirical_coverage([1.0, 2.0, 3.0, 4.0], ([0, 0, 0, 0], [1, 2, 2, 9]))
@@ -65,8 +65,9 @@ def mean_width(intervals: IntervalsLike, *, half: bool = False) -> float | Float
     Good: small, among methods that reach the same coverage.
 
     Misleads: narrower is not more adaptive. If rare points have large errors, the ideal
-    intervals are wider on average than constant ones. And a method that covers less is
-    narrower; compare :func:`interval_score`, which charges for the misses.
+    intervals are wider on average than constant ones (the paper's appendix "The Mean Interval Size
+    is not a Sufficient Measure of Adaptivity"). And a method that covers less is narrower; compare
+    :func:`interval_score`, which charges for the misses.
 
     Parameters
     ----------
@@ -78,12 +79,6 @@ def mean_width(intervals: IntervalsLike, *, half: bool = False) -> float | Float
     -------
     float, or array of shape (L,) if the intervals hold several levels
         ``inf`` as soon as one interval is infinite; see :func:`fraction_infinite`.
-
-    References
-    ----------
-    Column "IS" of N. Deutschmann, M. Rigotti, M. Rodríguez Martínez (2024), "Adaptive Conformal
-    Regression with Jackknife+ Rescaled Scores", TMLR; its limits are in the appendix "The Mean
-    Interval Size is not a Sufficient Measure of Adaptivity".
 
     Examples
     --------
@@ -111,11 +106,6 @@ def median_width(intervals: IntervalsLike, *, half: bool = False) -> float | Flo
     Returns
     -------
     float, or array of shape (L,) if the intervals hold several levels
-
-    References
-    ----------
-    Not among the measures of N. Deutschmann, M. Rigotti, M. Rodríguez Martínez (2024), "Adaptive
-    Conformal Regression with Jackknife+ Rescaled Scores", TMLR, which quotes means.
 
     Examples
     --------
@@ -145,11 +135,6 @@ def fraction_infinite(intervals: IntervalsLike) -> float | FloatArray:
     Returns
     -------
     float, or array of shape (L,) if the intervals hold several levels
-
-    References
-    ----------
-    Infinite intervals of the baselines are discussed in N. Deutschmann, M. Rigotti, M. Rodríguez
-    Martínez (2024), "Adaptive Conformal Regression with Jackknife+ Rescaled Scores", TMLR.
 
     Examples
     --------
@@ -187,9 +172,7 @@ def interval_score(y: Any, intervals: IntervalsLike, *, coverage: float | None =
     References
     ----------
     T. Gneiting, A. Raftery (2007), "Strictly Proper Scoring Rules, Prediction, and Estimation",
-    JASA, doi:10.1198/016214506000001437, Eq. 43; R. Winkler (1972). Not among the measures of
-    Deutschmann, Rigotti, Rodríguez Martínez (2024), "Adaptive Conformal Regression with
-    Jackknife+ Rescaled Scores", TMLR.
+    JASA, doi:10.1198/016214506000001437, Eq. 43; R. Winkler (1972).
 
     Examples
     --------
@@ -226,12 +209,6 @@ def interval_scorer(coverage: float = 0.9) -> IntervalScorer:
     ----------
     coverage : float
         The level to ask the estimator for, and to score at.
-
-    References
-    ----------
-    See :func:`interval_score`; N. Deutschmann, M. Rigotti, M. Rodríguez Martínez (2024),
-    "Adaptive Conformal Regression with Jackknife+ Rescaled Scores", TMLR, choose their kernels
-    by mutual information instead.
 
     Examples
     --------

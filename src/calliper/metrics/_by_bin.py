@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Probability beyond one standard deviation on one side of a normal law: bounds hold 68.3 %.
 ONE_SIGMA_TAIL = float(stats.norm.sf(1.0))
+#: Points of a bin below which its coverage says little.
+_FEW = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,10 +107,6 @@ def binomial_bounds(hits: IntArray, n: IntArray) -> tuple[FloatArray, FloatArray
     lower = stats.beta.ppf(ONE_SIGMA_TAIL, np.maximum(hits, 1), n - hits + 1)
     upper = stats.beta.ppf(1 - ONE_SIGMA_TAIL, hits + 1, np.maximum(n - hits, 1))
     return np.where(hits > 0, lower, 0.0), np.where(hits < n, upper, 1.0)
-
-
-#: Points of a bin below which its coverage says little.
-_FEW = 20
 
 
 def coverage_by_width(y: Any, intervals: IntervalsLike, *, n_bins: int = 10) -> CoverageTable:

@@ -72,6 +72,14 @@ from calliper.metrics._inputs import (
     unit_spread,
 )
 
+Loss = Literal["l1", "l2", "kl"]
+Side = Literal["both", "under", "over"]
+
+# Forecasts are kept this far from 0 and 1, where the log loss is infinite.
+_CLIP = 1e-6
+# Features have unit spread, so projections closer than this differ by rounding only.
+_SAME = 1e-9
+
 
 def hsic(
     y: Any, intervals: IntervalsLike, *, max_points: int = 5000, random_state: Any = None
@@ -205,10 +213,6 @@ def _gaussian_form(a: FloatArray, w: FloatArray) -> float:
         above = np.exp(-np.square(w[rows, None] - w[rows.start :]))
         total += 2 * float(a[rows] @ np.triu(above, 1) @ a[rows.start :])
     return total
-
-
-# Features have unit spread, so projections closer than this differ by rounding only.
-_SAME = 1e-9
 
 
 class Slab(NamedTuple):
@@ -347,11 +351,6 @@ def _least_sum(
     total -= highest[:, : hits.shape[1] - smallest]
     row, last = np.unravel_index(int(np.argmin(total)), total.shape)
     return int(row), int(np.argmax(opening[row, : last + 1])), int(last) + smallest
-
-
-Loss = Literal["l1", "l2", "kl"]
-Side = Literal["both", "under", "over"]
-_CLIP = 1e-6
 
 
 def excess_risk_of_target_coverage(

@@ -16,6 +16,8 @@ from calliper.intervals import Intervals
 
 #: Intervals, or a pair (lower, upper); a frame with these two columns is taken as well.
 IntervalsLike: TypeAlias = Intervals | tuple[Any, Any]
+#: Below this, dependence between coverage and anything else cannot be told from chance.
+FEWEST = 20
 
 
 def as_intervals(intervals: IntervalsLike) -> Intervals:
@@ -88,10 +90,6 @@ def at_least(value: Any, least: int, name: str) -> int:
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise CalliperError(f"{name} must be an integer of at least {least}; got {value!r}.")
     return int(value)
-
-
-#: Below this, dependence between coverage and anything else cannot be told from chance.
-FEWEST = 20
 
 
 def choose_rows(n: int, max_points: int, random_state: Any) -> IntArray:

@@ -4,7 +4,7 @@ from calliper.report._bands import Band, BandDisplay, Scene, draw_bands
 from calliper.report._coverage import CalibrationCurveDisplay, CoverageDisplay, CoverageLawDisplay
 from calliper.report._curves import MetricCurveDisplay, draw_tuning
 from calliper.report._widths import EmbeddingDisplay, WidthErrorDisplay
-from calliper.report.page import Provenance, render_page
+from calliper.report.page import Provenance, SourceFile, render_page
 
 __all__ = [
     "Band",
@@ -16,6 +16,7 @@ __all__ = [
     "MetricCurveDisplay",
     "Provenance",
     "Scene",
+    "SourceFile",
     "WidthErrorDisplay",
     "draw_bands",
     "draw_tuning",
