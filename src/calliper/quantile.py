@@ -246,21 +246,25 @@ def power_of_two(values: FloatArray) -> float:
     return float(2.0 ** np.ceil(np.log2(largest))) if largest > 0 else 1.0
 
 
-def below(y_pred: FloatArray, radius: FloatArray) -> FloatArray:
-    """ŷ − radius, a last digit further: no target whose measured error is the radius falls out.
+def below(y_pred: FloatArray, radius: FloatArray, *, digits: int = 1) -> FloatArray:
+    """ŷ − radius, some last digits further: no target whose measured error is the radius falls out.
 
-    Both the error of a target and the end of the interval are rounded, each by up to half a digit
-    of the larger of ŷ and the radius.
+    Two roundings lie between a target and the end: that of its error, fl(ŷ − y) ≤ r, and that of
+    the end, fl(ŷ − r). Each is at most half a last digit of |ŷ| + |r|, one digit together, and
+    moving the end by it is rounded no further than to y itself. A radius that was multiplied back
+    after its error was divided needs three more: (1 + 1/2) for the quotient and the product, and
+    as much for an error that is larger by them.
     """
-    return y_pred - radius - _last_digit(y_pred, radius)
+    return y_pred - radius - digits * _last_digit(y_pred, radius)
 
 
-def above(y_pred: FloatArray, radius: FloatArray) -> FloatArray:
-    """ŷ + radius, a last digit further; see :func:`below`."""
-    return y_pred + radius + _last_digit(y_pred, radius)
+def above(y_pred: FloatArray, radius: FloatArray, *, digits: int = 1) -> FloatArray:
+    """ŷ + radius, some last digits further; see :func:`below`."""
+    return y_pred + radius + digits * _last_digit(y_pred, radius)
 
 
 def _last_digit(y_pred: FloatArray, radius: FloatArray) -> FloatArray:
+    """Spacing of numbers around |ŷ| + |r|; 0 where nothing is rounded, at r = 0."""
     size = np.abs(y_pred) + np.abs(radius)
-    exact = ~np.isfinite(size) | (radius == 0)
-    return np.where(exact, 0.0, np.spacing(np.where(exact, 1.0, size)))
+    digit: FloatArray = np.spacing(np.minimum(size, np.finfo(np.float64).max))
+    return np.asarray(digit * (radius != 0))
