@@ -265,6 +265,7 @@ def above(y_pred: FloatArray, radius: FloatArray, *, digits: int = 1) -> FloatAr
 
 def _last_digit(y_pred: FloatArray, radius: FloatArray) -> FloatArray:
     """Spacing of numbers around |ŷ| + |r|; 0 where nothing is rounded, at r = 0."""
-    size = np.abs(y_pred) + np.abs(radius)
+    with np.errstate(over="ignore"):
+        size = np.abs(y_pred) + np.abs(radius)
     digit: FloatArray = np.spacing(np.minimum(size, np.finfo(np.float64).max))
     return np.asarray(digit * (radius != 0))

@@ -4,8 +4,7 @@ import numpy as np
 import oracles
 import pytest
 
-from calliper.kernels import _search
-from calliper.kernels._search import NeighborSearch
+from calliper.kernels import NeighborSearch, _search
 
 
 def cloud(rng, n, d, kind):

@@ -21,6 +21,12 @@ from calliper.quantile import row_order_statistics
 #: Where one point carries more than this part of a sum, the rest is summed without it.
 DOMINANT = 0.999
 
+#: What settles ties and draws samples.
+Rng = np.random.RandomState
+
+#: Rows, or numbers for each, where they are known.
+Rows = FloatArray | None
+
 #: Scales at some level, (candidates, N).
 ScalesAtLevel = Callable[[float], FloatArray]
 
@@ -118,18 +124,11 @@ class Kernel:
         """Whether features are raw inputs, and not places whose distances say who is near."""
         return False
 
-    def resolved(
-        self, Z_train: FloatArray | None = None, rng: np.random.RandomState | None = None
-    ) -> Kernel:
+    def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> Kernel:
         """A copy with its parameters checked and those that training inputs decide filled in."""
         return self
 
-    def fixed(
-        self,
-        Z_train: FloatArray | None,
-        scores_train: FloatArray | None,
-        rng: np.random.RandomState,
-    ) -> Kernel:
+    def fixed(self, Z_train: Rows, scores_train: Rows, rng: Rng) -> Kernel:
         """A kernel that depends on training data alone: tuned or learnt on training errors."""
         return self
 
@@ -139,10 +138,18 @@ class Kernel:
         magnitudes: FloatArray,
         *,
         offset: float,
-        rng: np.random.RandomState,
-        Z_train: FloatArray | None = None,
+        rng: Rng,
+        Z_train: Rows = None,
     ) -> LeaveTwoOut:
-        """Scales of the Jackknife+ for N ≥ 2 calibration points; ``rng`` settles ties."""
+        """Scales of the Jackknife+.
+
+        Parameters
+        ----------
+        Z, magnitudes : (N, d) and (N,) calibration points, N ≥ 2, and what scales are made of
+        offset : constant added to every scale
+        rng : settles ties in distance
+        Z_train : (n, d) training inputs, if there are any
+        """
         raise TypeError(
             f"no leave-two-out scale is known for {self!r}: use FullRescaled, or another kernel."
         )
@@ -157,7 +164,16 @@ class Kernel:
         offset: float,
         priorities: FloatArray,
     ) -> Bag:
-        """Thresholds of full conformal; ``priorities`` (N+1,) end with the new point's."""
+        """Thresholds of full conformal.
+
+        Parameters
+        ----------
+        Z, magnitudes : (N, d) and (N,) calibration points and what scales are made of
+        scores : (N,) what is divided by scales
+        statistic : "mean", "rms" or "quantile" of the neighbours; for "rms", squares are given
+        offset : constant added to every scale
+        priorities : (N+1,) settle ties in distance, the new point's last
+        """
         raise TypeError(f"no scale over the bag is known for {self!r}.")
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray) -> LocalMean:
@@ -186,7 +202,7 @@ class Kernel:
         magnitudes: FloatArray,
         *,
         statistic: str,
-        rng: np.random.RandomState,
+        rng: Rng,
     ) -> ScalesAtLevel:
         """Scales of all points without themselves, for several kernels of this class at once."""
         raise TypeError(f"no scales to compare are known for {cls.__name__}.")

@@ -38,7 +38,7 @@ import numpy as np
 from calliper._blocks import map_row_blocks
 from calliper._types import FloatArray, IntArray
 from calliper.information import random_ranks, rank_ksg
-from calliper.kernels._base import LeaveTwoOut, rescale
+from calliper.kernels._base import LeaveTwoOut, Rng, rescale
 from calliper.kernels._rbf import FAINT, RadialExponents, mean_without, to_weights
 from calliper.kernels._search import Metric
 
@@ -67,9 +67,7 @@ class RescaledInformation:
     rng : breaks ties among features and among scores, once for all
     """
 
-    def __init__(
-        self, components: FloatArray, n_neighbors: int, rng: np.random.RandomState
-    ) -> None:
+    def __init__(self, components: FloatArray, n_neighbors: int, rng: Rng) -> None:
         n = len(components)
         self.x_orders = np.argsort(random_ranks(components.T, rng), axis=-1)
         self.shuffled, self.n_neighbors = rng.permutation(n), n_neighbors

@@ -34,7 +34,7 @@ from collections.abc import Sequence
 from copy import copy
 from math import ceil
 from numbers import Integral
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -45,6 +45,8 @@ from calliper.exceptions import SmallCalibrationWarning, warn
 from calliper.kernels._base import (
     Kernel,
     LeaveTwoOut,
+    Rng,
+    Rows,
     ScalesAtLevel,
     positive_root,
     rescale,
@@ -87,9 +89,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         self.n_neighbors = n_neighbors
         self.metric = metric
 
-    def resolved(
-        self, Z_train: FloatArray | None = None, rng: np.random.RandomState | None = None
-    ) -> KNN:
+    def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> KNN:
         """A copy with its parameters checked."""
         check_metric(self.metric)
         return KNN(check_neighbors(self.n_neighbors), metric=self.metric)
@@ -111,8 +111,8 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         magnitudes: FloatArray,
         *,
         offset: float,
-        rng: np.random.RandomState,
-        Z_train: FloatArray | None = None,
+        rng: Rng,
+        Z_train: Rows = None,
     ) -> LeaveTwoOutKNN:
         """Scales of the Jackknife+ for N ≥ 2 calibration points."""
         search = NeighborSearch(Z, rng.uniform(size=len(Z)), self.metric)
@@ -164,7 +164,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         magnitudes: FloatArray,
         *,
         statistic: str,
-        rng: np.random.RandomState,
+        rng: Rng,
     ) -> ScalesAtLevel:
         """Scales over the K nearest others; neighbours are sorted once for all K."""
         ks = [kernel.n_neighbors for kernel in kernels]
@@ -186,15 +186,7 @@ def check_neighbors(k: Any) -> int:
 
 
 class LeaveTwoOutKNN(LeaveTwoOut):
-    """Local means of calibration magnitudes with one or two points left out.
-
-    Parameters
-    ----------
-    search : the calibration points
-    magnitudes : (N,) what is averaged
-    n_neighbors : K, at most N − 1
-    offset : constant added to every mean
-    """
+    """Means over the K nearest, K ≤ N − 1, with one or two points left out."""
 
     def __init__(
         self, search: NeighborSearch, magnitudes: FloatArray, n_neighbors: int, offset: float
@@ -217,12 +209,13 @@ class LeaveTwoOutKNN(LeaveTwoOut):
 
     def largest(self, Z: FloatArray) -> FloatArray:
         """Leave out the smallest of the K nearest for the next nearest, if larger: (m,), O(K)."""
-        largest = np.empty(len(Z))
-        for rows in row_slices(len(Z), CHUNK_ROWS):
-            near = self.magnitudes[self.search.nearest(Z[rows], self.n_neighbors + 1)]
-            gain = np.maximum(near[:, -1] - near[:, :-1].min(axis=1), 0.0)
-            largest[rows] = (near[:, :-1].sum(axis=1) + gain) / self.n_neighbors + self.offset
-        return largest
+
+        def largest(near: IntArray) -> FloatArray:
+            inner, following = self.magnitudes[near[:, :-1]], self.magnitudes[near[:, -1]]
+            gain = np.maximum(following - inner.min(axis=1), 0.0)
+            return np.asarray((inner.sum(axis=1) + gain) / self.n_neighbors + self.offset)
+
+        return self.search.over_nearest(Z, self.n_neighbors + 1, largest)
 
     def order_statistics(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
         """For each row and rank, the rank-th smallest of ŝ_{N+1,i} s_i⁺ over i: (m, L)."""
@@ -260,17 +253,7 @@ def sums_of_others(member: FloatArray, replacement: FloatArray) -> FloatArray:
 
 
 class BagKNN:
-    """Thresholds t_i of the full method.
-
-    Parameters
-    ----------
-    search : the calibration points
-    magnitudes, scores : (N,) what scales are made of, and what is divided by them
-    n_neighbors : K, at most N
-    statistic : class that turns K magnitudes into a scale
-    offset : constant added to every scale
-    priority : tie priority of the new point
-    """
+    """Thresholds t_i over the K nearest, K ≤ N; ``priority`` settles ties of the new point."""
 
     def __init__(
         self,
@@ -300,8 +283,8 @@ class BagKNN:
     def with_offset(self, offset: float) -> BagKNN:
         """The same bag with another constant added to every scale; nothing is searched again."""
         other = copy(self)
-        other.offset, other._orders = offset, {}
-        other.statistic = self.statistic.with_offset(offset)
+        other.offset, other._orders, other.statistic = offset, {}, copy(self.statistic)
+        other.statistic.offset = offset
         return other
 
     def calibration_scale(self, level: float) -> FloatArray:
@@ -429,12 +412,6 @@ class MeanStatistic:
         self.inner_sum = inner.sum(axis=1)
         self.full_sum = self.inner_sum + last
 
-    def with_offset(self, offset: float) -> Self:
-        """The same neighbours with another constant added."""
-        other = copy(self)
-        other.offset = offset
-        return other
-
     def key(self, level: float) -> int:
         """Levels with equal keys have equal scales."""
         return 0
@@ -469,12 +446,6 @@ class QuantileStatistic:
         self.k, self.offset = inner.shape[1] + 1, offset
         self.inner = np.sort(inner, axis=1)
         self.full = np.sort(np.column_stack([inner, last]), axis=1)
-
-    def with_offset(self, offset: float) -> Self:
-        """The same neighbours with another constant added."""
-        other = copy(self)
-        other.offset = offset
-        return other
 
     def of_calibration(self, level: float) -> FloatArray:
         """Scales of the calibration points that the new point does not enter."""
@@ -541,11 +512,9 @@ class NearestMean:
 
     def predict(self, Z: FloatArray) -> FloatArray:
         """The mean for each row, (m,)."""
-        means = [
-            self.magnitudes[self.search.nearest(Z[rows], self.n_neighbors)].mean(axis=1)
-            for rows in row_slices(len(Z), CHUNK_ROWS)
-        ]
-        return np.concatenate(means)
+        return self.search.over_nearest(
+            Z, self.n_neighbors, lambda near: self.magnitudes[near].mean(axis=1)
+        )
 
 
 class NearestQuantile:
@@ -556,11 +525,9 @@ class NearestQuantile:
 
     def __call__(self, Z: FloatArray, levels: Sequence[float]) -> FloatArray:
         ranks = [ceil(as_fraction(level) * self.n_neighbors) for level in levels]
-        quantiles = [
-            row_order_statistics(self.scores[self.search.nearest(Z[rows], self.n_neighbors)], ranks)
-            for rows in row_slices(len(Z), CHUNK_ROWS)
-        ]
-        return np.concatenate(quantiles)
+        return self.search.over_nearest(
+            Z, self.n_neighbors, lambda near: row_order_statistics(self.scores[near], ranks)
+        )
 
 
 class NearestFamily:
@@ -571,13 +538,8 @@ class NearestFamily:
 
     def without_two(self, candidate: float) -> FloatArray:
         """(N, N) means at point i without i and m: only its K nearest make a difference."""
-        k, n = int(candidate), len(self.magnitudes)
-        near = self.search.nearest_others(k + 1)
-        member = self.magnitudes[near[:, :-1]]
-        means = np.repeat(member.mean(axis=1)[:, None], n, axis=1)
-        replaced = sums_of_others(member, self.magnitudes[near[:, -1:]]) / k
-        np.put_along_axis(means, near[:, :-1], replaced, axis=1)
-        return means
+        near = self.search.nearest_others(int(candidate) + 1)
+        return self.means_without(candidate, np.arange(len(self.magnitudes))).over(near)
 
     def means_without(self, candidate: float, members: IntArray) -> NearestMeansWithout:
         """For new rows, the means without each of the ``members``."""
@@ -595,7 +557,10 @@ class NearestMeansWithout:
         self.place[members] = np.arange(len(members))
 
     def __call__(self, Z: FloatArray) -> FloatArray:
-        near = self.search.nearest(Z, self.k + 1)
+        return self.over(self.search.nearest(Z, self.k + 1))
+
+    def over(self, near: IntArray) -> FloatArray:
+        """(m, members) means over the K nearest of ``near`` (m, K+1), the last as replacement."""
         member = self.magnitudes[near[:, :-1]]
         means = np.repeat(member.mean(axis=1)[:, None], len(self.members), axis=1)
         replaced = sums_of_others(member, self.magnitudes[near[:, -1:]]) / self.k

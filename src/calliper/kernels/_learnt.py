@@ -41,7 +41,7 @@ from calliper._blocks import Scratch, map_row_blocks
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError, warn
-from calliper.kernels._base import Bag, Kernel
+from calliper.kernels._base import Bag, Kernel, Rng, Rows
 from calliper.kernels._knn import KNN
 
 #: A feature whose standard deviation does not exceed this says nothing.
@@ -104,21 +104,14 @@ class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
         self.n_directions = n_directions
         self.max_iter = max_iter
 
-    def resolved(
-        self, Z_train: FloatArray | None = None, rng: np.random.RandomState | None = None
-    ) -> Mahalanobis:
+    def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> Mahalanobis:
         """A copy with the inner kernel filled in, which is resolved in the learnt space."""
         inner = KNN(30) if self.kernel is None else self.kernel
         if not getattr(inner, "by_distance", False):
             raise TypeError(f"Mahalanobis takes KNN(...) or RBF(...); got {inner!r}.")
         return Mahalanobis(inner, n_directions=self.n_directions, max_iter=self.max_iter)
 
-    def fixed(
-        self,
-        Z_train: FloatArray | None,
-        scores_train: FloatArray | None,
-        rng: np.random.RandomState,
-    ) -> LearntKernel:
+    def fixed(self, Z_train: Rows, scores_train: Rows, rng: Rng) -> LearntKernel:
         """The inner kernel in a space learnt on training errors."""
         if Z_train is None or scores_train is None:
             raise CalliperError(
@@ -128,7 +121,7 @@ class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
         metric = self._learn(Z_train, scores_train, rng)
         return LearntKernel(self.kernel.resolved(metric.transform(Z_train)), metric)
 
-    def _learn(self, Z: FloatArray, errors: FloatArray, rng: np.random.RandomState) -> LearntMetric:
+    def _learn(self, Z: FloatArray, errors: FloatArray, rng: Rng) -> LearntMetric:
         """The metric in which the logarithms of errors are predicted best by those near by."""
         if len(Z) > MOST_ERRORS:
             rows = rng.choice(len(Z), MOST_ERRORS, replace=False)

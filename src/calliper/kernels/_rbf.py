@@ -45,8 +45,9 @@ from calliper.kernels._base import (
     Bag,
     Kernel,
     LeaveTwoOut,
-    LocalMean,
     LocalQuantile,
+    Rng,
+    Rows,
     ScalesAtLevel,
     positive_root,
     rescale,
@@ -116,9 +117,7 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         """Training inputs, if the length scale is their median distance."""
         return ("Z_train",) if isinstance(self.length_scale, str) else ()
 
-    def resolved(
-        self, Z_train: FloatArray | None = None, rng: np.random.RandomState | None = None
-    ) -> RBF:
+    def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> RBF:
         """A copy with its parameters checked and the median distance filled in."""
         check_metric(self.metric)
         scale = self.length_scale
@@ -129,7 +128,7 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         smoothing = float(self.smoothing)
         return RBF(check_length_scale(scale), smoothing=smoothing, metric=self.metric)
 
-    def _median(self, name: str, Z_train: FloatArray | None) -> float:
+    def _median(self, name: str, Z_train: Rows) -> float:
         if name != "median":
             raise ValueError(f"length_scale is a number or 'median'; got {name!r}.")
         if Z_train is None:
@@ -149,8 +148,8 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         magnitudes: FloatArray,
         *,
         offset: float,
-        rng: np.random.RandomState,
-        Z_train: FloatArray | None = None,
+        rng: Rng,
+        Z_train: Rows = None,
     ) -> LeaveTwoOut:
         """Scales of the Jackknife+ for N ≥ 2 calibration points."""
         if self.smoothing:
@@ -173,11 +172,10 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
             return BagWeighted(self._smoothed(Z), magnitudes, scores, offset)
         return BagRBF(self._exponents(Z), magnitudes, scores, offset)
 
-    def mean(self, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray) -> LocalMean:
+    def mean(self, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray) -> WeightedMean:
         """Nadaraya–Watson mean."""
-        if self.smoothing:
-            return WeightedMean(self._smoothed(Z), magnitudes)
-        return RadialMean(self._exponents(Z), magnitudes)
+        weigh = self._smoothed(Z).to if self.smoothing else self._exponents(Z).weights
+        return WeightedMean(weigh, magnitudes)
 
     def local_quantile(
         self, Z: FloatArray, scores: FloatArray, priorities: FloatArray
@@ -201,7 +199,7 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         magnitudes: FloatArray,
         *,
         statistic: str,
-        rng: np.random.RandomState,
+        rng: Rng,
     ) -> ScalesAtLevel:
         """Means of the others with smoothed radial weights; distances are computed once."""
         squared = squared_distances(Z, Z, kernels[0].metric)
@@ -265,6 +263,11 @@ class RadialExponents:
         squared /= -self.two_l2
         return squared, np.zeros(len(x))
 
+    def weights(self, queries: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """(m, N) weights up to a factor of each row, by which the nearest has one."""
+        exponent, _ = self.to(queries, out)
+        return to_weights(exponent, exponent.max(axis=1))
+
 
 def to_weights(exponent: FloatArray, largest: FloatArray) -> FloatArray:
     """exp(e − largest) in place; ``largest`` (m,) is the row's largest exponent."""
@@ -295,14 +298,7 @@ class SmoothedRadial:
 
 
 class LeaveTwoOutRBF(LeaveTwoOut):
-    """Local means of calibration magnitudes with one or two points left out.
-
-    Parameters
-    ----------
-    exponents : the calibration points and the length scale
-    magnitudes : (N,) what is averaged
-    offset : constant added to every mean
-    """
+    """Radial means with one or two points left out."""
 
     def __init__(self, exponents: RadialExponents, magnitudes: FloatArray, offset: float) -> None:
         self.exponents, self.magnitudes, self.offset = exponents, magnitudes, offset
@@ -444,14 +440,7 @@ def mean_without(
 
 
 class BagRBF:
-    """Thresholds t_i of the full method.
-
-    Parameters
-    ----------
-    exponents : the calibration points and the length scale
-    magnitudes, scores : (N,) what scales are made of, and what is divided by them
-    offset : constant added to every scale
-    """
+    """Thresholds t_i with radial weights."""
 
     def __init__(
         self,
@@ -577,24 +566,6 @@ class BagRBF:
         return np.exp(-np.maximum(excess, 0.0)), np.exp(np.minimum(excess, 0.0))
 
 
-class RadialMean:
-    """Nadaraya–Watson mean with radial weights."""
-
-    def __init__(self, exponents: RadialExponents, magnitudes: FloatArray) -> None:
-        self.exponents, self.magnitudes = exponents, magnitudes
-
-    def predict(self, Z: FloatArray) -> FloatArray:
-        """The mean for each row, (m,)."""
-
-        def average(rows: slice) -> FloatArray:
-            exponent, _ = self.exponents.to(Z[rows])
-            weight = to_weights(exponent, exponent.max(axis=1))
-            mean: FloatArray = weight @ self.magnitudes / weight.sum(axis=1)
-            return mean
-
-        return np.concatenate(map_row_blocks(average, len(Z), len(self.magnitudes)))
-
-
 class RadialQuantile:
     """The first of the ascending scores at which the radial weights reach the level."""
 
@@ -603,8 +574,7 @@ class RadialQuantile:
 
     def __call__(self, Z: FloatArray, levels: Sequence[float]) -> FloatArray:
         def weigh(rows: slice, out: FloatArray) -> tuple[FloatArray, FloatArray]:
-            exponent, _ = self.exponents.to(Z[rows], out=out)
-            return to_weights(exponent, exponent.max(axis=1)), np.zeros(len(exponent))
+            return self.exponents.weights(Z[rows], out), np.zeros(len(out))
 
         return weighted_quantiles_in_blocks(self.ascending, weigh, len(Z), levels)
 

@@ -27,7 +27,7 @@ from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 from sklearn.neighbors import NearestNeighbors
 
-from calliper._blocks import Scratch, map_row_blocks
+from calliper._blocks import CHUNK_ROWS, Scratch, map_row_blocks, row_slices
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.kernels._wide import LARGEST, WideSearch
@@ -105,6 +105,13 @@ class NeighborSearch:
             with_own = self._settle(location, n + 1)[inverse.reshape(-1)]
             found[unsettled] = with_own[_all_but(unsettled, with_own)].reshape(-1, n)
         return found
+
+    def over_nearest(
+        self, queries: FloatArray, n: int, summary: Callable[[IntArray], FloatArray]
+    ) -> FloatArray:
+        """What ``summary`` makes of the n nearest, (rows, n), of some rows after the other."""
+        chunks = row_slices(len(queries), CHUNK_ROWS)
+        return np.concatenate([summary(self.nearest(queries[rows], n)) for rows in chunks])
 
     def balls_containing(
         self, queries: FloatArray, reach: FloatArray, edge: FloatArray, priority: float

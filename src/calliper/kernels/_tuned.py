@@ -22,7 +22,7 @@ from sklearn.base import BaseEstimator, clone
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.information import principal_components
-from calliper.kernels._base import Kernel, LeaveTwoOut
+from calliper.kernels._base import Kernel, LeaveTwoOut, Rng, Rows
 from calliper.kernels._criterion import (
     CRITERIA,
     Family,
@@ -87,8 +87,8 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
         magnitudes: FloatArray,
         *,
         offset: float,
-        rng: np.random.RandomState,
-        Z_train: FloatArray | None = None,
+        rng: Rng,
+        Z_train: Rows = None,
     ) -> LeaveTwoOut:
         """Scales of the Jackknife+ with a kernel for each point left out."""
         n = len(Z)
@@ -110,12 +110,7 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
             )
         return LeaveTwoOutTuned(family, magnitudes, offset=offset, tuning=tuning)
 
-    def fixed(
-        self,
-        Z_train: FloatArray | None,
-        scores_train: FloatArray | None,
-        rng: np.random.RandomState,
-    ) -> Kernel:
+    def fixed(self, Z_train: Rows, scores_train: Rows, rng: Rng) -> Kernel:
         """The best candidate for training errors."""
         name = type(self).__name__
         if Z_train is None or scores_train is None:
@@ -168,8 +163,8 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
         self,
         candidates: FloatArray,
         Z: FloatArray,
-        Z_train: FloatArray | None,
-        rng: np.random.RandomState,
+        Z_train: Rows,
+        rng: Rng,
     ) -> Tuning:
         information = None
         if self.criterion == "mi":
@@ -272,9 +267,7 @@ class TunedRBF(_Tuned):
     def _has_candidates(self) -> bool:
         return self.length_scales is not None or self.chosen is not None
 
-    def resolved(
-        self, Z_train: FloatArray | None = None, rng: np.random.RandomState | None = None
-    ) -> TunedRBF:
+    def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> TunedRBF:
         """A copy with its parameters checked and its grid filled in."""
         self._check()
         if self.chosen is not None:
@@ -348,9 +341,7 @@ class TunedKNN(_Tuned):
         self.metric = metric
         self.progress = progress
 
-    def resolved(
-        self, Z_train: FloatArray | None = None, rng: np.random.RandomState | None = None
-    ) -> TunedKNN:
+    def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> TunedKNN:
         """A copy with its parameters checked and the values of K in order."""
         self._check()
         candidates = sorted({check_neighbors(k) for k in np.ravel(self.n_neighbors).tolist()})
@@ -374,9 +365,7 @@ def _some(values: list[Any], name: str) -> list[Any]:
     return values
 
 
-def length_scale_grid(
-    kernel: TunedRBF, Z_train: FloatArray, rng: np.random.RandomState
-) -> FloatArray:
+def length_scale_grid(kernel: TunedRBF, Z_train: FloatArray, rng: Rng) -> FloatArray:
     """Length scales, ascending, evenly spaced in their logarithm."""
     distances = _pair_distances(kernel, Z_train, rng)
     low, high = distances.min() / kernel.expand, distances.max() * kernel.expand
@@ -387,7 +376,7 @@ def length_scale_grid(
     return np.geomspace(low, high, kernel.n_scan)
 
 
-def _pair_distances(kernel: TunedRBF, Z: FloatArray, rng: np.random.RandomState) -> FloatArray:
+def _pair_distances(kernel: TunedRBF, Z: FloatArray, rng: Rng) -> FloatArray:
     """Positive distances of random pairs; copies of one input say nothing about scale."""
     positive = np.empty(0)
     for _ in range(20):
@@ -410,7 +399,7 @@ def _pair_distances(kernel: TunedRBF, Z: FloatArray, rng: np.random.RandomState)
     return positive
 
 
-def _neighbor_distance(kernel: TunedRBF, Z: FloatArray, rng: np.random.RandomState) -> float:
+def _neighbor_distance(kernel: TunedRBF, Z: FloatArray, rng: Rng) -> float:
     """The length scale whose kernel weighs as much as the median ball of ten neighbours."""
     if len(Z) > GUARD_POINTS:
         # A sample has wider gaps than the whole; the guard errs on the smooth side.

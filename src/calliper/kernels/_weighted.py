@@ -25,6 +25,7 @@ All N thresholds of a row are solved and one is selected, O(N) a row.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from copy import copy
 from typing import Any, Protocol, Self
 
@@ -36,7 +37,7 @@ from sklearn.utils.validation import check_is_fitted
 from calliper._blocks import Scratch, map_row_blocks
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
-from calliper.kernels._base import DOMINANT, Kernel, LeaveTwoOut, signed_root
+from calliper.kernels._base import DOMINANT, Kernel, LeaveTwoOut, Rng, Rows, signed_root
 from calliper.quantile import conformal_rank, row_order_statistics
 
 #: Why one tree is refused.
@@ -91,9 +92,7 @@ class ForestProximity(Kernel, BaseEstimator):  # type: ignore[misc]
         # A clone of the forest would be untrained, and this kernel is made of its trained leaves.
         return type(self)(self.forest)
 
-    def resolved(
-        self, Z_train: FloatArray | None = None, rng: np.random.RandomState | None = None
-    ) -> ForestProximity:
+    def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> ForestProximity:
         """The kernel itself, with its forest checked; rows are seen only later."""
         forest = self.forest
         if forest is None:
@@ -116,8 +115,8 @@ class ForestProximity(Kernel, BaseEstimator):  # type: ignore[misc]
         magnitudes: FloatArray,
         *,
         offset: float,
-        rng: np.random.RandomState,
-        Z_train: FloatArray | None = None,
+        rng: Rng,
+        Z_train: Rows = None,
     ) -> LeaveTwoOutWeighted:
         """Scales of the Jackknife+ for N ≥ 2 calibration points."""
         return LeaveTwoOutWeighted(SharedLeaves(self, Z), magnitudes, offset)
@@ -138,7 +137,7 @@ class ForestProximity(Kernel, BaseEstimator):  # type: ignore[misc]
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray) -> WeightedMean:
         """Mean weighted by common leaves."""
-        return WeightedMean(SharedLeaves(self, Z), magnitudes)
+        return WeightedMean(SharedLeaves(self, Z).to, magnitudes)
 
 
 def refuse_quantile(statistic: str) -> None:
@@ -231,14 +230,7 @@ class Weights(Protocol):
 
 
 class LeaveTwoOutWeighted(LeaveTwoOut):
-    """Local means of calibration magnitudes with one or two points left out.
-
-    Parameters
-    ----------
-    weights : those of the calibration points
-    magnitudes : (N,) what is averaged
-    offset : constant added to every mean
-    """
+    """Weighted means with one or two points left out."""
 
     def __init__(self, weights: Weights, magnitudes: FloatArray, offset: float) -> None:
         self.weights, self.magnitudes, self.offset = weights, magnitudes, offset
@@ -266,14 +258,7 @@ class LeaveTwoOutWeighted(LeaveTwoOut):
 
 
 class BagWeighted:
-    """Thresholds t_i of the full method.
-
-    Parameters
-    ----------
-    weights : those of the calibration points
-    magnitudes, scores : (N,) what scales are made of, and what is divided by them
-    offset : constant added to every scale
-    """
+    """Thresholds t_i with given weights."""
 
     def __init__(
         self, weights: Weights, magnitudes: FloatArray, scores: FloatArray, offset: float
@@ -391,14 +376,14 @@ def mean_of(weight: FloatArray, magnitudes: FloatArray, fallback: float) -> Floa
 class WeightedMean:
     """Weighted mean at new rows; of all points where a row has no weight at all."""
 
-    def __init__(self, weights: Weights, magnitudes: FloatArray) -> None:
-        self.weights, self.magnitudes = weights, magnitudes
+    def __init__(self, weigh: Callable[[FloatArray], FloatArray], magnitudes: FloatArray) -> None:
+        self.weigh, self.magnitudes = weigh, magnitudes
 
     def predict(self, Z: FloatArray) -> FloatArray:
         """The mean for each row, (m,)."""
         fallback = float(self.magnitudes.mean())
 
         def average(rows: slice) -> FloatArray:
-            return mean_of(self.weights.to(Z[rows]), self.magnitudes, fallback)
+            return mean_of(self.weigh(Z[rows]), self.magnitudes, fallback)
 
         return np.concatenate(map_row_blocks(average, len(Z), len(self.magnitudes)))

@@ -1,0 +1,146 @@
+"""What every kernel answers, whoever wrote it."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, clone
+from sklearn.ensemble import RandomForestRegressor
+
+from calliper import (
+    KNN,
+    RBF,
+    SLCP,
+    ConformalRegressor,
+    ForestProximity,
+    FullRescaled,
+    JackknifeMinmaxRescaled,
+    JackknifeRescaled,
+    MADSplit,
+    Mahalanobis,
+    SmallCalibrationWarning,
+    Split,
+    TunedKNN,
+    TunedRBF,
+)
+from calliper.kernels import Kernel, as_kernel
+
+rng = np.random.default_rng(0)
+Z, SCORES, NEW = rng.normal(size=(40, 2)), rng.exponential(size=40), rng.normal(size=(30, 2))
+TRAIN, ERRORS = rng.normal(size=(50, 2)), rng.exponential(size=50)
+FOREST = RandomForestRegressor(5, min_samples_leaf=5, random_state=0).fit(TRAIN, ERRORS)
+KERNELS = [
+    KNN(5),
+    RBF(0.7),
+    RBF(0.7, smoothing=1.0),
+    ForestProximity(FOREST),
+    TunedKNN(n_neighbors=[3, 7]),
+    TunedRBF(length_scales=[0.3, 1.0]),
+    TunedRBF(length_scales=[0.3, 1.0], n_folds=4),
+    Mahalanobis(KNN(5), max_iter=5),
+]
+
+
+class Bar:
+    """A progress bar: an object, not a function."""
+
+    def __init__(self):
+        self.done = []
+
+    def __call__(self, fraction):
+        self.done.append(fraction)
+
+
+@pytest.mark.parametrize("kind", [TunedRBF, TunedKNN])
+def test_copies_share_their_progress(kind):
+    """A deep copy of a progress bar would move where nobody looks."""
+    bar = Bar()
+    copied = clone(JackknifeRescaled(kind(progress=bar))).kernel
+    assert copied.progress is bar
+    ConformalRegressor(FOREST, JackknifeRescaled(kind(progress=bar)), embed="inputs").calibrate(
+        Z, SCORES, X_train=TRAIN
+    )
+    assert bar.done[-1] == 1.0
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_copy_has_equal_parameters_of_its_own(kernel):
+    copied = clone(kernel)
+    assert repr(copied) == repr(kernel) and copied is not kernel
+    assert copied.get_params().keys() == kernel.get_params().keys()
+    given = getattr(kernel, "length_scales", None)
+    assert given is None or copied.length_scales is not given
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_resolved_kernel_is_a_kernel_and_the_one_given_is_left_alone(kernel):
+    before = repr(kernel)
+    state = np.random.RandomState(0)
+    fixed = kernel.resolved(TRAIN, state).fixed(TRAIN, ERRORS, state)
+    assert isinstance(fixed, Kernel) and not fixed.learns_on_errors
+    assert repr(kernel) == before
+    bag = fixed.bag(
+        Z, SCORES, SCORES, statistic="mean", offset=0.0, priorities=state.uniform(size=41)
+    )
+    assert bag.order_statistics(NEW, [0.5, 0.9]).shape == (30, 2)
+    assert bag.with_offset(1.0).calibration_scale(0.5) == pytest.approx(
+        bag.calibration_scale(0.5) + 1.0
+    )
+
+
+@pytest.mark.parametrize("kernel", KERNELS[:-1])
+def test_fast_order_statistics_and_largest_scales_equal_those_of_all_scales(kernel):
+    scale = kernel.resolved(TRAIN).leave_two_out(
+        Z, SCORES, offset=0.1, rng=np.random.RandomState(0), Z_train=TRAIN
+    )
+    rescaled = scale.prepare(SCORES)
+    means = scale.without_each(NEW)
+    assert means.shape == (30, 40)
+    expected = np.sort(means * rescaled, axis=1)[:, [3, 35]]
+    np.testing.assert_allclose(scale.order_statistics(NEW, [4, 36]), expected, rtol=1e-12)
+    np.testing.assert_allclose(scale.largest(NEW), means.max(axis=1), rtol=1e-12)
+
+
+def test_left_out_errors_matter_to_kernels_that_learn_on_errors():
+    learning = [kernel.learns_on_errors for kernel in KERNELS]
+    assert learning == [False] * 4 + [True] * 4
+    assert [FullRescaled(kernel).uses_left_out for kernel in KERNELS] == learning
+    assert not FullRescaled(TunedKNN(), shrinkage=1.0).uses_left_out
+
+
+def test_only_a_kernel_is_a_kernel():
+    assert as_kernel(None, KNN(3)).n_neighbors == 3
+    for wrong in ("knn", 5, FOREST, Split(), KNN):
+        with pytest.raises(TypeError, match=r"kernel must be KNN\(...\), RBF\(...\), .*; got"):
+            as_kernel(wrong)
+
+
+class Everyone(Kernel, BaseEstimator):
+    """All points speak, equally: a kernel that knows its mean and nothing else."""
+
+    def mean(self, Z, magnitudes, priorities):
+        return RBF(1e9).mean(Z, magnitudes, priorities)
+
+
+def test_a_kernel_of_ones_own_does_what_it_can_and_says_what_it_cannot():
+    train = {"Z_train": TRAIN, "scores_train": ERRORS}
+    radius = MADSplit(Everyone()).fit(Z, SCORES, **train).predict_radius(NEW)
+    np.testing.assert_allclose(radius, Split().fit(Z, SCORES).predict_radius(NEW), rtol=1e-9)
+    with pytest.raises(TypeError, match=r"no leave-two-out scale is known for Everyone\(\)"):
+        JackknifeRescaled(Everyone()).fit(Z, SCORES)
+    with pytest.raises(TypeError, match=r"no leave-two-out scale is known for Everyone\(\)"):
+        JackknifeMinmaxRescaled(Everyone()).fit(Z, SCORES)
+    with pytest.raises(TypeError, match=r"no scale over the bag is known for Everyone\(\)"):
+        FullRescaled(Everyone()).fit(Z, SCORES)
+    with pytest.raises(TypeError, match=r"SLCP takes KNN, RBF .* got Everyone\(\)"):
+        SLCP(Everyone()).fit(Z, SCORES, **train)
+
+
+@pytest.mark.parametrize("kernel", [KNN(100), TunedKNN(n_neighbors=[3])])
+def test_a_warning_points_at_the_line_of_the_user(kernel):
+    regressor = ConformalRegressor(FOREST, JackknifeRescaled(kernel), embed="inputs")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        regressor.calibrate(Z[:3], SCORES[:3], X_train=TRAIN)
+    found = [w for w in caught if issubclass(w.category, SmallCalibrationWarning)]
+    assert found and all(w.filename == __file__ for w in found)
