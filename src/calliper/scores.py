@@ -42,7 +42,7 @@ from sklearn.base import BaseEstimator
 from calliper._types import FloatArray
 from calliper._validation import check_offset
 from calliper.exceptions import CalliperError, QuantileCrossingWarning, warn
-from calliper.quantile import above, below
+from calliper.quantile import above, below, not_below
 
 __all__ = ["AbsoluteError", "QuantileError", "SignedError"]
 
@@ -186,8 +186,8 @@ class QuantileError(BaseEstimator):  # type: ignore[misc]
         down, up = (radius[..., 0], radius[..., 1]) if two else (radius, radius)
         digits = 4 if self.variant in ("ratio", "median") else 1
         with np.errstate(over="ignore"):  # an end that is no number is no bound
-            lower = below(low, unit_low * down, digits=digits)
-            upper = above(high, unit_high * up, digits=digits)
+            lower = below(low, unit_low * not_below(down), digits=digits)
+            upper = above(high, unit_high * not_below(up), digits=digits)
         with np.errstate(invalid="ignore"):
             share = unit_low / (unit_low + unit_high)
             meeting = (lower + upper) / 2 if two else low + share * (high - low)
