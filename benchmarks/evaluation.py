@@ -18,7 +18,8 @@ import numpy as np
 
 from benchmarks.timing import table, verdict
 from calliper import KNN, AbsoluteError, FullRescaled, Intervals, JackknifeRescaled, Split
-from calliper.evaluation import DEFAULT_MEASURES, Context, Problem, evaluate
+from calliper.evaluation import Problem, evaluate
+from calliper.metrics import MEASURES, Context
 
 LEVELS = (0.8, 0.9)
 N_SPLITS = 5
@@ -49,8 +50,17 @@ def bare_loop(data: Problem, methods: dict[str, Any], n_calibration: int) -> lis
             largest = float(scores[calibration].max())
             for column, level in enumerate(LEVELS):
                 intervals = Intervals(*score.invert(y_pred, radius[:, column]), level)
-                context = Context("fan", name, level, n_calibration, y_pred, Z, Z, None, largest)
-                numbers += [m.function(y, intervals, context) for m in DEFAULT_MEASURES.values()]
+                context = Context(
+                    level=level,
+                    y_pred=y_pred,
+                    problem="fan",
+                    method=name,
+                    n_calibration=n_calibration,
+                    Z=Z,
+                    X=Z,
+                    max_score=largest,
+                )
+                numbers += [m.function(y, intervals, context) for m in MEASURES.values()]
     return numbers
 
 

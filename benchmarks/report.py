@@ -10,7 +10,8 @@ import numpy as np
 from benchmarks.timing import table
 from calliper import Split
 from calliper.calibrators import SLCP, FullRescaled, JackknifeRescaled, LoCart, MADSplit
-from calliper.report import Points, compare, render_page
+from calliper.comparison import Points, compare
+from calliper.report import render_page
 
 N, M, D = 4_000, 10_000, 8
 #: Seconds that the report may take beyond the intervals, and megabytes that it may have.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calliper import KNN, CalliperError, JackknifeRescaled, TunedKNN, TunedRBF, ZeroScaleWarning
-from calliper.report._tuning import draw_tuning
+from calliper.report import draw_tuning
 from calliper.tuning import TuningCurve, tuning_curve
 
 N = 80

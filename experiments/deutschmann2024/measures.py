@@ -9,7 +9,7 @@ column of its own. Bins of the widths are deciles however few the test points, a
 from __future__ import annotations
 
 from calliper import Intervals, metrics
-from calliper.evaluation import DEFAULT_MEASURES, Context, Measure
+from calliper.metrics import Context, Measure
 from experiments import FloatArray
 
 #: Directions tried, and test points used, by the worst slab.
@@ -67,16 +67,16 @@ def worst_slab(y: FloatArray, intervals: Intervals, context: Context) -> float:
 
 
 MEASURES: dict[str, Measure] = {
-    "coverage": DEFAULT_MEASURES["coverage"],
-    "mean_width": Measure(mean_width, best="smaller", if_covered=True, label="IS", latex="IS"),
-    "r2_sqi": Measure(r2_sqi, best="larger", label="R²_SQI", latex="$R^2_{SQI}$"),
-    "tau_sqi": Measure(tau_sqi, best="larger", label="τ_SQI", latex=r"$\tau_{SQI}$"),
-    "tau_si": Measure(tau_si, best="larger", label="τ_SI", latex=r"$\tau_{SI}$"),
+    "coverage": metrics.MEASURES["coverage"],
+    "mean_width": Measure(mean_width, best="smaller", if_covered=True, label="IS"),
+    "r2_sqi": Measure(r2_sqi, best="larger", label="R²_SQI"),
+    "tau_sqi": Measure(tau_sqi, best="larger", label="τ_SQI"),
+    "tau_si": Measure(tau_si, best="larger", label="τ_SI"),
     "interval_score": Measure(interval_score, best="smaller", label="interval score"),
-    "worst_by_prediction": DEFAULT_MEASURES["worst_by_prediction"],
-    "worst_by_width": DEFAULT_MEASURES["worst_by_width"],
+    "worst_by_prediction": metrics.MEASURES["worst_by_prediction"],
+    "worst_by_width": metrics.MEASURES["worst_by_width"],
     "worst_slab": Measure(worst_slab, label="worst slab"),
-    "fraction_infinite": DEFAULT_MEASURES["fraction_infinite"],
+    "fraction_infinite": metrics.MEASURES["fraction_infinite"],
 }
 
 #: The columns of the paper's tables.

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from calliper.evaluation import Records, Summary, summarise
+from experiments import latex
 from experiments.deutschmann2024 import methods as names
 from experiments.deutschmann2024 import questions, tables, tabular_summary
 from experiments.deutschmann2024.claims import CLAIMS
@@ -58,7 +59,7 @@ def write(folder: Path, *, quick: bool = False) -> None:
     blocks["dominance"] = questions.dominance(results, ORDER)
     for name, summary in summaries(results).items():
         (target / f"{name}.md").write_text(_titled(HEADS[name], summary.to_markdown()))
-        (target / f"{name}.tex").write_text(summary.to_latex() + "\n")
+        (target / f"{name}.tex").write_text(latex.table(summary) + "\n")
     if "tabular" in results:
         blocks["tabular"] = tabular_summary.markdown(results["tabular"], ORDER)
     if not quick and PAGE.exists():

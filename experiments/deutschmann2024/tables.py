@@ -11,6 +11,7 @@ from experiments.deutschmann2024.measures import MEASURES, PAPER_COLUMNS
 from experiments.deutschmann2024.reasons import reason_of
 from experiments.deutschmann2024.results import HALVED, paper_blocks, value
 from experiments.deutschmann2024.verdict import Verdict, paper_values
+from experiments.latex import HEADS
 
 MARKS = "✓ agrees within the uncertainties; ▲ ours is higher, ▼ lower; – undefined"
 
@@ -66,7 +67,7 @@ def _cell(row: Comparison, name: str) -> str:
 def latex(rows: Sequence[Comparison]) -> str:
     """The same with booktabs; ours above the paper's in small print."""
     marks = {"✓": r"\checkmark", "▲": r"\blacktriangle", "▼": r"\blacktriangledown", "–": "-"}
-    heads = [MEASURES[name].latex or name for name in PAPER_COLUMNS]
+    heads = [HEADS.get(name, name) for name in PAPER_COLUMNS]
     lines = [
         r"% needs \usepackage{booktabs, amssymb}",
         r"\begin{tabular}{lrl" + "l" * len(heads) + "}",

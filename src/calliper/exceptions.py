@@ -39,6 +39,18 @@ class InEveryBootstrapWarning(UserWarning):
     """Some rows are in every bootstrap, so that no model can judge them."""
 
 
+class SparseBinsWarning(UserWarning):
+    """Bins hold too few points for what is measured in them, or there are fewer than asked for."""
+
+
+class FailedTrialsWarning(UserWarning):
+    """A method or a measure raised on some splits; ``Records.failures`` has the texts."""
+
+
+class TornStoreWarning(UserWarning):
+    """A line of the store cannot be read; its trial is computed again."""
+
+
 #: What stands between a user's line and a warning of ours.
 _PASSED_OVER = frozenset({"calliper", "joblib", "sklearn", "concurrent", "threading"})
 

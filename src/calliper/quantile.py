@@ -228,16 +228,19 @@ def outward(radius: FloatArray) -> FloatArray:
     return radius * np.where(radius < 0, 1 - ROUNDING, 1 + ROUNDING)
 
 
-def rescaled_back(scale: FloatArray, threshold: FloatArray) -> FloatArray:
-    """Scales (m, 1) or (m, L) times thresholds (L,); infinite where a threshold is: (m, L).
+def not_below(ratio: FloatArray) -> FloatArray:
+    """Ratios, the next number up for those so small that a digit of them is lost.
 
-    Thresholds are ratios s/ŝ. One so small that it has lost digits is raised to the next number,
-    since the scale would magnify what was lost.
+    What multiplies such a ratio back would magnify the loss.
     """
-    tiny = (threshold > 0) & (threshold < np.finfo(np.float64).tiny)
-    threshold = np.where(tiny, np.nextafter(threshold, np.inf), threshold)
+    lossy = (ratio != 0) & (np.abs(ratio) < np.finfo(np.float64).tiny)
+    return np.where(lossy, np.nextafter(ratio, np.inf), ratio)
+
+
+def rescaled_back(scale: FloatArray, threshold: FloatArray) -> FloatArray:
+    """Scales (m, 1) or (m, L) times thresholds s/ŝ (L,), infinite where these are: (m, L)."""
     with np.errstate(invalid="ignore", over="ignore"):
-        return np.where(np.isinf(threshold), np.inf, scale * threshold)
+        return np.where(np.isinf(threshold), np.inf, scale * not_below(threshold))
 
 
 def power_of_two(values: FloatArray) -> float:
@@ -246,21 +249,26 @@ def power_of_two(values: FloatArray) -> float:
     return float(2.0 ** np.ceil(np.log2(largest))) if largest > 0 else 1.0
 
 
-def below(y_pred: FloatArray, radius: FloatArray) -> FloatArray:
-    """ŷ − radius, a last digit further: no target whose measured error is the radius falls out.
+def below(y_pred: FloatArray, radius: FloatArray, *, digits: int = 1) -> FloatArray:
+    """ŷ − radius, some last digits further: no target whose measured error is the radius falls out.
 
-    Both the error of a target and the end of the interval are rounded, each by up to half a digit
-    of the larger of ŷ and the radius.
+    Two roundings lie between a target and the end: that of its error, fl(ŷ − y) ≤ r, and that of
+    the end, fl(ŷ − r). Each is at most half a last digit of |ŷ| + |r|, one digit together; the end
+    so moved is at most y before it is rounded, and so after. A radius that is multiplied back,
+    after the error was divided, needs less than three more: one for the quotient, half for the
+    product, and up to one where these carry the error over a power of two.
     """
-    return y_pred - radius - _last_digit(y_pred, radius)
+    return y_pred - radius - digits * _last_digit(y_pred, radius)
 
 
-def above(y_pred: FloatArray, radius: FloatArray) -> FloatArray:
-    """ŷ + radius, a last digit further; see :func:`below`."""
-    return y_pred + radius + _last_digit(y_pred, radius)
+def above(y_pred: FloatArray, radius: FloatArray, *, digits: int = 1) -> FloatArray:
+    """ŷ + radius, some last digits further; see :func:`below`."""
+    return y_pred + radius + digits * _last_digit(y_pred, radius)
 
 
 def _last_digit(y_pred: FloatArray, radius: FloatArray) -> FloatArray:
-    size = np.abs(y_pred) + np.abs(radius)
-    exact = ~np.isfinite(size) | (radius == 0)
-    return np.where(exact, 0.0, np.spacing(np.where(exact, 1.0, size)))
+    """Spacing of numbers around |ŷ| + |r|; 0 where nothing is rounded, at r = 0."""
+    with np.errstate(over="ignore"):
+        size = np.abs(y_pred) + np.abs(radius)
+    digit: FloatArray = np.spacing(np.minimum(size, np.finfo(np.float64).max / 2))
+    return np.asarray(digit * (radius != 0))

@@ -10,7 +10,7 @@ import time
 import pytest
 from comparisons import methods, points
 
-from calliper.report.comparison import compare
+from calliper.comparison import compare
 from calliper.report.page import Provenance, render_page
 
 FLAGS = (

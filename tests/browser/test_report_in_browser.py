@@ -7,8 +7,7 @@ import pytest
 from comparisons import methods, points
 
 from calliper import FullRescaled
-from calliper.report.comparison import Points, compare
-from calliper.report.comparison._format import number, percent
+from calliper.comparison import Points, compare, number, percent
 from calliper.report.page import render_page
 
 

@@ -18,8 +18,8 @@ from calliper import (
     SignedError,
     Split,
 )
-from calliper.evaluation import FailedCellsWarning, Method, evaluate
-from calliper.evaluation._splits import method_seed, split_rows
+from calliper.evaluation import FailedTrialsWarning, Method, evaluate
+from calliper.evaluation._plan import method_seed, split_rows
 
 METHODS = {"Split": Split(), "FullRescaled": FullRescaled(KNN(5))}
 IDENTITY = ("problem", "method", "n_calibration", "split", "level")
@@ -161,9 +161,9 @@ def test_what_a_split_depends_on(other):
 @pytest.mark.parametrize("backend", ["threading", "loky"])
 def test_any_joblib_backend_gives_the_same_rows(backend):
     methods = {**METHODS, "failing": Failing()}
-    with pytest.warns(FailedCellsWarning):
+    with pytest.warns(FailedTrialsWarning):
         alone = evaluate(fan(), methods, n_splits=3, coverage=[0.5, 0.99], n_calibration=40)
-    with parallel_config(backend, n_jobs=2), pytest.warns(FailedCellsWarning):
+    with parallel_config(backend, n_jobs=2), pytest.warns(FailedTrialsWarning):
         together = evaluate(fan(), methods, n_splits=3, coverage=[0.5, 0.99], n_calibration=40)
     assert without_time(together) == without_time(alone)
 
@@ -185,7 +185,7 @@ def test_training_rows_reach_methods_that_learn_from_them():
     given = {"Z_train": train.Z, "y_train": train.y, "y_pred_train": train.y_pred}
     records = evaluate(fan(**given), {"MAD": MADSplit(KNN(5))}, n_splits=1)
     assert records.failures == []
-    with pytest.warns(FailedCellsWarning, match="pass Z_train"):
+    with pytest.warns(FailedTrialsWarning, match="pass Z_train"):
         evaluate(fan(), {"MAD": MADSplit(KNN(5))}, n_splits=1)
 
 

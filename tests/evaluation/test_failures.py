@@ -8,14 +8,14 @@ from evaluation_cases import Dying, Failing, Threaded, fan, without_time
 from joblib import parallel_config
 
 from calliper import KNN, FullRescaled, Split
-from calliper.evaluation import FailedCellsWarning, evaluate
+from calliper.evaluation import FailedTrialsWarning, evaluate
 
 METHODS = {"Split": Split(), "FullRescaled": FullRescaled(KNN(5))}
 
 
 def test_a_failure_is_recorded_and_loses_no_other():
     methods = {"failing": Failing(at_most=20), **METHODS}
-    with pytest.warns(FailedCellsWarning, match="2 of 12 rows have errors .failing.; .* too many"):
+    with pytest.warns(FailedTrialsWarning, match="2 of 12 rows have errors .failing.; .* too many"):
         records = evaluate(fan(), methods, n_splits=2, n_calibration=[20, 30])
     assert [row["n_calibration"] for row in records.failures] == [30, 30]
     failed = records.failures[0]
@@ -29,7 +29,7 @@ def test_a_failure_is_recorded_and_loses_no_other():
 
 def test_a_measure_that_raises_is_nan_and_loses_no_other():
     measures = {"bad": lambda *_: 1 / 0, "good": lambda y, intervals, context: context.level}
-    with pytest.warns(FailedCellsWarning, match="bad raised ZeroDivisionError"):
+    with pytest.warns(FailedTrialsWarning, match="bad raised ZeroDivisionError"):
         records = evaluate(fan(), {"Split": Split()}, n_splits=1, measures=measures)
     row = records.rows[0]
     assert row["status"] == "ok" and row["good"] == 0.9 and np.isnan(row["bad"])
@@ -55,7 +55,7 @@ def test_warnings_from_threads_of_a_method_are_recorded():
 def test_a_worker_that_dies_fails_its_cell_and_loses_no_other(tmp_path):
     methods = {"Split": Split(), "dying": Dying(at_most=20), **METHODS}
     options = {"n_splits": 1, "n_calibration": [20, 30, 40]}
-    with parallel_config("loky", n_jobs=2), pytest.warns(FailedCellsWarning, match="process died"):
+    with parallel_config("loky", n_jobs=2), pytest.warns(FailedTrialsWarning, match="process died"):
         records = evaluate(fan(), methods, store=tmp_path / "store", **options)
     (failed,) = records.failures
     assert (failed["method"], failed["n_calibration"], failed["status"]) == ("dying", 20, "failed")

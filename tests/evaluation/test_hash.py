@@ -11,9 +11,8 @@ import pytest
 from evaluation_cases import fan
 
 from calliper import Split
-from calliper.evaluation._hash import content_hash
-from calliper.evaluation._keys import Keys
 from calliper.evaluation._plan import plan
+from calliper.evaluation._store import Keys, content_hash
 
 SETTINGS = {"coverage": 0.9, "n_splits": 1, "n_calibration": None, "n_test": None}
 
@@ -124,7 +123,7 @@ def test_what_cannot_be_compared_is_refused():
 
 
 SCRIPT = """
-from calliper.evaluation._hash import content_hash
+from calliper.evaluation._store import content_hash
 def measure(y, intervals, context):
     return float(context.method in {"Split", "LVD", "a", "b", "c"})
 print(content_hash([measure, {"x", "y", (1, "z")}, frozenset("abcdef")]))
@@ -142,3 +141,60 @@ def test_the_order_of_sets_is_no_part_of_it():
         for seed in "123"
     }
     assert len(found) == 1
+
+
+TEXT = """
+def measure(y, intervals, context, *, share=0.5):
+    assert share < 1, "no share"
+    return 2.0 * share
+"""
+
+
+def compiled(tmp_path, text, *, name="measures.py", optimize=-1):
+    """The function of a file, as a module of that name would have it."""
+    path = tmp_path / name
+    path.write_text(text)
+    held = {"__name__": "measures"}
+    exec(compile(text, str(path), "exec", optimize=optimize), held)
+    return held["measure"]
+
+
+def test_another_compiler_of_the_same_text_is_the_same_measure(tmp_path):
+    """The key is that of the text; what Python makes of it may differ, and computes the same."""
+    plain, optimised = (compiled(tmp_path, TEXT, optimize=level) for level in (0, 1))
+    assert plain.__code__.co_code != optimised.__code__.co_code
+    assert key(plain) == key(optimised)
+
+
+def test_comments_layout_and_place_are_no_part_of_it(tmp_path):
+    moved = "# a comment\n\n\n" + TEXT.replace(
+        "2.0 * share", "(\n        2.0 * share  # half\n    )"
+    )
+    one = key(compiled(tmp_path, TEXT))
+    assert key(compiled(tmp_path, moved, name="moved.py")) == one
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes"),
+    [("0.5", "0.25"), ("2.0", "3.0"), ("*, share", "share"), ("* share", "/ share")],
+)
+def test_another_text_or_default_is_another_measure(tmp_path, was, becomes):
+    changed = compiled(tmp_path, TEXT.replace(was, becomes), name="changed.py")
+    assert key(changed) != key(compiled(tmp_path, TEXT))
+
+
+def test_without_text_the_instructions_count():
+    def typed(text):
+        held = {"__name__": "typed"}
+        exec(text, held)
+        return held["measure"]
+
+    assert key(typed(TEXT)) == key(typed(TEXT)) != key(typed(TEXT.replace("2.0 *", "2.0 +")))
+
+
+def test_lambdas_inside_one_another_are_told_apart():
+    outer = lambda y: lambda y: y + 1  # noqa: E731
+    assert len({content_hash(outer), content_hash(outer(0))}) == 2
+    again = lambda y: lambda y: y + 2  # noqa: E731
+    again.__qualname__ = outer.__qualname__
+    assert content_hash(outer) != content_hash(again)

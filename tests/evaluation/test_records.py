@@ -7,12 +7,12 @@ import pytest
 from evaluation_cases import Failing, fan, without_time
 
 from calliper import CalliperError, FullRescaled, Split
-from calliper.evaluation import FailedCellsWarning, Records, evaluate
+from calliper.evaluation import FailedTrialsWarning, Records, evaluate
 
 
 @pytest.fixture(scope="module")
 def records():
-    with pytest.warns(FailedCellsWarning):
+    with pytest.warns(FailedTrialsWarning):
         return evaluate(
             fan(), {"Split": Split(), "failing": Failing()}, n_splits=2, n_calibration=[5, 40]
         )

@@ -14,8 +14,8 @@ import pytest
 from evaluation_cases import Failing, Logging, Slow, fan, without_time
 
 from calliper import KNN, CalliperError, FullRescaled, Split
-from calliper.evaluation import FailedCellsWarning, Measure, TornStoreWarning, evaluate
-from calliper.evaluation._json import from_strict, to_strict
+from calliper.evaluation import FailedTrialsWarning, Records, TornStoreWarning, evaluate
+from calliper.metrics import Measure
 
 SCRIPT = """
 import sys
@@ -31,7 +31,7 @@ with parallel_config("threading", n_jobs=int(n_jobs)):
 
 
 def finished(store: Path) -> int:
-    path = store / "cells.jsonl"
+    path = store / "trials.jsonl"
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
@@ -69,7 +69,7 @@ def count(log):
     return len(log.read_text().splitlines())
 
 
-@pytest.mark.parametrize("name", ["store", "cells.jsonl", "deep/er/store"])
+@pytest.mark.parametrize("name", ["store", "trials.jsonl", "deep/er/store"])
 def test_a_second_run_computes_nothing(tmp_path, name):
     log, store = tmp_path / "log", tmp_path / name
     first = run(log, store)
@@ -124,7 +124,7 @@ def test_another_parameter_measure_or_version_is_computed_anew(tmp_path, monkeyp
     assert count(log) == 6
     run(log, store, method=Logging(log, tag="other"))
     assert count(log) == 9
-    monkeypatch.setattr("calliper.evaluation._keys._versions", lambda: (("calliper", "0"),))
+    monkeypatch.setattr("calliper.evaluation._store._versions", lambda: (("calliper", "0"),))
     run(log, store, method=Logging(log, tag="other"))
     assert count(log) == 12
 
@@ -139,14 +139,14 @@ def test_an_earlier_fit_is_no_part_of_the_method(tmp_path):
 
 
 def test_nested_parameters_count(tmp_path):
-    store = tmp_path / "cells.jsonl"
+    store = tmp_path / "trials.jsonl"
     for n_neighbors in (3, 4, 3):
         evaluate(fan(), {"m": FullRescaled(KNN(n_neighbors))}, n_splits=2, store=store)
     assert len(store.read_text().splitlines()) == 4
 
 
 def test_a_torn_last_line_is_cut_off_with_a_warning(tmp_path):
-    log, store = tmp_path / "log", tmp_path / "cells.jsonl"
+    log, store = tmp_path / "log", tmp_path / "trials.jsonl"
     first = run(log, store)
     whole = store.read_bytes()
     store.write_bytes(whole[:-40])
@@ -160,7 +160,7 @@ def test_a_torn_last_line_is_cut_off_with_a_warning(tmp_path):
 
 
 def test_a_bad_line_in_between_costs_its_cell_only(tmp_path):
-    log, store = tmp_path / "log", tmp_path / "cells.jsonl"
+    log, store = tmp_path / "log", tmp_path / "trials.jsonl"
     run(log, store)
     lines = store.read_bytes().splitlines(keepends=True)
     store.write_bytes(lines[0] + b"[1, 2]\n" + lines[2])
@@ -172,9 +172,9 @@ def test_a_bad_line_in_between_costs_its_cell_only(tmp_path):
 def test_failed_cells_are_tried_again(tmp_path):
     store = tmp_path / "store"
     for _ in range(2):
-        with pytest.warns(FailedCellsWarning):
+        with pytest.warns(FailedTrialsWarning):
             evaluate(fan(), {"m": Failing(), "Split": Split()}, n_splits=2, store=store)
-    lines = [json.loads(line) for line in (store / "cells.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (store / "trials.jsonl").read_text().splitlines()]
     assert [line["rows"][0]["status"] for line in lines] == ["failed"] * 2 + ["ok"] * 2 + [
         "failed"
     ] * 2
@@ -184,7 +184,7 @@ def test_cells_in_which_a_measure_raised_are_tried_again(tmp_path):
     log, store, broken = tmp_path / "log", tmp_path / "store", tmp_path / "broken"
     measures = {"m": lambda y, intervals, context, broken=broken: float(1 / (not broken.exists()))}
     broken.touch()
-    with pytest.warns(FailedCellsWarning, match="ZeroDivisionError"):
+    with pytest.warns(FailedTrialsWarning, match="ZeroDivisionError"):
         run(log, store, measures=measures)
     broken.unlink()
     assert [row["m"] for row in run(log, store, measures=measures)] == [1.0] * 3
@@ -197,8 +197,11 @@ def test_infinite_and_undefined_values_come_back(tmp_path):
     rows = [run(tmp_path / "log", tmp_path / "s", measures=measures).rows[0] for _ in range(2)]
     assert [row["inf"] for row in rows] == [-np.inf] * 2
     assert all(np.isnan(row["nan"]) for row in rows)
-    values = {"a": [np.inf, {"b": -np.inf}], "c": "Infinity", "d": None, "e": 1.5, "f": True}
-    assert from_strict(json.loads(json.dumps(to_strict(values), allow_nan=False))) == values
+    row = {"method": "inf", "error": None, "a": np.inf, "b": -np.inf, "c": 1.5, "d": True}
+    text = Records([{**row, "e": np.nan}]).to_json()
+    json.loads(text, parse_constant=pytest.fail)
+    (read,) = Records.from_json(text)
+    assert np.isnan(read.pop("e")) and read == row
 
 
 def test_what_cannot_be_stored(tmp_path):

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from calliper import CalliperError
-from calliper.evaluation import DEFAULT_MEASURES, Records, last_digit, one_sigma, summarise
+from calliper.evaluation import Records, last_digit, one_sigma, summarise
+from calliper.metrics import MEASURES as REGISTERED
+from experiments import latex
 
 NAN, INF = float("nan"), float("inf")
-MEASURES = {name: measure.description() for name, measure in DEFAULT_MEASURES.items()}
+MEASURES = {name: measure.description() for name, measure in REGISTERED.items()}
 
 
 def rows(method, values, *, problem="1D", n=500, level=0.95, status="ok", error=None, **more):
@@ -73,7 +75,7 @@ def test_markdown(paper_like):
 
 
 def test_latex(paper_like):
-    text = summarise(paper_like).to_latex()
+    text = latex.table(summarise(paper_like))
     assert text.splitlines()[:23] == [
         r"% needs \usepackage{booktabs, multirow}",
         r"% bad on a & b: failed in 3 rows: E: 5 % wrong",
@@ -111,7 +113,7 @@ def test_latex(paper_like):
 def test_names_are_escaped_in_latex(character):
     name = f"a{character}b"
     held = records(rows(name, {"coverage": [0.9]}, problem=name), measures=["coverage"])
-    line = summarise(held).to_latex().splitlines()[7]
+    line = latex.table(summarise(held)).splitlines()[7]
     assert "a" in line and name not in line.replace("\\" + character, "")
 
 
@@ -222,8 +224,8 @@ def test_names_and_errors_leave_neither_a_comment_nor_a_list():
     )
     table = summarise(held)
     words = "a \\input{x} on p q: failed in 1 rows: E: <b> [x](y) *z* # head"
-    assert table.to_latex().splitlines()[1] == f"% {words}"
-    assert table.to_latex().splitlines()[2] == r"\begin{table}"
+    assert latex.table(table).splitlines()[1] == f"% {words}"
+    assert latex.table(table).splitlines()[2] == r"\begin{table}"
     assert table.to_markdown().splitlines()[-1] == (
         r"- a \\input{x} on p q: failed in 1 rows: E: \<b> \[x](y) \*z\* # head"
     )

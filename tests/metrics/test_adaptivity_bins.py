@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import r2_score
 
 from calliper.metrics import SparseBinsWarning, r2_sqi, tau_sqi
-from calliper.metrics._bins import merge, quantile_edges
-from calliper.metrics._scored import tie_rounding
+from calliper.metrics._adaptivity import merge, quantile_edges, tie_rounding
 
 INF = float("inf")
 ignore_warnings = pytest.mark.filterwarnings("ignore::UserWarning")

@@ -19,7 +19,7 @@ from calliper.metrics import (
     coverage_by_width,
     empirical_coverage,
 )
-from calliper.metrics._coverage_table import ONE_SIGMA_TAIL, binomial_bounds
+from calliper.metrics._by_bin import ONE_SIGMA_TAIL, binomial_bounds
 
 INF = float("inf")
 ignore_warnings = pytest.mark.filterwarnings("ignore::calliper.metrics.SparseBinsWarning")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calliper.intervals import Intervals
-from calliper.metrics._scored import sort_widths, sort_with_ties, tie_rounding
+from calliper.metrics._adaptivity import sort_widths, sort_with_ties, tie_rounding
 
 EPS = np.finfo(float).eps
 

@@ -14,7 +14,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 
 from calliper.exceptions import CalliperError
 from calliper.metrics import worst_slab_coverage
-from calliper.metrics._worst_slab import find_slab
+from calliper.metrics._conditional import find_slab
 
 
 @given(st.integers(0, 10_000), st.integers(1, 40), st.sampled_from([2, 6, 1000]), st.data())

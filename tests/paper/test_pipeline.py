@@ -6,8 +6,9 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.frozen import FrozenEstimator
 
 from calliper import LVD, ConformalRegressor, Intervals, Split
-from calliper.evaluation import Context, Problem
+from calliper.evaluation import Problem
 from calliper.kernels import learn_metric
+from calliper.metrics import Context
 from experiments.deutschmann2024 import lvd, methods
 from experiments.deutschmann2024.artefact import Artefact, Rows
 from experiments.deutschmann2024.config import TASKS
@@ -81,7 +82,7 @@ def test_whole_is_the_regressor(data):
 def test_infinite_half_widths_count_as_the_largest_calibration_error():
     y_pred = np.array([1.0, 5.0])
     intervals = Intervals(np.array([0.0, -np.inf]), np.array([2.0, np.inf]), 0.9)
-    context = Context("p", "m", 0.9, 10, y_pred, y_pred[:, None], None, None, 3.0)
+    context = Context(level=0.9, y_pred=y_pred, n_calibration=10, Z=y_pred[:, None], max_score=3.0)
     shown = capped(intervals, context)
     assert shown.lower.tolist() == [0.0, 2.0] and shown.upper.tolist() == [2.0, 8.0]
     assert mean_width(y_pred, intervals, context) == 4.0

@@ -33,7 +33,7 @@ from calliper.report import (
     MetricCurveDisplay,
     WidthErrorDisplay,
 )
-from calliper.report.displays._style import percent
+from calliper.report._style import percent
 
 INF = float("inf")
 

@@ -13,11 +13,16 @@ import pytest
 from comparisons import methods, points
 
 from calliper import MADSplit
-from calliper.report.comparison import Points, compare
-from calliper.report.comparison._format import number, percent, percent_down, with_error
+from calliper.comparison import (
+    Points,
+    compare,
+    number,
+    percent,
+    percent_down,
+    with_error,
+)
 from calliper.report.page import Provenance, SourceFile, render_page
-from calliper.report.page._cells import rows
-from calliper.report.page._payload import MOST_POINTS, payload, rounded
+from calliper.report.page._payload import MOST_POINTS, payload, rounded, table_rows
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \"'&"
 
@@ -94,7 +99,7 @@ def test_a_failed_method_is_shown(read):
 def test_the_table_has_the_records(found, read):
     values = json.loads(read.scripts["values"])
     for place, level in enumerate(found.levels):
-        for stored, row in zip(values["tables"][place], rows(found, level), strict=True):
+        for stored, row in zip(values["tables"][place], table_rows(found, level), strict=True):
             record = found.record(row.method, level)
             texts = [cell["text"] for cell in stored["cells"]]
             assert texts[1].startswith(percent(record.coverage))

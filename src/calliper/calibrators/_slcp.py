@@ -35,7 +35,7 @@ from calliper._types import FloatArray
 from calliper.calibrators._base import Calibrator
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN, as_kernel
-from calliper.quantile import conformal_thresholds
+from calliper.quantile import above, conformal_thresholds
 
 
 class SLCP(Calibrator):
@@ -101,7 +101,7 @@ class SLCP(Calibrator):
         return self
 
     def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        radius = self.local_(Z, levels) + self._threshold(levels)
+        radius = above(self.local_(Z, levels), self._threshold(levels))
         return np.maximum(radius, 0.0) if self.scores_.min() >= 0 else radius
 
     def _proved(self, level: float) -> float:

@@ -29,9 +29,10 @@ from calliper.cli._options import (
 )
 from calliper.cli._output import check_output, note, one_line, progress, wrapped, write_text
 from calliper.cli._tables import Columns, open_table, read_numbers, require_columns
+from calliper.comparison import Comparison, Points
+from calliper.comparison import compare as compare_methods
 from calliper.exceptions import CalliperError
-from calliper.report import Comparison, Points, Provenance, SourceFile, render_page
-from calliper.report import compare as compare_methods
+from calliper.report import Provenance, SourceFile, render_page
 
 _ALONE = ("full", "jackknife", "split")
 _WITH_TRAINING = (*_ALONE, "mad-split", "slcp", "locart")

@@ -35,20 +35,11 @@ from calliper.cli._output import (
     wrapped,
     write_text,
 )
+from calliper.comparison import Answer, Comparison, Points, compare
 from calliper.datasets import OneDimensional, one_dimensional
 from calliper.intervals import Intervals
 from calliper.kernels import KNN, RBF
-from calliper.report import (
-    Answer,
-    Band,
-    Comparison,
-    Points,
-    Provenance,
-    Scene,
-    compare,
-    draw_bands,
-    render_page,
-)
+from calliper.report import Band, Provenance, Scene, draw_bands, render_page
 
 LEVEL, K = 0.9, 20
 N_TRAINING, N_CALIBRATION, N_TEST = 2000, 1000, 5000

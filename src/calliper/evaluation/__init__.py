@@ -1,18 +1,14 @@
 """Many methods on many problems: the same splits for all, tidy records, the paper's table."""
 
-from calliper.evaluation._evaluate import FailedCellsWarning, evaluate
-from calliper.evaluation._last_digit import last_digit, one_sigma
-from calliper.evaluation._measures import DEFAULT_MEASURES, Context, Measure
+from calliper.evaluation._evaluate import evaluate
 from calliper.evaluation._problem import Method, Problem
 from calliper.evaluation._records import Records
-from calliper.evaluation._store import TornStoreWarning
-from calliper.evaluation._summary import Summary, summarise
+from calliper.evaluation._records import plain as plain
+from calliper.evaluation._summary import Summary, last_digit, one_sigma, summarise
+from calliper.exceptions import FailedTrialsWarning, TornStoreWarning
 
 __all__ = [
-    "DEFAULT_MEASURES",
-    "Context",
-    "FailedCellsWarning",
-    "Measure",
+    "FailedTrialsWarning",
     "Method",
     "Problem",
     "Records",

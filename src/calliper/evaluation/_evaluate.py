@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from time import perf_counter
 from typing import Any
 
 from calliper._types import Coverage
-from calliper.evaluation._cell import Cell, Row
-from calliper.evaluation._keys import Keys, versions
-from calliper.evaluation._parallel import run_all
-from calliper.evaluation._plan import Sizes, plan
+from calliper.evaluation._plan import Sizes, Trial, plan
 from calliper.evaluation._problem import Problem
-from calliper.evaluation._records import Records
-from calliper.evaluation._store import Store
+from calliper.evaluation._records import Records, Row
+from calliper.evaluation._run import run_all
+from calliper.evaluation._store import Keys, Store, versions
+from calliper.exceptions import FailedTrialsWarning, warn
 
 Progress = Callable[[float], None]
-
-
-class FailedCellsWarning(UserWarning):
-    """A method or a measure raised on some splits; ``Records.failures`` has the texts."""
 
 
 def evaluate(
@@ -59,18 +53,19 @@ def evaluate(
         Test rows of each split; by default all that do not calibrate.
     random_state : int, default 0
     n_jobs : int, optional
-        As in joblib, whose ``parallel_config`` chooses where cells run: processes, threads, or
+        As in joblib, whose ``parallel_config`` chooses where trials run: processes, threads, or
         any registered backend that can return results one by one, such as Dask.
     store : folder or path of a ``.jsonl`` file, optional
-        Where each finished cell is appended at once. A later call with this store computes only
-        what is missing: cells whose data, parameters, levels, measures and versions are all the
-        same are read. Cells in which the method or a measure raised are tried again. Functions
-        are compared by their code, but not what they call, nor the code of your own classes:
-        start another store if that has changed.
-    measures : mapping from a name to a function ``(y, intervals, context)`` or a :class:`Measure`
-        By default ``DEFAULT_MEASURES``.
+        Where each finished trial (one method on one split of one problem) is appended at once. A
+        later call with this store computes only what is missing: trials whose data, parameters,
+        levels, measures and versions are all the same are read. Trials in which the method or a
+        measure raised are computed again. Functions are compared by their text, their defaults
+        and what they close over, but not what they call, nor the code of your own classes: start
+        another store if that has changed.
+    measures : mapping from a name to a function or a :class:`calliper.metrics.Measure`
+        Functions of ``(y, intervals, context)``; by default ``calliper.metrics.MEASURES``.
     progress : callable or True, optional
-        Called with the fraction of cells that are done; may raise to stop. ``True`` shows it on
+        Called with the fraction of trials that are done; may raise to stop. ``True`` shows it on
         standard error.
 
     Returns
@@ -78,7 +73,7 @@ def evaluate(
     Records
         A row for each problem × method × N × split × level. A method that raises, or whose worker
         process dies, has rows with status "failed" and the text of its error, a measure that
-        raises is NaN and named in ``error``, and a :class:`FailedCellsWarning` counts the rows of
+        raises is NaN and named in ``error``, and a :class:`FailedTrialsWarning` counts the rows of
         both.
 
     Examples
@@ -96,7 +91,7 @@ def evaluate(
     Split 0.9 2.0
     FullRescaled 0.9 1.7
     """
-    cells = plan(
+    trials = plan(
         problems,
         calibrators,
         coverage=coverage,
@@ -106,50 +101,50 @@ def evaluate(
         random_state=random_state,
         measures=measures,
     )
-    results = _compute(cells, n_jobs, None if store is None else Store(store), _reporter(progress))
-    rows = [row for place in range(len(cells)) for row in results[place]]
-    described = {name: measure.description() for name, measure in cells[0].measures.items()}
-    records = Records(rows, described, [_settings(cells)])
+    results = _compute(trials, n_jobs, None if store is None else Store(store), _reporter(progress))
+    rows = [row for place in range(len(trials)) for row in results[place]]
+    described = {name: measure.description() for name, measure in trials[0].measures.items()}
+    records = Records(rows, described, [_settings(trials)])
     _warn_if_failed(records)
     return records
 
 
 def _compute(
-    cells: list[Cell], n_jobs: int | None, store: Store | None, report: Progress
+    trials: list[Trial], n_jobs: int | None, store: Store | None, report: Progress
 ) -> dict[int, list[Row]]:
-    """Rows of every cell by its place; read from the store where they are there."""
+    """Rows of every trial by its place; read from the store where they are there."""
     keys, results, todo = Keys(), {}, []
     key_of: dict[int, str] = {}
-    for place, cell in enumerate(cells):
-        reason = cell.method.why_skipped(cell.problem)
+    for place, trial in enumerate(trials):
+        reason = trial.method.why_skipped(trial.problem)
         if reason is not None:
-            results[place] = cell.rows("skipped", error=reason)
+            results[place] = trial.rows("skipped", error=reason)
             continue
         if store is not None:
-            key_of[place] = keys.of(cell)
+            key_of[place] = keys.of(trial)
             stored = store.get(key_of[place])
             if stored is not None:
                 results[place] = stored
                 continue
         todo.append(place)
-    report(len(results) / len(cells))
-    for place, rows in run_all({place: cells[place] for place in todo}, n_jobs):
+    report(len(results) / len(trials))
+    for place, rows in run_all({place: trials[place] for place in todo}, n_jobs):
         if store is not None:
             store.add(key_of[place], rows)
         results[place] = rows
-        report(len(results) / len(cells))
+        report(len(results) / len(trials))
     return results
 
 
-def _settings(cells: list[Cell]) -> dict[str, Any]:
+def _settings(trials: list[Trial]) -> dict[str, Any]:
     """What a reader needs to repeat the run, beside the data."""
-    first, methods = cells[0], {cell.name: cell.method for cell in cells}
+    first, methods = trials[0], {trial.name: trial.method for trial in trials}
     return {
         "coverage": list(first.levels),
-        "n_splits": 1 + max(cell.split for cell in cells),
+        "n_splits": 1 + max(trial.split for trial in trials),
         "random_state": first.random_state,
         "methods": {name: method.describe() for name, method in methods.items()},
-        "problems": {cell.problem.name: list(cell.problem.Z.shape) for cell in cells},
+        "problems": {trial.problem.name: list(trial.problem.Z.shape) for trial in trials},
         "versions": versions(),
     }
 
@@ -158,21 +153,20 @@ def _warn_if_failed(records: Records) -> None:
     failures = records.failures
     if failures:
         methods = ", ".join(dict.fromkeys(row["method"] for row in failures))
-        warnings.warn(
+        warn(
             f"{len(failures)} of {len(records)} rows have errors ({methods}); the first: "
             f"{failures[0]['error']} See Records.failures.",
-            FailedCellsWarning,
-            stacklevel=3,
+            FailedTrialsWarning,
         )
 
 
 def _reporter(progress: Progress | bool | None) -> Progress:
     if progress is True:
-        return _Line()
+        return _ProgressLine()
     return progress if callable(progress) else lambda fraction: None
 
 
-class _Line:
+class _ProgressLine:
     """One line on standard error that is written over as the work goes on."""
 
     def __init__(self) -> None:

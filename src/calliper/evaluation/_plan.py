@@ -1,20 +1,75 @@
-"""From the arguments of ``evaluate`` to the cells that it computes, checked before any work."""
+"""From the arguments of ``evaluate`` to the trials that it computes, checked before any work.
+
+A trial is one method on one split of one problem. Which rows calibrate and which test is drawn from
+(random_state, name of the problem, N, number of the split) alone, so that adding a problem, a
+method or a split changes no other.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
-from calliper._types import Coverage
+import numpy as np
+
+from calliper._types import Coverage, IntArray
 from calliper._validation import check_levels
-from calliper.evaluation._cell import FIELDS, Cell
-from calliper.evaluation._measures import DEFAULT_MEASURES, Measure
 from calliper.evaluation._problem import Method, Problem
+from calliper.evaluation._records import FIELDS, Row
 from calliper.exceptions import CalliperError
-from calliper.metrics._bins import at_least
+from calliper.metrics import MEASURES, Measure, at_least
 
 #: N of every problem: one, several, or either by name of the problem; None is half of the rows.
 Sizes = int | Sequence[int] | Mapping[str, int | Sequence[int]] | None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Trial:
+    """One method on one split of one problem, at all levels; ``name`` is that of the method."""
+
+    problem: Problem
+    name: str
+    method: Method
+    n_calibration: int
+    n_test: int
+    split: int
+    random_state: int
+    levels: tuple[float, ...]
+    measures: Mapping[str, Measure]
+
+    @property
+    def drawn_by(self) -> dict[str, Any]:
+        """What the rows and the seed of the trial are drawn from."""
+        return {
+            "random_state": self.random_state,
+            "problem": self.problem.name,
+            "n_calibration": self.n_calibration,
+            "split": self.split,
+        }
+
+    def rows(self, status: str, **more: Any) -> list[Row]:
+        """A row for each level, with the fields that every row has."""
+        return [
+            {
+                "problem": self.problem.name,
+                "method": self.name,
+                "n_calibration": self.n_calibration,
+                "n_test": self.n_test,
+                "split": self.split,
+                "level": level,
+                "status": status,
+                "error": None,
+                "warnings": [],
+                "seconds_fit": None,
+                "seconds_predict": None,
+                "guaranteed": None,
+                **dict.fromkeys(self.measures, float("nan")),
+                **more,
+            }
+            for level in self.levels
+        ]
 
 
 def plan(
@@ -27,22 +82,33 @@ def plan(
     n_test: int | None,
     random_state: int,
     measures: Mapping[str, Any] | None,
-) -> list[Cell]:
-    """All cells in the order of their rows: problem, N, method, split."""
+) -> list[Trial]:
+    """All trials in the order of their rows: problem, N, method, split."""
     levels = check_levels(coverage)
     splits = at_least(n_splits, 1, "n_splits")
     seed = at_least(random_state, 0, "random_state")
     methods, measured = _check_methods(calibrators), _check_measures(measures)
-    cells = []
-    for problem in (problem_list := _check_problems(problems)):
-        for n in _sizes(n_calibration, problem, [p.name for p in problem_list]):
+    trials = []
+    known = _check_problems(problems)
+    for problem in known:
+        for n in _sizes(n_calibration, problem, [p.name for p in known]):
             m = _test_size(problem, n, n_test)
-            cells += [
-                Cell(problem, name, method, n, m, split, seed, levels, measured)
+            trials += [
+                Trial(
+                    problem=problem,
+                    name=name,
+                    method=method,
+                    n_calibration=n,
+                    n_test=m,
+                    split=split,
+                    random_state=seed,
+                    levels=levels,
+                    measures=measured,
+                )
                 for name, method in methods.items()
                 for split in range(splits)
             ]
-    return cells
+    return trials
 
 
 def _check_problems(problems: Any) -> list[Problem]:
@@ -77,7 +143,7 @@ def _as_method(calibrator: Any) -> Method:
 
 def _check_measures(measures: Mapping[str, Any] | None) -> dict[str, Measure]:
     if measures is None:
-        return dict(DEFAULT_MEASURES)
+        return dict(MEASURES)
     if not isinstance(measures, Mapping) or not measures:
         raise CalliperError(
             f"measures must map names to functions of (y, intervals, context); got {measures!r}."
@@ -122,3 +188,25 @@ def _refuse_repeats(names: list[Any], what: str) -> None:
         raise CalliperError(
             f"{what} must differ in name; {', '.join(repeated)} comes more than once."
         )
+
+
+def _seeds(
+    random_state: int, problem: str, n_calibration: int, split: int
+) -> np.random.SeedSequence:
+    name = int.from_bytes(sha256(problem.encode()).digest()[:16], "big")
+    return np.random.SeedSequence([random_state, name, n_calibration, split])
+
+
+def split_rows(
+    n: int, n_test: int, *, random_state: int, problem: str, n_calibration: int, split: int
+) -> tuple[IntArray, IntArray]:
+    """Rows that calibrate, (N,), and rows that test, (n_test,), apart from one another."""
+    rng = np.random.default_rng(_seeds(random_state, problem, n_calibration, split))
+    rows = rng.permutation(n)
+    return rows[:n_calibration], rows[n_calibration : n_calibration + n_test]
+
+
+def method_seed(random_state: int, problem: str, n_calibration: int, split: int) -> int:
+    """The seed of methods that were given none: the same for all, another for each split."""
+    spawned = _seeds(random_state, problem, n_calibration, split).spawn(1)[0]
+    return int(spawned.generate_state(1)[0] >> 1)

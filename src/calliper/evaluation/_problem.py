@@ -149,6 +149,12 @@ class Method:
         text = parts[0] if len(parts) == 1 else f"Method({', '.join(parts)})"
         return " ".join(text.split())
 
+    def predictions(self, problem: Problem) -> tuple[FloatArray, FloatArray | None]:
+        """The predictions it works with: of held-out rows, and of training rows where known."""
+        if self.outputs is None:
+            return problem.y_pred, problem.y_pred_train
+        return problem.outputs[self.outputs], problem.outputs_train.get(self.outputs)
+
     def why_skipped(self, problem: Problem) -> str | None:
         """The reason why this method has nothing to work with on a problem, if so."""
         if self.outputs is None or self.outputs in problem.outputs:

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import isinf, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calliper.evaluation._cell import Row
-from calliper.evaluation._json import from_strict, to_strict
+import numpy as np
+
 from calliper.exceptions import CalliperError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+Row = dict[str, Any]
+
+#: What every row has beside its measures.
+FIELDS = (
+    "problem", "method", "n_calibration", "n_test", "split", "level", "status",
+    "error", "warnings", "seconds_fit", "seconds_predict", "guaranteed",
+)  # fmt: skip
 
 #: What tells a row from every other.
 IDENTITY = ("problem", "method", "n_calibration", "n_test", "split", "level")
@@ -90,8 +100,8 @@ class Records:
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """Strict JSON, a row a line; written to ``path`` as well if it is given."""
         head = {"measures": self.measures, "runs": self.runs}
-        lines = [json.dumps(to_strict(row), allow_nan=False) for row in self.rows]
-        body = json.dumps(to_strict(head), allow_nan=False)[:-1]
+        lines = [json.dumps(plain(row), allow_nan=False) for row in self.rows]
+        body = json.dumps(plain(head), allow_nan=False)[:-1]
         text = f'{body}, "rows": [\n' + ",\n".join(lines) + "\n]}\n"
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
@@ -103,9 +113,9 @@ class Records:
         is_text = isinstance(source, str) and source.lstrip().startswith("{")
         text = str(source) if is_text else Path(source).read_text(encoding="utf-8")
         try:
-            read = from_strict(json.loads(text))
-            return cls(read["rows"], read["measures"], read["runs"])
-        except (ValueError, KeyError, TypeError) as error:
+            read = json.loads(text)
+            return cls([read_row(row) for row in read["rows"]], read["measures"], read["runs"])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CalliperError(
                 f"expected what Records.to_json writes; it cannot be read ({error!r})."
             ) from error
@@ -113,3 +123,29 @@ class Records:
 
 def _identity(row: Row) -> tuple[Any, ...]:
     return tuple(row.get(name) for name in IDENTITY)
+
+
+def plain(value: Any) -> Any:
+    """A value as strict JSON has it: arrays as lists, NaN as null, infinity as "inf"."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, float) and isnan(value):
+        return None
+    if isinstance(value, float) and isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return value
+
+
+def read_row(row: Row) -> Row:
+    """A row that was written by :func:`plain`: measures are numbers again."""
+    return {key: value if key in FIELDS else _number(value) for key, value in row.items()}
+
+
+def _number(value: Any) -> Any:
+    if value is None:
+        return float("nan")
+    return float(value) if value in ("inf", "-inf") else value

@@ -14,13 +14,11 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import _safe_indexing, check_random_state
 
 from calliper._types import FloatArray
-from calliper.exceptions import CalliperError
+from calliper.exceptions import CalliperError, SparseBinsWarning, warn
 from calliper.intervals import Intervals
-from calliper.metrics._bins import SparseBinsWarning, at_least
-from calliper.metrics._coverage_table import ONE_SIGMA_TAIL
-from calliper.metrics._inputs import IntervalsLike, one_level
-from calliper.metrics._target_risk import excess_risk_of_target_coverage
-from calliper.metrics._worst_slab import worst_slab_coverage
+from calliper.metrics._by_bin import ONE_SIGMA_TAIL
+from calliper.metrics._conditional import excess_risk_of_target_coverage, worst_slab_coverage
+from calliper.metrics._inputs import IntervalsLike, at_least, one_level
 
 _SPLIT_THE_ROWS = (worst_slab_coverage, excess_risk_of_target_coverage)
 
@@ -152,15 +150,11 @@ def _estimate(value: float, values: FloatArray) -> Estimate:
     defined = values[~np.isnan(values)]
     n_undefined = len(values) - len(defined)
     if n_undefined:
-        warnings.warn(
-            f"{n_undefined} of {len(values)} resamples have no value: "
-            + (
-                "the error is that of the others."
-                if n_undefined <= len(values) / 2
-                else "no error."
-            ),
+        few = n_undefined <= len(values) / 2
+        rest = "the error is that of the others." if few else "no error."
+        warn(
+            f"{n_undefined} of {len(values)} resamples have no value: {rest}",
             UndefinedMetricWarning,
-            stacklevel=3,
         )
     if not np.isfinite(value) or n_undefined > len(values) / 2:
         lower = upper = error = float("nan")
@@ -169,7 +163,14 @@ def _estimate(value: float, values: FloatArray) -> Estimate:
         tails = [ONE_SIGMA_TAIL, 1 - ONE_SIGMA_TAIL]
         lower, upper = np.quantile(defined, tails, method="inverted_cdf").tolist()
         error = (upper - lower) / 2
-    return Estimate(value, error, lower, upper, len(values), n_undefined)
+    return Estimate(
+        value=value,
+        error=error,
+        lower=lower,
+        upper=upper,
+        n_resamples=len(values),
+        n_undefined=n_undefined,
+    )
 
 
 def _splits_the_rows(metric: Any) -> bool:

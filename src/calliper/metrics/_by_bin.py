@@ -2,21 +2,111 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import stats
 
-from calliper._types import FloatArray, IntArray
+from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import check_vector
-from calliper.exceptions import CalliperError
-from calliper.metrics._bins import SparseBinsWarning, at_least
-from calliper.metrics._coverage_table import CoverageTable, coverage_table
-from calliper.metrics._inputs import IntervalsLike, one_level
-from calliper.metrics._scored import sort_widths
+from calliper.exceptions import CalliperError, SparseBinsWarning, warn
+from calliper.metrics._adaptivity import sort_widths
+from calliper.metrics._inputs import IntervalsLike, at_least, one_level
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Probability beyond one standard deviation on one side of a normal law: bounds hold 68.3 %.
+ONE_SIGMA_TAIL = float(stats.norm.sf(1.0))
+#: Points of a bin below which its coverage says little.
 _FEW = 20
+
+
+@dataclass(frozen=True, eq=False)
+class CoverageTable:
+    """Coverage in each bin, or group, of the test points; what ``coverage_by_…`` return.
+
+    Attributes
+    ----------
+    labels : names of the B bins, from the lowest values to the highest
+    n : (B,) number of points, at least 1
+    coverage : (B,) share of their targets inside their interval
+    mean_width : (B,) mean of upper − lower, infinite if one of them is
+    lower, upper : (B,) exact 68 % (1-σ) binomial bounds on the coverage of each bin
+    edges : (B + 1,) smallest value of each bin, then the largest of all; None for groups
+
+    Notes
+    -----
+    The bounds are Clopper and Pearson's: whatever the coverage of a bin is, they contain it with
+    a probability of at least 68 %, one bin at a time. Of ten honest bins about three miss them.
+    """
+
+    labels: tuple[str, ...]
+    n: IntArray
+    coverage: FloatArray
+    mean_width: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    edges: FloatArray | None = None
+
+    @property
+    def worst(self) -> float:
+        """The smallest coverage of all bins; with many small bins it is low by chance alone.
+
+        By width bins it is known as size-stratified coverage (SSC), by groups as
+        feature-stratified coverage (FSC).
+        """
+        return float(self.coverage.min())
+
+    def gap(self, coverage: float, *, weighted: bool = False) -> float:
+        """Mean distance of the bins' coverage from the level asked for (CovGap).
+
+        Good: small; it cannot reach 0, since even perfect bins of n points scatter by about
+        √(c(1−c)/n). ``weighted`` counts a bin by its points instead of once.
+        """
+        weights = self.n if weighted else None
+        return float(np.average(np.abs(self.coverage - coverage), weights=weights))
+
+    def to_frame(self) -> pd.DataFrame:
+        """A pandas frame with a row for each bin."""
+        import pandas as pd
+
+        columns = ("n", "coverage", "lower", "upper", "mean_width")
+        return pd.DataFrame(
+            {name: getattr(self, name) for name in columns}, index=pd.Index(self.labels, name="bin")
+        )
+
+
+def coverage_table(
+    labels: Sequence[str],
+    covered: BoolArray,
+    widths: FloatArray,
+    start: IntArray,
+    edges: FloatArray | None = None,
+) -> CoverageTable:
+    """The table of rows that lie bin after bin, each bin from ``start`` to the next; O(n)."""
+    n = np.diff(np.append(start, len(covered)))
+    hits = np.add.reduceat(covered, start, dtype=np.intp)
+    lower, upper = binomial_bounds(hits, n)
+    return CoverageTable(
+        labels=tuple(labels),
+        n=n,
+        coverage=hits / n,
+        mean_width=np.add.reduceat(widths, start) / n,
+        lower=lower,
+        upper=upper,
+        edges=edges,
+    )
+
+
+def binomial_bounds(hits: IntArray, n: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Clopper and Pearson's 1-σ bounds on a probability, from hits among n."""
+    lower = stats.beta.ppf(ONE_SIGMA_TAIL, np.maximum(hits, 1), n - hits + 1)
+    upper = stats.beta.ppf(1 - ONE_SIGMA_TAIL, hits + 1, np.maximum(n - hits, 1))
+    return np.where(hits > 0, lower, 0.0), np.where(hits < n, upper, 1.0)
 
 
 def coverage_by_width(y: Any, intervals: IntervalsLike, *, n_bins: int = 10) -> CoverageTable:
@@ -58,7 +148,7 @@ def coverage_by_width(y: Any, intervals: IntervalsLike, *, n_bins: int = 10) -> 
     covered = read.contains(y)
     order, ordered = sort_widths(read)
     start = quantile_bins(ordered, at_least(n_bins, 1, "n_bins"))
-    _warn(start, ordered, "widths")
+    _warn_of_few(start, ordered, "widths")
     edges = np.append(ordered[start], ordered[-1])
     return coverage_table(_labels(edges), covered[order], ordered, start, edges)
 
@@ -108,7 +198,7 @@ def coverage_by_value(
     order = np.argsort(numbers)
     ordered = numbers[order]
     start = quantile_bins(ordered, at_least(n_bins, 1, "n_bins"))
-    _warn(start, ordered, "values")
+    _warn_of_few(start, ordered, "values")
     edges = np.append(ordered[start], ordered[-1])
     return coverage_table(_labels(edges), covered[order], read.width[order], start, edges)
 
@@ -152,7 +242,7 @@ def coverage_by_group(y: Any, intervals: IntervalsLike, groups: Any) -> Coverage
     names, place = _places(groups, len(covered))
     order = np.argsort(place, kind="stable")
     start = np.append(0, np.cumsum(np.bincount(place))[:-1])
-    _warn(start, place[order].astype(float), "groups", names)
+    _warn_of_few(start, place[order].astype(float), "groups", names)
     return coverage_table(names, covered[order], read.width[order], start)
 
 
@@ -205,23 +295,23 @@ def _places(groups: Any, n: int) -> tuple[list[str], IntArray]:
     return [str(name) for name in names], place
 
 
-def _warn(start: IntArray, ordered: FloatArray, what: str, names: list[str] | None = None) -> None:
+def _warn_of_few(
+    start: IntArray, ordered: FloatArray, what: str, names: list[str] | None = None
+) -> None:
     """Say that there is one bin only, or that bins hold few points and which the smallest is."""
     n = np.diff(np.append(start, len(ordered)))
     if names is None and len(start) == 1 and ordered[0] == ordered[-1]:
-        warnings.warn(
+        warn(
             f"all {len(ordered)} {what} are equal ({ordered[0]:g}): there is one bin, and nothing "
             f"to compare.",
             SparseBinsWarning,
-            stacklevel=3,
         )
     elif n.min() < _FEW:
         least = int(np.argmin(n))
         which = repr(names[least]) if names else f"number {least + 1}"
         bins = "groups" if names else f"bins of the {what}"
-        warnings.warn(
+        warn(
             f"{np.count_nonzero(n < _FEW)} of {len(n)} {bins} hold fewer than {_FEW} points, the "
             f"smallest ({which}) {n[least]}: their coverage says little; read it with its bounds.",
             SparseBinsWarning,
-            stacklevel=3,
         )

@@ -1,18 +1,23 @@
-"""What every measure does first: read the intervals, find their level, average their rows."""
+"""What measures do first: read intervals and rows, find the level, or say why there is no value."""
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, TypeAlias
 
 import numpy as np
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.utils import check_random_state
 
-from calliper._types import BoolArray, FloatArray
-from calliper._validation import check_levels
-from calliper.exceptions import CalliperError
+from calliper._types import BoolArray, FloatArray, IntArray
+from calliper._validation import check_features, check_levels
+from calliper.exceptions import CalliperError, warn
 from calliper.intervals import Intervals
 
 #: Intervals, or a pair (lower, upper); a frame with these two columns is taken as well.
 IntervalsLike: TypeAlias = Intervals | tuple[Any, Any]
+#: Below this, dependence between coverage and anything else cannot be told from chance.
+FEWEST = 20
 
 
 def as_intervals(intervals: IntervalsLike) -> Intervals:
@@ -78,3 +83,52 @@ def mean_over_rows(values: FloatArray | BoolArray) -> float | FloatArray:
     """A number for one level, an array (L,) for L levels."""
     mean: FloatArray = np.mean(values, axis=0)
     return float(mean) if mean.ndim == 0 else mean
+
+
+def at_least(value: Any, least: int, name: str) -> int:
+    """An integer that is large enough."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise CalliperError(f"{name} must be an integer of at least {least}; got {value!r}.")
+    return int(value)
+
+
+def choose_rows(n: int, max_points: int, random_state: Any) -> IntArray:
+    """All rows in order, or ``max_points`` of them at random."""
+    size = at_least(max_points, FEWEST, "max_points")
+    if n <= size:
+        return np.arange(n)
+    # Sampled without listing all n first: RandomState would permute them.
+    rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
+    return np.sort(rng.choice(n, size, replace=False, shuffle=False))
+
+
+def too_few(n: int) -> str | None:
+    """Why n rows are too few, or None."""
+    return (
+        f"{n} rows are too few to measure it, at least {FEWEST} are needed" if n < FEWEST else None
+    )
+
+
+def check_rows(X: Any, n: int) -> FloatArray:
+    """Features of the test rows, one row for each target."""
+    column = np.asarray(X) if np.ndim(X) == 1 else None
+    features = check_features(X if column is None else column[:, None], "X")
+    if len(features) != n:
+        raise CalliperError(f"X has {len(features)} rows for {n} targets.")
+    return features
+
+
+def unit_spread(features: FloatArray) -> FloatArray:
+    """Columns around 0 with standard deviation 1; constant ones are left out."""
+    low, high = features.min(axis=0), features.max(axis=0)
+    varies = high > low  # the deviation of a constant may be a rounding error above 0
+    between = (features[:, varies] - low[varies]) / (high - low)[varies]
+    centred = between - between.mean(axis=0)
+    scaled: FloatArray = centred / centred.std(axis=0)
+    return scaled
+
+
+def undefined(name: str, reason: str) -> float:
+    """NaN, with a warning that says why; a 0 would read as a measured value."""
+    warn(f"{name} is NaN: {reason}.", UndefinedMetricWarning)
+    return float("nan")

@@ -1,17 +1,9 @@
 """What a person looks at: figures, and one page that compares methods. Nothing is printed."""
 
-from calliper.report._bands import Band, Scene, draw_bands
-from calliper.report._tuning import draw_tuning
-from calliper.report.comparison import Answer, Comparison, Points, compare
-from calliper.report.displays import (
-    BandDisplay,
-    CalibrationCurveDisplay,
-    CoverageDisplay,
-    CoverageLawDisplay,
-    EmbeddingDisplay,
-    MetricCurveDisplay,
-    WidthErrorDisplay,
-)
+from calliper.report._bands import Band, BandDisplay, Scene, draw_bands
+from calliper.report._coverage import CalibrationCurveDisplay, CoverageDisplay, CoverageLawDisplay
+from calliper.report._curves import MetricCurveDisplay, draw_tuning
+from calliper.report._widths import EmbeddingDisplay, WidthErrorDisplay
 from calliper.report.page import Provenance, SourceFile, render_page
 
 __all__ = [
@@ -19,17 +11,14 @@ __all__ = [
     "Band",
     "BandDisplay",
     "CalibrationCurveDisplay",
-    "Comparison",
     "CoverageDisplay",
     "CoverageLawDisplay",
     "EmbeddingDisplay",
     "MetricCurveDisplay",
-    "Points",
     "Provenance",
     "Scene",
     "SourceFile",
     "WidthErrorDisplay",
-    "compare",
     "draw_bands",
     "draw_tuning",
     "render_page",

@@ -1,25 +1,162 @@
-"""Bands side by side: each method's intervals over one input, around the best there are."""
+"""Bands: intervals over one input, alone or side by side, around the best there are."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from calliper._types import BoolArray, FloatArray
+from calliper._validation import check_vector
+from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
+from calliper.metrics import IntervalsLike, one_level
+from calliper.report._style import (
+    BLUE,
+    GREY,
+    ORANGE,
+    QUIET,
+    TARGET,
+    VERMILION,
+    entitle,
+    limits,
+    percent,
+    several,
+    start,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette, which people of all kinds of colour vision can tell apart.
-_CONSTANT, _ADAPTIVE, _QUIET = "#E69F00", "#0072B2", "#444444"
+
 _MODEL: dict[str, Any] = {"color": "#000000", "linewidth": 1.1, "zorder": 3}
-_DASHED: dict[str, Any] = {"color": "#000000", "linewidth": 1.1, "linestyle": (0, (4, 2))}
-_INSIDE: dict[str, Any] = {"color": "#8C8C8C", "linestyle": "", "marker": ".", "markersize": 2.5}
-_OUTSIDE: dict[str, Any] = {"color": "#D55E00", "linestyle": "", "marker": "o", "markersize": 2.5}
+_INSIDE: dict[str, Any] = {"color": GREY, "linestyle": "", "marker": ".", "markersize": 2.5}
+_OUTSIDE: dict[str, Any] = {"color": VERMILION, "linestyle": "", "marker": "o", "markersize": 2.5}
+
+
+@dataclass(eq=False)
+class BandDisplay:
+    """Intervals over one input; made by :meth:`from_intervals`.
+
+    What to see: the band is wide where targets scatter and narrow where they do not, and the
+    targets outside lie everywhere along x rather than in one stretch.
+
+    Attributes
+    ----------
+    x : (n,) the input, ascending; all other arrays are in its order
+    lower, upper : (n,) ends of the intervals, perhaps infinite
+    y, covered : (n,) targets, and whether they lie inside; None without targets
+    y_pred : (n,) predictions, or None
+    oracle : the best intervals there are, or None
+    coverage : the level asked for, or None
+    ax_, figure_ : where it was drawn last
+    """
+
+    x: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    y: FloatArray | None = None
+    covered: BoolArray | None = None
+    y_pred: FloatArray | None = None
+    oracle: Intervals | None = None
+    coverage: float | None = None
+    ax_: Any = field(default=None, init=False, repr=False)
+    figure_: Any = field(default=None, init=False, repr=False)
+
+    @classmethod
+    def from_intervals(
+        cls,
+        x: Any,
+        intervals: IntervalsLike,
+        *,
+        y: Any = None,
+        y_pred: Any = None,
+        oracle: IntervalsLike | None = None,
+    ) -> BandDisplay:
+        """Sort everything by x, and see which targets lie inside.
+
+        Parameters
+        ----------
+        x : array of shape (n,) or (n, 1)
+        intervals : Intervals or (lower, upper), of one level
+            At each x.
+        y, y_pred : array of shape (n,), optional
+            Targets and predictions at each x.
+        oracle : Intervals or (lower, upper), optional
+            The best intervals there are at each x, if the law of the data is known.
+        """
+        read = one_level(intervals)
+        n = len(read.lower)
+        if np.ndim(x) == 2 and np.shape(x)[1] != 1:
+            raise CalliperError(
+                f"x must be one input a row; got {np.shape(x)[1]} columns: pass one of them, or "
+                f"see EmbeddingDisplay."
+            )
+        place = check_vector(x, "x", n=n)
+        order = np.argsort(place, kind="stable")
+        best = None if oracle is None else one_level(oracle)
+        if best is not None and len(best.lower) != n:
+            raise CalliperError(f"oracle has {len(best.lower)} intervals for {n} rows.")
+        level = None if read.coverage is None else float(np.atleast_1d(read.coverage)[0])
+        return cls(
+            x=place[order],
+            lower=read.lower[order],
+            upper=read.upper[order],
+            y=None if y is None else check_vector(y, "y", n=n)[order],
+            covered=None if y is None else read.contains(y)[order],
+            y_pred=None if y_pred is None else check_vector(y_pred, "y_pred", n=n)[order],
+            oracle=None if best is None else Intervals(best.lower[order], best.upper[order]),
+            coverage=level,
+        )
+
+    @property
+    def n_infinite(self) -> int:
+        """How many intervals have no end on one side or on both."""
+        return int(np.count_nonzero(np.isinf(self.upper - self.lower)))
+
+    def plot(self, ax: Any = None, *, name: str | None = None, color: str = BLUE) -> BandDisplay:
+        """Draw the band; infinite intervals reach beyond the axes."""
+        self.ax_, self.figure_ = ax, _ = start(ax, (7.2, 4.2))
+        shown = [self.lower, self.upper, *(v for v in (self.y, self.y_pred) if v is not None)]
+        low, high = limits(np.concatenate(shown))
+        far = 10 * (high - low)
+        ax.fill_between(
+            self.x,
+            np.maximum(self.lower, low - far),
+            np.minimum(self.upper, high + far),
+            color=color,
+            alpha=0.35,
+            linewidth=0,
+            label="interval" if self.coverage is None else f"{percent(self.coverage)} interval",
+        )
+        if self.oracle is not None:
+            ax.plot(self.x, self.oracle.lower, label="oracle (knows the noise)", **TARGET)
+            ax.plot(self.x, self.oracle.upper, **TARGET)
+        if self.y_pred is not None:
+            ax.plot(self.x, self.y_pred, color="#000000", linewidth=0.9, label="prediction")
+        if self.y is not None and self.covered is not None:
+            inside, outside = self.covered, ~self.covered
+            ax.plot(self.x[inside], self.y[inside], ".", color=GREY, ms=3, label="target inside")
+            ax.plot(
+                self.x[outside], self.y[outside], "o", color=VERMILION, ms=3, label="target outside"
+            )
+        ax.set_ylim(low, high)
+        ax.margins(x=0.01)
+        ax.set_xlabel("x")
+        ax.set_ylabel("y")
+        ax.legend(edgecolor="none", framealpha=0.85, fontsize=8.5, ncols=2, loc="best")
+        entitle(ax, name or "Intervals over the input", self._caption())
+        return self
+
+    def _caption(self) -> str:
+        words = several(len(self.x), "row")
+        if self.covered is not None:
+            words += f", {percent(float(self.covered.mean()))} of the targets inside"
+        if self.n_infinite:
+            words += f"; {several(self.n_infinite, 'interval')} infinite, past the axes"
+        return words
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +227,12 @@ def _draw_data(axis: Any, scene: Scene, band: Band) -> None:
     axis.fill_between(scene.grid, *band.intervals, color=_colour(band), alpha=0.4, linewidth=0)
     axis.plot(scene.grid, scene.y_pred, **_MODEL)
     for end in scene.oracle:
-        axis.plot(scene.grid, end, **_DASHED)
+        axis.plot(scene.grid, end, **TARGET)
     outside = ~band.covered
     axis.plot(scene.x[~outside], scene.y[~outside], **_INSIDE)
     axis.plot(scene.x[outside], scene.y[outside], **_OUTSIDE)
     axis.set_title(f"{band.title}\n", loc="left", fontweight="bold", fontsize=12)
-    caption = axis.text(0, 1.03, band.caption, transform=axis.transAxes, fontsize=9.5, color=_QUIET)
+    caption = axis.text(0, 1.03, band.caption, transform=axis.transAxes, fontsize=9.5, color=QUIET)
     caption.set_in_layout(False)  # a long one must not push the panels apart
 
 
@@ -104,7 +241,7 @@ def _draw_half_width(axis: Any, scene: Scene, band: Band) -> None:
     colour = _colour(band)
     axis.fill_between(scene.grid, best, own, color=colour, alpha=0.25, linewidth=0)
     axis.plot(scene.grid, own, color=colour, linewidth=1.6)
-    axis.plot(scene.grid, best, **_DASHED)
+    axis.plot(scene.grid, best, **TARGET)
     if not band.adaptive:
         _say_where_wrong(axis, scene.grid, best, own)
 
@@ -122,7 +259,7 @@ def _say_where_wrong(axis: Any, grid: FloatArray, best: FloatArray, own: FloatAr
             (grid[at] + 0.12 * side * span, 1.25 * best.max()),
             ha="center",
             fontsize=9.5,
-            arrowprops={"arrowstyle": "->", "color": _QUIET, "linewidth": 0.8},
+            arrowprops={"arrowstyle": "->", "color": QUIET, "linewidth": 0.8},
         )
 
 
@@ -134,7 +271,7 @@ def _legend(bands: Sequence[Band]) -> list[Any]:
     names = {False: "constant band", True: "adaptive band"}
     return [
         *(Patch(color=colour, alpha=0.5, label=names[kind]) for kind, colour in kinds.items()),
-        Line2D([], [], label="oracle (knows the noise)", **_DASHED),
+        Line2D([], [], label="oracle (knows the noise)", **TARGET),
         Line2D([], [], label="model", **_MODEL),
         Line2D([], [], label="test point", **_INSIDE),
         Line2D([], [], label="outside its interval", **_OUTSIDE),
@@ -142,4 +279,4 @@ def _legend(bands: Sequence[Band]) -> list[Any]:
 
 
 def _colour(band: Band) -> str:
-    return _ADAPTIVE if band.adaptive else _CONSTANT
+    return BLUE if band.adaptive else ORANGE

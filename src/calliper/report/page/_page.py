@@ -10,12 +10,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from calliper.report.comparison import Comparison
-from calliper.report.comparison._format import listed, percent
-from calliper.report.comparison._json import plain
-from calliper.report.page._cells import COLUMNS, rows
+from calliper.comparison import Comparison, listed, percent
+from calliper.evaluation import plain
 from calliper.report.page._figures import figure_items
-from calliper.report.page._payload import payload
+from calliper.report.page._payload import COLUMNS, payload, table_rows
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _SCRIPTS = ("data.js", "theme.js", "figures.js", "words.js", "report.js")
@@ -82,7 +80,7 @@ def render_page(
     Parameters
     ----------
     comparison : Comparison
-        From :func:`calliper.report.compare`.
+        From :func:`calliper.comparison.compare`.
     title : str
         What the data are, above the verdict.
     provenance : Provenance, optional
@@ -93,7 +91,7 @@ def render_page(
     from bokeh.resources import INLINE
 
     values = payload(comparison)
-    tables = [rows(comparison, level) for level in comparison.levels]
+    tables = [table_rows(comparison, level) for level in comparison.levels]
     values["tables"] = [[asdict(row) for row in table] for table in tables]
     source, what = provenance or Provenance(), dict(descriptions or {})
     values["use"] = [source.to_use(v.method, v.level) for v in comparison.verdicts]

@@ -1,16 +1,26 @@
-"""What the script of the page reads: numbers as the JSON has them, and the points to draw."""
+"""What the page shows: its table as text, the numbers and points that its script reads."""
 
 from __future__ import annotations
 
 import base64
-from math import floor, log10
-from typing import Any
+from dataclasses import dataclass
+from math import floor, isinf, isnan, log10
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calliper.report.comparison import Comparison
-from calliper.report.comparison._json import as_values, plain
+from calliper.comparison import (
+    Comparison,
+    Record,
+    number,
+    percent,
+    percent_down,
+    seconds,
+    with_error,
+)
+from calliper.evaluation import plain
+from calliper.metrics import MEASURES
 
 #: Test points that are drawn; all of them are counted. More would be a stain, and slow.
 MOST_POINTS = 2_000
@@ -22,7 +32,7 @@ LONGEST_ID = 40
 
 def payload(comparison: Comparison) -> dict[str, Any]:
     """Everything, in values that JSON takes."""
-    values = as_values(comparison)
+    values = comparison.to_values()
     wanted = ("coverage", "levels", "methods", "n_test", "verdicts", "records", "parts", "deciles")
     points = _points(comparison)
     chosen: dict[str, Any] = {
@@ -39,13 +49,13 @@ def _points(comparison: Comparison) -> dict[str, Any]:
     """Some test points, drawn at random without replacement; arrays once, as 32-bit numbers.
 
     32 bits hold seven digits. Errors are therefore differences already, and predictions and
-    features are told from a centre that has all digits: targets of 10⁹ ± 1 stay apart.
+    features are distances from a centre that has all digits: targets of 10⁹ ± 1 stay apart.
     """
     test, n = comparison.test, len(comparison.test)
     rng = np.random.default_rng(comparison.random_state)
     rows = rng.permutation(n)[:MOST_POINTS]
     names = [test.feature_names[i] for i in comparison.shown_features]
-    answers = [answer for answer in comparison.answers if answer.intervals is not None]
+    answers = {a.method: a.intervals for a in comparison.answers if a.intervals is not None}
     return {
         "n": len(rows),
         "n_intervals": min(MOST_INTERVALS, len(rows)),
@@ -56,13 +66,13 @@ def _points(comparison: Comparison) -> dict[str, Any]:
         "Z": [centred(test.Z[rows, i]) for i in comparison.shown_features],
         # Level after level; the intervals are symmetric about the prediction.
         "half_width": {
-            a.method: packed(a.intervals.width[rows].T / 2, np.float32)  # type: ignore[union-attr]
-            for a in answers
+            method: packed(intervals.width[rows].T / 2, np.float32)
+            for method, intervals in answers.items()
         },
         # Not left to the 32 bits of the half-width, which could put a point on the other side.
         "inside": {
-            a.method: packed(a.intervals.contains(test.y)[rows].T, np.uint8)  # type: ignore[union-attr]
-            for a in answers
+            method: packed(intervals.contains(test.y)[rows].T, np.uint8)
+            for method, intervals in answers.items()
         },
     }
 
@@ -93,3 +103,104 @@ def rounded(value: Any) -> Any:
     if isinstance(value, float) and value != 0:
         return round(value, 9 - floor(log10(abs(value))))
     return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A heading, what it means in a line, and which end is the better one."""
+
+    title: str
+    meaning: str
+    best: Literal["high", "low"]
+
+
+def _of_measure(name: str) -> Column:
+    measure = MEASURES[name]
+    best: Literal["high", "low"] = "low" if measure.best == "smaller" else "high"
+    return Column(title=measure.label or name, meaning=measure.meaning, best=best)
+
+
+COLUMNS = (
+    Column(
+        title="proved", meaning="the coverage that is proved, if the assumptions hold", best="high"
+    ),
+    *map(_of_measure, ("coverage", "mean_width", "median_width", "interval_score")),
+    Column(
+        title="score against constant width",
+        meaning="interval score in percent of split's; below 100 % is better than one width for "
+        "all",
+        best="low",
+    ),
+    *map(_of_measure, ("worst_by_prediction", "worst_by_width", "tau_si", "r2_sqi")),
+    _of_measure("fraction_infinite"),
+    Column(title="seconds", meaning="to fit and to answer at all levels", best="low"),
+)
+
+
+@dataclass(frozen=True)
+class TableCell:
+    """What is read, and what is sorted by."""
+
+    text: str
+    value: float
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One method at one level; ``note`` is said beside its name."""
+
+    method: str
+    note: str
+    cells: tuple[TableCell, ...]
+
+
+def table_rows(comparison: Comparison, level: float) -> list[TableRow]:
+    """The table at one level, in the order in which the methods were given."""
+    chosen = comparison.verdicts[comparison.levels.index(level)].method
+    found = [comparison.record(method, level) for method in comparison.methods]
+    return [
+        TableRow(record.method, "" if comparison.is_void else _note(record, chosen), _cells(record))
+        for record in found
+    ]
+
+
+def _note(record: Record, chosen: str | None) -> str:
+    if record.method == chosen:
+        return "use this"
+    if record.fraction_infinite == 1:
+        return "infinite"
+    if record.coverage < record.chance_low:
+        return "covers too little"
+    return "covers more than asked" if record.coverage > record.chance_high else ""
+
+
+def _cells(record: Record) -> tuple[TableCell, ...]:
+    r = record
+    texts = (
+        (percent_down(r.proved), r.proved),
+        (f"{percent(r.coverage)} ± {100 * r.coverage_error:.1f}", r.coverage),
+        (number(r.mean_width), r.mean_width),
+        (number(r.median_width), r.median_width),
+        (with_error(r.score, r.score_error), r.score),
+        (_relative(r), r.relative_score),
+        (percent(r.worst_by_prediction), r.worst_by_prediction),
+        (percent(r.worst_by_width), r.worst_by_width),
+        (_plain(r.tau_si), r.tau_si),
+        ("< −10" if r.r2_sqi < -10 else _plain(r.r2_sqi), r.r2_sqi),
+        (percent(r.fraction_infinite), r.fraction_infinite),
+        (seconds(r.seconds), r.seconds),
+    )
+    return tuple(TableCell(text, value) for text, value in texts)
+
+
+def _relative(record: Record) -> str:
+    ratio, error = record.relative_score, record.relative_score_error
+    if ratio == 1 and error == 0:
+        return "100\u00a0%"
+    if isnan(ratio) or isinf(ratio) or isnan(error):
+        return number(ratio)
+    return f"{100 * ratio:.1f} ± {100 * error:.1f}\u00a0%"
+
+
+def _plain(value: float) -> str:
+    return "–" if isnan(value) else f"{value:.2f}".replace("-", "−")

@@ -1,0 +1,419 @@
+"""Are wide intervals where errors are large, and wide enough? Row by row, and bin by bin.
+
+IS is the interval size upper − lower, CS the score |y − ŷ| of a row. ISQ is the size that stands
+for a quantile bin of IS, and CSQ the quantile of the scores inside that bin at the level of the
+intervals.
+
+Reference: N. Deutschmann, M. Rigotti, M. Rodríguez Martínez (2024), "Adaptive Conformal Regression
+with Jackknife+ Rescaled Scores", TMLR, section 2.2.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from scipy.stats import kendalltau
+
+from calliper._types import BoolArray, FloatArray, IntArray
+from calliper._validation import check_vector
+from calliper.exceptions import CalliperError, SparseBinsWarning, warn
+from calliper.intervals import Intervals
+from calliper.metrics._inputs import IntervalsLike, at_least, level_of, one_level, undefined
+from calliper.quantile import as_fraction
+
+Infinite = Literal["keep", "cap", "drop"]
+BinWidth = Literal["median", "midpoint"]
+
+
+def tau_si(
+    y: Any,
+    intervals: IntervalsLike,
+    *,
+    y_pred: Any = None,
+    infinite: Infinite = "keep",
+    max_score: float | None = None,
+) -> float:
+    r"""Rank correlation of error and width, row by row: Kendall's τ-b of (CS, IS).
+
+    .. math:: \tau_{SI} = \tau_b\bigl(|y_i - \hat y_i|,\; u_i - l_i\bigr)
+
+    Good: larger, among methods on the same data. It cannot reach 1: errors are random even
+    where their spread is known exactly (0.376 for the oracle of the paper's 1-D task).
+
+    Misleads: it sees order only, so intervals a hundred times too wide score the same; and
+    values of different data sets do not compare, as the ceiling depends on the noise.
+
+    Parameters
+    ----------
+    y : array of shape (m,)
+        True targets.
+    intervals : Intervals or (lower, upper), of one level
+    y_pred : array of shape (m,), optional
+        Predictions; by default the middles of the intervals.
+    infinite : {"keep", "cap", "drop"}
+        What to do with infinite intervals. ``"keep"``: they rank as the widest. It is the
+        default because ranks need no finite number, and because leaving rows out, or giving
+        them a width that the method did not give, flatters the method. ``"cap"``: their
+        half-width becomes ``max_score``, the paper's rule. ``"drop"``: judge the other rows.
+        Quote :func:`fraction_infinite` beside either.
+    max_score : float, optional
+        The largest calibration score; needed for ``"cap"``.
+
+    Returns
+    -------
+    float in [−1, 1]
+        NaN with an ``UndefinedMetricWarning`` if all widths, or all scores, are equal (up to
+        rounding: constant intervals are not "uncorrelated", they have no order at all).
+
+    Examples
+    --------
+    >>> round(tau_si([1.0, 3.0, 2.0, 4.0], ([-1, -2, -3, -4], [1, 2, 3, 4]), y_pred=[0] * 4), 3)
+    0.667
+    """
+    scores, widths = scores_and_widths(
+        y, one_level(intervals), y_pred=y_pred, infinite=infinite, max_score=max_score
+    )
+    for values, name in (scores, "scores"), (widths, "widths"):
+        if len(values) < 2:
+            return undefined("tau_si", f"{len(values)} of the rows are left, and 2 are needed")
+        if values.min() == values.max():
+            return undefined("tau_si", f"all {len(values)} {name} are equal ({values[0]:g})")
+    # kendalltau sorts by its second argument first, and the scores are in order already.
+    return float(kendalltau(widths, scores).statistic)
+
+
+def tau_sqi(
+    y: Any,
+    intervals: IntervalsLike,
+    *,
+    y_pred: Any = None,
+    coverage: float | None = None,
+    infinite: Infinite = "keep",
+    max_score: float | None = None,
+    n_bins: int = 10,
+    min_bin_size: int | None = None,
+) -> float:
+    r"""Do errors grow from bin to bin of the widths? Kendall's τ-b of (bin, CSQ).
+
+    The widths are cut at their quantiles j / ``n_bins``; then
+
+    .. math:: \tau_{SQI} = \tau_b(b,\; \mathrm{CSQ}_b), \qquad
+       \mathrm{CSQ}_b = q_{1-\alpha}\bigl(|y_i - \hat y_i| : \mathrm{IS}_i \in b\bigr)
+
+    Good: 1, every wider bin holds larger errors.
+
+    Misleads: ten bins are few, so values are coarse (steps of 2/45) and noisy where neighbouring
+    bins hardly differ; with two or three bins left after merging, 1 comes easily by luck; and
+    like :func:`tau_si` it sees order only, not whether the intervals are wide enough.
+
+    Parameters
+    ----------
+    y, intervals, y_pred, infinite, max_score
+        As in :func:`tau_si`. Kept infinite intervals get a bin of their own once they fill one.
+    coverage : float, optional
+        The level of CSQ; by default the one the intervals carry.
+    n_bins : int
+        Bins of the widths; tied widths may leave fewer.
+    min_bin_size : int, optional
+        A bin with fewer points is merged into its neighbour, with a :class:`SparseBinsWarning`.
+        By default max(20, 2 / (1 − coverage)); 1 keeps the literal bins of the paper.
+
+    Returns
+    -------
+    float in [−1, 1]
+        NaN with an ``UndefinedMetricWarning`` if fewer than two bins remain or all CSQ are equal.
+
+    Examples
+    --------
+    >>> radius = np.arange(1.0, 401.0)
+    >>> tau_sqi(radius / 2, (-radius, radius), coverage=0.95)
+    1.0
+    """
+    read = one_level(intervals)
+    level = level_of(read, coverage)
+    scores, widths = scores_and_widths(
+        y, read, y_pred=y_pred, infinite=infinite, max_score=max_score
+    )
+    table = sqi_table(
+        scores, widths, level, n_bins=n_bins, bin_width="median", min_bin_size=min_bin_size
+    )
+    if len(table.csq) < 2:
+        return undefined("tau_sqi", _too_few_bins(widths))
+    narrow, wide = np.triu_indices(len(table.csq), 1)
+    csq = tie_rounding(table.csq, table.csq)
+    rise = np.sign(csq[wide] - csq[narrow])
+    if not rise.any():
+        return undefined("tau_sqi", f"the score quantile is {table.csq[0]:g} in every bin")
+    # τ-b in full: bins are never tied, and few enough for all pairs.
+    return float(rise.sum() / np.sqrt(len(rise) * np.count_nonzero(rise)))
+
+
+def r2_sqi(
+    y: Any,
+    intervals: IntervalsLike,
+    *,
+    y_pred: Any = None,
+    coverage: float | None = None,
+    infinite: Infinite = "keep",
+    max_score: float | None = None,
+    n_bins: int = 10,
+    bin_width: BinWidth = "median",
+    min_bin_size: int | None = None,
+) -> float:
+    r"""Are the intervals of each bin as wide as its errors ask for? R² of ISQ = 2 · CSQ.
+
+    .. math:: R^2_{SQI} = 1 -
+       \frac{\sum_b (\mathrm{ISQ}_b - 2\,\mathrm{CSQ}_b)^2}
+            {\sum_b (\mathrm{ISQ}_b - \overline{\mathrm{ISQ}})^2}
+
+    with bins and CSQ as in :func:`tau_sqi`. Widths are full widths: an interval ŷ ± r that is
+    right for its bin has IS = 2r and CSQ = r.
+
+    Good: 1, in every bin the intervals cover exactly their share. It has no lower limit.
+
+    Misleads: nearly constant widths have nearly no spread to explain, so the value is far below
+    0 (−105 in one run of the paper's 1-D task) and says only "not adaptive"; adaptive but
+    too wide intervals fare as badly as constant ones (ask :func:`tau_sqi`); the widest bin
+    dominates the sums; and it assumes intervals centred at the prediction.
+
+    Parameters
+    ----------
+    y, intervals, y_pred, coverage, infinite, max_score, n_bins, min_bin_size
+        As in :func:`tau_sqi`. With ``infinite="keep"`` the value is NaN if the size of a bin is
+        infinite; a few infinite intervals do not move the median of the widest bin.
+    bin_width : {"median", "midpoint"}
+        ISQ is the median of the widths in the bin, or the middle of its two edges. The paper
+        says "middle point", which reads as either; the median comes closer to its tables, and
+        one outlying width does not move it.
+
+    Returns
+    -------
+    float of at most 1
+        NaN with an ``UndefinedMetricWarning`` if fewer than two bins remain (constant widths)
+        or an ISQ is infinite.
+
+    Examples
+    --------
+    Intervals that know the spread of the errors, and the same ones twice as wide.
+
+    >>> rng = np.random.default_rng(0)
+    >>> spread = rng.uniform(1, 5, size=2000)
+    >>> y = spread * rng.standard_normal(2000)
+    >>> round(r2_sqi(y, (-1.96 * spread, 1.96 * spread), coverage=0.95), 2)
+    0.93
+    >>> round(r2_sqi(y, (-3.92 * spread, 3.92 * spread), coverage=0.95), 2)
+    -0.96
+    """
+    read = one_level(intervals)
+    level = level_of(read, coverage)
+    scores, widths = scores_and_widths(
+        y, read, y_pred=y_pred, infinite=infinite, max_score=max_score
+    )
+    table = sqi_table(
+        scores, widths, level, n_bins=n_bins, bin_width=bin_width, min_bin_size=min_bin_size
+    )
+    if len(table.isq) < 2:
+        return undefined("r2_sqi", _too_few_bins(widths))
+    if np.isinf(table.isq[-1]):
+        which = f"{np.count_nonzero(np.isinf(table.isq))} of {len(table.isq)} bins"
+        return undefined("r2_sqi", f"the size of {which} is infinite; use 'cap' or 'drop'")
+    # In units of the widest bin, so that squares of very small or large sizes stay in range.
+    isq, csq = table.isq / table.isq[-1], table.csq / table.isq[-1]
+    total = np.sum((isq - isq.mean()) ** 2)
+    if total == 0:
+        return undefined("r2_sqi", f"the size is {table.isq[0]:g} in every bin")
+    return float(1 - np.sum((isq - 2 * csq) ** 2) / total)
+
+
+def _too_few_bins(widths: FloatArray) -> str:
+    if len(widths) and widths.min() == widths.max():
+        return f"all {len(widths)} widths are equal ({widths[0]:g})"
+    return f"{len(widths)} rows leave fewer than two bins of widths"
+
+
+def scores_and_widths(
+    y: Any,
+    intervals: Intervals,
+    *,
+    y_pred: Any,
+    infinite: Infinite,
+    max_score: float | None,
+) -> tuple[FloatArray, FloatArray]:
+    """|y − ŷ| and upper − lower of the rows to compare, equal where only rounding differs.
+
+    The rows come in the order of their scores, which costs nothing here and spares a sort there.
+    """
+    cap = _checked_cap(infinite, max_score)
+    n, unbounded = len(intervals.lower), np.isinf(intervals.width)
+    kept = ~unbounded if infinite == "drop" else np.ones_like(unbounded)
+    target = check_vector(y, "y", n=n)[kept]
+    lower, upper, width, unbounded = (
+        part[kept] for part in (*intervals, intervals.width, unbounded)
+    )
+    if y_pred is None:
+        _refuse_no_middle(unbounded)
+        centre = lower / 2 + upper / 2
+    else:
+        centre = check_vector(y_pred, "y_pred", n=n)[kept]
+    if cap is not None:
+        width = np.where(unbounded, 2 * cap, width)
+    ends = np.where(unbounded, 0.0, np.abs(lower) + np.abs(upper))
+    order, scores = sort_with_ties(np.abs(target - centre), np.abs(target) + np.abs(centre))
+    return scores, tie_rounding(width[order], ends[order])
+
+
+def _checked_cap(infinite: Infinite, max_score: float | None) -> float | None:
+    if infinite not in ("keep", "cap", "drop"):
+        raise CalliperError(f"infinite must be 'keep', 'cap' or 'drop'; got {infinite!r}.")
+    if infinite != "cap":
+        if max_score is not None:
+            raise CalliperError(
+                f"max_score is used with infinite='cap' only; got infinite={infinite!r} and "
+                f"max_score={max_score!r}: pass infinite='cap', or leave max_score out."
+            )
+        return None
+    if max_score is None:
+        raise CalliperError(
+            "infinite='cap' needs max_score, the half-width to put for an infinite one: "
+            "pass the largest calibration score."
+        )
+    if not 0 < max_score < np.inf:
+        raise CalliperError(f"max_score must be positive and finite; got {max_score!r}.")
+    return float(max_score)
+
+
+def _refuse_no_middle(unbounded: BoolArray) -> None:
+    wrong = np.flatnonzero(unbounded)
+    if len(wrong):
+        raise CalliperError(
+            f"y_pred is needed: {len(wrong)} of {len(unbounded)} intervals are infinite, the first "
+            f"at position {wrong[0]}, and have no middle. Pass y_pred, or infinite='drop'."
+        )
+
+
+def tie_rounding(values: FloatArray, magnitude: FloatArray) -> FloatArray:
+    """The values, with those made equal that differ by rounding only.
+
+    A constant radius r does not give constant widths: (ŷ + r) − (ŷ − r) is off by a few units in
+    the last place of ŷ, and ranks of these would pass for information. ``magnitude`` is the sum
+    of the absolute values of the two numbers that each value is the difference of.
+    """
+    order, ordered = sort_with_ties(values, magnitude)
+    tied = np.empty_like(values)
+    tied[order] = ordered
+    return tied
+
+
+def sort_with_ties(values: FloatArray, magnitude: FloatArray) -> tuple[IntArray, FloatArray]:
+    """The order that sorts the values, and what :func:`tie_rounding` makes of them, sorted."""
+    order = np.argsort(values)
+    ordered, slack = values[order], 4 * np.finfo(float).eps
+    # Few neighbours are close by any magnitude: only these need theirs looked up.
+    least = slack * 2 * np.max(magnitude, initial=0.0)
+    close = np.flatnonzero(~(ordered[1:] > ordered[:-1] + least))
+    allowed = slack * magnitude[order[close + 1]] + slack * magnitude[order[close]]
+    tied = close[~(ordered[close + 1] > ordered[close] + allowed)]
+    if len(tied):
+        leader = np.arange(len(values))
+        leader[tied + 1] = 0
+        ordered = ordered[np.maximum.accumulate(leader)]
+    return order, ordered
+
+
+def sort_widths(intervals: Intervals) -> tuple[IntArray, FloatArray]:
+    """The order of the widths, and the widths in it, equal where only rounding differs."""
+    width = intervals.width
+    ends = np.where(np.isinf(width), 0.0, np.abs(intervals.lower) + np.abs(intervals.upper))
+    return sort_with_ties(width, ends)
+
+
+class SQITable(NamedTuple):
+    """A row for each bin, from the narrowest intervals to the widest."""
+
+    isq: FloatArray  # the interval size that stands for the bin
+    csq: FloatArray  # the quantile of the scores in the bin
+
+
+def sqi_table(
+    scores: FloatArray,
+    widths: FloatArray,
+    coverage: float,
+    *,
+    n_bins: int,
+    bin_width: BinWidth,
+    min_bin_size: int | None,
+) -> SQITable:
+    """ISQ and CSQ of every bin; two sorts and one partition a bin, O(n log n)."""
+    if bin_width not in ("median", "midpoint"):
+        raise CalliperError(f"bin_width must be 'median' or 'midpoint'; got {bin_width!r}.")
+    n_bins = at_least(n_bins, 2, "n_bins")
+    if min_bin_size is None:
+        smallest = max(20, ceil(2 / (1 - as_fraction(coverage))))
+    else:
+        smallest = at_least(min_bin_size, 1, "min_bin_size")
+    if not len(widths):
+        return SQITable(np.empty(0), np.empty(0))
+    order = np.argsort(widths)
+    ordered, scores = widths[order], scores[order]
+    cuts = quantile_edges(ordered, n_bins)
+    edges = np.unique(cuts)
+    if np.isinf(cuts[-2]):
+        # Enough infinite widths to fill a bin: it is theirs alone.
+        edges = np.append(edges, np.inf)
+    start = np.concatenate([[0], np.searchsorted(ordered, edges[1:-1])])
+    stop = np.append(start[1:], len(ordered))
+    filled = stop > start
+    first, last = merge(stop[filled] - start[filled], smallest)
+    low, high = edges[:-1][filled[: len(edges) - 1]], edges[1:][filled[: len(edges) - 1]]
+    start, stop = start[filled][first], stop[filled][last]
+    if bin_width == "midpoint" and len(edges) > 1:
+        isq = low[first] / 2 + high[last] / 2
+    else:
+        isq = np.array([np.median(ordered[a:b]) for a, b in zip(start, stop, strict=True)])
+    csq = [np.quantile(scores[a:b], coverage) for a, b in zip(start, stop, strict=True)]
+    return SQITable(isq, np.array(csq))
+
+
+def quantile_edges(ordered: FloatArray, n_bins: int) -> FloatArray:
+    """Quantiles at j/n_bins, linear between order statistics, of ascending values.
+
+    In integer arithmetic, because an edge that should be one of the values must not land a
+    rounding error beside it (``np.quantile`` does) and push that value into the next bin.
+    """
+    below, rest = np.divmod(np.arange(n_bins + 1) * (len(ordered) - 1), n_bins)
+    left, right = ordered[below], ordered[np.minimum(below + 1, len(ordered) - 1)]
+    # Where both ends are infinite, or nothing of the right one is taken, there is no step.
+    flat = (rest == 0) | (left == right)
+    step = np.subtract(right, left, out=np.zeros_like(left), where=~flat)
+    edges: FloatArray = left + step * (rest / n_bins)
+    return edges
+
+
+def merge(count: IntArray, smallest: int) -> tuple[IntArray, IntArray]:
+    """First and last bin of every group of bins that together hold ``smallest`` points.
+
+    From the narrowest up, a bin that is too small is joined with the next; what is left over
+    at the top joins the group below it.
+    """
+    first, last, held = [0], [], 0
+    for place, points in enumerate(count):
+        held += points
+        if held >= smallest:
+            last.append(place)
+            first.append(place + 1)
+            held = 0
+    if not last:
+        last, first = [len(count) - 1], [0]
+    last[-1] = len(count) - 1
+    first = first[: len(last)]
+    if len(last) < len(count):
+        warn(
+            f"{np.count_nonzero(count < smallest)} of {len(count)} bins of the widths hold fewer "
+            f"than {smallest} points, too few for a quantile of the scores: merged with their "
+            f"neighbours into {len(last)}. Pass more test points ({smallest * len(count)} fill "
+            f"them all), or fewer bins.",
+            SparseBinsWarning,
+        )
+    return np.array(first), np.array(last)

@@ -1,0 +1,284 @@
+"""Averages over the rows: coverage, widths, and the scores that charge for both.
+
+"The paper" is N. Deutschmann, M. Rigotti, M. Rodríguez Martínez (2024), "Adaptive Conformal
+Regression with Jackknife+ Rescaled Scores", TMLR. Its columns "Cov." and "IS" are
+:func:`empirical_coverage` and :func:`mean_width`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calliper._types import FloatArray
+from calliper._validation import check_levels, check_vector
+from calliper.exceptions import CalliperError
+from calliper.metrics._inputs import (
+    IntervalsLike,
+    as_intervals,
+    level_of,
+    mean_over_rows,
+    one_level,
+)
+from calliper.quantile import as_fraction
+
+
+def empirical_coverage(y: Any, intervals: IntervalsLike) -> float | FloatArray:
+    """Share of the targets inside their interval: mean of 1{lower ≤ y ≤ upper}.
+
+    Good: at or slightly above the level asked for. With m test points even a perfect method
+    scatters by √(c(1−c)/m) around it, and more when the calibration set is small.
+
+    Misleads: it is an average over rows. A method that covers the easy half always and the hard
+    half at 90 % shows 95 %; see :func:`tau_sqi` and :func:`r2_sqi`. Infinite intervals cover
+    everything and count as such; read it beside :func:`fraction_infinite`.
+
+    Parameters
+    ----------
+    y : array of shape (m,)
+        True targets.
+    intervals : Intervals or (lower, upper)
+        Ends belong to the interval; no end is capped.
+
+    Returns
+    -------
+    float, or array of shape (L,) if the intervals hold several levels
+
+    Examples
+    --------
+    >>> empirical_coverage([1.0, 2.0, 3.0, 4.0], ([0, 0, 0, 0], [1, 2, 2, 9]))
+    0.75
+    """
+    return mean_over_rows(as_intervals(intervals).contains(y))
+
+
+def mean_width(intervals: IntervalsLike, *, half: bool = False) -> float | FloatArray:
+    """Mean of upper − lower, in the unit of y; of half of it with ``half=True``.
+
+    The full width is what "interval size" (IS) says. The paper's tables seem to print the
+    half-width on their one-dimensional task: no intervals that cover 95 % can have a mean full
+    width below 0.24 there (:func:`calliper.datasets.one_dimensional`), and the table has 0.16
+    to 0.22. Say which one you quote.
+
+    Good: small, among methods that reach the same coverage.
+
+    Misleads: narrower is not more adaptive. If rare points have large errors, the ideal
+    intervals are wider on average than constant ones (the paper's appendix "The Mean Interval Size
+    is not a Sufficient Measure of Adaptivity"). And a method that covers less is narrower; compare
+    :func:`interval_score`, which charges for the misses.
+
+    Parameters
+    ----------
+    intervals : Intervals or (lower, upper)
+    half : bool
+        Divide by two.
+
+    Returns
+    -------
+    float, or array of shape (L,) if the intervals hold several levels
+        ``inf`` as soon as one interval is infinite; see :func:`fraction_infinite`.
+
+    Examples
+    --------
+    >>> mean_width(([0.0, 0.0], [1.0, 2.0])), mean_width(([0.0, 0.0], [1.0, 2.0]), half=True)
+    (1.5, 0.75)
+    """
+    return mean_over_rows(as_intervals(intervals).width / (2 if half else 1))
+
+
+def median_width(intervals: IntervalsLike, *, half: bool = False) -> float | FloatArray:
+    """Median of upper − lower, in the unit of y; of half of it with ``half=True``.
+
+    Good: small, among methods that reach the same coverage. Unlike :func:`mean_width` it stays
+    finite while fewer than half of the intervals are infinite.
+
+    Misleads: it sees the middle only. A method may be narrow for most rows and useless for the
+    others; quote it beside :func:`fraction_infinite` and :func:`mean_width`.
+
+    Parameters
+    ----------
+    intervals : Intervals or (lower, upper)
+    half : bool
+        Divide by two.
+
+    Returns
+    -------
+    float, or array of shape (L,) if the intervals hold several levels
+
+    Examples
+    --------
+    >>> median_width(([0.0, 0.0, -float("inf")], [1.0, 3.0, float("inf")]))
+    3.0
+    """
+    widths = as_intervals(intervals).width / (2 if half else 1)
+    # By order statistics: the mean of a finite and an infinite middle is infinite, not NaN.
+    median = np.sort(widths, axis=0)[[(len(widths) - 1) // 2, len(widths) // 2]].mean(axis=0)
+    return float(median) if median.ndim == 0 else np.asarray(median)
+
+
+def fraction_infinite(intervals: IntervalsLike) -> float | FloatArray:
+    """Share of the intervals with an infinite end: mean of 1{upper − lower = ∞}.
+
+    Good: 0. An infinite interval is honest (the calibration data cannot support a bound there)
+    but useless, and it counts as covered. One-sided bounds are all infinite by this count.
+
+    Misleads: 0 does not mean that the widest intervals are of use; look at their widths too.
+    Always quote it beside a mean width or an adaptivity measure that capped or dropped the
+    infinite intervals, as the paper does for its baselines.
+
+    Parameters
+    ----------
+    intervals : Intervals or (lower, upper)
+
+    Returns
+    -------
+    float, or array of shape (L,) if the intervals hold several levels
+
+    Examples
+    --------
+    >>> fraction_infinite(([0.0, -float("inf")], [1.0, float("inf")]))
+    0.5
+    """
+    return mean_over_rows(np.isinf(as_intervals(intervals).width))
+
+
+def interval_score(y: Any, intervals: IntervalsLike, *, coverage: float | None = None) -> float:
+    r"""Mean interval score (Winkler): width plus a fine for targets outside.
+
+    .. math:: (u - l) + \frac{2}{\alpha} (l - y)_+ + \frac{2}{\alpha} (y - u)_+ ,
+       \qquad \alpha = 1 - \text{coverage}
+
+    Good: small, in the unit of y. It is proper: no intervals score lower on average than the
+    true α/2 and 1 − α/2 quantiles given x, so it rewards width and coverage at once, row by row.
+
+    Misleads: it is an average in the unit of y, so rows with large errors dominate; it depends
+    on the level (compare at one level only); and it does not say whether a bad value comes from
+    width or from misses. One infinite interval makes it infinite.
+
+    Parameters
+    ----------
+    y : array of shape (m,)
+        True targets.
+    intervals : Intervals or (lower, upper), of one level
+    coverage : float, optional
+        The level to score at; by default the one the intervals carry.
+
+    Returns
+    -------
+    float
+
+    References
+    ----------
+    T. Gneiting, A. Raftery (2007), "Strictly Proper Scoring Rules, Prediction, and Estimation",
+    JASA, doi:10.1198/016214506000001437, Eq. 43; R. Winkler (1972).
+
+    Examples
+    --------
+    A width of 2, and one of two targets 0.5 above its interval: 2 + (2 / 0.2 · 0.5) / 2.
+
+    >>> interval_score([1.0, 2.5], ([0, 0], [2, 2]), coverage=0.8)
+    4.5
+    """
+    return float(np.mean(interval_scores(y, intervals, coverage=coverage)))
+
+
+def interval_scores(
+    y: Any, intervals: IntervalsLike, *, coverage: float | None = None
+) -> FloatArray:
+    """The interval score of each row, (m,); :func:`interval_score` is its mean."""
+    read = one_level(intervals)
+    target = check_vector(y, "y", n=len(read.lower))
+    fine = float(2 / (1 - as_fraction(level_of(read, coverage))))
+    outside = np.maximum(read.lower - target, 0.0) + np.maximum(target - read.upper, 0.0)
+    scores: FloatArray = read.width + fine * outside
+    return scores
+
+
+def interval_scorer(coverage: float = 0.9) -> IntervalScorer:
+    """A scikit-learn scorer: minus :func:`interval_score`, so that larger is better.
+
+    For ``scoring=`` of ``GridSearchCV`` or ``cross_val_score`` around an estimator with
+    ``predict_interval(X, coverage)``, such as ``ConformalRegressor``. It can be pickled.
+
+    Misleads: a setting chosen by it has seen the rows it was scored on. Calibrate afterwards on
+    rows that took no part in the choice, or the promised coverage no longer holds.
+
+    Parameters
+    ----------
+    coverage : float
+        The level to ask the estimator for, and to score at.
+
+    Examples
+    --------
+    >>> class Unit:
+    ...     def predict_interval(self, X, coverage):
+    ...         return np.zeros(len(X)), np.ones(len(X))
+    >>> interval_scorer(0.8)(Unit(), [[0.0], [0.0]], [0.5, 1.5])
+    -3.5
+    """
+    levels = check_levels(coverage)
+    if len(levels) != 1:
+        raise CalliperError(f"coverage must be one level; got {len(levels)}: {coverage!r}.")
+    return IntervalScorer(levels[0])
+
+
+@dataclass(frozen=True)
+class IntervalScorer:
+    """What :func:`interval_scorer` returns: a callable ``(estimator, X, y) -> float``."""
+
+    coverage: float
+
+    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
+        """Minus the mean interval score of the estimator's intervals for X."""
+        if not hasattr(estimator, "predict_interval"):
+            raise TypeError(
+                f"interval_scorer needs an estimator with predict_interval(X, coverage); "
+                f"got {type(estimator).__name__}: wrap it in ConformalRegressor."
+            )
+        intervals = as_intervals(estimator.predict_interval(X, coverage=self.coverage))
+        return -interval_score(y, intervals, coverage=self.coverage)
+
+
+def pinball_loss(y: Any, intervals: IntervalsLike, *, coverage: float | None = None) -> float:
+    r"""Mean pinball loss of the two ends, as quantiles at α/2 and 1 − α/2.
+
+    .. math:: \tfrac12 \left[\rho_{\alpha/2}(y - l) + \rho_{1-\alpha/2}(y - u)\right], \qquad
+       \rho_\tau(e) = \max(\tau e, (\tau - 1) e), \quad \alpha = 1 - \text{coverage}
+
+    This is α/4 times :func:`interval_score`: at one level both rank methods alike. Only the
+    pinball loss may be averaged over levels, where it approaches half the continuous ranked
+    probability score.
+
+    Good: small, in the unit of y; no ends score lower on average than the true quantiles given x.
+
+    Misleads: as the interval score does; and it takes the ends for the quantiles at α/2 and
+    1 − α/2, which intervals ŷ ± r around skewed noise need not be, however well they cover.
+
+    Parameters
+    ----------
+    y : array of shape (m,)
+        True targets.
+    intervals : Intervals or (lower, upper), of one level
+    coverage : float, optional
+        The level to score at; by default the one the intervals carry.
+
+    Returns
+    -------
+    float
+        Infinite as soon as one interval is.
+
+    References
+    ----------
+    R. Koenker, G. Bassett (1978), "Regression Quantiles", Econometrica, doi:10.2307/1913643;
+    T. Gneiting, A. Raftery (2007), JASA, doi:10.1198/016214506000001437, section 6.
+
+    Examples
+    --------
+    >>> pinball_loss([1.0, 2.5], ([0, 0], [2, 2]), coverage=0.8)
+    0.225
+    """
+    read = one_level(intervals)
+    level = level_of(read, coverage)
+    return float((1 - as_fraction(level)) / 4) * interval_score(y, read, coverage=level)

@@ -1,0 +1,480 @@
+r"""Does a miss depend on anything? On the width, on a slab of inputs, on what a classifier sees.
+
+**Dependence.** HSIC and plain correlation of being covered and the width.
+
+**Worst-slab coverage.** The stretch of inputs, along some direction, that is covered least.
+A slab is what lies between two parallel planes, S = {x : a ≤ v·x ≤ b}, with at least a share δ of
+the points. Its coverage tends to the level asked for in *every* slab if coverage holds at every
+input. Looking for the lowest value and quoting it would find chance as well as fault, so one part
+of the rows chooses the slab and the other part measures it:
+
+.. math:: \hat S = \arg\min_{v, a, b} \frac{\sum_i c_i 1\{x_i \in S\}}{\sum_i 1\{x_i \in S\}}
+   \text{ on part 1}, \qquad
+   \mathrm{WSC} = \text{mean of } c_i \text{ over } x_i \in \hat S \text{ on part 2}
+
+The window of least mean is found by Dinkelbach's iteration: for a mean λ, the window with the
+least Σ(c − λ) needs one running maximum over prefix sums; its own mean is the next λ, until none
+is lower. That is O(n) an iteration and direction after one sort, fewer than the O(nL) of all
+windows up to twice the least length L = ⌈δn⌉, and it keeps tied projections together.
+
+Letters: δ → ``slab``, c → ``covered``, v → ``directions``.
+
+Reference: M. Cauchois, S. Gupta, J. Duchi (2021), "Knowing what You Know: valid and validated
+confidence sets in multiclass and multilabel prediction", JMLR 22(81), arXiv:2004.10181, section 4;
+the two-part version: Y. Romano, M. Sesia, E. Candès (2020), "Classification with Valid and
+Adaptive Coverage", NeurIPS, arXiv:2006.02544, supplement.
+
+**Excess risk of the target coverage (ERT).** How much better than "c everywhere" can one do?
+If coverage is c at every input, nobody can forecast misses from x better than by saying c. So
+train a classifier p̂(x) of being covered, by cross-validation, and measure with a proper loss how
+much it beats the constant c:
+
+.. math:: \mathrm{ERT}_\ell = \hat E[\ell(c, C)] - \hat E[\ell(\hat p(X), C)], \qquad
+   C = 1\{\text{covered}\}
+
+    l2   ℓ(p, C) = (p − C)²                        estimates E (p(X) − c)²
+    kl   ℓ(p, C) = −C log p − (1−C) log(1−p)       estimates E KL(p(X) ‖ c)
+    l1   ERT = Ê[sign(c − p̂(X)) (c − C)]           estimates E |p(X) − c|
+
+with p(x) the true coverage at x. In expectation none exceeds what it estimates, whatever the
+classifier: the value is a lower bound on the fault, tight if p̂ = p.
+
+Letters: c → ``coverage``, C → ``covered``, p̂ → ``forecast``.
+
+Reference: S. Braun, D. Holzmüller, M. Jordan, F. Bach (2025), "Conditional Coverage Diagnostics for
+Conformal Prediction", arXiv:2512.11779.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import KFold
+from sklearn.utils import check_random_state
+
+from calliper._blocks import BLOCK_FLOATS, row_slices
+from calliper._types import BoolArray, FloatArray
+from calliper.exceptions import CalliperError
+from calliper.intervals import Intervals
+from calliper.metrics._adaptivity import sort_widths
+from calliper.metrics._inputs import (
+    IntervalsLike,
+    at_least,
+    check_rows,
+    choose_rows,
+    level_of,
+    one_level,
+    too_few,
+    undefined,
+    unit_spread,
+)
+
+Loss = Literal["l1", "l2", "kl"]
+Side = Literal["both", "under", "over"]
+
+# Forecasts are kept this far from 0 and 1, where the log loss is infinite.
+_CLIP = 1e-6
+# Features have unit spread, so projections closer than this differ by rounding only.
+_SAME = 1e-9
+
+
+def hsic(
+    y: Any, intervals: IntervalsLike, *, max_points: int = 5000, random_state: Any = None
+) -> float:
+    r"""Dependence, of any form, between being covered and the width: HSIC with Gaussian kernels.
+
+    .. math:: \mathrm{HSIC} = \frac{\mathrm{tr}(K H L H)}{(n - 1)^2}, \qquad
+       K_{ij} = e^{-(c_i - c_j)^2}, \quad L_{ij} = e^{-(w_i - w_j)^2}, \quad H = I - \tfrac1n 1 1^T
+
+    with c = 1 if covered, else 0, and w the width divided by its standard deviation: raw widths,
+    as often used, make the value depend on the unit of y.
+
+    Good: 0, coverage is the same at every width. Independence leaves on average, by chance,
+    1.26 c(1 − c)(1 − L̄)/n, with c the coverage and L̄ the mean of L_ij over pairs: about 0.06/n
+    at 90 % coverage and 0.17/n at 50 %, if widths are normal.
+
+    Misleads: it has no scale of its own (compare methods on the same rows only); it does not see
+    coverage that varies with x at equal widths; and constant widths are "independent" of
+    everything, so there it is undefined, not 0. MAPIE quotes the square root.
+
+    Parameters
+    ----------
+    y : array of shape (m,)
+        True targets.
+    intervals : Intervals or (lower, upper), of one level
+    max_points : int
+        If there are more rows, so many are taken at random: the cost is quadratic.
+    random_state : optional
+        Seed of that sample.
+
+    Returns
+    -------
+    float of at least 0
+        NaN with an ``UndefinedMetricWarning`` if all widths are equal (up to rounding) or one is
+        infinite, if all targets are covered or none, or for fewer than 20 rows.
+
+    References
+    ----------
+    A. Gretton, O. Bousquet, A. Smola, B. Schölkopf (2005), "Measuring Statistical Dependence with
+    Hilbert-Schmidt Norms", doi:10.1007/11564089_7; for intervals: S. Feldman, S. Bates, Y. Romano
+    (2021), "Improving Conditional Coverage via Orthogonal Quantile Regression", NeurIPS,
+    arXiv:2106.00394.
+
+    Examples
+    --------
+    Wide intervals that cover always, and narrow ones that cover half of the time.
+
+    >>> width = np.repeat([1.0, 2.0], 100)
+    >>> inside = np.repeat([True, False, True], [50, 50, 100])
+    >>> round(hsic(np.where(inside, 0.0, 9.0), (-width, width)), 4)
+    0.0392
+    """
+    covered, widths, reason = _covered_and_widths(y, one_level(intervals))
+    if reason:
+        return undefined("hsic", reason)
+    rows = choose_rows(len(covered), max_points, random_state)
+    covered, widths = covered[rows], widths[rows]
+    if reason := _constant(covered, widths):
+        return undefined("hsic", f"in the {len(rows)} rows sampled, {reason}")
+    # K has two values: HKH = 2(1 − 1/e) aaᵀ with a = c − mean(c), so a quadratic form is left.
+    widths = widths / widths.max()  # so that squares of very small or large ones stay in range
+    form = _gaussian_form(covered - covered.mean(), widths / widths.std())
+    return float(2 * (1 - np.exp(-1)) * form / (len(rows) - 1) ** 2)
+
+
+def coverage_width_correlation(y: Any, intervals: IntervalsLike) -> float:
+    r"""Absolute correlation between being covered and the width: \|Pearson(c, w)\|.
+
+    Good: 0, misses are as frequent among wide intervals as among narrow ones.
+
+    Misleads: 0 may hide coverage that is low at both ends; the sign is lost (is it the wide or the
+    narrow ones that miss? :func:`coverage_by_width` says); a few very wide intervals drown all
+    others; chance alone leaves about 1/√m. Constant widths have no correlation, not 0.
+
+    Parameters
+    ----------
+    y : array of shape (m,)
+        True targets.
+    intervals : Intervals or (lower, upper), of one level
+
+    Returns
+    -------
+    float in [0, 1]
+        NaN with an ``UndefinedMetricWarning`` if all widths are equal (up to rounding) or one is
+        infinite, if all targets are covered or none, or for fewer than 20 rows.
+
+    References
+    ----------
+    Feldman, Bates, Romano (2021), "Improving Conditional Coverage via Orthogonal Quantile
+    Regression", NeurIPS, arXiv:2106.00394, which trains models to lower it.
+
+    Examples
+    --------
+    >>> width = np.repeat([1.0, 2.0], 100)
+    >>> inside = np.repeat([True, False, True], [50, 50, 100])
+    >>> round(coverage_width_correlation(np.where(inside, 0.0, 9.0), (-width, width)), 3)
+    0.577
+    """
+    covered, widths, reason = _covered_and_widths(y, one_level(intervals))
+    if reason:
+        return undefined("coverage_width_correlation", reason)
+    w = widths / widths.max()  # so that squares of very small or large ones stay in range
+    c, w = covered - covered.mean(), w - w.mean()
+    return float(min(1.0, abs(c @ w) / np.sqrt((c @ c) * (w @ w))))
+
+
+def _covered_and_widths(y: Any, intervals: Intervals) -> tuple[BoolArray, FloatArray, str | None]:
+    """Both in the order of the widths, and the reason if nothing can be measured."""
+    order, widths = sort_widths(intervals)
+    covered = intervals.contains(y)[order]
+    return covered, widths, too_few(len(widths)) or _constant(covered, widths)
+
+
+def _constant(covered: BoolArray, widths: FloatArray) -> str | None:
+    if np.isinf(widths[-1]):
+        return (
+            f"{np.count_nonzero(np.isinf(widths))} of {len(widths)} widths are infinite; leave "
+            f"those rows out and quote fraction_infinite"
+        )
+    if widths[0] == widths[-1]:
+        return f"all {len(widths)} widths are equal ({widths[0]:g})"
+    if covered.all() or not covered.any():
+        return f"{'all' if covered[0] else 'none'} of {len(covered)} targets are covered"
+    return None
+
+
+def _gaussian_form(a: FloatArray, w: FloatArray) -> float:
+    """Σ a_i a_j exp(−(w_i − w_j)²) over all pairs, block by block above the diagonal."""
+    total = float(a @ a)
+    for rows in row_slices(len(w), max(1, BLOCK_FLOATS // len(w))):
+        above = np.exp(-np.square(w[rows, None] - w[rows.start :]))
+        total += 2 * float(a[rows] @ np.triu(above, 1) @ a[rows.start :])
+    return total
+
+
+class Slab(NamedTuple):
+    """Points between two planes across a direction, and their coverage where it was found."""
+
+    direction: FloatArray
+    low: float
+    high: float
+    coverage: float
+
+
+def worst_slab_coverage(
+    y: Any,
+    intervals: IntervalsLike,
+    X: Any,
+    *,
+    slab: float = 0.1,
+    n_directions: int = 1000,
+    test_size: float = 0.75,
+    max_points: int = 5000,
+    random_state: Any = None,
+) -> float:
+    """Coverage of the slab of inputs that seems to be covered least, on rows that did not choose.
+
+    Good: the level asked for, or little below. Constant intervals around uneven noise fall far
+    below it.
+
+    Misleads: it rises with blunt tools, since random directions hardly find a slab in many
+    dimensions, and a small part 1 chooses badly: a good value is no proof. It scatters, being a
+    mean over about ``slab`` of part 2 (0.1 · 0.75 · 5000 = 375 points: ± 0.016 at 90 %).
+
+    Parameters
+    ----------
+    y : array of shape (m,)
+        True targets.
+    intervals : Intervals or (lower, upper), of one level
+    X : array of shape (m, d)
+        Inputs, or an embedding; each column is divided by its standard deviation first.
+    slab : float
+        δ, the least share of the rows in the slab.
+    n_directions : int
+        Random directions tried; one input column has one direction only.
+    test_size : float
+        Share of the rows that measure; the others choose the slab.
+    max_points : int
+        If there are more rows, so many are taken at random.
+    random_state : optional
+        Seed of the sample, the two parts and the directions.
+
+    Returns
+    -------
+    float
+        NaN with an ``UndefinedMetricWarning`` if no row of the second part lies in the slab, if
+        X is constant, or for fewer than 20 rows.
+
+    References
+    ----------
+    Cauchois, Gupta, Duchi (2021), JMLR 22(81), arXiv:2004.10181; in two parts: Romano, Sesia,
+    Candès (2020), arXiv:2006.02544.
+
+    Examples
+    --------
+    Intervals that cover everywhere but for x > 0.8, where they cover half of the targets.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.uniform(size=4000)
+    >>> y = np.where(x > 0.8, rng.choice([0.0, 2.0], size=4000), 0.0)
+    >>> round(worst_slab_coverage(y, (y * 0 - 1, y * 0 + 1), x, random_state=0), 2)
+    0.47
+    """
+    read = one_level(intervals)
+    covered = read.contains(y)
+    features = check_rows(X, len(covered))
+    for name, share in (("slab", slab), ("test_size", test_size)):
+        if not 0 < share < 1:
+            raise CalliperError(f"{name} must lie strictly between 0 and 1; got {share!r}.")
+    if reason := too_few(len(covered)):
+        return undefined("worst_slab_coverage", reason)
+    rng = check_random_state(random_state)
+    rows = rng.permutation(choose_rows(len(covered), max_points, rng))
+    features, covered = features[rows], covered[rows]
+    features = unit_spread(features)
+    if not features.shape[1]:
+        return undefined("worst_slab_coverage", "every column of X is constant")
+    part = max(1, round((1 - test_size) * len(rows)))
+    directions = _directions(at_least(n_directions, 1, "n_directions"), features.shape[1], rng)
+    found = find_slab(features[:part], covered[:part], directions, ceil(slab * part))
+    place = features[part:] @ found.direction
+    inside = (found.low - _SAME <= place) & (place <= found.high + _SAME)
+    if not inside.any():
+        reason = f"none of the {len(place)} rows that measure lies in the slab chosen by {part}"
+        return undefined("worst_slab_coverage", reason)
+    return float(covered[part:][inside].mean())
+
+
+def _directions(n: int, d: int, rng: np.random.RandomState) -> FloatArray:
+    if d == 1:
+        return np.ones((1, 1))
+    normal = rng.normal(size=(n, d))
+    directions: FloatArray = normal / np.linalg.norm(normal, axis=1, keepdims=True)
+    return directions
+
+
+def find_slab(
+    features: FloatArray, covered: BoolArray, directions: FloatArray, smallest: int
+) -> Slab:
+    """The slab of least coverage with at least ``smallest`` of the points, over all directions."""
+    every = features @ directions[0]
+    best = Slab(directions[0], float(every.min()), float(every.max()), float(covered.mean()))
+    for block in row_slices(len(directions), max(1, BLOCK_FLOATS // len(features))):
+        place = directions[block] @ features.T
+        order = np.argsort(place, axis=1)
+        place = np.take_along_axis(place, order, axis=1)
+        hits = np.zeros((len(place), len(features) + 1))
+        np.cumsum(covered[order], axis=1, out=hits[:, 1:])
+        cut = np.ones(hits.shape, dtype=bool)
+        cut[:, 1:-1] = np.diff(place, axis=1) > _SAME
+        while True:
+            row, start, stop = _least_sum(hits, cut, best.coverage, smallest)
+            coverage = float((hits[row, stop] - hits[row, start]) / (stop - start))
+            if coverage >= best.coverage:
+                break
+            low, high = float(place[row, start]), float(place[row, stop - 1])
+            best = Slab(directions[block][row], low, high, coverage)
+    return best
+
+
+def _least_sum(
+    hits: FloatArray, cut: BoolArray, mean: float, smallest: int
+) -> tuple[int, int, int]:
+    """Row, start and stop of the window with the least Σ(c − mean); cuts say where one may end."""
+    excess = hits - mean * np.arange(hits.shape[1])
+    opening = np.where(cut, excess, -np.inf)
+    highest = np.maximum.accumulate(opening, axis=1)
+    total = np.where(cut[:, smallest:], excess[:, smallest:], np.inf)
+    total -= highest[:, : hits.shape[1] - smallest]
+    row, last = np.unravel_index(int(np.argmin(total)), total.shape)
+    return int(row), int(np.argmax(opening[row, : last + 1])), int(last) + smallest
+
+
+def excess_risk_of_target_coverage(
+    y: Any,
+    intervals: IntervalsLike,
+    X: Any,
+    *,
+    loss: Loss = "l1",
+    side: Side = "both",
+    coverage: float | None = None,
+    classifier: Any = None,
+    n_folds: int = 5,
+    max_points: int = 5000,
+    random_state: Any = None,
+) -> float:
+    """How far coverage at x is from the level asked for, as far as a classifier can tell (ERT).
+
+    Good: 0 or below, the classifier found no input where coverage differs from the level. With
+    ``"l1"`` the value reads as a mean distance: 0.05 says that coverage at x is off by 5 points
+    on average, at least.
+
+    Misleads: it is a lower bound. A weak classifier, few rows or many dimensions see nothing;
+    negative values mean "no evidence", not "better than perfect". It contains the marginal miss
+    as well: intervals that all cover 99 % instead of 90 % have an l1 of 0.09.
+
+    Parameters
+    ----------
+    y : array of shape (m,)
+        True targets.
+    intervals : Intervals or (lower, upper), of one level
+    X : array of shape (m, d)
+        Inputs, or an embedding.
+    loss : {"l1", "l2", "kl"}
+        Estimates the mean of |p − c|, (p − c)² or KL(p ‖ c) over inputs, p the coverage there.
+    side : {"both", "under", "over"}
+        Count inputs forecast to be covered too rarely, too often, or both; the first two sum to
+        the third.
+    coverage : float, optional
+        c; by default the level the intervals carry.
+    classifier : optional
+        A scikit-learn classifier with ``predict_proba``; by default 50 boosted trees of 8 leaves.
+    n_folds : int
+        Parts of the cross-validation; no row is forecast by a model that has seen it.
+    max_points : int
+        If there are more rows, so many are taken at random. More rows find smaller faults.
+    random_state : optional
+        Seed of that sample, the folds and the default classifier.
+
+    Returns
+    -------
+    float
+        NaN with an ``UndefinedMetricWarning`` for fewer than 20 rows.
+
+    References
+    ----------
+    S. Braun, D. Holzmüller, M. Jordan, F. Bach (2025), "Conditional Coverage Diagnostics for
+    Conformal Prediction", arXiv:2512.11779.
+
+    Examples
+    --------
+    One half of the inputs is always covered, the other at 80 %: 0.1 from 90 % everywhere.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.integers(0, 2, size=2000)
+    >>> y = np.where((x == 1) & (rng.random(2000) < 0.2), 9.0, 0.0)
+    >>> ends = (y * 0 - 1, y * 0 + 1)
+    >>> round(excess_risk_of_target_coverage(y, ends, x, coverage=0.9, random_state=0), 2)
+    0.11
+    """
+    read = one_level(intervals)
+    level = level_of(read, coverage)
+    covered = read.contains(y)
+    features = check_rows(X, len(covered))
+    if loss not in ("l1", "l2", "kl"):
+        raise CalliperError(f"loss must be 'l1', 'l2' or 'kl'; got {loss!r}.")
+    if side not in ("both", "under", "over"):
+        raise CalliperError(f"side must be 'both', 'under' or 'over'; got {side!r}.")
+    folds = at_least(n_folds, 2, "n_folds")
+    if reason := too_few(len(covered)):
+        return undefined("excess_risk_of_target_coverage", reason)
+    rng = check_random_state(random_state)
+    rows = choose_rows(len(covered), max_points, rng)
+    if folds > len(rows):
+        raise CalliperError(
+            f"n_folds must be at most the number of rows; got {folds} for {len(rows)}: pass fewer."
+        )
+    forecast = _forecasts(classifier, features[rows], covered[rows], folds, rng)
+    if side == "under":
+        forecast = np.minimum(forecast, level)
+    elif side == "over":
+        forecast = np.maximum(forecast, level)
+    return _excess(forecast, covered[rows].astype(float), level, loss)
+
+
+def _forecasts(
+    classifier: Any, X: FloatArray, covered: BoolArray, n_folds: int, rng: np.random.RandomState
+) -> FloatArray:
+    """Probability of being covered, of each row by a classifier that has not seen it."""
+    forecast = np.empty(len(covered))
+    if classifier is None:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        # Shallow and few: what is sought is a smooth pattern in noisy labels.
+        classifier = HistGradientBoostingClassifier(
+            max_iter=50, max_leaf_nodes=8, early_stopping=False, random_state=rng.randint(2**31)
+        )
+    for train, test in KFold(n_folds, shuffle=True, random_state=rng).split(X):
+        labels = covered[train]
+        if labels.all() or not labels.any():
+            forecast[test] = labels[0]
+        else:
+            fitted = clone(classifier).fit(X[train], labels)
+            forecast[test] = fitted.predict_proba(X[test])[:, 1]
+    return forecast
+
+
+def _excess(forecast: FloatArray, covered: FloatArray, level: float, loss: Loss) -> float:
+    if loss == "l1":
+        return float(np.mean(np.sign(level - forecast) * (level - covered)))
+    if loss == "l2":
+        return float(np.mean((level - covered) ** 2 - (forecast - covered) ** 2))
+    bounded = np.clip(forecast, _CLIP, 1 - _CLIP)
+    return float(
+        np.mean(
+            covered * np.log(bounded / level) + (1 - covered) * np.log((1 - bounded) / (1 - level))
+        )
+    )

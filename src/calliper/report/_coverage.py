@@ -1,0 +1,409 @@
+"""Coverage drawn: over all levels, in parts of the data, and over calibration draws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from calliper._types import FloatArray
+from calliper._validation import check_levels, check_vector
+from calliper.exceptions import CalliperError
+from calliper.guarantees import coverage_law
+from calliper.metrics import (
+    CoverageTable,
+    IntervalsLike,
+    as_intervals,
+    at_least,
+    binomial_bounds,
+    coverage_by_group,
+    coverage_by_value,
+    coverage_by_width,
+    one_level,
+)
+from calliper.quantile import conformal_rank
+from calliper.report._style import BLUE, QUIET, TARGET, VERMILION, entitle, percent, several, start
+
+
+@dataclass(eq=False)
+class CalibrationCurveDisplay:
+    """Measured against asked for, level by level; made by :meth:`from_intervals`.
+
+    What to see: points on the diagonal, within their bounds. Below it intervals are too narrow
+    at that level, above it too wide. All levels are measured on the same rows, so neighbouring
+    points err together.
+
+    Attributes
+    ----------
+    asked : (L,) levels
+    covered : (L,) share of the targets inside at each
+    lower, upper : (L,) exact 68 % (1-σ) binomial bounds on it, for these very intervals
+    n : number of test points
+    ax_, figure_ : where it was drawn last
+    """
+
+    asked: FloatArray
+    covered: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    n: int
+    ax_: Any = field(default=None, init=False, repr=False)
+    figure_: Any = field(default=None, init=False, repr=False)
+
+    @classmethod
+    def from_intervals(cls, y: Any, intervals: IntervalsLike) -> CalibrationCurveDisplay:
+        """Count the targets inside at each level.
+
+        Parameters
+        ----------
+        y : array of shape (m,)
+        intervals : Intervals of several levels
+            For example ``predict_interval(X, coverage=[0.1, 0.2, ..., 0.9])``.
+        """
+        read = as_intervals(intervals)
+        if read.coverage is None:
+            raise CalliperError(
+                "intervals must carry their levels: pass Intervals(lower, upper, coverage=[...])."
+            )
+        asked = np.atleast_1d(np.asarray(read.coverage, float))
+        inside = read.contains(y).reshape(len(read.lower), -1)
+        if inside.shape[1] != len(asked):
+            raise CalliperError(f"intervals have {inside.shape[1]} levels, and name {len(asked)}.")
+        hits, n = inside.sum(axis=0), np.full(len(asked), len(inside))
+        lower, upper = binomial_bounds(hits, n)
+        return cls(asked=asked, covered=hits / n, lower=lower, upper=upper, n=len(inside))
+
+    @property
+    def largest_gap(self) -> float:
+        """Largest distance from the diagonal over the levels."""
+        return float(np.abs(self.covered - self.asked).max())
+
+    def plot(
+        self, ax: Any = None, *, name: str | None = None, color: str = BLUE, marker: str = "o"
+    ) -> CalibrationCurveDisplay:
+        """Draw the curve with its bounds; draw others on the same ``ax`` to compare."""
+        fresh = ax is None or not ax.lines
+        self.ax_, self.figure_ = ax, _ = start(ax, (5.0, 4.8))
+        if fresh:
+            ax.plot([0, 1], [0, 1], label="exact", **TARGET)
+        ax.errorbar(
+            self.asked,
+            self.covered,
+            yerr=np.abs(np.stack([self.covered - self.lower, self.upper - self.covered])),
+            color=color,
+            marker=marker,
+            ms=4.5,
+            linewidth=1.4,
+            elinewidth=1.4,
+            label=name or "measured, with 1-σ bounds",
+        )
+        from matplotlib.ticker import PercentFormatter
+
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+        ax.set_xlim(0, 1)
+        ax.set_ylim(0, 1)
+        ax.set_aspect("equal")
+        ax.set_xlabel("coverage asked for")
+        ax.set_ylabel("coverage measured")
+        ax.legend(frameon=False, fontsize=8.5, loc="upper left")
+        if fresh:
+            gap = f"largest distance from the diagonal {percent(self.largest_gap)}"
+            entitle(ax, "Calibration curve", f"{several(self.n, 'test point')} · {gap}")
+        else:
+            for words in ax.texts[:1]:
+                words.set_text(f"{several(self.n, 'test point')} · bars are 1-σ binomial bounds")
+        return self
+
+
+@dataclass(eq=False)
+class CoverageDisplay:
+    """Coverage bin by bin with its 1-σ bounds, beside the level asked for.
+
+    What to see: about two bars of three touch the line. Bars that stay off it on one side of the
+    figure show where coverage is lost, and what it is paid with elsewhere.
+
+    Attributes
+    ----------
+    table : CoverageTable
+    coverage : the level asked for, or None
+    what : what the bins are bins of, for the axis
+    ax_, figure_ : where it was drawn last
+    """
+
+    table: CoverageTable
+    coverage: float | None = None
+    what: str = "bin"
+    ax_: Any = field(default=None, init=False, repr=False)
+    figure_: Any = field(default=None, init=False, repr=False)
+
+    @classmethod
+    def from_intervals(
+        cls,
+        y: Any,
+        intervals: IntervalsLike,
+        *,
+        values: Any = None,
+        groups: Any = None,
+        what: str | None = None,
+        n_bins: int = 10,
+        coverage: float | None = None,
+    ) -> CoverageDisplay:
+        """Coverage by the values or the groups that are given, else by width.
+
+        Parameters
+        ----------
+        y : array of shape (m,)
+        intervals : Intervals or (lower, upper), of one level
+        values, groups : array of shape (m,), optional
+            As in :func:`calliper.metrics.coverage_by_value` and
+            :func:`calliper.metrics.coverage_by_group`; one of them at most.
+        what : str, optional
+            What the values or groups are, with the unit, for the axis.
+        n_bins : int
+        coverage : float, optional
+            The level to draw; by default the one the intervals carry, if any.
+        """
+        read = one_level(intervals)
+        if values is not None and groups is not None:
+            raise CalliperError("pass values or groups, not both: a figure has one axis for them.")
+        if groups is not None:
+            table, default = coverage_by_group(y, read, groups), "group"
+        elif values is not None:
+            table, default = coverage_by_value(y, read, values, n_bins=n_bins), "value"
+        else:
+            table = coverage_by_width(y, read, n_bins=n_bins)
+            default = "width of the interval (unit of y)"
+        level = read.coverage if coverage is None else coverage
+        level = None if level is None else check_levels(level)[0]
+        return cls(table, level, default if what is None else what)
+
+    def plot(
+        self, ax: Any = None, *, name: str | None = None, color: str = BLUE
+    ) -> CoverageDisplay:
+        """Draw a dot and its bounds for each bin: upright for bins of numbers, else in rows."""
+        by_group = self.table.edges is None
+        n_bins = len(self.table.n)
+        size = (6.4, max(2.6, 1.8 + 0.32 * n_bins)) if by_group else (6.4, 4.0)
+        self.ax_, self.figure_ = ax, _ = start(ax, size)
+        place = np.arange(n_bins)
+        middle = self.table.coverage
+        bars = np.abs(np.stack([middle - self.table.lower, self.table.upper - middle]))
+        look: dict[str, Any] = {
+            "fmt": "o", "color": color, "ms": 5.5, "elinewidth": 1.6, "zorder": 3,
+            "label": "covered, with 1-σ bounds",
+        }  # fmt: skip
+        if by_group:
+            ax.errorbar(middle, place, xerr=bars, **look)
+            self._name_groups(ax, place)
+        else:
+            ax.errorbar(place, middle, yerr=bars, **look)
+            self._name_edges(ax)
+        if self.coverage is not None:
+            # In rows, not down into the legend.
+            ends = [-0.6, n_bins - 0.5] if by_group else [-0.5, n_bins - 0.5]
+            level = [self.coverage, self.coverage]
+            line = (level, ends) if by_group else (ends, level)
+            ax.plot(*line, label=f"asked for: {percent(self.coverage)}", **TARGET)
+        self._bound(ax, by_group)
+        ax.legend(frameon=False, fontsize=8.5, loc="lower left", ncols=2 if by_group else 1)
+        smallest, largest = int(self.table.n.min()), int(self.table.n.max())
+        size_words = f"{smallest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
+        caption = f"worst {percent(self.table.worst)} · {size_words} rows in a bin"
+        title = name or f"Coverage by {self.what.split(' (')[0]}"
+        entitle(ax, title, caption.replace("a bin", "a group") if by_group else caption)
+        return self
+
+    def _bound(self, ax: Any, by_group: bool) -> None:
+        """All bars in view with room for the legend below, and never past 1 without need."""
+        low = min(float(self.table.lower.min()), 1.0 if self.coverage is None else self.coverage)
+        span = max(1.0 - low, 0.05)
+        if by_group:
+            ax.set_xlim(max(-0.02, low - 0.15 * span), 1.0 + 0.05 * span)
+        else:
+            ax.set_ylim(low - 0.45 * span, 1.0 + 0.05 * span)
+        axis = ax.xaxis if by_group else ax.yaxis
+        from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+        axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+        axis.set_major_formatter(FuncFormatter(lambda v, _: percent(v) if 0 <= v <= 1 else ""))
+        (ax.set_xlabel if by_group else ax.set_ylabel)("share of targets inside")
+
+    def _name_groups(self, ax: Any, place: Any) -> None:
+        counts = [f"{label}  (n = {n:,})" for label, n in
+                  zip(self.table.labels, self.table.n, strict=True)]  # fmt: skip
+        ax.set_yticks(place, counts)
+        ax.set_ylim(len(place) + 0.3, -0.6)  # the last row is the legend's
+        ax.set_ylabel(self.what)
+        ax.tick_params(axis="y", length=0)
+
+    def _name_edges(self, ax: Any) -> None:
+        """The edges between the bins, drawn equally wide because they hold equally many."""
+        edges = self.table.edges
+        assert edges is not None
+        ticks = np.arange(len(edges)) - 0.5
+        ax.set_xticks(ticks, [_short(edge) for edge in edges])
+        crowded = max(len(_short(edge)) for edge in edges) * len(edges) > 60
+        ax.tick_params(axis="x", labelsize=8.5)
+        if crowded:
+            for words in ax.get_xticklabels():
+                words.set(rotation=35, ha="right", rotation_mode="anchor")
+        ax.set_xlim(-0.5, len(edges) - 1.5)
+        ax.set_xlabel(self.what)
+        for tick in ticks:
+            ax.axvline(tick, color=QUIET, alpha=0.12, linewidth=0.8, zorder=0)
+
+
+def _short(edge: float) -> str:
+    return "∞" if np.isinf(edge) else f"{edge:.3g}".replace("-", "−")
+
+
+@dataclass(eq=False)
+class CoverageLawDisplay:
+    """Coverage of many calibration sets of one size, beside its law; from :meth:`from_coverages`.
+
+    The law, Beta(Q, N+1−Q) with Q = ⌈c(N+1)⌉, is exact for split conformal prediction and
+    MADSplit if points are exchangeable and scores have no ties. Coverage measured on ``n_test``
+    points scatters more: the law is then beta-binomial with the same parameters.
+
+    What to see: bars that follow the line. Bars to the left of it mean that exchangeability
+    fails, or that another method was used, which has no known law (a narrower or wider heap is
+    then no fault).
+
+    Attributes
+    ----------
+    coverages : (R,) measured coverage of each calibration draw, ascending
+    coverage : the level asked for
+    n_calibration, n_test : N, and the test points of each measurement (None: exact)
+    mean, error : of the coverages, and the standard error of that mean
+    law_mean : Q/(N+1)
+    law_quantiles : 5th and 95th percentile of the law
+    x, density : the law, at 400 points or at each possible coverage
+    share_inside : share of the coverages between the two percentiles
+    ax_, figure_ : where it was drawn last
+    """
+
+    coverages: FloatArray
+    coverage: float
+    n_calibration: int
+    n_test: int | None
+    mean: float
+    error: float
+    law_mean: float
+    law_quantiles: tuple[float, float]
+    x: FloatArray
+    density: FloatArray
+    share_inside: float
+    ax_: Any = field(default=None, init=False, repr=False)
+    figure_: Any = field(default=None, init=False, repr=False)
+
+    @classmethod
+    def from_coverages(
+        cls, coverages: Any, *, coverage: float, n_calibration: int, n_test: int | None = None
+    ) -> CoverageLawDisplay:
+        """Set measured coverages beside their law.
+
+        Parameters
+        ----------
+        coverages : array of shape (R,)
+            One for each independent calibration set of ``n_calibration`` points.
+        coverage : float
+            The level asked for.
+        n_calibration : int
+        n_test : int, optional
+            Test points that each was measured on; leave out if coverage is known exactly.
+        """
+        values = np.sort(check_vector(coverages, "coverages"))
+        if len(values) < 2 or values[0] < 0 or values[-1] > 1:
+            raise CalliperError(
+                f"coverages must be at least two shares between 0 and 1; got {len(values)}"
+                + (f" from {values[0]:g} to {values[-1]:g}." if len(values) else ".")
+            )
+        level, n = check_levels(coverage)[0], at_least(n_calibration, 1, "n_calibration")
+        rank = conformal_rank(level, n)
+        if rank > n:
+            raise CalliperError(
+                f"{n} calibration points cannot support coverage {level:g}: every interval is "
+                f"infinite and covers, so there is no law to compare with."
+            )
+        (low, high), x, density = _law(level, n, n_test)
+        inside = (values >= low - 1e-12) & (values <= high + 1e-12)
+        error = float(values.std(ddof=1) / np.sqrt(len(values)))
+        return cls(
+            coverages=values,
+            coverage=level,
+            n_calibration=n,
+            n_test=n_test,
+            mean=float(values.mean()),
+            error=error,
+            law_mean=rank / (n + 1),
+            law_quantiles=(low, high),
+            x=x,
+            density=density,
+            share_inside=float(inside.mean()),
+        )
+
+    def plot(
+        self, ax: Any = None, *, name: str | None = None, color: str = BLUE
+    ) -> CoverageLawDisplay:
+        """Draw bars for what was measured, a line for the law."""
+        self.ax_, self.figure_ = ax, _ = start(ax)
+        law = "Beta" if self.n_test is None else "beta-binomial"
+        ax.hist(
+            self.coverages,
+            bins=self._bins(),
+            density=True,
+            color=color,
+            alpha=0.4,
+            label=f"measured, {len(self.coverages):,} calibration sets",
+        )
+        ax.plot(self.x, self.density, color=VERMILION, linewidth=1.8, label=f"{law} law")
+        ax.axvline(self.coverage, label=f"asked for: {percent(self.coverage)}", **TARGET)
+        from matplotlib.ticker import FuncFormatter
+
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: percent(v) if v <= 1 else ""))
+        ax.set_xlabel("coverage given one calibration set")
+        ax.set_ylabel("density")
+        ax.set_ylim(0, 1.3 * max(self.density.max(), ax.get_ylim()[1] / 1.05))
+        ax.legend(frameon=False, fontsize=8.5, loc="upper left")
+        entitle(
+            ax,
+            name or "Coverage over calibration draws",
+            f"N = {self.n_calibration:,}"
+            + ("" if self.n_test is None else f", {self.n_test:,} test points each")
+            + f" · mean {percent(self.mean)} (law: {percent(self.law_mean)})\n"
+            f"{percent(self.share_inside)} lie between the law's 5th and 95th percentiles, "
+            f"{self.law_quantiles[0]:.3f} and {self.law_quantiles[1]:.3f}",
+        )
+        return self
+
+    def _bins(self) -> FloatArray:
+        """About √R bars; between the possible values where coverage is a share of few points."""
+        low, high = min(self.coverages[0], self.x[0]), max(self.coverages[-1], self.x[-1])
+        n_bars = int(np.clip(np.sqrt(len(self.coverages)), 5, 40))
+        if self.n_test is None:
+            return np.linspace(low, high, n_bars + 1)
+        step = max(1, round((high - low) * self.n_test / n_bars))
+        first = round(low * self.n_test) - 0.5
+        n_steps = int(np.ceil((high * self.n_test + 0.5 - first) / step))
+        bins: FloatArray = (first + step * np.arange(n_steps + 1)) / self.n_test
+        return bins
+
+
+def _law(
+    level: float, n: int, n_test: int | None
+) -> tuple[tuple[float, float], FloatArray, FloatArray]:
+    """The law's 5th and 95th percentile, where it is drawn, and its density there."""
+    if n_test is None:
+        law = coverage_law(level, n)
+        low, high = law.ppf([0.05, 0.95]).tolist()
+        first, last = law.ppf([1e-4, 1 - 1e-4])
+        x = np.linspace(first, last, 400)
+        return (low, high), x, law.pdf(x)
+    size, rank = at_least(n_test, 1, "n_test"), conformal_rank(level, n)
+    counts = stats.betabinom(size, rank, n + 1 - rank)
+    low, high = (counts.ppf([0.05, 0.95]) / size).tolist()
+    x = np.arange(counts.ppf(1e-4), counts.ppf(1 - 1e-4) + 1) / size
+    return (low, high), x, counts.pmf(np.rint(x * size)) * size

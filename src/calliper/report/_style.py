@@ -1,0 +1,75 @@
+"""What all displays share: colours that everyone can tell apart, bare axes, a title."""
+
+from __future__ import annotations
+
+from math import floor, log10
+from typing import Any
+
+import numpy as np
+
+from calliper._types import FloatArray
+
+# Okabe and Ito's palette, which people of all kinds of colour vision can tell apart.
+BLUE, ORANGE, VERMILION, GREEN = "#0072B2", "#E69F00", "#D55E00", "#009E73"
+PURPLE, SKY, QUIET, GREY = "#CC79A7", "#56B4E9", "#444444", "#8C8C8C"
+
+#: Colours and marks for several methods: each pair also differs without colour.
+SERIES = tuple(zip((BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY), "os^DvP", strict=True))
+TARGET: dict[str, Any] = {"color": "#000000", "linewidth": 1.1, "linestyle": (0, (4, 2))}
+
+#: Dots in one figure: more of them hide each other.
+MOST_POINTS = 5000
+
+
+def start(ax: Any, size: tuple[float, float] = (6.4, 4.2)) -> tuple[Any, Any]:
+    """The axes to draw on, new ones if none are given, and their figure."""
+    if ax is None:
+        from matplotlib import pyplot
+
+        _, ax = pyplot.subplots(figsize=size, layout="constrained")
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax, ax.figure
+
+
+def entitle(ax: Any, title: str, caption: str) -> None:
+    """A title above, and below it, quietly, what to see."""
+    lines = caption.count("\n") + 1
+    ax.set_title(title, loc="left", fontweight="bold", fontsize=11, pad=10 + 12 * lines)
+    ax.annotate(
+        caption,
+        (0, 1),
+        (0, 6),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        fontsize=9,
+        color=QUIET,
+        va="bottom",
+    )
+
+
+def percent(value: float) -> str:
+    """A share as a person says it: ``90 %``, ``97.5 %``; what is not all is never ``100 %``."""
+    missing = 100 * (1 - value)
+    # Three digits, and below 100 % as many as tell what is missing to two.
+    digits = 3 - floor(log10(missing)) if 1e-9 < missing < 1 else 3
+    return f"{100 * value:.{digits}g} %"
+
+
+def several(n: int, thing: str) -> str:
+    """``1 interval``, ``12,000 intervals``."""
+    return f"{n:,} {thing}{'' if n == 1 else 's'}"
+
+
+def thin(n: int, most: int = MOST_POINTS) -> Any:
+    """Which of n rows are drawn: all, or evenly many of them in their order."""
+    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)
+
+
+def limits(values: FloatArray, room: float = 0.06) -> tuple[float, float]:
+    """Ends of an axis that shows all finite values with some room."""
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return -1.0, 1.0
+    low, high = float(finite.min()), float(finite.max())
+    space = room * (high - low) or 0.5 * abs(high) or 1.0
+    return low - space, high + space

@@ -1,0 +1,296 @@
+"""Widths drawn: against the errors they meet, and over the inputs in two dimensions."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from calliper._types import FloatArray
+from calliper._validation import check_features
+from calliper.exceptions import CalliperError
+from calliper.metrics import (
+    Infinite,
+    IntervalsLike,
+    level_of,
+    one_level,
+    r2_sqi,
+    scores_and_widths,
+    sqi_table,
+    tau_sqi,
+    unit_spread,
+)
+from calliper.report._style import (
+    BLUE,
+    GREY,
+    MOST_POINTS,
+    TARGET,
+    VERMILION,
+    entitle,
+    percent,
+    several,
+    start,
+    thin,
+)
+
+
+@dataclass(eq=False)
+class WidthErrorDisplay:
+    """Errors over widths, with the quantile of the errors in each tenth of the widths.
+
+    What to see: the marks (CSQ, the error that a share c of each tenth stays below) lie on the
+    line IS = 2 · CSQ, since an interval ŷ ± r that is right has width 2r and error quantile r.
+    Above the line intervals are too narrow, below it too wide; a flat row of marks means that
+    width says nothing about the error. R²_SQI measures the distance from the line.
+
+    Attributes
+    ----------
+    widths, errors : (n,) upper − lower and |y − ŷ| of each row, from the smallest error up
+    isq, csq : (B,) median width and error quantile of each bin, infinite in a bin of such widths
+    coverage : the level of the quantile
+    r2, tau : R²_SQI and τ_SQI of the same bins, NaN where undefined
+    ax_, figure_ : where it was drawn last
+    """
+
+    widths: FloatArray
+    errors: FloatArray
+    isq: FloatArray
+    csq: FloatArray
+    coverage: float
+    r2: float
+    tau: float
+    ax_: Any = field(default=None, init=False, repr=False)
+    figure_: Any = field(default=None, init=False, repr=False)
+
+    @classmethod
+    def from_intervals(
+        cls,
+        y: Any,
+        intervals: IntervalsLike,
+        *,
+        y_pred: Any = None,
+        coverage: float | None = None,
+        infinite: Infinite = "keep",
+        max_score: float | None = None,
+        n_bins: int = 10,
+        min_bin_size: int | None = None,
+    ) -> WidthErrorDisplay:
+        """Compute bins and measures; all parameters are those of :func:`calliper.metrics.r2_sqi`.
+
+        Measures that are undefined are NaN here, without a warning: the figure says so.
+        """
+        read = one_level(intervals)
+        level = level_of(read, coverage)
+        policy: dict[str, Any] = {"y_pred": y_pred, "infinite": infinite, "max_score": max_score}
+        bins: dict[str, Any] = {"n_bins": n_bins, "min_bin_size": min_bin_size}
+        errors, widths = scores_and_widths(y, read, **policy)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            table = sqi_table(errors, widths, level, bin_width="median", **bins)
+            r2, tau = (
+                measure(y, read, coverage=level, **policy, **bins) for measure in (r2_sqi, tau_sqi)
+            )
+        return cls(
+            widths=widths,
+            errors=errors,
+            isq=table.isq,
+            csq=table.csq,
+            coverage=level,
+            r2=r2,
+            tau=tau,
+        )
+
+    @property
+    def n_infinite(self) -> int:
+        """How many widths are infinite, and cannot be drawn."""
+        return int(np.count_nonzero(np.isinf(self.widths)))
+
+    def plot(
+        self, ax: Any = None, *, name: str | None = None, color: str = BLUE
+    ) -> WidthErrorDisplay:
+        """Draw dots for rows (a share of them if they are many), marks for tenths, the line."""
+        self.ax_, self.figure_ = ax, _ = start(ax, (5.6, 4.6))
+        finite = np.flatnonzero(np.isfinite(self.widths))
+        shown = finite[thin(len(finite))]
+        label = "row" if len(shown) == len(finite) else f"row ({len(shown):,} of {len(finite):,})"
+        ax.plot(
+            self.widths[shown],
+            self.errors[shown],
+            ".",
+            color=GREY,
+            ms=2,
+            alpha=0.5,
+            label=label,
+            rasterized=True,
+        )
+        drawable = np.isfinite(self.isq)
+        bins = several(len(self.isq), "bin")
+        right = 1.05 * self.widths[finite].max(initial=0.0) or 1.0
+        ax.plot([0, right], [0, right / 2], label="ideal: IS = 2 · CSQ", **TARGET)
+        ax.plot(
+            self.isq[drawable],
+            self.csq[drawable],
+            "o-",
+            color=color,
+            ms=6,
+            label=f"{percent(self.coverage)} quantile in {bins} of the widths",
+        )
+        # One outlying error must not press everything else to the floor.
+        above = np.append(self.csq[drawable], right / 2)
+        top = 1.15 * float(np.max(above))
+        hidden = int(np.count_nonzero(self.errors[finite] > top))
+        ax.set_xlim(0, right)
+        ax.set_ylim(0, top)
+        ax.set_xlabel("width of the interval, IS (unit of y)")
+        ax.set_ylabel("error |y − ŷ| (unit of y)")
+        ax.legend(frameon=False, fontsize=8.5, loc="upper left")
+        if not len(finite):
+            ax.text(0.5, 0.5, "all intervals are infinite", transform=ax.transAxes, ha="center",
+                    color=VERMILION)  # fmt: skip
+        entitle(ax, name or "Width against error", self._caption(hidden))
+        return self
+
+    def _caption(self, hidden: int) -> str:
+        words = " · ".join(
+            f"{symbol} = {_number(value)}" if np.isfinite(value) else f"{symbol} undefined"
+            for symbol, value in (("R²_SQI", self.r2), ("τ_SQI", self.tau))
+        )
+        if self.n_infinite:
+            words += f" · {several(self.n_infinite, 'infinite width')} not shown"
+        if hidden:
+            words += f" · {several(hidden, 'error')} above the axes"
+        return words
+
+
+def _number(value: float) -> str:
+    """Two decimals; of a value far below 0 none, since they say nothing more."""
+    return (f"{value:.2f}" if value > -10 else f"{value:.0f}").replace("-", "−")
+
+
+@dataclass(eq=False)
+class EmbeddingDisplay:
+    """Inputs in the plane of their two main directions, coloured by width.
+
+    What to see: regions of one colour, so that width follows the input. A mix of all colours
+    everywhere means that width is noise, or that it follows a direction not shown: look at how
+    much of the variance the two directions hold.
+
+    Attributes
+    ----------
+    position : (n, 2) coordinates of the rows that are drawn
+    widths : (n,) widths of their intervals, perhaps infinite
+    rows : (n,) which rows these are
+    explained : share of the variance along each direction; None if the coordinates were given
+    n_rows : number of rows there were
+    ax_, figure_ : where it was drawn last
+    """
+
+    position: FloatArray
+    widths: FloatArray
+    rows: Any
+    explained: FloatArray | None
+    n_rows: int
+    ax_: Any = field(default=None, init=False, repr=False)
+    figure_: Any = field(default=None, init=False, repr=False)
+
+    @classmethod
+    def from_intervals(
+        cls,
+        X: Any,
+        intervals: IntervalsLike,
+        *,
+        project: bool = True,
+        max_points: int = MOST_POINTS,
+        random_state: Any = None,
+    ) -> EmbeddingDisplay:
+        """Find the two main directions of all rows, and take the rows to draw.
+
+        Parameters
+        ----------
+        X : array of shape (m, d), d ≥ 2
+            Inputs, or an embedding in which nearness is judged.
+        intervals : Intervals or (lower, upper), of one level
+        project : bool
+            True: principal components of X with each column divided by its standard deviation.
+            False: the two columns of X are coordinates already, for example from UMAP.
+        max_points : int
+            If there are more rows, so many are drawn at random.
+        random_state : optional
+            Seed of that choice.
+        """
+        read = one_level(intervals)
+        features = check_features(X, "X")
+        n, d = features.shape
+        if n != len(read.lower):
+            raise CalliperError(f"X has {n} rows for {len(read.lower)} intervals.")
+        if d < 2 or (not project and d != 2):
+            wanted = "at least two columns" if project else "two columns if project=False"
+            raise CalliperError(f"X must have {wanted}; got {d}. One input? See BandDisplay.")
+        position, explained = _project(features) if project else (features, None)
+        rows = np.arange(n)
+        if n > max_points:
+            rows = np.sort(check_random_state(random_state).permutation(n)[:max_points])
+        return cls(
+            position=position[rows],
+            widths=read.width[rows],
+            rows=rows,
+            explained=explained,
+            n_rows=n,
+        )
+
+    def plot(
+        self, ax: Any = None, *, name: str | None = None, cmap: str = "viridis"
+    ) -> EmbeddingDisplay:
+        """Draw wide intervals on top; the colours span the 2nd to the 98th percentile."""
+        self.ax_, self.figure_ = ax, figure = start(ax, (6.0, 4.8))
+        finite = np.isfinite(self.widths)
+        order = np.flatnonzero(finite)[np.argsort(self.widths[finite])]
+        low, high = np.percentile(self.widths[order], [2, 98]) if len(order) else (0.0, 0.0)
+        look: dict[str, Any] = {"s": 9, "linewidths": 0, "rasterized": True}
+        if high > low:
+            look |= {"c": self.widths[order], "cmap": cmap, "vmin": low, "vmax": high}
+            dots = ax.scatter(*self.position[order].T, **look)
+            figure.colorbar(dots, ax=ax, label="width of the interval (unit of y)", extend="both")
+        else:
+            ax.scatter(*self.position[order].T, color=BLUE, **look)
+        if not finite.all():
+            ax.plot(*self.position[~finite].T, "x", color=VERMILION, ms=4, label="infinite")
+            ax.legend(frameon=False, fontsize=8.5)
+        for axis, number in ((ax.xaxis, 0), (ax.yaxis, 1)):
+            share = None if self.explained is None else percent(float(self.explained[number]))
+            axis.set_label_text(
+                f"column {number + 1}"
+                if share is None
+                else f"direction {number + 1} ({share} of the variance)"
+            )
+        entitle(ax, name or "Where intervals are wide", self._caption())
+        return self
+
+    def _caption(self) -> str:
+        words = several(self.n_rows, "row")
+        if len(self.rows) < self.n_rows:
+            words = f"{len(self.rows):,} of {words}, drawn at random"
+        if self.explained is not None:
+            words += " · two main directions of the standardised inputs"
+        finite = self.widths[np.isfinite(self.widths)]
+        if len(finite) and finite.min() == finite.max():
+            words += f" · all finite widths are {finite[0]:.3g}"
+        n_infinite = int(np.count_nonzero(np.isinf(self.widths)))
+        return words + (f" · {n_infinite:,} infinite" if n_infinite else "")
+
+
+def _project(features: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Principal components of the standardised columns, with signs fixed by the largest weight."""
+    scaled = unit_spread(features)
+    if not scaled.shape[1]:
+        raise CalliperError("every column of X is constant: all rows would lie on one point.")
+    values, vectors = np.linalg.eigh(scaled.T @ scaled / len(scaled))
+    main = vectors[:, ::-1][:, :2]
+    main = main * np.sign(main[np.abs(main).argmax(axis=0), np.arange(main.shape[1])])
+    position = np.zeros((len(scaled), 2))
+    position[:, : main.shape[1]] = scaled @ main
+    explained = np.append(values[::-1], 0.0)[:2] / values.sum()
+    return position, explained
