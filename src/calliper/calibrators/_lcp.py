@@ -277,7 +277,7 @@ def radial_weights(distances: FloatArray, name: str, bandwidth: float) -> FloatA
 
 def nearest_weights(distances: FloatArray, k: int) -> FloatArray:
     """One for the k nearest columns of each row; those just as far as the last share, (m, N)."""
-    shells = Shells.of(distances, np.ones(distances.shape, dtype=np.intp), k)
+    shells = Shells.of_points(distances, k)
     return np.asarray(shells.near + shells.tied * (shells.seats / shells.size)[:, None])
 
 
@@ -323,7 +323,7 @@ class NeighborLocalizer:
         def sums(rows: slice) -> FloatArray:
             distances = all_distances(points[rows], points, EUCLIDEAN)
             distances[np.arange(len(distances)), np.arange(rows.start, rows.stop)] = np.inf
-            shells = Shells.of(distances, np.ones(distances.shape, dtype=np.intp), self.k)
+            shells = Shells.of_points(distances, self.k)
             is_below = np.arange(n) < ordered.n_below[rows, None]
             near, tied = (shells.near & is_below).sum(axis=1), (shells.tied & is_below).sum(axis=1)
             return np.stack([near, tied, shells.reach[:, 0], shells.seats, shells.size])

@@ -55,7 +55,7 @@ import numpy as np
 
 from calliper._types import FloatArray
 from calliper.kernels import KNN, RBF, Bag, Kernel, as_kernel, rescale
-from calliper.quantile import conformal_rank
+from calliper.quantile import conformal_rank, power_of_two
 
 #: Rows and the sizes of the errors on them, where there are any.
 Errors = tuple[FloatArray | None, FloatArray | None]
@@ -190,6 +190,8 @@ def search_locality(
     Z, errors : (m, d) and (m,) left-out training rows and the sizes of their errors
     free : whether the share of the global scale may differ from the rule's
     """
+    unit = power_of_two(np.append(errors, offset))  # squares must not overflow
+    errors, offset = errors / unit, offset / unit
     size = min(n + 1, len(errors), MOST_MEMBERS)
     levels = [level for level in LEVELS if conformal_rank(level, size - 1) < size]
     if len(errors) < LEAST_ERRORS or not levels or not errors.any():

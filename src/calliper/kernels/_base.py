@@ -218,12 +218,14 @@ def rescale(scores: FloatArray, scale: FloatArray) -> FloatArray:
     """S / ŝ; +∞ wherever ŝ = 0, even for s = 0.
 
     The rule follows from comparing scores by cross-multiplication, s_i ŝ_j > s_j ŝ_i: a point of
-    zero scale loses no comparison, and only an infinite rescaled score never loses one.
+    zero scale loses no comparison, and only an infinite rescaled score never loses one. Likewise a
+    ratio too small to have all its digits is raised to the next number, and never to zero.
     """
     rescaled = np.full_like(scores, np.inf)
-    with np.errstate(over="ignore"):  # a tiny scale may carry the ratio to infinity, which is valid
+    with np.errstate(over="ignore", under="ignore"):  # an infinite ratio is valid
         np.divide(scores, scale, out=rescaled, where=scale > 0)
-    return rescaled
+    lossy = (scores > 0) & (rescaled < np.finfo(np.float64).tiny)
+    return np.where(lossy, np.nextafter(rescaled, np.inf), rescaled) if lossy.any() else rescaled
 
 
 def times(scale: FloatArray, rescaled: FloatArray) -> FloatArray:

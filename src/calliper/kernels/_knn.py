@@ -17,19 +17,12 @@ not decrease in t gives one crossing t_i, where s_i / ŝ_i(t) = t / ŝ_{N+1}:
     t_i = ŝ_{N+1} · s_i / ŝ_i          where it does not enter: presorted multiples
     t_i = the crossing of the statistic     where it enters: about K points a row
 
-and a reverse-neighbour search replaces a scan of all N for every level. With C = s_i ŝ_{N+1} and
-the K−1 other neighbours of i the crossings are
-
-- mean, A = Σ of the others:    t² + A t − K C = 0, and w t² + A t − K C = 0 with weight w
-- quantile, the r-th smallest of K:  ŝ_i(t) = clamp(t, a, b) with a, b the (r−1)-th and r-th
-  smallest of the others, so t = C/a if C ≤ a², √C if C ≤ b², C/b beyond.
+and a reverse-neighbour search replaces a scan of all N for every level. The crossings of mean and
+quantile are in ``_statistic.py``.
 
 Points at the same distance share the last place (``_shared.py``): rows that have more than one
 candidate for it take their sums and order statistics from there, and so does a new point that
 comes just as near as the last neighbour. All else is written for rows that have one.
-
-A constant offset added to every scale keeps each equation quadratic, and so does an offset that
-rises with t, κt, on both sides of the comparison.
 """
 
 from __future__ import annotations
@@ -37,7 +30,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
-from math import ceil
 from numbers import Integral
 from typing import Any
 
@@ -45,7 +37,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_row_blocks, map_slices, row_slices
-from calliper._types import BoolArray, FloatArray, IntArray
+from calliper._types import FloatArray, IntArray
 from calliper.exceptions import SmallCalibrationWarning, warn
 from calliper.kernels._base import (
     Kernel,
@@ -53,10 +45,15 @@ from calliper.kernels._base import (
     Rng,
     Rows,
     ScalesAtLevel,
-    positive_root,
     rescale,
     signed_root,
     times,
+)
+from calliper.kernels._nearest import (
+    NearestMean,
+    NearestMeansWithout,
+    NearestQuantile,
+    sums_of_others,
 )
 from calliper.kernels._search import (
     EUCLIDEAN,
@@ -67,12 +64,11 @@ from calliper.kernels._search import (
     unique_rows,
 )
 from calliper.kernels._shared import SharedNeighbors
+from calliper.kernels._statistic import STATISTICS, MeanStatistic, QuantileStatistic
 from calliper.quantile import (
-    as_fraction,
     conformal_rank,
     merged_multiple,
     pad_exceptions,
-    row_order_statistics,
 )
 
 #: Pairs of a new row and a calibration point that are held in memory at a time.
@@ -187,8 +183,9 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
             return lambda level: np.stack([each.of_calibration(level) for each in nearest])
         sums = np.cumsum(member, axis=1)
         means = np.stack([sums[:, k - 1] / k for k in ks])
-        for mean, k, of_tied in zip(means, ks, shared.sums_of_others(crowded, ks), strict=True):
-            mean[crowded] = of_tied.total / k
+        if len(crowded):
+            of_tied = shared.sums_of_others(crowded, ks)
+            means[:, crowded] = [sums.total / k for k, sums in zip(ks, of_tied, strict=True)]
         return lambda level: means
 
 
@@ -209,9 +206,10 @@ class LeaveTwoOutKNN(LeaveTwoOut):
         self.n_neighbors, self.offset = n_neighbors, offset
         others, tied = search.nearest_others(n_neighbors)
         self.without_one: FloatArray = magnitudes[others].mean(axis=1) + offset
-        crowded = np.flatnonzero(tied)
-        (of_tied,) = SharedNeighbors(search, magnitudes).sums_of_others(crowded, [n_neighbors])
-        self.without_one[crowded] = of_tied.total / n_neighbors + offset
+        self.shared = SharedNeighbors(search, magnitudes)
+        if tied.any():
+            (sums,) = self.shared.sums_of_others(np.flatnonzero(tied), [n_neighbors])
+            self.without_one[tied] = sums.total / n_neighbors + offset
 
     def prepare(self, scores: FloatArray) -> FloatArray:
         """Rescaled scores s_i⁺ = s_i / ŝ_{i,N+1}, remembered in ascending order."""
@@ -233,7 +231,7 @@ class LeaveTwoOutKNN(LeaveTwoOut):
             gain = np.maximum(following - inner.min(axis=1), 0.0)
             found[rows] = (inner.sum(axis=1) + gain) / self.n_neighbors + self.offset
             if tied.any():
-                found[rows][tied] = of_different(super().largest, Z[rows][tied])
+                found[rows][tied] = of_different(self._largest_of_tied, Z[rows][tied])
         return found
 
     def order_statistics(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
@@ -248,36 +246,49 @@ class LeaveTwoOutKNN(LeaveTwoOut):
 
             map_row_blocks(select, len(near), 4 * self.n_neighbors)
             if tied.any():
-                usual = partial(super().order_statistics, ranks=ranks)
-                part[tied] = of_different(usual, Z[chunk][tied])
+                part[tied] = of_different(partial(self._of_tied, ranks=ranks), Z[chunk][tied])
         return radius
 
     def _select(self, near: IntArray, ranks: list[int]) -> FloatArray:
+        """The order statistics of rows with neighbours ``near`` (m, K+1) and no tie, (m, L)."""
         inner, replacement = near[:, :-1], self.magnitudes[near[:, -1:]]
         member = self.magnitudes[inner]
-        mean = member.mean(axis=1) + self.offset
-        without_two = sums_of_others(member, replacement) / self.n_neighbors + self.offset
-        value = times(without_two, self.rescaled[inner])
-        place = self.place[inner]
+        without_two = sums_of_others(member, replacement) / self.n_neighbors
+        return self._merge(inner, member.mean(axis=1), without_two, ranks)
+
+    def _merge(
+        self, points: IntArray, mean: FloatArray, without: FloatArray, ranks: list[int]
+    ) -> FloatArray:
+        """The order statistics of rows with means ``without`` some points, (m, W), and a common one."""
+        value, place = times(without + self.offset, self.rescaled[points]), self.place[points]
+        mean = mean + self.offset
         columns = [merged_multiple(self.ordered, mean, place, value, rank) for rank in ranks]
         return np.stack(columns, axis=1)
+
+    def _of_tied(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
+        """The order statistics of rows with a tie, (m, L)."""
+        few, points, without, mean = self.shared.few_without(Z, self.n_neighbors)
+        radius = np.empty((len(Z), len(ranks)))
+        radius[few] = self._merge(points, mean, without, ranks)
+        if not few.all():
+            radius[~few] = super().order_statistics(Z[~few], ranks)
+        return radius
+
+    def _largest_of_tied(self, Z: FloatArray) -> FloatArray:
+        """The largest of the scales without each point, of rows with a tie, (m,)."""
+        few, points, without, mean = self.shared.few_without(Z, self.n_neighbors)
+        others = mean if points.shape[1] < len(self.magnitudes) else 0.0
+        found = np.empty(len(Z))
+        found[few] = np.maximum(without.max(axis=1, initial=0.0), others) + self.offset
+        if not few.all():
+            found[~few] = super().largest(Z[~few])
+        return found
 
 
 def of_different(function: Callable[[FloatArray], FloatArray], rows: FloatArray) -> FloatArray:
     """``function(rows)``, whose rows do not depend on one another, asked once for equal rows."""
     different, inverse = unique_rows(rows)
     return function(different)[inverse]
-
-
-def sums_of_others(member: FloatArray, replacement: FloatArray) -> FloatArray:
-    """For (m, K) members, the sum of all but each one, with the replacement (m, 1) in its place.
-
-    Sums before and after each member: no cancellation, and exactly 0 if all others are 0.
-    """
-    others = replacement + np.zeros_like(member)
-    others[:, 1:] += np.cumsum(member[:, :-1], axis=1)
-    others[:, :-1] += np.cumsum(member[:, :0:-1], axis=1)[:, ::-1]
-    return others
 
 
 class BagKNN:
@@ -378,7 +389,8 @@ class BagKNN:
             key = self.statistic.key(level)
             if key not in scales:
                 scales[key] = self.statistic.of_new(member, level)
-                scales[key][tied] = self.statistic.of_tied(Z[tied], level)
+                if tied.any():
+                    scales[key][tied] = self.statistic.of_tied(Z[tied], level)
         return [scales[self.statistic.key(level)] for level in levels]
 
     def _ordered(self, level: float) -> tuple[FloatArray, IntArray]:
@@ -446,270 +458,3 @@ def in_order(values: FloatArray) -> tuple[FloatArray, IntArray]:
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     return values[order], place
-
-
-class MeanStatistic:
-    """Mean of the K neighbours of N points.
-
-    Parameters
-    ----------
-    inner, last : (N, K−1) and (N,) magnitudes of the neighbours, in order
-    offset : constant added to every scale
-    shared, crowded : where some point is tied with the last, and who they are
-    """
-
-    def __init__(
-        self,
-        inner: FloatArray,
-        last: FloatArray,
-        offset: float,
-        shared: SharedNeighbors,
-        crowded: IntArray,
-    ) -> None:
-        self.k, self.offset, self.shared = inner.shape[1] + 1, offset, shared
-        self.inner_sum = inner.sum(axis=1)
-        self.full_sum = self.inner_sum + last
-        #: Weight of a new point just as far as the last, and the sum of the others there.
-        self.edge_weight, self.edge_sum = np.full(len(last), 0.5), self.inner_sum + 0.5 * last
-        if len(crowded):
-            (tied,) = shared.sums_of_others(crowded, [self.k])
-            self.edge_weight[crowded] = weight = tied.seats / (tied.size + 1)
-            self.edge_sum[crowded] = tied.near + weight * tied.tied
-            self.inner_sum[crowded] = tied.near + (tied.seats - 1) / tied.size * tied.tied
-            self.full_sum[crowded] = tied.total
-
-    def key(self, level: float) -> int:
-        """Levels with equal keys have equal scales."""
-        return 0
-
-    def of_calibration(self, level: float) -> FloatArray:
-        """Scales of the calibration points that the new point does not enter."""
-        scale: FloatArray = self.full_sum / self.k + self.offset
-        return scale
-
-    def of_new(self, member: FloatArray, level: float) -> FloatArray:
-        """Scale of new points with neighbours' scores ``member`` (m, K)."""
-        scale: FloatArray = member.mean(axis=1) + self.offset
-        return scale
-
-    def of_tied(self, Z: FloatArray, level: float) -> FloatArray:
-        """Scale of new points whose last place is shared."""
-        return self.shared.means(Z, self.k) + self.offset
-
-    def crossing(
-        self, point: IntArray, at_edge: BoolArray, product: FloatArray, level: float
-    ) -> FloatArray:
-        """t_i for points that the new one enters; ``product`` is C = s_i ŝ_{N+1}."""
-        weight, others = self._entered(point, at_edge)
-        return positive_root(weight, others + self.k * self.offset, self.k * product)
-
-    def rising_crossing(
-        self,
-        point: IntArray,
-        at_edge: BoolArray,
-        score: FloatArray,
-        scale: FloatArray,
-        slope: float,
-        level: float,
-    ) -> FloatArray:
-        """As :meth:`crossing` where slope·t is added to both scales, s_i's and ŝ_{N+1}."""
-        weight, others = self._entered(point, at_edge)
-        linear = others / self.k + self.offset - slope * score
-        return signed_root(slope + weight / self.k, linear, score * scale)
-
-    def _entered(self, point: IntArray, at_edge: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """The weight of the new point, and the sum of the others."""
-        weight = np.where(at_edge, self.edge_weight[point], 1.0)
-        return weight, np.where(at_edge, self.edge_sum[point], self.inner_sum[point])
-
-
-class QuantileStatistic:
-    """The r-th smallest of the K neighbours, r = ⌈coverage·K⌉: a scale for each level.
-
-    Parameters are those of :class:`MeanStatistic`.
-    """
-
-    def __init__(
-        self,
-        inner: FloatArray,
-        last: FloatArray,
-        offset: float,
-        shared: SharedNeighbors,
-        crowded: IntArray,
-    ) -> None:
-        self.k, self.offset, self.shared, self.crowded = inner.shape[1] + 1, offset, shared, crowded
-        self.inner = np.sort(inner, axis=1)
-        self.full = np.sort(np.column_stack([inner, last]), axis=1)
-        self._clamps: dict[int, FloatArray] = {}
-
-    def of_calibration(self, level: float) -> FloatArray:
-        """Scales of the calibration points that the new point does not enter."""
-        scale: FloatArray = self._clamp(level)[4] + self.offset
-        return scale
-
-    def of_new(self, member: FloatArray, level: float) -> FloatArray:
-        """Scale of new points with neighbours' scores ``member`` (m, K)."""
-        r = self.key(level)
-        scale: FloatArray = np.partition(member, r - 1, axis=1)[:, r - 1] + self.offset
-        return scale
-
-    def of_tied(self, Z: FloatArray, level: float) -> FloatArray:
-        """Scale of new points whose last place is shared."""
-        return self.shared.quantiles(Z, self.k, [self.key(level)])[:, 0] + self.offset
-
-    def crossing(
-        self, point: IntArray, at_edge: BoolArray, product: FloatArray, level: float
-    ) -> FloatArray:
-        """t_i for points that the new one enters; ``product`` is C = s_i ŝ_{N+1}."""
-        a, b = self._clamp_of(point, at_edge, level)
-        below = _divide(product, a + self.offset)
-        between = positive_root(1.0, np.full(len(point), self.offset), product)
-        above = _divide(product, b + self.offset)
-        t = np.where(between <= b, between, above)
-        t = np.where((between <= a) & (a > 0), below, t)
-        # A scale that stays zero however large t is keeps the point ahead of every candidate.
-        return np.where(b + self.offset == 0, np.inf, t)
-
-    def rising_crossing(
-        self,
-        point: IntArray,
-        at_edge: BoolArray,
-        score: FloatArray,
-        scale: FloatArray,
-        slope: float,
-        level: float,
-    ) -> FloatArray:
-        """As :meth:`crossing` where slope·t is added to both scales, s_i's and ŝ_{N+1}."""
-        a, b = self._clamp_of(point, at_edge, level)
-        linear, constant = self.offset - slope * score, score * scale
-        finite = np.where(np.isinf(b), 0.0, b)
-        between = signed_root(slope + 1, linear, constant)
-        t = np.where(between <= b, between, signed_root(slope, finite + linear, constant))
-        return np.where(between <= a, signed_root(slope, a + linear, constant), t)
-
-    def _clamp_of(
-        self, point: IntArray, at_edge: BoolArray, level: float
-    ) -> tuple[FloatArray, FloatArray]:
-        """The a and b between which the scale of a point is the new score itself."""
-        clamp = self._clamp(level)
-        case = 2 * at_edge
-        return clamp[case, point], clamp[case + 1, point]
-
-    def _clamp(self, level: float) -> FloatArray:
-        """As :meth:`SharedNeighbors.clamps`, of all points: (5, N)."""
-        r = self.key(level)
-        if r not in self._clamps:
-            none, unbounded = np.zeros(len(self.full)), np.full(len(self.full), np.inf)
-            a = self.inner[:, r - 2] if r > 1 else none
-            b = self.inner[:, r - 1] if r < self.k else unbounded
-            # Half a place each, for the last and a new point just as far.
-            clamp = np.stack([a, b, self.full[:, r - 1], b, self.full[:, r - 1]])
-            if len(self.crowded):
-                clamp[:, self.crowded] = self.shared.clamps(self.crowded, self.k, r)
-            self._clamps[r] = clamp
-        return self._clamps[r]
-
-    def key(self, level: float) -> int:
-        """r, the order statistic: levels with equal r have equal scales."""
-        rank: int = ceil(as_fraction(level) * self.k)
-        return rank
-
-
-def _divide(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
-    return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)
-
-
-STATISTICS: dict[str, type[MeanStatistic] | type[QuantileStatistic]] = {
-    "mean": MeanStatistic,
-    "rms": MeanStatistic,
-    "quantile": QuantileStatistic,
-}
-
-
-class NearestMean:
-    """Mean over the K nearest of the points searched."""
-
-    def __init__(self, search: NeighborSearch, magnitudes: FloatArray, n_neighbors: int) -> None:
-        self.search, self.magnitudes, self.n_neighbors = search, magnitudes, n_neighbors
-        self.shared = SharedNeighbors(search, magnitudes)
-
-    def predict(self, Z: FloatArray) -> FloatArray:
-        """The mean for each row, (m,)."""
-        means = np.empty(len(Z))
-        for rows in row_slices(len(Z), CHUNK_ROWS):
-            near, tied = self.search.nearest(Z[rows], self.n_neighbors)
-            means[rows] = self.magnitudes[near].mean(axis=1)
-            means[rows][tied] = self.shared.means(Z[rows][tied], self.n_neighbors)
-        return means
-
-
-class NearestQuantile:
-    """The ⌈level·K⌉-th smallest score of the K nearest of the points searched."""
-
-    def __init__(self, search: NeighborSearch, scores: FloatArray, n_neighbors: int) -> None:
-        self.search, self.scores, self.n_neighbors = search, scores, n_neighbors
-        self.shared = SharedNeighbors(search, scores)
-
-    def __call__(self, Z: FloatArray, levels: Sequence[float]) -> FloatArray:
-        ranks = [ceil(as_fraction(level) * self.n_neighbors) for level in levels]
-        found = np.empty((len(Z), len(ranks)))
-        for rows in row_slices(len(Z), CHUNK_ROWS):
-            near, tied = self.search.nearest(Z[rows], self.n_neighbors)
-            found[rows] = row_order_statistics(self.scores[near], ranks)
-            found[rows][tied] = self.shared.quantiles(Z[rows][tied], self.n_neighbors, ranks)
-        return found
-
-
-class NearestFamily:
-    """Nearest-neighbour kernels on fixed points; the candidate is K, at most N − 2."""
-
-    def __init__(self, search: NeighborSearch, magnitudes: FloatArray) -> None:
-        self.search, self.magnitudes = search, magnitudes
-
-    def without_two(self, candidate: float) -> FloatArray:
-        """(N, N) means at point i without i and m: only its K nearest make a difference."""
-        near, tied = self.search.nearest_others(int(candidate) + 1)
-        means = self.means_without(candidate, np.arange(len(self.magnitudes)))
-        found, crowded = means.over(near), np.flatnonzero(tied)
-
-        def settle(rows: slice) -> None:
-            points = crowded[rows]
-            found[points] = means.shared.means_without(
-                self.search.points[points], int(candidate), points
-            )
-
-        map_row_blocks(settle, len(crowded), 4 * len(found))
-        return found
-
-    def means_without(self, candidate: float, members: IntArray) -> NearestMeansWithout:
-        """For new rows, the means without each of the ``members``."""
-        return NearestMeansWithout(self.search, self.magnitudes, int(candidate), members)
-
-
-class NearestMeansWithout:
-    """Means at new rows over the K nearest, without each of the members."""
-
-    def __init__(
-        self, search: NeighborSearch, magnitudes: FloatArray, k: int, members: IntArray
-    ) -> None:
-        self.search, self.magnitudes, self.k, self.members = search, magnitudes, k, members
-        self.shared = SharedNeighbors(search, magnitudes)
-        self.place = np.full(len(magnitudes), -1, dtype=np.intp)
-        self.place[members] = np.arange(len(members))
-
-    def __call__(self, Z: FloatArray) -> FloatArray:
-        near, tied = self.search.nearest(Z, self.k + 1)
-        means = self.over(near)
-        rows = self.search.scaled(Z[tied])
-        means[tied] = self.shared.means_without(rows, self.k)[:, self.members]
-        return means
-
-    def over(self, near: IntArray) -> FloatArray:
-        """(m, members) means over the K nearest of ``near`` (m, K+1), the last as replacement."""
-        member = self.magnitudes[near[:, :-1]]
-        means = np.repeat(member.mean(axis=1)[:, None], len(self.members), axis=1)
-        replaced = sums_of_others(member, self.magnitudes[near[:, -1:]]) / self.k
-        place = self.place[near[:, :-1]]
-        row, entry = np.nonzero(place >= 0)
-        means[row, place[row, entry]] = replaced[row, entry]
-        return means

@@ -163,6 +163,28 @@ class NeighborSearch:
         ordered = np.sort(np.stack(columns, axis=1), axis=1)
         return np.asarray((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
 
+    def shell(
+        self, rows: FloatArray, n: int, left_out: IntArray | None = None
+    ) -> tuple[IntArray, FloatArray, BoolArray]:
+        """Some candidates beyond the n nearest, by direct differences: (m, W), (m, W), (m,).
+
+        Points in order of their distances, these, and rows where no other point is as near as the
+        n-th. ``rows`` are in the unit of the search; ``left_out`` names a point that does not count
+        for each. Engines of many features do not look for more than they were asked for.
+        """
+        k = min(n + TIED_SHELL, len(self.points))
+        if self.line is None and self.tree is None:
+            none = np.zeros((len(rows), n), dtype=np.intp)
+            return none, np.zeros(none.shape), np.zeros(len(rows), dtype=bool)
+        near, proposed, _ = self._propose(rows, k)
+        distance = np.stack([paired_distances(rows, self.points[each]) for each in near.T], axis=1)
+        if left_out is not None:
+            distance[near == left_out[:, None]] = np.inf
+        order = np.argsort(distance, axis=1, kind="stable")
+        near, distance = (np.take_along_axis(each, order, axis=1) for each in (near, distance))
+        inside = distance[:, n - 1] < proposed[:, -1] * (1 - 1e-9)
+        return near, distance, inside | (k == len(self.points))
+
     @cached_property
     def places(self) -> Places:
         """Where there are points, and how many."""
@@ -230,21 +252,9 @@ class NeighborSearch:
         A few more candidates often hold all that is tied; where they do not, all points are
         compared. ``left_out`` names a point that does not count for each location.
         """
-        found = np.empty((len(locations), n), dtype=np.intp)
-        tied, left = np.empty(len(locations), dtype=bool), np.arange(len(locations))
-        if self.line is not None or self.tree is not None:
-            k = min(n + TIED_SHELL, len(self.points))
-            near, distance, _ = self._propose(locations, k)
-            exact = np.stack(
-                [paired_distances(locations, self.points[column]) for column in near.T], axis=1
-            )
-            if left_out is not None:
-                exact[near == left_out[:, None]] = np.inf
-            order = np.argsort(exact, axis=1, kind="stable")[:, : n + 1]
-            exact = np.take_along_axis(exact, order, axis=1)
-            found, tied = np.take_along_axis(near, order[:, :n], axis=1), _tied_at(exact, n)
-            inside = exact[:, n - 1] < distance[:, -1] * (1 - 1e-9)
-            left = np.flatnonzero(~inside & (k < len(self.points)))
+        near, distance, inside = self.shell(locations, n, left_out)
+        found, tied = near[:, :n], _tied_at(distance, n)
+        left = np.flatnonzero(~inside)
 
         def settle(rows: slice) -> None:
             distances = all_distances(locations[left[rows]], self.points, self.metric)

@@ -32,7 +32,8 @@ from calliper.kernels._criterion import (
     Tuning,
     best_for_all,
 )
-from calliper.kernels._knn import KNN, NearestFamily, check_neighbors
+from calliper.kernels._knn import KNN, check_neighbors
+from calliper.kernels._nearest import NearestFamily
 from calliper.kernels._rbf import RBF, RadialFamily, check_length_scale
 from calliper.kernels._search import (
     EUCLIDEAN,
