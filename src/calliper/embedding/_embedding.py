@@ -47,6 +47,7 @@ from calliper.embedding._spaces import (
     OneInput,
     Prediction,
     Space,
+    Untouched,
     as_features,
     coefficients,
     prepared_and_predicted,
@@ -68,6 +69,7 @@ N_REPEATED = 8
 REPEAT_TOLERANCE, ROUNDING = 1e-3, 1e-6
 
 RAW = Mapped(name="inputs as they are")
+UNTOUCHED = Untouched()
 
 
 class Embedding:
@@ -115,6 +117,8 @@ class Embedding:
         return predictions(self.model, X, self.n_outputs)
 
     def _checked(self, Z: FloatArray) -> FloatArray:
+        if self.space is UNTOUCHED:  # a frame, perhaps: who asked for it knows what to do
+            return Z
         features = check_features(Z, "the embedding")
         self.n_dimensions = features.shape[1]
         return features
@@ -133,7 +137,7 @@ def fit_embedding(
     model: Any = None,
     n_outputs: int = 1,
     y_train: FloatArray | None = None,
-    raw: bool = False,
+    raw: Space | None = None,
     nearness: bool = True,
 ) -> Embedding:
     """The map that ``embed`` asks for, learnt from the model and training rows alone.
@@ -146,8 +150,8 @@ def fit_embedding(
     model : fitted regressor or callable, for "auto" and "prediction"
     n_outputs : predictions that the model makes for each row
     y_train : targets of the training rows, or None
-    raw : whether "auto" and "inputs" shall mean the inputs as they are, which no distance is asked
-        of: kernels that are made of a model of their own
+    raw : what "auto" and "inputs" shall mean where no distance is asked of the inputs, ``RAW`` for
+        numbers (kernels that are made of a model of their own) or ``UNTOUCHED``; None elsewhere
     nearness : whether any distance will be asked; if not, inputs need not be numbers, and the
         prediction takes their place
     """
@@ -187,21 +191,22 @@ class ModelAndRows:
         return Prediction()
 
 
-def _space(embed: Any, given: ModelAndRows, *, raw: bool) -> Space:
+def _space(embed: Any, given: ModelAndRows, *, raw: Space | None) -> Space:
     name = "inputs" if embed is None else embed if isinstance(embed, str) else ""
-    if raw and name in ("auto", "inputs"):
-        return RAW
+    if raw is not None and name in ("auto", "inputs"):
+        return raw
     if name == "inputs":
         return _inputs(given) if given.nearness else Prediction()
     if name == "auto":
         return choose_space(given)
     if name == "prediction":
         return Prediction()
+    if isinstance(embed, Layer):
+        mine = embed.module is given.model
+        return Network(embed) if mine else Mapped(mapping=embed, name=_name_of(embed))
     if hasattr(embed, "transform"):
         fitted = _fit_transformer(embed, given.X_train)
         return Mapped(mapping=fitted.transform, name=type(fitted).__name__)
-    if isinstance(embed, Layer) and embed.module is given.model:
-        return Network(embed)
     if callable(embed):
         return Mapped(mapping=embed, name=_name_of(embed))
     raise TypeError(
@@ -376,12 +381,18 @@ def warn_if_poor(embedding: Embedding, Z: FloatArray) -> None:
     elif d > n:
         problem = (
             f"has {d} dimensions for {n} calibration rows, so that all are about equally far from "
-            f"one another. Reduce it on training rows (for example embed=PCA(5)), or use "
-            f"embed='prediction'."
+            f"one another. Reduce it on training rows (for example {_reduction(embedding)}), or "
+            f"use embed='prediction'."
         )
     else:
         return
     warn(f"The space ({embedding.space.name}) {problem}", EmbeddingWarning)
+
+
+def _reduction(embedding: Embedding) -> str:
+    """How to say that the coordinates, and not the inputs, are to be reduced."""
+    layer = isinstance(embedding.space, Network)
+    return "embed=make_pipeline(Layer(module), PCA(5))" if layer else "embed=PCA(5)"
 
 
 def refuse_changing(embedding: Embedding, X: Any, y_pred: FloatArray, Z: FloatArray) -> None:
@@ -393,7 +404,8 @@ def refuse_changing(embedding: Embedding, X: Any, y_pred: FloatArray, Z: FloatAr
     few = np.arange(min(N_REPEATED, (n_rows(X) + 1) // 2))
     y_again, again = embedding.predict_and_transform(_safe_indexing(indexable(X)[0], few))
     _refuse_change(y_pred.reshape(len(y_pred), -1), y_again.reshape(len(few), -1), "the model")
-    _refuse_change(Z, again, f"the space ({embedding.space.name})")
+    if embedding.space is not UNTOUCHED:
+        _refuse_change(Z, again, f"the space ({embedding.space.name})")
 
 
 def _refuse_change(before: FloatArray, again: FloatArray, what: str) -> None:

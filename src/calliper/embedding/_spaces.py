@@ -69,6 +69,23 @@ class Mapped:
         return self
 
 
+@dataclass(frozen=True)
+class Untouched:
+    """Rows as they came, frames too, for methods that make something of their own of them."""
+
+    name: str = "inputs as they are"
+
+    has_unit = False
+
+    def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, Any]:
+        """No predictions, and the rows."""
+        return None, X
+
+    def with_model(self, opened: OpenedModel) -> Untouched:
+        """The same space: it does not depend on the model."""
+        return self
+
+
 @dataclass(frozen=True, kw_only=True)
 class OneInput:
     """The only input of a model without a spread: predictions are a function of it."""
