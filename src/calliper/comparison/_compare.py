@@ -23,7 +23,7 @@ from calliper.comparison._tables import (
     features_to_show,
     measure,
 )
-from calliper.comparison._verdict import Facts, Verdict, judge
+from calliper.comparison._verdict import Case, Facts, Verdict, judge
 from calliper.evaluation import plain
 from calliper.exceptions import CalliperError
 
@@ -31,6 +31,8 @@ LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 
 #: Raised when a field of the JSON changes its meaning or goes away; not when one is added.
 SCHEMA = 1
+
+_GRAVEST_FIRST = ("void", "warning", "note")
 
 #: Called with how much of the work is done, between 0 and 1.
 Progress = Callable[[float], None]
@@ -182,14 +184,9 @@ def compare(
     sets = Sets(calibration=calibration, test=test, training=training)
     _check_columns(sets)
     labels = None if groups is None else check_labels(groups, "groups", n=len(test))
-    named = _with_yardstick(methods)
-    report = progress or (lambda fraction: None)
+    named, report = _with_yardstick(methods), progress or (lambda fraction: None)
     answers = _ask_all(named, sets, every, report)
-    checks = [
-        *check_data(sets, labels, random_state=random_state),
-        *check_answers(answers, sets, levels=every, coverage=level),
-    ]
-    checks.sort(key=lambda check: ("void", "warning", "note").index(check.severity))
+    checks = [*check_data(sets, labels, random_state=random_state)]
     report(0.6)
     answered = [answer for answer in answers if answer.intervals is not None]
     redrawn = redraw(
@@ -206,6 +203,7 @@ def compare(
         _findings(at, answered, cutting, resamples, others, facts)
         for at, others in zip(every, redrawn, strict=True)
     ]
+    checks += check_answers(answers, found[every.index(level)].parts, sets, levels=every)
     report(1.0)
     return Comparison(
         calibration=calibration,
@@ -221,7 +219,7 @@ def compare(
         records=tuple(record for one in found for record in one.records),
         parts=tuple(part for one in found for part in one.parts),
         deciles=tuple(tenths for one in found for tenths in one.deciles),
-        checks=tuple(checks),
+        checks=tuple(sorted(checks, key=lambda check: _GRAVEST_FIRST.index(check.severity))),
         verdicts=tuple(one.verdict for one in found),
     )
 
@@ -285,14 +283,20 @@ def _findings(
         )
         for answer in answered
     ]
-    by_prediction = {
-        part.method: part.table for own in parts.values() for part in own if part.by == "prediction"
-    }
+    all_parts = [part for own in parts.values() for part in own]
+    case = Case(
+        answers=answered,
+        records=records,
+        parts=all_parts,
+        scores=scores,
+        redrawn=redrawn,
+        facts=facts,
+    )
     return Findings(
         records=records,
-        parts=[part for own in parts.values() for part in own],
+        parts=all_parts,
         deciles=[deciles(answer, level, test) for answer in answered],
-        verdict=judge(answered, records, scores, redrawn, by_prediction, facts),
+        verdict=judge(case),
     )
 
 
