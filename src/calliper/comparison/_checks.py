@@ -24,6 +24,7 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
+from calliper._row_order import find_trend
 from calliper._shared_rows import find_shared
 from calliper._types import FloatArray
 from calliper.comparison._answers import Answer, Sets
@@ -112,6 +113,7 @@ def check_data(sets: Sets, groups: Sequence[str] | None, *, random_state: int) -
         yield from _seen("calibration-in-training", sets.training, calibration)
         yield from _seen("test-in-training", sets.training, test)
     yield from _ids(calibration, test)
+    yield from _row_order(calibration.y - calibration.y_pred)
     yield from drift(calibration, test, random_state)
     yield from _censored(np.concatenate([calibration.y, test.y]))
     yield from _duplicates(calibration.Z)
@@ -163,6 +165,13 @@ def _ids(calibration: Points, test: Points) -> Iterator[Check]:
     if both:
         title = f"{len(both):,} ids are in both the calibration and the test rows, such as "
         yield _warning("shared-ids", f"{title}{min(both)!r}.")
+
+
+def _row_order(errors: FloatArray) -> Iterator[Check]:
+    trend = find_trend(errors)
+    if trend is not None:
+        found, end, meaning = trend.describe().partition("). ")
+        yield Check("row-order", "warning", found + end.strip(), meaning)
 
 
 def _censored(y: FloatArray) -> Iterator[Check]:
