@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,11 +20,13 @@ from calliper.report._style import (
     QUIET,
     TARGET,
     VERMILION,
+    Display,
+    blank_figure,
     entitle,
     limits,
+    name_of,
     percent,
     several,
-    start,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ _OUTSIDE: dict[str, Any] = {"color": VERMILION, "linestyle": "", "marker": "o", 
 
 
 @dataclass(eq=False)
-class BandDisplay:
+class BandDisplay(Display):
     """Intervals over one input; made by :meth:`from_intervals`.
 
     What to see: the band is wide where targets scatter and narrow where they do not, and the
@@ -51,6 +53,7 @@ class BandDisplay:
     y_pred : (n,) predictions, or None
     oracle : the best intervals there are, or None
     coverage : the level asked for, or None
+    names : of x and y, for the axes
     ax_, figure_ : where it was drawn last
     """
 
@@ -62,8 +65,7 @@ class BandDisplay:
     y_pred: FloatArray | None = None
     oracle: Intervals | None = None
     coverage: float | None = None
-    ax_: Any = field(default=None, init=False, repr=False)
-    figure_: Any = field(default=None, init=False, repr=False)
+    names: tuple[str, str] = ("x", "y")
 
     @classmethod
     def from_intervals(
@@ -80,6 +82,7 @@ class BandDisplay:
         Parameters
         ----------
         x : array of shape (n,) or (n, 1)
+            A series, or a frame of one column, names the axis; so does that of ``y``.
         intervals : Intervals or (lower, upper), of one level
             At each x.
         y, y_pred : array of shape (n,), optional
@@ -109,6 +112,7 @@ class BandDisplay:
             y_pred=None if y_pred is None else check_vector(y_pred, "y_pred", n=n)[order],
             oracle=None if best is None else Intervals(best.lower[order], best.upper[order]),
             coverage=level,
+            names=(name_of(x, "x"), name_of(y, "y")),
         )
 
     @property
@@ -118,18 +122,14 @@ class BandDisplay:
 
     def plot(self, ax: Any = None, *, name: str | None = None, color: str = BLUE) -> BandDisplay:
         """Draw the band; infinite intervals reach beyond the axes."""
-        self.ax_, self.figure_ = ax, _ = start(ax, (7.2, 4.2))
+        ax = self._start(ax, (7.2, 4.2))
         shown = [self.lower, self.upper, *(v for v in (self.y, self.y_pred) if v is not None)]
         low, high = limits(np.concatenate(shown))
         far = 10 * (high - low)
+        ends = np.maximum(self.lower, low - far), np.minimum(self.upper, high + far)
+        level = "" if self.coverage is None else f"{percent(self.coverage)} "
         ax.fill_between(
-            self.x,
-            np.maximum(self.lower, low - far),
-            np.minimum(self.upper, high + far),
-            color=color,
-            alpha=0.35,
-            linewidth=0,
-            label="interval" if self.coverage is None else f"{percent(self.coverage)} interval",
+            self.x, *ends, color=color, alpha=0.35, linewidth=0, label=f"{level}interval"
         )
         if self.oracle is not None:
             ax.plot(self.x, self.oracle.lower, label="oracle (knows the noise)", **TARGET)
@@ -138,14 +138,10 @@ class BandDisplay:
             ax.plot(self.x, self.y_pred, color="#000000", linewidth=0.9, label="prediction")
         if self.y is not None and self.covered is not None:
             inside, outside = self.covered, ~self.covered
-            ax.plot(self.x[inside], self.y[inside], ".", color=GREY, ms=3, label="target inside")
-            ax.plot(
-                self.x[outside], self.y[outside], "o", color=VERMILION, ms=3, label="target outside"
-            )
-        ax.set_ylim(low, high)
+            ax.plot(self.x[inside], self.y[inside], label="target inside", **_INSIDE)
+            ax.plot(self.x[outside], self.y[outside], label="target outside", **_OUTSIDE)
         ax.margins(x=0.01)
-        ax.set_xlabel("x")
-        ax.set_ylabel("y")
+        ax.set(ylim=(low, high), xlabel=self.names[0], ylabel=self.names[1])
         ax.legend(edgecolor="none", framealpha=0.85, fontsize=8.5, ncols=2, loc="best")
         entitle(ax, name or "Intervals over the input", self._caption())
         return self
@@ -184,7 +180,7 @@ class Scene:
 
     Attributes
     ----------
-    grid, y_pred : (m,) ascending x, and the model's predictions there
+    grid, y_pred : (m,) x of the lines, and the model's predictions there
     oracle : the best intervals there are, at each x of the grid
     x, y : (n,) test points
     """
@@ -198,29 +194,34 @@ class Scene:
 
 def draw_bands(scene: Scene, bands: Sequence[Band]) -> Figure:
     """A column for each band: above it lies over the data, below its half-width stands alone."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10.7, 5.6), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes: Any = figure.subplots(
-        2, len(bands), sharex=True, sharey="row", squeeze=False, height_ratios=(5, 3)
-    )
+    scene, bands = _in_order(scene, bands)
+    shared: dict[str, Any] = {"sharex": True, "sharey": "row", "squeeze": False}
+    figure, axes = blank_figure((10.7, 5.6), 2, len(bands), height_ratios=(5, 3), **shared)
     for (data, half_width), band in zip(axes.T, bands, strict=True):
         _draw_data(data, scene, band)
         _draw_half_width(half_width, scene, band)
-    for axis in axes.flat:
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.margins(x=0)
-    for axis in axes[1]:
-        axis.set_ylim(bottom=0)
-        axis.set_xlabel("x")
+        half_width.set_ylim(bottom=0)
+        half_width.set_xlabel("x")
+        half_width.margins(x=0)
+        data.margins(x=0)
     axes[0, 0].set_ylabel("y")
     axes[1, 0].set_ylabel("half-width")
     figure.legend(
         handles=_legend(bands), loc="outside lower center", ncols=6, frameon=False, fontsize=9.5
     )
     return figure
+
+
+def _in_order(scene: Scene, bands: Sequence[Band]) -> tuple[Scene, list[Band]]:
+    """The same along an ascending grid: lines join neighbours."""
+    order = np.argsort(scene.grid, kind="stable")
+
+    def ordered(ends: Intervals) -> Intervals:
+        return Intervals(ends.lower[order], ends.upper[order])
+
+    grid, y_pred, oracle = scene.grid[order], scene.y_pred[order], ordered(scene.oracle)
+    scene = replace(scene, grid=grid, y_pred=y_pred, oracle=oracle)
+    return scene, [replace(band, intervals=ordered(band.intervals)) for band in bands]
 
 
 def _draw_data(axis: Any, scene: Scene, band: Band) -> None:

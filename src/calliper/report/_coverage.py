@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,11 +24,24 @@ from calliper.metrics import (
     one_level,
 )
 from calliper.quantile import conformal_rank
-from calliper.report._style import BLUE, QUIET, TARGET, VERMILION, entitle, percent, several, start
+from calliper.report._style import (
+    BLUE,
+    QUIET,
+    TARGET,
+    VERMILION,
+    Display,
+    bars,
+    entitle,
+    in_percent,
+    label,
+    name_of,
+    percent,
+    several,
+)
 
 
 @dataclass(eq=False)
-class CalibrationCurveDisplay:
+class CalibrationCurveDisplay(Display):
     """Measured against asked for, level by level; made by :meth:`from_intervals`.
 
     What to see: points on the diagonal, within their bounds. Below it intervals are too narrow
@@ -37,7 +50,7 @@ class CalibrationCurveDisplay:
 
     Attributes
     ----------
-    asked : (L,) levels
+    asked : (L,) levels, ascending
     covered : (L,) share of the targets inside at each
     lower, upper : (L,) exact 68 % (1-σ) binomial bounds on it, for these very intervals
     n : number of test points
@@ -49,8 +62,6 @@ class CalibrationCurveDisplay:
     lower: FloatArray
     upper: FloatArray
     n: int
-    ax_: Any = field(default=None, init=False, repr=False)
-    figure_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
     def from_intervals(cls, y: Any, intervals: IntervalsLike) -> CalibrationCurveDisplay:
@@ -71,7 +82,8 @@ class CalibrationCurveDisplay:
         inside = read.contains(y).reshape(len(read.lower), -1)
         if inside.shape[1] != len(asked):
             raise CalliperError(f"intervals have {inside.shape[1]} levels, and name {len(asked)}.")
-        hits, n = inside.sum(axis=0), np.full(len(asked), len(inside))
+        order, n = np.argsort(asked), np.full(len(asked), len(inside))
+        asked, hits = asked[order], inside.sum(axis=0)[order]
         lower, upper = binomial_bounds(hits, n)
         return cls(asked=asked, covered=hits / n, lower=lower, upper=upper, n=len(inside))
 
@@ -85,13 +97,19 @@ class CalibrationCurveDisplay:
     ) -> CalibrationCurveDisplay:
         """Draw the curve with its bounds; draw others on the same ``ax`` to compare."""
         fresh = ax is None or not ax.lines
-        self.ax_, self.figure_ = ax, _ = start(ax, (5.0, 4.8))
+        ax = self._start(ax, (5.0, 4.8))
+        points = several(self.n, "test point")
         if fresh:
             ax.plot([0, 1], [0, 1], label="exact", **TARGET)
+            gap = f"largest distance from the diagonal {percent(self.largest_gap)}"
+            entitle(ax, "Calibration curve", f"{points} · {gap}")
+        else:
+            for words in ax.texts[:1]:
+                words.set_text(f"{points} · bars are 1-σ binomial bounds")
         ax.errorbar(
             self.asked,
             self.covered,
-            yerr=np.abs(np.stack([self.covered - self.lower, self.upper - self.covered])),
+            yerr=bars(self.covered, self.lower, self.upper),
             color=color,
             marker=marker,
             ms=4.5,
@@ -99,27 +117,15 @@ class CalibrationCurveDisplay:
             elinewidth=1.4,
             label=name or "measured, with 1-σ bounds",
         )
-        from matplotlib.ticker import PercentFormatter
-
         for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
-        ax.set_xlim(0, 1)
-        ax.set_ylim(0, 1)
-        ax.set_aspect("equal")
-        ax.set_xlabel("coverage asked for")
-        ax.set_ylabel("coverage measured")
-        ax.legend(frameon=False, fontsize=8.5, loc="upper left")
-        if fresh:
-            gap = f"largest distance from the diagonal {percent(self.largest_gap)}"
-            entitle(ax, "Calibration curve", f"{several(self.n, 'test point')} · {gap}")
-        else:
-            for words in ax.texts[:1]:
-                words.set_text(f"{several(self.n, 'test point')} · bars are 1-σ binomial bounds")
+            in_percent(axis)
+        ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+        label(ax, "coverage asked for", "coverage measured")
         return self
 
 
 @dataclass(eq=False)
-class CoverageDisplay:
+class CoverageDisplay(Display):
     """Coverage bin by bin with its 1-σ bounds, beside the level asked for.
 
     What to see: about two bars of three touch the line. Bars that stay off it on one side of the
@@ -136,8 +142,6 @@ class CoverageDisplay:
     table: CoverageTable
     coverage: float | None = None
     what: str = "bin"
-    ax_: Any = field(default=None, init=False, repr=False)
-    figure_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
     def from_intervals(
@@ -161,7 +165,8 @@ class CoverageDisplay:
             As in :func:`calliper.metrics.coverage_by_value` and
             :func:`calliper.metrics.coverage_by_group`; one of them at most.
         what : str, optional
-            What the values or groups are, with the unit, for the axis.
+            What the values or groups are, with the unit, for the axis; by default the name of
+            the series that holds them.
         n_bins : int
         coverage : float, optional
             The level to draw; by default the one the intervals carry, if any.
@@ -170,9 +175,10 @@ class CoverageDisplay:
         if values is not None and groups is not None:
             raise CalliperError("pass values or groups, not both: a figure has one axis for them.")
         if groups is not None:
-            table, default = coverage_by_group(y, read, groups), "group"
+            table, default = coverage_by_group(y, read, groups), name_of(groups, "group")
         elif values is not None:
-            table, default = coverage_by_value(y, read, values, n_bins=n_bins), "value"
+            table = coverage_by_value(y, read, values, n_bins=n_bins)
+            default = name_of(values, "value")
         else:
             table = coverage_by_width(y, read, n_bins=n_bins)
             default = "width of the interval (unit of y)"
@@ -184,76 +190,81 @@ class CoverageDisplay:
         self, ax: Any = None, *, name: str | None = None, color: str = BLUE
     ) -> CoverageDisplay:
         """Draw a dot and its bounds for each bin: upright for bins of numbers, else in rows."""
-        by_group = self.table.edges is None
-        n_bins = len(self.table.n)
-        size = (6.4, max(2.6, 1.8 + 0.32 * n_bins)) if by_group else (6.4, 4.0)
-        self.ax_, self.figure_ = ax, _ = start(ax, size)
-        place = np.arange(n_bins)
-        middle = self.table.coverage
-        bars = np.abs(np.stack([middle - self.table.lower, self.table.upper - middle]))
-        look: dict[str, Any] = {
-            "fmt": "o", "color": color, "ms": 5.5, "elinewidth": 1.6, "zorder": 3,
-            "label": "covered, with 1-σ bounds",
-        }  # fmt: skip
-        if by_group:
-            ax.errorbar(middle, place, xerr=bars, **look)
+        table, in_rows = self.table, self.table.edges is None
+        height = max(2.6, 1.8 + 0.32 * len(table.n)) if in_rows else 4.0
+        ax = self._start(ax, (6.4, height))
+        place, length = np.arange(len(table.n)), bars(table.coverage, table.lower, table.upper)
+        ax.errorbar(
+            *((table.coverage, place) if in_rows else (place, table.coverage)),
+            **{"xerr" if in_rows else "yerr": length},
+            fmt="o",
+            color=color,
+            ms=5.5,
+            elinewidth=1.6,
+            zorder=3,
+            label="covered, with 1-σ bounds",
+        )
+        self._draw_level(ax, in_rows)
+        if in_rows:
             self._name_groups(ax, place)
         else:
-            ax.errorbar(place, middle, yerr=bars, **look)
             self._name_edges(ax)
-        if self.coverage is not None:
-            # In rows, not down into the legend.
-            ends = [-0.6, n_bins - 0.5] if by_group else [-0.5, n_bins - 0.5]
-            level = [self.coverage, self.coverage]
-            line = (level, ends) if by_group else (ends, level)
-            ax.plot(*line, label=f"asked for: {percent(self.coverage)}", **TARGET)
-        self._bound(ax, by_group)
-        ax.legend(frameon=False, fontsize=8.5, loc="lower left", ncols=2 if by_group else 1)
-        smallest, largest = int(self.table.n.min()), int(self.table.n.max())
-        size_words = f"{smallest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
-        caption = f"worst {percent(self.table.worst)} · {size_words} rows in a bin"
-        title = name or f"Coverage by {self.what.split(' (')[0]}"
-        entitle(ax, title, caption.replace("a bin", "a group") if by_group else caption)
+        self._bound(ax, in_rows)
+        entitle(ax, name or f"Coverage by {self.what.split(' (')[0]}", self._caption(in_rows))
         return self
 
-    def _bound(self, ax: Any, by_group: bool) -> None:
+    def _draw_level(self, ax: Any, in_rows: bool) -> None:
+        if self.coverage is not None:
+            # In rows, not down into the legend.
+            ends = [-0.6 if in_rows else -0.5, len(self.table.n) - 0.5]
+            line = (ends, [self.coverage, self.coverage])
+            words = f"asked for: {percent(self.coverage)}"
+            ax.plot(*(line[::-1] if in_rows else line), label=words, **TARGET)
+
+    def _caption(self, in_rows: bool) -> str:
+        least, most = int(self.table.n.min()), int(self.table.n.max())
+        size = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+        bin_or_group = "group" if in_rows else "bin"
+        return f"worst {percent(self.table.worst)} · {size} rows in a {bin_or_group}"
+
+    def _bound(self, ax: Any, in_rows: bool) -> None:
         """All bars in view with room for the legend below, and never past 1 without need."""
+        from matplotlib.ticker import MaxNLocator
+
         low = min(float(self.table.lower.min()), 1.0 if self.coverage is None else self.coverage)
-        span = max(1.0 - low, 0.05)
-        if by_group:
+        span, inside = max(1.0 - low, 0.05), "share of targets inside"
+        axis = ax.xaxis if in_rows else ax.yaxis
+        axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+        in_percent(axis)
+        if in_rows:
             ax.set_xlim(max(-0.02, low - 0.15 * span), 1.0 + 0.05 * span)
+            label(ax, inside, self.what, legend="lower left", ncols=2)
         else:
             ax.set_ylim(low - 0.45 * span, 1.0 + 0.05 * span)
-        axis = ax.xaxis if by_group else ax.yaxis
-        from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-        axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-        axis.set_major_formatter(FuncFormatter(lambda v, _: percent(v) if 0 <= v <= 1 else ""))
-        (ax.set_xlabel if by_group else ax.set_ylabel)("share of targets inside")
+            label(ax, self.what, inside, legend="lower left")
 
     def _name_groups(self, ax: Any, place: Any) -> None:
-        counts = [f"{label}  (n = {n:,})" for label, n in
-                  zip(self.table.labels, self.table.n, strict=True)]  # fmt: skip
-        ax.set_yticks(place, counts)
+        named = zip(self.table.labels, self.table.n, strict=True)
+        ax.set_yticks(place, [f"{label}  (n = {n:,})" for label, n in named])
         ax.set_ylim(len(place) + 0.3, -0.6)  # the last row is the legend's
-        ax.set_ylabel(self.what)
         ax.tick_params(axis="y", length=0)
 
     def _name_edges(self, ax: Any) -> None:
         """The edges between the bins, drawn equally wide because they hold equally many."""
         edges = self.table.edges
         assert edges is not None
-        ticks = np.arange(len(edges)) - 0.5
-        ax.set_xticks(ticks, [_short(edge) for edge in edges])
-        crowded = max(len(_short(edge)) for edge in edges) * len(edges) > 60
+        known = edges[~np.isnan(edges)]
+        ticks, names = np.arange(len(known)) - 0.5, [_short(edge) for edge in known]
+        for tick in ticks:
+            ax.axvline(tick, color=QUIET, alpha=0.12, linewidth=0.8, zorder=0)
+        if len(known) < len(edges):  # rows without a value: named in the middle of their bin
+            ticks, names = np.append(ticks, len(edges) - 2), [*names, self.table.labels[-1]]
+        ax.set_xticks(ticks, names)
         ax.tick_params(axis="x", labelsize=8.5)
-        if crowded:
+        if max(map(len, names)) * len(edges) > 60:  # crowded
             for words in ax.get_xticklabels():
                 words.set(rotation=35, ha="right", rotation_mode="anchor")
         ax.set_xlim(-0.5, len(edges) - 1.5)
-        ax.set_xlabel(self.what)
-        for tick in ticks:
-            ax.axvline(tick, color=QUIET, alpha=0.12, linewidth=0.8, zorder=0)
 
 
 def _short(edge: float) -> str:
@@ -261,7 +272,7 @@ def _short(edge: float) -> str:
 
 
 @dataclass(eq=False)
-class CoverageLawDisplay:
+class CoverageLawDisplay(Display):
     """Coverage of many calibration sets of one size, beside its law; from :meth:`from_coverages`.
 
     The law, Beta(Q, N+1−Q) with Q = ⌈c(N+1)⌉, is exact for split conformal prediction and
@@ -296,8 +307,6 @@ class CoverageLawDisplay:
     x: FloatArray
     density: FloatArray
     share_inside: float
-    ax_: Any = field(default=None, init=False, repr=False)
-    figure_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
     def from_coverages(
@@ -349,35 +358,28 @@ class CoverageLawDisplay:
         self, ax: Any = None, *, name: str | None = None, color: str = BLUE
     ) -> CoverageLawDisplay:
         """Draw bars for what was measured, a line for the law."""
-        self.ax_, self.figure_ = ax, _ = start(ax)
+        ax = self._start(ax)
         law = "Beta" if self.n_test is None else "beta-binomial"
+        measured = f"measured, {len(self.coverages):,} calibration sets"
         ax.hist(
-            self.coverages,
-            bins=self._bins(),
-            density=True,
-            color=color,
-            alpha=0.4,
-            label=f"measured, {len(self.coverages):,} calibration sets",
+            self.coverages, bins=self._bins(), density=True, color=color, alpha=0.4, label=measured
         )
         ax.plot(self.x, self.density, color=VERMILION, linewidth=1.8, label=f"{law} law")
         ax.axvline(self.coverage, label=f"asked for: {percent(self.coverage)}", **TARGET)
-        from matplotlib.ticker import FuncFormatter
-
-        ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: percent(v) if v <= 1 else ""))
-        ax.set_xlabel("coverage given one calibration set")
-        ax.set_ylabel("density")
+        in_percent(ax.xaxis)
         ax.set_ylim(0, 1.3 * max(self.density.max(), ax.get_ylim()[1] / 1.05))
-        ax.legend(frameon=False, fontsize=8.5, loc="upper left")
-        entitle(
-            ax,
-            name or "Coverage over calibration draws",
-            f"N = {self.n_calibration:,}"
-            + ("" if self.n_test is None else f", {self.n_test:,} test points each")
-            + f" · mean {percent(self.mean)} (law: {percent(self.law_mean)})\n"
-            f"{percent(self.share_inside)} lie between the law's 5th and 95th percentiles, "
-            f"{self.law_quantiles[0]:.3f} and {self.law_quantiles[1]:.3f}",
-        )
+        label(ax, "coverage given one calibration set", "density")
+        entitle(ax, name or "Coverage over calibration draws", self._caption())
         return self
+
+    def _caption(self) -> str:
+        test = "" if self.n_test is None else f", {self.n_test:,} test points each"
+        low, high = self.law_quantiles
+        return (
+            f"N = {self.n_calibration:,}{test} · mean {percent(self.mean)} (law: "
+            f"{percent(self.law_mean)})\n{percent(self.share_inside)} lie between the law's 5th "
+            f"and 95th percentiles, {low:.3f} and {high:.3f}"
+        )
 
     def _bins(self) -> FloatArray:
         """About √R bars; between the possible values where coverage is a share of few points."""

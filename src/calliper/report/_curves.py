@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,9 +19,12 @@ from calliper.report._style import (
     SERIES,
     TARGET,
     VERMILION,
+    Display,
+    blank_figure,
     entitle,
+    in_percent,
+    label,
     percent,
-    start,
 )
 from calliper.tuning import MEASURES as CRITERIA
 from calliper.tuning import TuningCurve
@@ -45,7 +48,7 @@ class Curve:
 
 
 @dataclass(eq=False)
-class MetricCurveDisplay:
+class MetricCurveDisplay(Display):
     """How a measure changes with more calibration points; made by :meth:`from_records`.
 
     What to see: which method needs fewer points, and whether methods differ by more than the
@@ -65,8 +68,6 @@ class MetricCurveDisplay:
     metric: str
     problem: str
     level: float
-    ax_: Any = field(default=None, init=False, repr=False)
-    figure_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
     def from_records(
@@ -112,35 +113,36 @@ class MetricCurveDisplay:
 
     def plot(self, ax: Any = None, *, name: str | None = None) -> MetricCurveDisplay:
         """Draw a line with bars for each method; N is on a logarithmic axis."""
-        self.ax_, self.figure_ = ax, _ = start(ax)
-        sizes = sorted({int(n) for curve in self.curves.values() for n in curve.n_calibration})
-        for place, (method, curve) in enumerate(self.curves.items()):
-            color, mark = SERIES[place % len(SERIES)]
-            # Side by side, or the bars of one method would hide those of another.
-            x = curve.n_calibration * 1.025 ** (place - (len(self.curves) - 1) / 2)
-            finite = np.isfinite(curve.mean)
-            ax.errorbar(
-                x[finite],
-                curve.mean[finite],
-                yerr=curve.error[finite],  # none is drawn where it is not known
-                color=color,
-                marker=mark,
-                ms=5,
-                linewidth=1.6,
-                elinewidth=1.2,
-                capsize=2.5,
-                label=method + _remarks(curve),
-            )
-            for edge, at_edge in ((1, curve.mean == np.inf), (0, curve.mean == -np.inf)):
-                _mark_edge(ax, x[at_edge], edge, color)
+        ax = self._start(ax)
+        for place, method in enumerate(self.curves):
+            self._draw(ax, place, method)
         if self.metric in ("coverage", "empirical_coverage"):
             ax.axhline(self.level, label=f"asked for: {percent(self.level)}", **TARGET)
-            ax.yaxis.set_major_formatter(lambda value, _: percent(value))
-        self._set_up(ax, sizes)
-        ax.set_ylabel(self.label)
-        ax.legend(frameon=False, fontsize=8.5, loc="best")
+            in_percent(ax.yaxis)
+        self._set_up(ax)
+        label(ax, "calibration points, N", self.label, legend="best")
         entitle(ax, name or f"{self.label}: {self.problem}", self._caption())
         return self
+
+    def _draw(self, ax: Any, place: int, method: str) -> None:
+        """The line of one method; side by side, or its bars would hide those of another."""
+        curve, (color, mark) = self.curves[method], SERIES[place % len(SERIES)]
+        x = curve.n_calibration * 1.025 ** (place - (len(self.curves) - 1) / 2)
+        finite = np.isfinite(curve.mean)
+        ax.errorbar(
+            x[finite],
+            curve.mean[finite],
+            yerr=curve.error[finite],  # none is drawn where it is not known
+            color=color,
+            marker=mark,
+            ms=5,
+            linewidth=1.6,
+            elinewidth=1.2,
+            capsize=2.5,
+            label=method + _remarks(curve),
+        )
+        for edge, at_edge in ((1, curve.mean == np.inf), (0, curve.mean == -np.inf)):
+            _mark_edge(ax, x[at_edge], edge, color)
 
     def _caption(self) -> str:
         splits = {int(s) for curve in self.curves.values() for s in curve.n_splits}
@@ -151,13 +153,13 @@ class MetricCurveDisplay:
         over = f"{_span(splits)} split{'' if splits == {1} else 's'}"
         return f"{percent(self.level)} asked for · mean over {over}{bars}"
 
-    def _set_up(self, ax: Any, sizes: list[int]) -> None:
+    def _set_up(self, ax: Any) -> None:
         from matplotlib.ticker import NullLocator
 
+        sizes = sorted({int(n) for curve in self.curves.values() for n in curve.n_calibration})
         ax.set_xscale("log")
         ax.xaxis.set_minor_locator(NullLocator())
         ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
-        ax.set_xlabel("calibration points, N")
 
 
 def _rows(records: Any) -> list[Mapping[str, Any]]:
@@ -224,14 +226,7 @@ def _span(numbers: set[int]) -> str:
 
 def draw_tuning(curve: TuningCurve) -> Figure:
     """Above, the criterion against the length scale; below, how many points chose each."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.6, 5.0), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes: Any = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
-    for axis in axes:
-        axis.spines[["top", "right"]].set_visible(False)
+    figure, axes = blank_figure((7.6, 5.0), 2, 1, sharex=True, height_ratios=(4, 1))
     axes[1].set_xscale("log")
     _set_up(axes[1].xaxis, *_limits(curve.candidates))
     _draw_criterion(axes[0], curve)
