@@ -196,14 +196,18 @@ def compare(
         random_state=random_state,
         progress=lambda fraction: report(0.6 + 0.3 * fraction),
     )
-    shown = features_to_show(calibration)
-    cutting = Cutting(test=test, features=shown, groups=labels, group_name=str(group_name))
+    cutting = Cutting(
+        test=test,
+        features=features_to_show(calibration),
+        groups=labels,
+        group_name=str(group_name),
+    )
     resamples, facts = Resamples(len(test), random_state), _facts(sets, checks)
-    found = [
-        _findings(at, answered, cutting, resamples, others, facts)
+    cases = [
+        _case(at, answered, cutting, resamples, others, facts)
         for at, others in zip(every, redrawn, strict=True)
     ]
-    checks += check_answers(answers, found[every.index(level)].parts, sets, levels=every)
+    checks += check_answers(answers, cases[every.index(level)].parts, sets, levels=every)
     report(1.0)
     return Comparison(
         calibration=calibration,
@@ -213,14 +217,14 @@ def compare(
         coverage=level,
         random_state=random_state,
         groups=labels,
-        group_name=str(group_name),
-        shown_features=shown,
+        group_name=cutting.group_name,
+        shown_features=cutting.features,
         answers=tuple(answers),
-        records=tuple(record for one in found for record in one.records),
-        parts=tuple(part for one in found for part in one.parts),
-        deciles=tuple(tenths for one in found for tenths in one.deciles),
+        records=tuple(record for case in cases for record in case.records),
+        parts=tuple(part for case in cases for part in case.parts),
+        deciles=tuple(deciles(answer, at, test) for at in every for answer in answered),
         checks=tuple(sorted(checks, key=lambda check: _GRAVEST_FIRST.index(check.severity))),
-        verdicts=tuple(one.verdict for one in found),
+        verdicts=tuple(map(judge, cases)),
     )
 
 
@@ -248,55 +252,30 @@ def _facts(sets: Sets, checks: Sequence[Check]) -> Facts:
     )
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Findings:
-    """What was found at one level."""
-
-    records: list[Record]
-    parts: list[Part]
-    deciles: list[Deciles]
-    verdict: Verdict
-
-
-def _findings(
+def _case(
     level: float,
     answered: Sequence[Answer],
     cutting: Cutting,
     resamples: Resamples,
     redrawn: Redrawn,
     facts: Facts,
-) -> Findings:
-    """All numbers at one level, and the verdict on them."""
-    test = cutting.test
-    split = next(answer.method for answer in answered if answer.constant)
-    scores = Scores(test.y, answered, level, resamples)
+) -> Case:
+    """All numbers at one level that a verdict is judged by."""
+    scores = Scores(cutting.test.y, answered, level, resamples)
     parts = {answer.method: [*cut(answer, level, cutting)] for answer in answered}
-    records = [
-        measure(
-            answer,
-            level,
-            test=test,
-            scores=scores,
-            reference=split,
-            parts=parts[answer.method],
-            n_calibration=facts.n_calibration,
-        )
-        for answer in answered
-    ]
-    all_parts = [part for own in parts.values() for part in own]
-    case = Case(
+    shared: dict[str, Any] = {
+        "test": cutting.test,
+        "scores": scores,
+        "reference": next(answer.method for answer in answered if answer.constant),
+        "n_calibration": facts.n_calibration,
+    }
+    return Case(
         answers=answered,
-        records=records,
-        parts=all_parts,
+        records=[measure(a, level, parts=parts[a.method], **shared) for a in answered],
+        parts=[part for own in parts.values() for part in own],
         scores=scores,
         redrawn=redrawn,
         facts=facts,
-    )
-    return Findings(
-        records=records,
-        parts=all_parts,
-        deciles=[deciles(answer, level, test) for answer in answered],
-        verdict=judge(case),
     )
 
 

@@ -8,40 +8,17 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from calliper import metrics
 from calliper._types import FloatArray
 from calliper._validation import check_levels, check_vector
 from calliper.exceptions import CalliperError
 from calliper.guarantees import coverage_law
-from calliper.metrics import (
-    CoverageTable,
-    IntervalsLike,
-    as_intervals,
-    at_least,
-    binomial_bounds,
-    coverage_by_group,
-    coverage_by_value,
-    coverage_by_width,
-    one_level,
-)
 from calliper.quantile import conformal_rank
-from calliper.report._style import (
-    BLUE,
-    QUIET,
-    TARGET,
-    VERMILION,
-    Display,
-    bars,
-    entitle,
-    in_percent,
-    label,
-    name_of,
-    percent,
-    several,
-)
+from calliper.report import _style as style
 
 
 @dataclass(eq=False)
-class CalibrationCurveDisplay(Display):
+class CalibrationCurveDisplay(style.Display):
     """Measured against asked for, level by level; made by :meth:`from_intervals`.
 
     What to see: points on the diagonal, within their bounds. Below it intervals are too narrow
@@ -64,7 +41,7 @@ class CalibrationCurveDisplay(Display):
     n: int
 
     @classmethod
-    def from_intervals(cls, y: Any, intervals: IntervalsLike) -> CalibrationCurveDisplay:
+    def from_intervals(cls, y: Any, intervals: metrics.IntervalsLike) -> CalibrationCurveDisplay:
         """Count the targets inside at each level.
 
         Parameters
@@ -73,7 +50,7 @@ class CalibrationCurveDisplay(Display):
         intervals : Intervals of several levels
             For example ``predict_interval(X, coverage=[0.1, 0.2, ..., 0.9])``.
         """
-        read = as_intervals(intervals)
+        read = metrics.as_intervals(intervals)
         if read.coverage is None:
             raise CalliperError(
                 "intervals must carry their levels: pass Intervals(lower, upper, coverage=[...])."
@@ -84,7 +61,7 @@ class CalibrationCurveDisplay(Display):
             raise CalliperError(f"intervals have {inside.shape[1]} levels, and name {len(asked)}.")
         order, n = np.argsort(asked), np.full(len(asked), len(inside))
         asked, hits = asked[order], inside.sum(axis=0)[order]
-        lower, upper = binomial_bounds(hits, n)
+        lower, upper = metrics.binomial_bounds(hits, n)
         return cls(asked=asked, covered=hits / n, lower=lower, upper=upper, n=len(inside))
 
     @property
@@ -93,23 +70,23 @@ class CalibrationCurveDisplay(Display):
         return float(np.abs(self.covered - self.asked).max())
 
     def plot(
-        self, ax: Any = None, *, name: str | None = None, color: str = BLUE, marker: str = "o"
+        self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE, marker: str = "o"
     ) -> CalibrationCurveDisplay:
         """Draw the curve with its bounds; draw others on the same ``ax`` to compare."""
         fresh = ax is None or not ax.lines
         ax = self._start(ax, (5.0, 4.8))
-        points = several(self.n, "test point")
+        points = style.several(self.n, "test point")
         if fresh:
-            ax.plot([0, 1], [0, 1], label="exact", **TARGET)
-            gap = f"largest distance from the diagonal {percent(self.largest_gap)}"
-            entitle(ax, "Calibration curve", f"{points} · {gap}")
+            ax.plot([0, 1], [0, 1], label="exact", **style.TARGET)
+            gap = f"largest distance from the diagonal {style.percent(self.largest_gap)}"
+            style.entitle(ax, "Calibration curve", f"{points} · {gap}")
         else:
             for words in ax.texts[:1]:
                 words.set_text(f"{points} · bars are 1-σ binomial bounds")
         ax.errorbar(
             self.asked,
             self.covered,
-            yerr=bars(self.covered, self.lower, self.upper),
+            yerr=style.bars(self.covered, self.lower, self.upper),
             color=color,
             marker=marker,
             ms=4.5,
@@ -118,14 +95,14 @@ class CalibrationCurveDisplay(Display):
             label=name or "measured, with 1-σ bounds",
         )
         for axis in (ax.xaxis, ax.yaxis):
-            in_percent(axis)
+            style.in_percent(axis)
         ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
-        label(ax, "coverage asked for", "coverage measured")
+        style.label(ax, "coverage asked for", "coverage measured")
         return self
 
 
 @dataclass(eq=False)
-class CoverageDisplay(Display):
+class CoverageDisplay(style.Display):
     """Coverage bin by bin with its 1-σ bounds, beside the level asked for.
 
     What to see: about two bars of three touch the line. Bars that stay off it on one side of the
@@ -139,7 +116,7 @@ class CoverageDisplay(Display):
     ax_, figure_ : where it was drawn last
     """
 
-    table: CoverageTable
+    table: metrics.CoverageTable
     coverage: float | None = None
     what: str = "bin"
 
@@ -147,7 +124,7 @@ class CoverageDisplay(Display):
     def from_intervals(
         cls,
         y: Any,
-        intervals: IntervalsLike,
+        intervals: metrics.IntervalsLike,
         *,
         values: Any = None,
         groups: Any = None,
@@ -171,32 +148,33 @@ class CoverageDisplay(Display):
         coverage : float, optional
             The level to draw; by default the one the intervals carry, if any.
         """
-        read = one_level(intervals)
+        read = metrics.one_level(intervals)
         if values is not None and groups is not None:
             raise CalliperError("pass values or groups, not both: a figure has one axis for them.")
         if groups is not None:
-            table, default = coverage_by_group(y, read, groups), name_of(groups, "group")
+            table = metrics.coverage_by_group(y, read, groups)
+            default = style.name_of(groups, "group")
         elif values is not None:
-            table = coverage_by_value(y, read, values, n_bins=n_bins)
-            default = name_of(values, "value")
+            table = metrics.coverage_by_value(y, read, values, n_bins=n_bins)
+            default = style.name_of(values, "value")
         else:
-            table = coverage_by_width(y, read, n_bins=n_bins)
+            table = metrics.coverage_by_width(y, read, n_bins=n_bins)
             default = "width of the interval (unit of y)"
         level = read.coverage if coverage is None else coverage
         level = None if level is None else check_levels(level)[0]
         return cls(table, level, default if what is None else what)
 
     def plot(
-        self, ax: Any = None, *, name: str | None = None, color: str = BLUE
+        self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE
     ) -> CoverageDisplay:
         """Draw a dot and its bounds for each bin: upright for bins of numbers, else in rows."""
         table, in_rows = self.table, self.table.edges is None
         height = max(2.6, 1.8 + 0.32 * len(table.n)) if in_rows else 4.0
         ax = self._start(ax, (6.4, height))
-        place, length = np.arange(len(table.n)), bars(table.coverage, table.lower, table.upper)
+        place = np.arange(len(table.n))
         ax.errorbar(
             *((table.coverage, place) if in_rows else (place, table.coverage)),
-            **{"xerr" if in_rows else "yerr": length},
+            **{"xerr" if in_rows else "yerr": style.bars(table.coverage, table.lower, table.upper)},
             fmt="o",
             color=color,
             ms=5.5,
@@ -210,7 +188,7 @@ class CoverageDisplay(Display):
         else:
             self._name_edges(ax)
         self._bound(ax, in_rows)
-        entitle(ax, name or f"Coverage by {self.what.split(' (')[0]}", self._caption(in_rows))
+        style.entitle(ax, name or f"Coverage by {self.what.split(' (')[0]}", self._caption(in_rows))
         return self
 
     def _draw_level(self, ax: Any, in_rows: bool) -> None:
@@ -218,14 +196,14 @@ class CoverageDisplay(Display):
             # In rows, not down into the legend.
             ends = [-0.6 if in_rows else -0.5, len(self.table.n) - 0.5]
             line = (ends, [self.coverage, self.coverage])
-            words = f"asked for: {percent(self.coverage)}"
-            ax.plot(*(line[::-1] if in_rows else line), label=words, **TARGET)
+            words = f"asked for: {style.percent(self.coverage)}"
+            ax.plot(*(line[::-1] if in_rows else line), label=words, **style.TARGET)
 
     def _caption(self, in_rows: bool) -> str:
         least, most = int(self.table.n.min()), int(self.table.n.max())
         size = f"{least:,}" if least == most else f"{least:,} to {most:,}"
         bin_or_group = "group" if in_rows else "bin"
-        return f"worst {percent(self.table.worst)} · {size} rows in a {bin_or_group}"
+        return f"worst {style.percent(self.table.worst)} · {size} rows in a {bin_or_group}"
 
     def _bound(self, ax: Any, in_rows: bool) -> None:
         """All bars in view with room for the legend below, and never past 1 without need."""
@@ -235,17 +213,17 @@ class CoverageDisplay(Display):
         span, inside = max(1.0 - low, 0.05), "share of targets inside"
         axis = ax.xaxis if in_rows else ax.yaxis
         axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-        in_percent(axis)
+        style.in_percent(axis)
         if in_rows:
             ax.set_xlim(max(-0.02, low - 0.15 * span), 1.0 + 0.05 * span)
-            label(ax, inside, self.what, legend="lower left", ncols=2)
+            style.label(ax, inside, self.what, legend="lower left", ncols=2)
         else:
             ax.set_ylim(low - 0.45 * span, 1.0 + 0.05 * span)
-            label(ax, self.what, inside, legend="lower left")
+            style.label(ax, self.what, inside, legend="lower left")
 
     def _name_groups(self, ax: Any, place: Any) -> None:
         named = zip(self.table.labels, self.table.n, strict=True)
-        ax.set_yticks(place, [f"{label}  (n = {n:,})" for label, n in named])
+        ax.set_yticks(place, [f"{name}  (n = {n:,})" for name, n in named])
         ax.set_ylim(len(place) + 0.3, -0.6)  # the last row is the legend's
         ax.tick_params(axis="y", length=0)
 
@@ -256,7 +234,7 @@ class CoverageDisplay(Display):
         known = edges[~np.isnan(edges)]
         ticks, names = np.arange(len(known)) - 0.5, [_short(edge) for edge in known]
         for tick in ticks:
-            ax.axvline(tick, color=QUIET, alpha=0.12, linewidth=0.8, zorder=0)
+            ax.axvline(tick, color=style.QUIET, alpha=0.12, linewidth=0.8, zorder=0)
         if len(known) < len(edges):  # rows without a value: named in the middle of their bin
             ticks, names = np.append(ticks, len(edges) - 2), [*names, self.table.labels[-1]]
         ax.set_xticks(ticks, names)
@@ -272,7 +250,7 @@ def _short(edge: float) -> str:
 
 
 @dataclass(eq=False)
-class CoverageLawDisplay(Display):
+class CoverageLawDisplay(style.Display):
     """Coverage of many calibration sets of one size, beside its law; from :meth:`from_coverages`.
 
     The law, Beta(Q, N+1−Q) with Q = ⌈c(N+1)⌉, is exact for split conformal prediction and
@@ -330,7 +308,7 @@ class CoverageLawDisplay(Display):
                 f"coverages must be at least two shares between 0 and 1; got {len(values)}"
                 + (f" from {values[0]:g} to {values[-1]:g}." if len(values) else ".")
             )
-        level, n = check_levels(coverage)[0], at_least(n_calibration, 1, "n_calibration")
+        level, n = check_levels(coverage)[0], metrics.at_least(n_calibration, 1, "n_calibration")
         rank = conformal_rank(level, n)
         if rank > n:
             raise CalliperError(
@@ -355,7 +333,7 @@ class CoverageLawDisplay(Display):
         )
 
     def plot(
-        self, ax: Any = None, *, name: str | None = None, color: str = BLUE
+        self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE
     ) -> CoverageLawDisplay:
         """Draw bars for what was measured, a line for the law."""
         ax = self._start(ax)
@@ -364,21 +342,22 @@ class CoverageLawDisplay(Display):
         ax.hist(
             self.coverages, bins=self._bins(), density=True, color=color, alpha=0.4, label=measured
         )
-        ax.plot(self.x, self.density, color=VERMILION, linewidth=1.8, label=f"{law} law")
-        ax.axvline(self.coverage, label=f"asked for: {percent(self.coverage)}", **TARGET)
-        in_percent(ax.xaxis)
+        ax.plot(self.x, self.density, color=style.VERMILION, linewidth=1.8, label=f"{law} law")
+        asked = f"asked for: {style.percent(self.coverage)}"
+        ax.axvline(self.coverage, label=asked, **style.TARGET)
+        style.in_percent(ax.xaxis)
         ax.set_ylim(0, 1.3 * max(self.density.max(), ax.get_ylim()[1] / 1.05))
-        label(ax, "coverage given one calibration set", "density")
-        entitle(ax, name or "Coverage over calibration draws", self._caption())
+        style.label(ax, "coverage given one calibration set", "density")
+        style.entitle(ax, name or "Coverage over calibration draws", self._caption())
         return self
 
     def _caption(self) -> str:
         test = "" if self.n_test is None else f", {self.n_test:,} test points each"
         low, high = self.law_quantiles
         return (
-            f"N = {self.n_calibration:,}{test} · mean {percent(self.mean)} (law: "
-            f"{percent(self.law_mean)})\n{percent(self.share_inside)} lie between the law's 5th "
-            f"and 95th percentiles, {low:.3f} and {high:.3f}"
+            f"N = {self.n_calibration:,}{test} · mean {style.percent(self.mean)} (law: "
+            f"{style.percent(self.law_mean)})\n{style.percent(self.share_inside)} lie between the "
+            f"law's 5th and 95th percentiles, {low:.3f} and {high:.3f}"
         )
 
     def _bins(self) -> FloatArray:
@@ -404,7 +383,7 @@ def _law(
         first, last = law.ppf([1e-4, 1 - 1e-4])
         x = np.linspace(first, last, 400)
         return (low, high), x, law.pdf(x)
-    size, rank = at_least(n_test, 1, "n_test"), conformal_rank(level, n)
+    size, rank = metrics.at_least(n_test, 1, "n_test"), conformal_rank(level, n)
     counts = stats.betabinom(size, rank, n + 1 - rank)
     low, high = (counts.ppf([0.05, 0.95]) / size).tolist()
     x = np.arange(counts.ppf(1e-4), counts.ppf(1 - 1e-4) + 1) / size
