@@ -16,6 +16,7 @@ from calliper.cli._options import (
     calibration_file,
     coverage,
     feature_columns,
+    file_form,
     known_columns,
     seed_and_quiet,
     takes,
@@ -33,12 +34,13 @@ from calliper.cli._output import (
 from calliper.cli._scales import Scales, read_scales
 from calliper.cli._tables import (
     Columns,
+    Filling,
     Table,
     format_of,
-    make_writer,
     open_table,
-    read_known,
+    open_writer,
     read_numbers,
+    read_training,
     refuse_columns,
     refuse_no_rows,
     require_columns,
@@ -157,6 +159,7 @@ def _bounds(
     callback=_bounds,
     help="The range that the target can have; 'inf' and '-inf' leave a side open.",
 )
+@file_form
 @seed_and_quiet("Settles ties in distance, and whatever else a method draws.")
 @takes(IntervalRequest)
 def interval(request: IntervalRequest) -> None:
@@ -193,16 +196,19 @@ def _write_intervals(request: IntervalRequest) -> None:
     scales = None if request.scales is None else read_scales(request.scales)
     with ExitStack() as stack:
         stack.enter_context(warnings_as_lines())
-        known = stack.enter_context(open_table(request.calibration))
+        form = request.shared.form
+        known = stack.enter_context(open_table(request.calibration, form))
         columns = request.shared.names.resolve(known)
         require_columns(known, columns.known)
-        new = stack.enter_context(open_table(request.new))
+        new = stack.enter_context(open_table(request.new, form))
         _check_new(request, new, columns)
-        calibrated = _calibrate(request, known, columns, scales)
+        calibrated, filling = _calibrate(request, known, columns, scales)
         hidden = request.shared.quiet or request.output == "-"
         report = stack.enter_context(progress("writing", hidden=hidden))
-        n_rows = _stream(request, calibrated, new, columns.new, report)
+        n_rows = _stream(request, calibrated, new, columns.new, filling, report)
     if not request.shared.quiet:
+        if filling.note:
+            note(filling.note)
         _summarise(request, calibrated, n_rows)
 
 
@@ -215,18 +221,22 @@ def _check_new(request: IntervalRequest, new: Table, columns: Columns) -> None:
 
 def _calibrate(
     request: IntervalRequest, table: Table, columns: Columns, scales: Scales | None
-) -> CalibratedOnStored:
-    """The method, fitted to the calibration rows in ``table``."""
+) -> tuple[CalibratedOnStored, Filling]:
+    """The method, fitted to the calibration rows in ``table``, and what fills gaps."""
     if scales is not None:
         scales.require_columns(columns, has_training=request.training is not None)
-    training = read_known(request.training, columns)
-    known: FloatArray = read_numbers(table, columns.known)
+    shared = request.shared
+    training, filling = read_training(
+        request.training, columns, shared.form, fills=shared.fills_gaps
+    )
+    known: FloatArray = read_numbers(table, columns.known, filling)
     if scales is not None:
         scales.require_rows(known, training)
     calibrator = request.options.build(None if scales is None else scales.chosen)
-    return calibrate_stored(
+    calibrated = calibrate_stored(
         calibrator, stored(known), None if training is None else stored(training)
     )
+    return calibrated, filling
 
 
 def _stream(
@@ -234,15 +244,20 @@ def _stream(
     calibrated: CalibratedOnStored,
     new: Table,
     needed: list[str],
+    filling: Filling,
     report: Progress,
 ) -> int:
     """Write the new rows with their intervals, a chunk at a time; returns how many there were."""
-    output, n_rows = request.output, 0
-    with open_output(output) as handle:
-        with writing(output):
-            writer = make_writer(output, handle, new, needed, request.column_names)
-        for chunk in new.chunks(needed, carry=True):
-            y_pred, X = chunk.numbers[:, 0], chunk.numbers[:, 1:]
+    output, form, n_rows = request.output, request.shared.form, 0
+    with ExitStack() as stack:
+        handle = stack.enter_context(open_output(output))
+        added = request.column_names
+        writer = stack.enter_context(
+            open_writer(output, handle, new, form, numeric=needed, added=added)
+        )
+        for chunk in new.chunks(needed, carry=True, gaps=len(filling.medians)):
+            rows = filling.fill(chunk.numbers.copy())
+            y_pred, X = rows[:, 0], rows[:, 1:]
             ends = calibrated.intervals(X, y_pred, request.levels, bounds=request.bounds)
             with writing(output):
                 writer.write(chunk, np.stack([*ends], axis=-1).reshape(len(X), -1))
@@ -250,8 +265,6 @@ def _stream(
             report(new.fraction_read())
         if not n_rows:
             refuse_no_rows(new)
-        with writing(output):
-            writer.close()
     return n_rows
 
 

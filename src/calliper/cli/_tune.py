@@ -17,6 +17,7 @@ from calliper.cli._options import (
     Shared,
     calibration_file,
     feature_columns,
+    file_form,
     known_columns,
     seed_and_quiet,
     takes,
@@ -36,7 +37,7 @@ from calliper.cli._output import (
     writing,
 )
 from calliper.cli._scales import Origin, scales_text
-from calliper.cli._tables import open_table, read_known, read_numbers, require_columns
+from calliper.cli._tables import open_table, read_numbers, read_training, require_columns
 from calliper.embedding import fit_embedding
 from calliper.exceptions import CalliperError
 from calliper.kernels import TunedRBF
@@ -171,6 +172,7 @@ def _not_nan(
     type=click.IntRange(min=1),
     help="For mi: principal components of the features.  [default: all features]",
 )
+@file_form
 @seed_and_quiet("Draws pairs and settles ties.", "Print nothing but errors and warnings.")
 @takes(TuneRequest)
 def tune(request: TuneRequest) -> None:
@@ -199,11 +201,13 @@ def _write_scales(request: TuneRequest) -> None:
     """Read, tune, write, and show what was found."""
     shared = request.shared
     with warnings_as_lines():
-        with open_table(request.calibration) as table:
+        with open_table(request.calibration, shared.form) as table:
             columns = shared.names.resolve(table)
             require_columns(table, columns.known)
-            known = read_numbers(table, columns.known)
-        training = read_known(request.training, columns)
+            training, filling = read_training(
+                request.training, columns, shared.form, fills=shared.fills_gaps
+            )
+            known = read_numbers(table, columns.known, filling)
         with progress("tuning", hidden=shared.quiet) as report:
             curve = _curve(request, known, training, report)
         grid = "given" if request.length_scales is not None else request.grid or "auto"
