@@ -14,19 +14,9 @@ import click
 import numpy as np
 
 from calliper._types import FloatArray, IntArray
+from calliper.cli import _options as options
 from calliper.cli._csv import Form, is_gap
 from calliper.cli._methods import METHODS, MethodOptions
-from calliper.cli._options import (
-    Shared,
-    calibration_file,
-    coverage,
-    feature_columns,
-    file_form,
-    known_columns,
-    seed_and_quiet,
-    takes,
-    training_file,
-)
 from calliper.cli._output import check_output, note, one_line, progress, wrapped, write_text
 from calliper.cli._tables import (
     Columns,
@@ -50,7 +40,7 @@ _ENDINGS = {"html": (".html", ".htm"), "json": (".json",)}
 class CompareRequest:
     """What ``calliper compare`` is asked for: files, labels, methods and the level."""
 
-    shared: Shared
+    shared: options.Shared
     calibration: str | None
     test: str | None
     data: str | None
@@ -117,16 +107,16 @@ class CompareRequest:
 
 
 @click.command()
-@calibration_file(required=False)
+@options.calibration_file(required=False)
 @click.option("--test", metavar="FILE", help="Other such rows, to judge the intervals on.")
 @click.option(
     "--data",
     metavar="FILE",
     help="In place of both: one file, split at random into a calibration and a test half.",
 )
-@known_columns
-@feature_columns
-@training_file("some methods learn from them.")
+@options.known_columns
+@options.feature_columns
+@options.training_file("some methods learn from them.")
 @click.option("--group", metavar="COLUMN", help="Show coverage in each group of test rows.")
 @click.option("--id", "identity", metavar="COLUMN", help="Names of the rows, shown in figures.")
 @click.option(
@@ -138,7 +128,7 @@ class CompareRequest:
     help="Once for each; see 'calliper methods'.  [default: full, jackknife, split; with "
     "--training also mad-split, slcp, locart]",
 )
-@coverage("How often the target shall be inside; the page shows other levels too.")
+@options.coverage("How often the target shall be inside; the page shows other levels too.")
 @click.option(
     "--report",
     metavar="FILE",
@@ -150,9 +140,9 @@ class CompareRequest:
     type=click.Choice(["html", "json"]),
     help="A page for people, or all numbers for machines.  [default: by the name of the report]",
 )
-@file_form
-@seed_and_quiet("Settles ties, draws resamples and splits --data.")
-@takes(CompareRequest)
+@options.file_form
+@options.seed_and_quiet("Settles ties, draws resamples and splits --data.")
+@options.takes(CompareRequest)
 def compare(request: CompareRequest) -> None:
     """Compare methods on a test set: does it cover, does it adapt, which one to use.
 
@@ -268,7 +258,7 @@ class Reader:
         groups = None if group is None else self._labels(path, group)
         return LabelledPoints(self.points(numbers, ids), groups, path)
 
-    def points(self, known: FloatArray, ids: Sequence[str] | None = None) -> Points:
+    def points(self, known: FloatArray, ids: tuple[str, ...] | None = None) -> Points:
         """Rows of target, prediction and features as points."""
         return Points(known[:, 2:], known[:, 0], known[:, 1], ids, self.columns.features)
 

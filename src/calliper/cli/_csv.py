@@ -226,7 +226,7 @@ class CsvWriter:
     def abandon(self) -> None:
         """Write nothing more."""
         if self._zip is not None:
-            self._zip.fileobj = None
+            self._zip.fileobj = None  # type: ignore[assignment]
 
     def _write(self, lines: list[str]) -> None:
         text = "".join([f"{line}{self._newline}" for line in lines])
@@ -234,7 +234,8 @@ class CsvWriter:
             self._handle.write(self._encoder.encode(text))
         except UnicodeEncodeError as error:
             raise CalliperError(
-                f"{self._encoding} has no letter {error.object[error.start]!r}; give --encoding utf-8."
+                f"{self._encoding} has no letter {error.object[error.start]!r}: give --encoding "
+                f"utf-8."
             ) from error
 
 

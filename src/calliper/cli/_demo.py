@@ -139,58 +139,40 @@ def demonstrate(seed: int, report: Progress) -> Demonstration:
     return Demonstration(comparison, problem)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DemoRow:
-    """A row of the table; NaN where a measure does not exist."""
-
-    method: str
-    proved: float | None
-    coverage: float
-    width: float
-    score: float
-    tau_si: float
-    tau_sqi: float
-    r2_sqi: float
+#: What the table shows of a method: its name, what is proved, and measures, NaN if there is none.
+DemoRow = tuple[str, float | None, tuple[float, ...]]
 
 
 def measured(demonstration: Demonstration) -> list[DemoRow]:
     """A row for each method, as the page has it, and one for the oracle."""
     comparison = demonstration.comparison
-    rows = [_method_row(comparison, answer) for answer in comparison.answers]
-    return [*rows, _oracle_row(demonstration)]
+    rows: list[DemoRow] = []
+    for answer in comparison.answers:
+        record = comparison.record(answer.method, LEVEL)
+        sizes = (record.coverage, record.mean_width, record.score)
+        ranks = (record.tau_si, _tau_sqi(comparison, answer), record.r2_sqi)
+        rows.append((answer.method, record.proved, (*sizes, *ranks)))
+    return [*rows, ("(oracle)", None, _of_oracle(demonstration))]
 
 
-def _method_row(comparison: Comparison, answer: Answer) -> DemoRow:
-    record, test = comparison.record(answer.method, LEVEL), comparison.test
+def _tau_sqi(comparison: Comparison, answer: Answer) -> float:
+    test = comparison.test
     with warnings.catch_warnings():
         # Where all widths are equal there is no rank to compare: the table shows a dash.
         warnings.simplefilter("ignore")
-        tau_sqi = metrics.tau_sqi(test.y, answer.at(LEVEL), y_pred=test.y_pred)
-    return DemoRow(
-        method=answer.method,
-        proved=record.proved,
-        coverage=record.coverage,
-        width=record.mean_width,
-        score=record.score,
-        tau_si=record.tau_si,
-        tau_sqi=tau_sqi,
-        r2_sqi=record.r2_sqi,
-    )
+        return metrics.tau_sqi(test.y, answer.at(LEVEL), y_pred=test.y_pred)
 
 
-def _oracle_row(demonstration: Demonstration) -> DemoRow:
-    """The same of the best intervals there are, around the true mean."""
+def _of_oracle(demonstration: Demonstration) -> tuple[float, ...]:
+    """The same measures of the best intervals there are, around the true mean."""
     test, problem = demonstration.comparison.test, demonstration.problem
     y, best, mean = test.y, problem.oracle(test.Z, LEVEL), problem.mean(test.Z)
-    return DemoRow(
-        method="(oracle)",
-        proved=None,
-        coverage=float(metrics.empirical_coverage(y, best)),
-        width=float(metrics.mean_width(best)),
-        score=metrics.interval_score(y, best),
-        tau_si=metrics.tau_si(y, best, y_pred=mean),
-        tau_sqi=metrics.tau_sqi(y, best, y_pred=mean),
-        r2_sqi=metrics.r2_sqi(y, best, y_pred=mean),
+    ranks = (metrics.tau_si, metrics.tau_sqi, metrics.r2_sqi)
+    return (
+        float(metrics.empirical_coverage(y, best)),
+        float(metrics.mean_width(best)),
+        metrics.interval_score(y, best),
+        *(rank(y, best, y_pred=mean) for rank in ranks),
     )
 
 
@@ -253,15 +235,15 @@ def _print_table(rows: Sequence[DemoRow]) -> None:
     for name in ("proved", "coverage", "width", "width/2", "score", "τ_SI", "τ_SQI", "R²_SQI"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        table.add_row(*_cells(row), end_section=row is rows[-2])
+        table.add_row(*_cells(*row), end_section=row is rows[-2])
     terminal.print(table)
 
 
-def _cells(row: DemoRow) -> list[str]:
-    proved = "" if row.proved is None else promise(row.proved)
-    sizes = [f"{value:.3f}" for value in (row.width, row.width / 2, row.score)]
-    ranks = [_rank(value) for value in (row.tau_si, row.tau_sqi, row.r2_sqi)]
-    return [row.method, proved, f"{row.coverage:.1%}", *sizes, *ranks]
+def _cells(method: str, proved: float | None, measures: Sequence[float]) -> list[str]:
+    coverage, width, score, *ranks = measures
+    sizes = [f"{value:.3f}" for value in (width, width / 2, score)]
+    promised = "" if proved is None else promise(proved)
+    return [method, promised, f"{coverage:.1%}", *sizes, *map(_rank, ranks)]
 
 
 def _rank(value: float) -> str:

@@ -10,18 +10,9 @@ import numpy as np
 
 from calliper._calibrated import CalibratedOnStored, calibrate_stored
 from calliper._types import FloatArray
+from calliper.cli import _options as options
+from calliper.cli import _tables as tables
 from calliper.cli._methods import DEFAULT, METHODS, STATISTICS, MethodOptions
-from calliper.cli._options import (
-    Shared,
-    calibration_file,
-    coverage,
-    feature_columns,
-    file_form,
-    known_columns,
-    seed_and_quiet,
-    takes,
-    training_file,
-)
 from calliper.cli._output import (
     Progress,
     check_output,
@@ -32,20 +23,6 @@ from calliper.cli._output import (
     writing,
 )
 from calliper.cli._scales import Scales, read_scales
-from calliper.cli._tables import (
-    Columns,
-    Filling,
-    Table,
-    format_of,
-    open_table,
-    open_writer,
-    read_numbers,
-    read_training,
-    refuse_columns,
-    refuse_no_rows,
-    require_columns,
-    stored,
-)
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 
@@ -54,7 +31,7 @@ from calliper.intervals import Intervals
 class IntervalRequest:
     """What ``calliper interval`` is asked for: files, method, levels and bounds."""
 
-    shared: Shared
+    shared: options.Shared
     calibration: str
     new: str
     output: str
@@ -94,7 +71,7 @@ class IntervalRequest:
         self.shared.names.check()
         has_training, has_scales = self.training is not None, self.scales is not None
         self.options.check(has_training=has_training, has_scales=has_scales)
-        format_of(self.output)
+        tables.format_of(self.output)
         inputs = (self.calibration, self.new, self.training, self.scales)
         check_output(self.output, [path for path in inputs if path is not None])
 
@@ -108,7 +85,7 @@ def _bounds(
 
 
 @click.command()
-@calibration_file()
+@options.calibration_file()
 @click.option(
     "--new",
     metavar="FILE",
@@ -116,12 +93,12 @@ def _bounds(
     help="Rows to put intervals around, with prediction and features; '-' reads CSV from "
     "standard input. May be larger than memory.",
 )
-@known_columns
+@options.known_columns
 @click.option(
     "--output", metavar="FILE", required=True, help="The result; '-' writes CSV to standard output."
 )
-@feature_columns
-@training_file("some methods learn from them. Without it, features are taken as they are.")
+@options.feature_columns
+@options.training_file("some methods learn from them. Without it, features are taken as they are.")
 @click.option(
     "--scales",
     metavar="FILE",
@@ -133,7 +110,7 @@ def _bounds(
     metavar="NAME",
     help=f"See above.  [default: {DEFAULT}; with --scales, jackknife]",
 )
-@coverage(
+@options.coverage(
     "How often the target shall be inside; once for each level.  [default: 0.9]", several=True
 )
 @click.option(
@@ -159,9 +136,9 @@ def _bounds(
     callback=_bounds,
     help="The range that the target can have; 'inf' and '-inf' leave a side open.",
 )
-@file_form
-@seed_and_quiet("Settles ties in distance, and whatever else a method draws.")
-@takes(IntervalRequest)
+@options.file_form
+@options.seed_and_quiet("Settles ties in distance, and whatever else a method draws.")
+@options.takes(IntervalRequest)
 def interval(request: IntervalRequest) -> None:
     """Put prediction intervals around the predictions in a file.
 
@@ -197,10 +174,10 @@ def _write_intervals(request: IntervalRequest) -> None:
     with ExitStack() as stack:
         stack.enter_context(warnings_as_lines())
         form = request.shared.form
-        known = stack.enter_context(open_table(request.calibration, form))
+        known = stack.enter_context(tables.open_table(request.calibration, form))
         columns = request.shared.names.resolve(known)
-        require_columns(known, columns.known)
-        new = stack.enter_context(open_table(request.new, form))
+        tables.require_columns(known, columns.known)
+        new = stack.enter_context(tables.open_table(request.new, form))
         _check_new(request, new, columns)
         calibrated, filling = _calibrate(request, known, columns, scales)
         hidden = request.shared.quiet or request.output == "-"
@@ -212,29 +189,29 @@ def _write_intervals(request: IntervalRequest) -> None:
         _summarise(request, calibrated, n_rows)
 
 
-def _check_new(request: IntervalRequest, new: Table, columns: Columns) -> None:
+def _check_new(request: IntervalRequest, new: tables.Table, columns: tables.Columns) -> None:
     """The new rows have all that is needed and nothing that would be added."""
-    require_columns(new, columns.new)
+    tables.require_columns(new, columns.new)
     request.shared.names.require_same_features(new, columns)
-    refuse_columns(new, request.column_names)
+    tables.refuse_columns(new, request.column_names)
 
 
 def _calibrate(
-    request: IntervalRequest, table: Table, columns: Columns, scales: Scales | None
-) -> tuple[CalibratedOnStored, Filling]:
+    request: IntervalRequest, table: tables.Table, columns: tables.Columns, scales: Scales | None
+) -> tuple[CalibratedOnStored, tables.Filling]:
     """The method, fitted to the calibration rows in ``table``, and what fills gaps."""
     if scales is not None:
         scales.require_columns(columns, has_training=request.training is not None)
     shared = request.shared
-    training, filling = read_training(
+    training, filling = tables.read_training(
         request.training, columns, shared.form, fills=shared.fills_gaps
     )
-    known: FloatArray = read_numbers(table, columns.known, filling)
+    known: FloatArray = tables.read_numbers(table, columns.known, filling)
     if scales is not None:
         scales.require_rows(known, training)
     calibrator = request.options.build(None if scales is None else scales.chosen)
     calibrated = calibrate_stored(
-        calibrator, stored(known), None if training is None else stored(training)
+        calibrator, tables.stored(known), None if training is None else tables.stored(training)
     )
     return calibrated, filling
 
@@ -242,9 +219,9 @@ def _calibrate(
 def _stream(
     request: IntervalRequest,
     calibrated: CalibratedOnStored,
-    new: Table,
+    new: tables.Table,
     needed: list[str],
-    filling: Filling,
+    filling: tables.Filling,
     report: Progress,
 ) -> int:
     """Write the new rows with their intervals, a chunk at a time; returns how many there were."""
@@ -253,7 +230,7 @@ def _stream(
         handle = stack.enter_context(open_output(output))
         added = request.column_names
         writer = stack.enter_context(
-            open_writer(output, handle, new, form, numeric=needed, added=added)
+            tables.open_writer(output, handle, new, form, numeric=needed, added=added)
         )
         for chunk in new.chunks(needed, carry=True, gaps=len(filling.medians)):
             rows = filling.fill(chunk.numbers.copy())
@@ -264,7 +241,7 @@ def _stream(
             n_rows += len(X)
             report(new.fraction_read())
         if not n_rows:
-            refuse_no_rows(new)
+            tables.refuse_no_rows(new)
     return n_rows
 
 

@@ -7,8 +7,6 @@ the scales were chosen on: with any other numbers they would mean nothing.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from math import isfinite
@@ -17,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from calliper._types import FloatArray
-from calliper.cli._tables import Columns
+from calliper.cli._tables import Columns, listed, open_bytes
 from calliper.exceptions import CalliperError
 from calliper.tuning import TuningCurve
 
@@ -62,8 +60,8 @@ class Scales:
         made = self.origin.columns
         if made.features != columns.features:
             raise CalliperError(
-                f"{self.path}: was made with the features {_listed(made.features)}, not "
-                f"{_listed(columns.features)}; give the same, or run calliper tune again."
+                f"{self.path}: was made with the features {listed(made.features, _LISTED)}, not "
+                f"{listed(columns.features, _LISTED)}; give the same, or run calliper tune again."
             )
         for option in ("target", "prediction"):
             own, given = getattr(made, option), getattr(columns, option)
@@ -149,13 +147,10 @@ def read_scales(path: str) -> Scales:
 
 
 def _document(path: str) -> Any:
-    if os.path.isdir(path):
-        raise CalliperError(f"cannot read {path}: it is a folder; name a file in it.")
+    with open_bytes(path) as handle:
+        text = handle.read()
     try:
-        with open(path, "rb") as handle:
-            return json.loads(handle.read())
-    except OSError as error:
-        raise CalliperError(f"cannot read {path}: {error.strerror}; check the name.") from error
+        return json.loads(text)
     except (ValueError, RecursionError):
         _refuse_format(path, "it is not JSON")
 
@@ -178,8 +173,3 @@ def _is_length(value: Any) -> bool:
 def _plain(values: FloatArray) -> list[float | None]:
     """JSON has no infinity."""
     return [value if isfinite(value) else None for value in values.tolist()]
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _LISTED
-    return ", ".join(map(repr, names[:_LISTED])) + (f" and {more} more" if more > 0 else "")

@@ -9,15 +9,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import numpy as np
 
 from calliper._calibrated import StoredRows
 from calliper._types import FloatArray
-from calliper.cli._csv import CsvTable, CsvWriter, Form
+from calliper.cli._csv import CsvChunk, CsvTable, CsvWriter, Form
 from calliper.cli._output import writing
 from calliper.exceptions import CalliperError
+
+if TYPE_CHECKING:
+    from calliper.cli._parquet import ParquetChunk, ParquetTable, ParquetWriter
 
 _FORMATS = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
 
@@ -25,44 +28,9 @@ _FORMATS = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
 _LISTED = 20
 
 
-class Chunk(Protocol):
-    """Some consecutive rows: the numbers that were asked for, and the rest as it came."""
-
-    @property
-    def numbers(self) -> FloatArray: ...
-
-    def texts(self, delimiter: str) -> list[str]: ...
-
-    def labels(self, name: str) -> list[str]: ...
-
-    def arrow(self, schema: Any) -> Any: ...
-
-
-class Table(Protocol):
-    """A table that is read from first to last, once."""
-
-    name: str
-    columns: list[str]
-    newline: str
-    form: Form
-
-    def chunks(self, needed: Sequence[str], *, carry: bool, gaps: int = 0) -> Iterator[Chunk]: ...
-
-    def header(self, delimiter: str) -> str: ...
-
-    def schema(self, numeric: Sequence[str]) -> Any: ...
-
-    def fraction_read(self) -> float | None: ...
-
-
-class Writer(Protocol):
-    """Takes chunks, adds columns of numbers to them and writes both."""
-
-    def write(self, chunk: Chunk, added: FloatArray) -> None: ...
-
-    def close(self) -> None: ...
-
-    def abandon(self) -> None: ...
+Table: TypeAlias = "CsvTable | ParquetTable"
+Chunk: TypeAlias = "CsvChunk | ParquetChunk"
+Writer: TypeAlias = "CsvWriter | ParquetWriter"
 
 
 def format_of(path: str) -> str:
@@ -77,7 +45,7 @@ def format_of(path: str) -> str:
 def open_table(path: str, form: Form) -> Iterator[Table]:
     """The table in a file; ``-`` is CSV on standard input."""
     extension = format_of(path)
-    with _open(path) as handle:
+    with open_bytes(path) as handle:
         table = _table(handle, path, extension, form)
         count = Counter(table.columns)
         if len(count) < len(table.columns):
@@ -218,7 +186,7 @@ class Names:
             if not features:
                 raise CalliperError(
                     f"{calibration.name}: no column starts with {self.prefix!r}; "
-                    f"{_listed(calibration)}."
+                    f"{_there_are(calibration)}."
                 )
         if self.target in features:
             raise CalliperError(
@@ -253,7 +221,7 @@ def require_columns(table: Table, needed: Sequence[str]) -> None:
     present = set(table.columns)
     missing = [name for name in needed if name not in present]
     if missing:
-        raise CalliperError(f"{table.name}: no column {missing[0]!r}; {_listed(table)}.")
+        raise CalliperError(f"{table.name}: no column {missing[0]!r}; {_there_are(table)}.")
 
 
 def refuse_columns(table: Table, added: Sequence[str]) -> None:
@@ -301,7 +269,8 @@ def _form_of(extension: str, form: Form) -> Form:
     return replace(form, delimiter=delimiter, zipped=extension.endswith(".gz"))
 
 
-def _open(path: str) -> AbstractContextManager[BinaryIO]:
+def open_bytes(path: str) -> AbstractContextManager[BinaryIO]:
+    """A file to read from; ``-`` is standard input."""
     if path == "-":
         return nullcontext(sys.stdin.buffer)
     if os.path.isdir(path):
@@ -312,9 +281,15 @@ def _open(path: str) -> AbstractContextManager[BinaryIO]:
         raise CalliperError(f"cannot read {path}: {error.strerror}; check the name.") from error
 
 
-def _listed(table: Table) -> str:
-    names, more = table.columns[:_LISTED], len(table.columns) - _LISTED
-    text = "there are " + ", ".join(map(repr, names)) + (f" and {more} more" if more > 0 else "")
+def listed(names: Sequence[str], most: int) -> str:
+    """The first of the names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(map(repr, names[:most])) + (f" and {more} more" if more > 0 else "")
+
+
+def _there_are(table: Table) -> str:
+    names = table.columns
+    text = f"there are {listed(names, _LISTED)}"
     if len(names) == 1 and (signs := [sign for sign in ";\t|," if sign in names[0]]):
         return f"{text}: if {signs[0]!r} separates cells, give --delimiter {signs[0]!r}"
     return text

@@ -13,16 +13,7 @@ import click
 import numpy as np
 
 from calliper._types import FloatArray, IntArray
-from calliper.cli._options import (
-    Shared,
-    calibration_file,
-    feature_columns,
-    file_form,
-    known_columns,
-    seed_and_quiet,
-    takes,
-    training_file,
-)
+from calliper.cli import _options as options
 from calliper.cli._output import (
     check_figure_name,
     check_output,
@@ -52,7 +43,7 @@ _ALL, _SPACED, _CHOSEN = 30, 25, 5
 class TuneRequest:
     """What ``calliper tune`` is asked for; ``None`` where an option was not given."""
 
-    shared: Shared
+    shared: options.Shared
     calibration: str
     training: str | None
     output: str
@@ -131,12 +122,12 @@ def _not_nan(
 
 
 @click.command()
-@calibration_file()
-@training_file("their distances span the grid.")
-@known_columns
+@options.calibration_file()
+@options.training_file("their distances span the grid.")
+@options.known_columns
 @click.option("--output", metavar="FILE", required=True, help="The length scales: .json.")
 @click.option("--figure", metavar="FILE", help="The curve: .png, .pdf or .svg.")
-@feature_columns
+@options.feature_columns
 @click.option(
     "--criterion",
     type=click.Choice([*MEASURES]),
@@ -172,9 +163,9 @@ def _not_nan(
     type=click.IntRange(min=1),
     help="For mi: principal components of the features.  [default: all features]",
 )
-@file_form
-@seed_and_quiet("Draws pairs and settles ties.", "Print nothing but errors and warnings.")
-@takes(TuneRequest)
+@options.file_form
+@options.seed_and_quiet("Draws pairs and settles ties.", "Print nothing but errors and warnings.")
+@options.takes(TuneRequest)
 def tune(request: TuneRequest) -> None:
     """Choose how local the intervals are: a length scale for each calibration point.
 
