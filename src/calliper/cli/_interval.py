@@ -12,7 +12,13 @@ from calliper._calibrated import CalibratedOnStored, calibrate_stored
 from calliper._types import FloatArray
 from calliper.cli import _options as options
 from calliper.cli import _tables as tables
-from calliper.cli._methods import DEFAULT, METHODS, STATISTICS, MethodOptions
+from calliper.cli._methods import (
+    DEFAULT,
+    DEFAULT_NEIGHBORS,
+    METHODS,
+    STATISTICS,
+    MethodOptions,
+)
 from calliper.cli._output import (
     Progress,
     check_output,
@@ -115,8 +121,8 @@ def _bounds(
 )
 @click.option(
     "--neighbors",
-    type=click.IntRange(min=1),
-    help="Nearest points, for methods that ask them.  [default: 10; slcp: 20; rcp: trees instead]",
+    type=click.IntRange(1, 10**9),
+    help=f"Nearest points, for methods that ask them.  [default: {DEFAULT_NEIGHBORS}]",
 )
 @click.option(
     "--statistic",
@@ -160,9 +166,9 @@ def interval(request: IntervalRequest) -> None:
       locart      a width for each leaf of a tree of training errors      0.9 in each leaf
     and conditional, minmax, slcp, rcp, normalized-knn, lcp, rlcp, lvd: see 'calliper methods'.
 
-    Files are .csv (UTF-8, commas), .tsv or .parquet, and the output may be another of these than
-    the new file. CSV rows keep their very text, Parquet columns their types. From CSV to Parquet,
-    the prediction and the features become numbers and every other column stays text.
+    Files are .csv, .tsv (both also with .gz) or .parquet, and the output may be another of these
+    than the new file. CSV rows keep their very text, Parquet columns their types. From CSV to
+    Parquet, the prediction and the features become numbers and every other column stays text.
     """  # noqa: D301
     request.check()
     _write_intervals(request)
@@ -254,5 +260,7 @@ def _summarise(request: IntervalRequest, calibrated: CalibratedOnStored, n_rows:
     where = "standard output" if request.output == "-" else request.output
     name, n = type(calibrator).__name__, calibrator.n_calibration_
     note(f"{n_rows} rows written to {where} ({name}, {n} calibration points)")
+    if hasattr(calibrator, "locality_"):
+        note(f"how local: {calibrator.locality_.describe()}")
     for level in request.coverage:
         note(calibrator.guarantee(level).describe())

@@ -40,6 +40,12 @@ if TYPE_CHECKING:
 DEFAULT = "full"
 STATISTICS = ("mean", "rms", "quantile")
 
+#: What methods do where --neighbors is not given; the first is the rule of ``FullRescaled``.
+DEFAULT_NEIGHBORS = (
+    "full: the 20 nearest (at most half of all points), their mean mixed with the median "
+    "error by 8/√N, at least 0.2 and at most 0.5; slcp: 20; rcp: trees instead; others: 10"
+)
+
 #: What a parameter of ``fit`` is in words, the most telling first.
 _NEEDS = {
     "scores_train": "training errors",

@@ -35,6 +35,9 @@ from calliper.kernels import TunedRBF
 from calliper.scores import AbsoluteError
 from calliper.tuning import MEASURES, TuningCurve, tuning_curve
 
+#: Bytes for each pair of calibration points, as measured; and how many are worth a warning.
+_PAIR_BYTES, _MANY_BYTES = {"mse": 30, "deviance": 30, "mi": 70}, 2e9
+
 #: Rows beyond which only some are shown: so many evenly spaced, so many that were chosen most.
 _ALL, _SPACED, _CHOSEN = 30, 25, 5
 
@@ -175,8 +178,9 @@ def tune(request: TuneRequest) -> None:
     calliper interval --scales scales.json --calibration cal.csv --training train.csv \\
         --target y --prediction y_pred --features a,b --new new.csv --output out.csv
 
-    Prints how good each length scale is, with the 10 nearest neighbours for comparison. The scale
-    of a calibration point is chosen on all others, so that the proof for --method jackknife holds.
+    Prints how good each length scale is, with the 10 nearest neighbours, which --method jackknife
+    asks without --scales, for comparison. The scale of a calibration point is chosen on all others,
+    so that the proof for --method jackknife holds. (The rule of --method full needs no tuning.)
 
     \b
     Criteria; smaller is better:
@@ -199,6 +203,7 @@ def _write_scales(request: TuneRequest) -> None:
                 request.training, columns, shared.form, fills=shared.fills_gaps
             )
             known = read_numbers(table, columns.known, filling)
+        _warn_of_memory(request.criterion, len(known))
         with progress("tuning", hidden=shared.quiet) as report:
             curve = _curve(request, known, training, report)
         grid = "given" if request.length_scales is not None else request.grid or "auto"
@@ -207,6 +212,16 @@ def _write_scales(request: TuneRequest) -> None:
     if not shared.quiet:
         _show(request, curve)
         shared.note_prediction_alone()
+
+
+def _warn_of_memory(criterion: str, n: int) -> None:
+    """Before the work, for a machine may have less."""
+    about = _PAIR_BYTES[criterion] * n**2
+    if about > _MANY_BYTES:
+        note(
+            f"warning: tuning on {n} calibration rows takes about {about / 1e9:.0f} GB of memory: "
+            f"half of them take a quarter, and TunedRBF(n_folds=10) in Python far less"
+        )
 
 
 def _curve(
