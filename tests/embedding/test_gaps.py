@@ -12,7 +12,7 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 
 from calliper import AbsoluteError, ConformalRegressor
-from calliper.embedding import Training, fit_embedding
+from calliper.embedding import Refits, Training, fit_embedding
 from calliper.embedding._spaces import Filled
 
 rng = np.random.default_rng(0)
@@ -25,7 +25,7 @@ GAPS = np.where(rng.uniform(size=X_NEW.shape) < 0.3, np.nan, X_NEW)
 
 def learnt(model, X_train):
     embedding = fit_embedding("auto", X_train, X_CAL, model=model, y_train=Y_TRAIN)
-    training = Training(X=X_train, y=Y_TRAIN, may_refit=True, random_state=0)
+    training = Training(X=X_train, y=Y_TRAIN, may_refit=True, refits=Refits(random_state=0))
     return training.learn(embedding, AbsoluteError(), chosen=True)
 
 

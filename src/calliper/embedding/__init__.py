@@ -6,7 +6,15 @@ from calliper.embedding._embedding import (
     refuse_changing,
     warn_if_poor,
 )
-from calliper.embedding._left_out import LEFT_OUT, SEEN, Learnt, LeftOut, Training, left_out
+from calliper.embedding._left_out import (
+    LEFT_OUT,
+    SEEN,
+    Learnt,
+    LeftOut,
+    Refits,
+    Training,
+    left_out,
+)
 from calliper.embedding._network import Layer
 
 __all__ = [
@@ -16,6 +24,7 @@ __all__ = [
     "Layer",
     "Learnt",
     "LeftOut",
+    "Refits",
     "Training",
     "fit_embedding",
     "left_out",
