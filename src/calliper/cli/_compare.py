@@ -224,13 +224,11 @@ def _read(request: CompareRequest) -> tuple[dict[str, LabelledPoints], Filling]:
         both = reader.rows(request.data, **labels)
         rows["calibration"], rows["test"] = _split_at_random(both, shared.seed)
     else:
-        assert request.calibration is not None
-        assert request.test is not None
-        rows["calibration"] = reader.rows(request.calibration, identity=identity)
-        rows["test"] = reader.rows(request.test, **labels)
+        calibration, test = request.inputs[:2]
+        rows["calibration"] = reader.rows(calibration, identity=identity)
+        rows["test"] = reader.rows(test, **labels)
     if training is not None:
-        assert request.training is not None
-        rows["training"] = LabelledPoints(reader.points(training), None, request.training)
+        rows["training"] = LabelledPoints(reader.points(training), None, request.inputs[-1])
     return rows, filling
 
 
@@ -325,14 +323,9 @@ def command_without_folders(paths: Sequence[str]) -> str:
 
 def _use(request: CompareRequest) -> str:
     """The command that puts such intervals around new rows; method and level are filled in."""
-    calibration, training, shared = (
-        request.calibration or request.data,
-        request.training,
-        request.shared,
-    )
-    assert calibration is not None
+    training, shared = request.training, request.shared
     options: dict[str, str | None] = {
-        "--calibration": _name(calibration),
+        "--calibration": _name(request.inputs[0]),
         "--target": shared.target,
         "--prediction": shared.prediction,
         "--features": shared.features,

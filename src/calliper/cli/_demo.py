@@ -19,22 +19,9 @@ import numpy as np
 from calliper import metrics
 from calliper._types import IntArray
 from calliper.calibrators import FullRescaled, JackknifeRescaled, MADSplit, Split
+from calliper.cli import _output as out
 from calliper.cli._compare import command_without_folders
 from calliper.cli._options import seed as seed_option
-from calliper.cli._output import (
-    WIDTH,
-    Progress,
-    check_figure_name,
-    check_output,
-    console,
-    note,
-    open_output,
-    progress,
-    save_figure,
-    titled_table,
-    wrapped,
-    write_text,
-)
 from calliper.comparison import Answer, Comparison, Points, compare
 from calliper.datasets import OneDimensional, one_dimensional
 from calliper.intervals import Intervals
@@ -81,19 +68,19 @@ def demo(output: str, seed: int) -> None:
     \b
     calliper demo --seed 1 --output demo.png
     """  # noqa: D301
-    check_figure_name(output)
+    out.check_figure_name(output)
     page = str(Path(output).with_suffix(".html"))
-    check_output(page)
-    with progress("training and calibrating") as report:
+    out.check_output(page)
+    with out.progress("training and calibrating") as report:
         demonstration = demonstrate(seed, report)
-        with open_output(output) as handle:
-            save_figure(draw_bands(*_picture(demonstration)), handle, output)
-        write_text(page, _page(demonstration.comparison, figure=output))
+        with out.open_output(output) as handle:
+            out.save_figure(draw_bands(*_picture(demonstration)), handle, output)
+        out.write_text(page, _page(demonstration.comparison, figure=output))
     _print_table(measured(demonstration))
     for sentence in _EXPLANATION:
-        click.echo(f"\n{wrapped(sentence.format(n_test=N_TEST))}")
-    note(f"\nfigure written to {output}")
-    note(f"report written to {page}: open it in a browser")
+        click.echo(f"\n{out.wrapped(sentence.format(n_test=N_TEST))}")
+    out.note(f"\nfigure written to {output}")
+    out.note(f"report written to {page}: open it in a browser")
 
 
 def calibrators(seed: int) -> dict[str, Any]:
@@ -117,7 +104,7 @@ class Demonstration:
     problem: OneDimensional
 
 
-def demonstrate(seed: int, report: Progress) -> Demonstration:
+def demonstrate(seed: int, report: out.Progress) -> Demonstration:
     """Draw the rows, train the forest on some, calibrate on others, judge on the rest."""
     from sklearn.ensemble import RandomForestRegressor
 
@@ -225,11 +212,11 @@ def promise(proved: float) -> str:
 
 def _print_table(rows: Sequence[DemoRow]) -> None:
     """A row for each method; the last, the oracle, set apart."""
-    terminal = console()
-    table = titled_table(
+    terminal = out.console()
+    table = out.titled_table(
         f"Intervals at coverage {LEVEL:g} from {N_CALIBRATION} calibration points, "
         f"{K} nearest neighbours",
-        padding=(0, 1 if terminal.width >= WIDTH else 0),
+        padding=(0, 1 if terminal.width >= out.WIDTH else 0),
     )
     table.add_column("method", no_wrap=True)
     for name in ("proved", "coverage", "width", "width/2", "score", "τ_SI", "τ_SQI", "R²_SQI"):

@@ -11,6 +11,7 @@ import numpy as np
 from calliper._calibrated import CalibratedOnStored, calibrate_stored
 from calliper._types import FloatArray
 from calliper.cli import _options as options
+from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._methods import (
     DEFAULT,
@@ -18,15 +19,6 @@ from calliper.cli._methods import (
     METHODS,
     STATISTICS,
     MethodOptions,
-)
-from calliper.cli._output import (
-    Progress,
-    check_output,
-    note,
-    open_output,
-    progress,
-    warnings_as_lines,
-    writing,
 )
 from calliper.cli._scales import Scales, read_scales
 from calliper.exceptions import CalliperError
@@ -79,7 +71,7 @@ class IntervalRequest:
         self.options.check(has_training=has_training, has_scales=has_scales)
         tables.format_of(self.output)
         inputs = (self.calibration, self.new, self.training, self.scales)
-        check_output(self.output, [path for path in inputs if path is not None])
+        out.check_output(self.output, [path for path in inputs if path is not None])
 
 
 def _bounds(
@@ -178,7 +170,7 @@ def _write_intervals(request: IntervalRequest) -> None:
     """Read, calibrate, write, and say what was done."""
     scales = None if request.scales is None else read_scales(request.scales)
     with ExitStack() as stack:
-        stack.enter_context(warnings_as_lines())
+        stack.enter_context(out.warnings_as_lines())
         form = request.shared.form
         known = stack.enter_context(tables.open_table(request.calibration, form))
         columns = request.shared.names.resolve(known)
@@ -187,11 +179,11 @@ def _write_intervals(request: IntervalRequest) -> None:
         _check_new(request, new, columns)
         calibrated, filling = _calibrate(request, known, columns, scales)
         hidden = request.shared.quiet or request.output == "-"
-        report = stack.enter_context(progress("writing", hidden=hidden))
+        report = stack.enter_context(out.progress("writing", hidden=hidden))
         n_rows = _stream(request, calibrated, new, columns.new, filling, report)
     if not request.shared.quiet:
         if filling.note:
-            note(filling.note)
+            out.note(filling.note)
         _summarise(request, calibrated, n_rows)
 
 
@@ -228,12 +220,12 @@ def _stream(
     new: tables.Table,
     needed: list[str],
     filling: tables.Filling,
-    report: Progress,
+    report: out.Progress,
 ) -> int:
     """Write the new rows with their intervals, a chunk at a time; returns how many there were."""
     output, form, n_rows = request.output, request.shared.form, 0
     with ExitStack() as stack:
-        handle = stack.enter_context(open_output(output))
+        handle = stack.enter_context(out.open_output(output))
         added = request.column_names
         writer = stack.enter_context(
             tables.open_writer(output, handle, new, form, numeric=needed, added=added)
@@ -242,7 +234,7 @@ def _stream(
             rows = filling.fill(chunk.numbers.copy())
             y_pred, X = rows[:, 0], rows[:, 1:]
             ends = calibrated.intervals(X, y_pred, request.levels, bounds=request.bounds)
-            with writing(output):
+            with out.writing(output):
                 writer.write(chunk, np.stack([*ends], axis=-1).reshape(len(X), -1))
             n_rows += len(X)
             report(new.fraction_read())
@@ -256,11 +248,11 @@ def _summarise(request: IntervalRequest, calibrated: CalibratedOnStored, n_rows:
     if calibrator.judges_nearness:
         request.shared.note_prediction_alone()
     if request.scales is not None:
-        note("note: each length scale was chosen without its own point, as the proof requires")
+        out.note("note: each length scale was chosen without its own point, as the proof requires")
     where = "standard output" if request.output == "-" else request.output
     name, n = type(calibrator).__name__, calibrator.n_calibration_
-    note(f"{n_rows} rows written to {where} ({name}, {n} calibration points)")
+    out.note(f"{n_rows} rows written to {where} ({name}, {n} calibration points)")
     if hasattr(calibrator, "locality_"):
-        note(f"how local: {calibrator.locality_.describe()}")
+        out.note(f"how local: {calibrator.locality_.describe()}")
     for level in request.coverage:
-        note(calibrator.guarantee(level).describe())
+        out.note(calibrated.guarantee(level).describe())

@@ -14,22 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from calliper import calibrators
 from calliper._types import FloatArray
-from calliper.calibrators import (
-    LCP,
-    LVD,
-    RCP,
-    RLCP,
-    SLCP,
-    ConditionalCalibration,
-    FullRescaled,
-    JackknifeMinmaxRescaled,
-    JackknifeRescaled,
-    LoCart,
-    MADSplit,
-    NormalizedKNN,
-    Split,
-)
 from calliper.cli._output import WIDTH, console, titled_table
 from calliper.exceptions import CalliperError
 from calliper.kernels import KNN, TunedRBF
@@ -46,8 +32,10 @@ DEFAULT_NEIGHBORS = (
     "error by 8/√N, at least 0.2 and at most 0.5; slcp: 20; rcp: trees instead; others: 10"
 )
 
-#: What a parameter of ``fit`` is in words, the most telling first.
+#: What a parameter of ``fit`` is in words, the most telling first; and methods that need models.
 _NEEDS = {
+    "CQR": "a model of quantiles",
+    **dict.fromkeys(("JackknifePlus", "CVPlus", "JackknifeAfterBootstrap"), "a model to refit"),
     "scores_train": "training errors",
     "y_train": "training targets",
     "Z_train": "training rows",
@@ -66,27 +54,29 @@ _LETTERS = (
 
 @dataclass(frozen=True)
 class Description:
-    """What a user chooses by: one row of the table below."""
+    """What a user chooses a method by: one row of the table below.
+
+    ``neighbors`` is the parameter that takes nearest neighbours, as a number or as a kernel, and
+    ``None`` where there is none.
+    """
 
     name: str
     python: str
-    guarantee: str
-    needs: str
-    what: str
-    when: str
-    cost: str
-
-
-@dataclass(frozen=True)
-class ListedMethod(Description):
-    """A method that works on a file of predictions.
-
-    ``neighbors`` is the parameter of ``kind`` that takes nearest neighbours, as a number or as a
-    kernel, and ``None`` where there is none.
-    """
-
-    kind: type[Any]
     neighbors: str | None
+    guarantee: str
+    what: str
+
+    @property
+    def kind(self) -> Any:
+        """Its class; of a method that works on files."""
+        return getattr(calibrators, self.python)
+
+    @property
+    def needs(self) -> str:
+        """What it needs beyond calibration rows, in words."""
+        if self.name in _NEEDS:
+            return _NEEDS[self.name]
+        return next((_NEEDS[need] for need in _NEEDS if need in self.kind().needs), "none")
 
     @property
     def needs_training(self) -> bool:
@@ -98,46 +88,45 @@ class ListedMethod(Description):
         return parameter in self.kind().get_params(deep=False)
 
 
-#: Class, the parameter that takes neighbours, guarantee, and the width that it gives.
-_KINDS: dict[str, tuple[type[Any], str | None, str, str]] = {
-    "full": (FullRescaled, "kernel", "1−α", "wide where calibration errors near by are large"),
-    "jackknife": (
-        JackknifeRescaled,
-        "kernel",
-        "1−2α",
-        "as full, by the paper's leave-two-out scales",
-    ),
-    "minmax": (JackknifeMinmaxRescaled, "kernel", "1−α", "as jackknife, a tenth or two wider"),
-    "split": (Split, None, "1−α", "the same width everywhere"),
-    "conditional": (
-        ConditionalCalibration,
+_ROWS = (
+    ("full", "FullRescaled", "kernel", "1−α", "wide where calibration errors near by are large"),
+    ("jackknife", "JackknifeRescaled", "kernel", "1−2α", "as full, by the paper's leave-two-out "
+     "scales"),
+    ("minmax", "JackknifeMinmaxRescaled", "kernel", "1−α", "as jackknife, a tenth or two wider"),
+    ("split", "Split", None, "1−α", "the same width everywhere"),
+    ("conditional", "ConditionalCalibration", None, "1−α", "a linear function of the features; "
+     "infinite far outside"),
+    ("mad-split", "MADSplit", "scale", "1−α", "wide where training errors near by were large"),
+    ("slcp", "SLCP", "kernel", "1−α", "a local quantile of training errors, plus a constant"),
+    ("rcp", "RCP", "kernel", "1−α", "a learnt quantile of training errors, times a constant"),
+    ("locart", "LoCart", None, "1−α in each leaf", "one width in each leaf of a tree of training "
+     "errors"),
+    ("normalized-knn", "NormalizedKNN", "n_neighbors", "1−α", "wide far away from training rows"),
+    ("lcp", "LCP", None, "1−α", "a local quantile of calibration errors, its level corrected"),
+    ("rlcp", "RLCP", None, "1−α", "a local quantile of calibration errors around a random centre"),
+    ("lvd", "LVD", None, "none proved", "a local quantile in a learnt metric; often infinite"),
+)  # fmt: skip
+
+METHODS = {row[0]: Description(*row) for row in _ROWS}
+
+#: Methods that ask or refit the model itself, which a file of predictions cannot do.
+PYTHON_ONLY = (
+    Description(
+        "CQR",
+        "QuantileError and Split",
         None,
         "1−α",
-        "a linear function of the features; infinite far outside",
+        "that of two predicted quantiles, plus a constant",
     ),
-    "mad-split": (MADSplit, "scale", "1−α", "wide where training errors near by were large"),
-    "slcp": (SLCP, "kernel", "1−α", "a local quantile of training errors, plus a constant"),
-    "rcp": (RCP, "kernel", "1−α", "a learnt quantile of training errors, times a constant"),
-    "locart": (
-        LoCart,
-        None,
-        "1−α in each leaf",
-        "one width in each leaf of a tree of training errors",
+    *(
+        Description(name, name, None, guarantee, "nearly the same width everywhere")
+        for name, guarantee in (
+            ("JackknifePlus", "1−2α"),
+            ("CVPlus", "1−2α−√(2/n)"),
+            ("JackknifeAfterBootstrap", "1−2α"),
+        )
     ),
-    "normalized-knn": (NormalizedKNN, "n_neighbors", "1−α", "wide far away from training rows"),
-    "lcp": (LCP, None, "1−α", "a local quantile of calibration errors, its level corrected"),
-    "rlcp": (RLCP, None, "1−α", "a local quantile of calibration errors around a random centre"),
-    "lvd": (LVD, None, "none proved", "a local quantile in a learnt metric; often infinite"),
-}
-
-#: The same of methods that ask or refit the model itself, which a file of predictions cannot do;
-#: in place of a parameter what they need.
-_OTHERS = {
-    "CQR": ("1−α", "a model of quantiles", "that of two predicted quantiles, plus a constant"),
-    "JackknifePlus": ("1−2α", "a model to refit", "nearly the same width everywhere"),
-    "CVPlus": ("1−2α−√(2/n)", "a model to refit", "nearly the same width everywhere"),
-    "JackknifeAfterBootstrap": ("1−2α", "a model to refit", "nearly the same width everywhere"),
-}
+)
 
 _WHEN = {
     "full": "unless there is a reason for another",
@@ -181,25 +170,6 @@ _COST = {
 }
 
 
-def _listed(
-    name: str, kind: type[Any], neighbors: str | None, guarantee: str, what: str
-) -> ListedMethod:
-    own = kind().needs
-    needs = next((words for needed, words in _NEEDS.items() if needed in own), "none")
-    row = (name, kind.__name__, guarantee, needs, what, _WHEN[name], _COST[name])
-    return ListedMethod(*row, kind=kind, neighbors=neighbors)
-
-
-METHODS = {name: _listed(name, *row) for name, row in _KINDS.items()}
-
-PYTHON_ONLY = tuple(
-    Description(
-        name, "QuantileError and Split" if name == "CQR" else name, *row, _WHEN[name], _COST[name]
-    )
-    for name, row in _OTHERS.items()
-)
-
-
 @dataclass(frozen=True)
 class MethodOptions:
     """A method as the options name it; ``None`` where an option was not given."""
@@ -226,7 +196,7 @@ class MethodOptions:
         self._refuse_unheeded()
 
     @property
-    def listed(self) -> ListedMethod:
+    def listed(self) -> Description:
         """What there is to know of this method."""
         return METHODS[self.name]
 
@@ -283,7 +253,7 @@ def methods(long: bool) -> None:
 
 
 def _print_choice(terminal: Console, title: str, rows: Collection[Description]) -> None:
-    body = [(row.name, row.what, row.guarantee, row.needs, row.when) for row in rows]
+    body = [(row.name, row.what, row.guarantee, row.needs, _WHEN[row.name]) for row in rows]
     header = ("name", "width", "guarantee", "also needs", "when to choose it")
     first = max(len(row.name) for row in rows)
     _print_table(terminal, title, header, (first, None, 11, 10, None), body)
@@ -291,7 +261,9 @@ def _print_choice(terminal: Console, title: str, rows: Collection[Description]) 
 
 def _print_costs(terminal: Console) -> None:
     rows = chain(METHODS.values(), PYTHON_ONLY)
-    body = [("" if row.name == row.python else row.name, row.python, row.cost) for row in rows]
+    body = [
+        ("" if row.name == row.python else row.name, row.python, _COST[row.name]) for row in rows
+    ]
     _print_table(terminal, "What they cost", ("name", "Python", "cost"), (14, 23, None), body)
     _print_text(terminal, _LETTERS)
 

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -39,7 +39,9 @@ _OPTIONS = {
     "standardise them.",
     r"\bmore neighbours, or pass offset > 0": "more --neighbors, or --offset > 0",
     r"\bfewer neighbours\b": "fewer --neighbors",
+    r" \(shuffle=False where calliper splits\)": "",
     r"Raise min_leaf, lower max_leaves, or calibrate": "Calibrate",
+    r"calibration rows are also training rows": "rows of --calibration are also in --training",
     r"\b(X_train|X_train and y_train|X_train, y_train)\b": "--training",
 }
 
@@ -214,25 +216,12 @@ def warnings_as_lines() -> Iterator[None]:
 
     Not before: if the work fails, its error is the one thing to read.
     """
-    seen: dict[str, None] = {}
-
-    def show(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
-        seen[in_options(f"warning: {message}")] = None
-
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         for category in (UserWarning, RuntimeWarning):
             warnings.simplefilter("always", category)
-        warnings.showwarning = show
         yield
-    for text in seen:
+    for text in dict.fromkeys(in_options(f"warning: {warning.message}") for warning in caught):
         note(text)
 
 

@@ -12,21 +12,10 @@ from typing import Any
 import click
 import numpy as np
 
+from calliper._calibrated import refuse_seen
 from calliper._types import FloatArray, IntArray
 from calliper.cli import _options as options
-from calliper.cli._output import (
-    check_figure_name,
-    check_output,
-    console,
-    note,
-    open_output,
-    progress,
-    save_figure,
-    titled_table,
-    warnings_as_lines,
-    wrapped,
-    writing,
-)
+from calliper.cli import _output as out
 from calliper.cli._scales import Origin, scales_text
 from calliper.cli._tables import open_table, read_numbers, read_training, require_columns
 from calliper.embedding import fit_embedding
@@ -69,9 +58,9 @@ class TuneRequest:
             raise CalliperError("--components are fitted to training rows: give --training FILE.")
         if Path(self.output).suffix.lower() != ".json":
             raise CalliperError(f"{self.output}: the name must end in .json; rename it.")
-        check_output(self.output, [self.calibration, self.training or self.calibration])
+        out.check_output(self.output, [self.calibration, self.training or self.calibration])
         if self.figure is not None:
-            check_figure_name(self.figure)
+            out.check_figure_name(self.figure)
 
     def _check_grid(self) -> None:
         if self.length_scales is None and self.training is None:
@@ -195,7 +184,7 @@ def tune(request: TuneRequest) -> None:
 def _write_scales(request: TuneRequest) -> None:
     """Read, tune, write, and show what was found."""
     shared = request.shared
-    with warnings_as_lines():
+    with out.warnings_as_lines():
         with open_table(request.calibration, shared.form) as table:
             columns = shared.names.resolve(table)
             require_columns(table, columns.known)
@@ -204,7 +193,7 @@ def _write_scales(request: TuneRequest) -> None:
             )
             known = read_numbers(table, columns.known, filling)
         _warn_of_memory(request.criterion, len(known))
-        with progress("tuning", hidden=shared.quiet) as report:
+        with out.progress("tuning", hidden=shared.quiet) as report:
             curve = _curve(request, known, training, report)
         grid = "given" if request.length_scales is not None else request.grid or "auto"
         origin = Origin.of(columns, known, training)
@@ -218,7 +207,7 @@ def _warn_of_memory(criterion: str, n: int) -> None:
     """Before the work, for a machine may have less."""
     about = _PAIR_BYTES[criterion] * n**2
     if about > _MANY_BYTES:
-        note(
+        out.note(
             f"warning: tuning on {n} calibration rows takes about {about / 1e9:.0f} GB of memory: "
             f"half of them take a quarter, and TunedRBF(n_folds=10) in Python far less"
         )
@@ -232,6 +221,8 @@ def _curve(
 ) -> TuningCurve:
     """The curve in the very features that ``calliper interval`` judges nearness in."""
     X, X_train = known[:, 2:], None if training is None else training[:, 2:]
+    if training is not None:
+        refuse_seen(X_train, training[:, 0], X, known[:, 0])
     embedding = fit_embedding(None, X_train, X)
     return tuning_curve(
         embedding.transform(X),
@@ -245,31 +236,31 @@ def _curve(
 def _write(request: TuneRequest, text: str, curve: TuningCurve) -> None:
     """Both files, or neither."""
     with ExitStack() as stack:
-        output = stack.enter_context(open_output(request.output))
-        with writing(request.output):
+        output = stack.enter_context(out.open_output(request.output))
+        with out.writing(request.output):
             output.write(text.encode())
         if request.figure is not None:
             from calliper.report import draw_tuning
 
-            figure = stack.enter_context(open_output(request.figure))
-            save_figure(draw_tuning(curve), figure, request.figure)
+            figure = stack.enter_context(out.open_output(request.figure))
+            out.save_figure(draw_tuning(curve), figure, request.figure)
 
 
 def _show(request: TuneRequest, curve: TuningCurve) -> None:
     _print_curve(curve)
-    click.echo(f"\n{wrapped(curve.describe())}")
+    click.echo(f"\n{out.wrapped(curve.describe())}")
     output = request.output
-    note(f"\n{len(curve.chosen)} length scales written to {output}")
+    out.note(f"\n{len(curve.chosen)} length scales written to {output}")
     if request.figure is not None:
-        note(f"figure written to {request.figure}")
-    note(f"to use them: calliper interval --scales {output} with the same files and features")
+        out.note(f"figure written to {request.figure}")
+    out.note(f"to use them: calliper interval --scales {output} with the same files and features")
 
 
 def _print_curve(curve: TuningCurve) -> None:
     """A row for each length scale; the last, the kernel to compare with, set apart."""
-    terminal, rows = console(), _shown(curve)
+    terminal, rows = out.console(), _shown(curve)
     title = f"Length scales for {len(curve.chosen)} calibration points"
-    table = titled_table(title, padding=(0, 1))
+    table = out.titled_table(title, padding=(0, 1))
     for name in ("length scale", f"{curve.criterion}, mean", "± deviation", "points"):
         table.add_column(name, justify="right", no_wrap=True)
     for place in rows:
