@@ -20,7 +20,10 @@ from calliper.cli._output import in_options
 from calliper.cli._tune import tune
 from calliper.exceptions import CalliperError
 
-_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+_SIGNALS = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
 
 class Stopped(SystemExit):
@@ -93,18 +96,16 @@ def _fail(message: str) -> int:
 
 def _tidy_up_on_signals() -> None:
     """Turn signals into an exception, so that half-written files are removed."""
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
+    for number in _SIGNALS:
         # A signal that the parent told us to ignore (nohup, a job in the background) stays so.
-        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+        if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
     # A second Ctrl-C must not interrupt the tidying that the first one set off.
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    for each in _SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
     raise Stopped(128 + number)
 
 

@@ -181,8 +181,8 @@ def _write_report(request: CompareRequest, methods: Sequence[MethodOptions]) -> 
         text = _text(request, comparison, _provenance(request, rows))
     write_text(request.output, text)
     _say(request, comparison)
-    if filling.note and not request.shared.quiet:
-        note(filling.note)
+    if not request.shared.quiet:
+        filling.say()
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,9 +215,7 @@ def _read(request: CompareRequest) -> tuple[dict[str, LabelledPoints], Filling]:
         columns = shared.names.resolve(table)
         # Only test rows are shown by name and group; calibration rows may have neither.
         identity = request.identity if request.identity in table.columns else None
-    training, filling = read_training(
-        request.training, columns, shared.form, fills=shared.fills_gaps
-    )
+    training, filling = read_training(request.training, columns, shared.form)
     reader = Reader(columns, shared.form, filling)
     labels = {"identity": request.identity, "group": request.group}
     if request.data is not None:
@@ -334,7 +332,7 @@ def _use(request: CompareRequest) -> str:
         "--delimiter": shared.delimiter,
         "--decimal": None if shared.decimal == "." else shared.decimal,
         "--encoding": None if shared.encoding == "utf-8" else shared.encoding,
-        "--gaps": None if shared.fills_gaps else shared.gaps,
+        "--gaps": None if shared.gaps == "fill" else shared.gaps,
     }
     given = [word for pair in options.items() if pair[1] is not None for word in map(str, pair)]
     return (

@@ -48,12 +48,16 @@ _POINT_FOR_COMMA = str.maketrans(".,", ",.")
 
 @dataclass(frozen=True)
 class Form:
-    """How text files are written: what separates cells, the decimal sign, the bytes of letters."""
+    """How text files are written: what separates cells, the decimal sign, the bytes of letters.
+
+    With ``gaps``, feature cells may lack numbers where training rows can fill them.
+    """
 
     delimiter: str = ","
     decimal: str = "."
     encoding: str = "utf-8"
     zipped: bool = False
+    gaps: bool = True
 
 
 class CsvTable:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import floor, isnan
 from pathlib import Path
 from typing import Any
@@ -54,7 +53,6 @@ _EXPLANATION = (
     "--output",
     metavar="FILE",
     default="calliper-demo.png",
-    show_default=True,
     help="The figure: .png, .pdf or .svg; a page with its name, .html, lies beside it.",
 )
 @seed_option("Draws the data, the model and the ties.")
@@ -72,11 +70,11 @@ def demo(output: str, seed: int) -> None:
     page = str(Path(output).with_suffix(".html"))
     out.check_output(page)
     with out.progress("training and calibrating") as report:
-        demonstration = demonstrate(seed, report)
+        comparison, problem = demonstrate(seed, report)
         with out.open_output(output) as handle:
-            out.save_figure(draw_bands(*_picture(demonstration)), handle, output)
-        out.write_text(page, _page(demonstration.comparison, figure=output))
-    _print_table(measured(demonstration))
+            out.save_figure(draw_bands(*_picture(comparison, problem)), handle, output)
+        out.write_text(page, _page(comparison, figure=output))
+    _print_table(measured(comparison, problem))
     for sentence in _EXPLANATION:
         click.echo(f"\n{out.wrapped(sentence.format(n_test=N_TEST))}")
     out.note(f"\nfigure written to {output}")
@@ -96,16 +94,8 @@ def calibrators(seed: int) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, eq=False)
-class Demonstration:
-    """All methods compared around a random forest, and the law that the rows were drawn from."""
-
-    comparison: Comparison
-    problem: OneDimensional
-
-
-def demonstrate(seed: int, report: out.Progress) -> Demonstration:
-    """Draw the rows, train the forest on some, calibrate on others, judge on the rest."""
+def demonstrate(seed: int, report: out.Progress) -> tuple[Comparison, OneDimensional]:
+    """Methods compared around a forest that some rows trained, and the law that drew the rows."""
     from sklearn.ensemble import RandomForestRegressor
 
     problem = one_dimensional(N_TRAINING + N_CALIBRATION + N_TEST, random_state=seed)
@@ -123,23 +113,22 @@ def demonstrate(seed: int, report: out.Progress) -> Demonstration:
         random_state=seed,
         progress=report,
     )
-    return Demonstration(comparison, problem)
+    return comparison, problem
 
 
 #: What the table shows of a method: its name, what is proved, and measures, NaN if there is none.
 DemoRow = tuple[str, float | None, tuple[float, ...]]
 
 
-def measured(demonstration: Demonstration) -> list[DemoRow]:
+def measured(comparison: Comparison, problem: OneDimensional) -> list[DemoRow]:
     """A row for each method, as the page has it, and one for the oracle."""
-    comparison = demonstration.comparison
     rows: list[DemoRow] = []
     for answer in comparison.answers:
         record = comparison.record(answer.method, LEVEL)
         sizes = (record.coverage, record.mean_width, record.score)
         ranks = (record.tau_si, _tau_sqi(comparison, answer), record.r2_sqi)
         rows.append((answer.method, record.proved, (*sizes, *ranks)))
-    return [*rows, ("(oracle)", None, _of_oracle(demonstration))]
+    return [*rows, ("(oracle)", None, _of_oracle(comparison.test, problem))]
 
 
 def _tau_sqi(comparison: Comparison, answer: Answer) -> float:
@@ -150,9 +139,8 @@ def _tau_sqi(comparison: Comparison, answer: Answer) -> float:
         return metrics.tau_sqi(test.y, answer.at(LEVEL), y_pred=test.y_pred)
 
 
-def _of_oracle(demonstration: Demonstration) -> tuple[float, ...]:
+def _of_oracle(test: Points, problem: OneDimensional) -> tuple[float, ...]:
     """The same measures of the best intervals there are, around the true mean."""
-    test, problem = demonstration.comparison.test, demonstration.problem
     y, best, mean = test.y, problem.oracle(test.Z, LEVEL), problem.mean(test.Z)
     ranks = (metrics.tau_si, metrics.tau_sqi, metrics.r2_sqi)
     return (
@@ -163,9 +151,9 @@ def _of_oracle(demonstration: Demonstration) -> tuple[float, ...]:
     )
 
 
-def _picture(demonstration: Demonstration) -> tuple[Scene, list[Band]]:
+def _picture(comparison: Comparison, problem: OneDimensional) -> tuple[Scene, list[Band]]:
     """A constant and two adaptive bands at the test points, around the oracle."""
-    comparison, test = demonstration.comparison, demonstration.comparison.test
+    test = comparison.test
     order, shown = np.argsort(test.Z[:, 0]), slice(_N_SHOWN)
     bands = [
         _band(comparison, answer, order)
@@ -175,7 +163,7 @@ def _picture(demonstration: Demonstration) -> tuple[Scene, list[Band]]:
     scene = Scene(
         grid=test.Z[order, 0],
         y_pred=test.y_pred[order],
-        oracle=demonstration.problem.oracle(test.Z[order], LEVEL),
+        oracle=problem.oracle(test.Z[order], LEVEL),
         x=test.Z[shown, 0],
         y=test.y[shown],
     )

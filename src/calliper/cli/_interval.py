@@ -13,13 +13,7 @@ from calliper._types import FloatArray
 from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
-from calliper.cli._methods import (
-    DEFAULT,
-    DEFAULT_NEIGHBORS,
-    METHODS,
-    STATISTICS,
-    MethodOptions,
-)
+from calliper.cli._methods import DEFAULT, DEFAULT_NEIGHBORS, METHODS, STATISTICS, MethodOptions
 from calliper.cli._scales import Scales, read_scales
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
@@ -182,8 +176,7 @@ def _write_intervals(request: IntervalRequest) -> None:
         report = stack.enter_context(out.progress("writing", hidden=hidden))
         n_rows = _stream(request, calibrated, new, columns.new, filling, report)
     if not request.shared.quiet:
-        if filling.note:
-            out.note(filling.note)
+        filling.say()
         _summarise(request, calibrated, n_rows)
 
 
@@ -200,10 +193,7 @@ def _calibrate(
     """The method, fitted to the calibration rows in ``table``, and what fills gaps."""
     if scales is not None:
         scales.require_columns(columns, has_training=request.training is not None)
-    shared = request.shared
-    training, filling = tables.read_training(
-        request.training, columns, shared.form, fills=shared.fills_gaps
-    )
+    training, filling = tables.read_training(request.training, columns, request.shared.form)
     known: FloatArray = tables.read_numbers(table, columns.known, filling)
     if scales is not None:
         scales.require_rows(known, training)

@@ -110,23 +110,14 @@ _ROWS = (
 METHODS = {row[0]: Description(*row) for row in _ROWS}
 
 #: Methods that ask or refit the model itself, which a file of predictions cannot do.
+_SAME = "nearly the same width everywhere"
 PYTHON_ONLY = (
-    Description(
-        "CQR",
-        "QuantileError and Split",
-        None,
-        "1−α",
-        "that of two predicted quantiles, plus a constant",
-    ),
-    *(
-        Description(name, name, None, guarantee, "nearly the same width everywhere")
-        for name, guarantee in (
-            ("JackknifePlus", "1−2α"),
-            ("CVPlus", "1−2α−√(2/n)"),
-            ("JackknifeAfterBootstrap", "1−2α"),
-        )
-    ),
-)
+    Description("CQR", "QuantileError and Split", None, "1−α", "that of two predicted quantiles, "
+                "plus a constant"),
+    Description("JackknifePlus", "JackknifePlus", None, "1−2α", _SAME),
+    Description("CVPlus", "CVPlus", None, "1−2α−√(2/n)", _SAME),
+    Description("JackknifeAfterBootstrap", "JackknifeAfterBootstrap", None, "1−2α", _SAME),
+)  # fmt: skip
 
 _WHEN = {
     "full": "unless there is a reason for another",

@@ -51,16 +51,11 @@ class Shared:
         delimiter = self.delimiter or {".": ",", ",": ";"}[self.decimal]
         if delimiter == self.decimal:
             raise CalliperError("--decimal , needs another --delimiter than a comma: give one.")
-        return Form(delimiter, self.decimal, self.encoding)
-
-    @property
-    def fills_gaps(self) -> bool:
-        """Whether medians of training rows stand in for empty feature cells."""
-        return self.gaps == "fill"
+        return Form(delimiter, self.decimal, self.encoding, gaps=self.gaps == "fill")
 
     def note_prediction_alone(self) -> None:
         """Say so if nothing was said about features."""
-        if self.names.judges_by_prediction:
+        if self.features is None and self.features_prefix is None:
             note("note: no --features, so nearness was judged by the prediction alone")
 
 
@@ -136,14 +131,12 @@ file_form = _together(
         "--decimal",
         type=click.Choice([".", ","]),
         default=".",
-        show_default=True,
         help="Decimal sign in .csv and .tsv files.",
     ),
     click.option(
         "--encoding",
         metavar="NAME",
         default="utf-8",
-        show_default=True,
         callback=_encoding,
         help="Of text files that do not begin with a byte order mark.",
     ),
@@ -151,7 +144,6 @@ file_form = _together(
         "--gaps",
         type=click.Choice(["fill", "refuse"]),
         default="fill",
-        show_default=True,
         help="Feature cells without a number: fill with the median of --training, or refuse. "
         "Without --training they are refused.",
     ),
@@ -182,15 +174,13 @@ def coverage(help: str, *, several: bool = False) -> Decorator:  # noqa: A002
     """``--coverage``: a level, or with ``several`` a tuple of them in ascending order."""
     if several:
         return click.option("--coverage", type=float, multiple=True, callback=_levels, help=help)
-    return click.option(
-        "--coverage", type=float, default=0.9, show_default=True, callback=_level, help=help
-    )
+    return click.option("--coverage", type=float, default=0.9, callback=_level, help=help)
 
 
 def seed(help: str) -> Decorator:  # noqa: A002
     """``--seed``; ``help`` is what it decides."""
     kind = click.IntRange(0, 2**32 - 1)
-    return click.option("--seed", type=kind, default=0, show_default=True, help=help)
+    return click.option("--seed", type=kind, default=0, help=help)
 
 
 def seed_and_quiet(

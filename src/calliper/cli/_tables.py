@@ -16,7 +16,7 @@ import numpy as np
 from calliper._calibrated import StoredRows
 from calliper._types import FloatArray
 from calliper.cli._csv import CsvChunk, CsvTable, CsvWriter, Form
-from calliper.cli._output import writing
+from calliper.cli._output import note, writing
 from calliper.exceptions import CalliperError
 
 if TYPE_CHECKING:
@@ -70,15 +70,11 @@ class Filling:
         known = [column[~np.isnan(column)] for column in features.T]
         return cls(np.array([np.median(values) if len(values) else 0.0 for values in known]))
 
-    @property
-    def note(self) -> str:
-        """How many cells were filled, for the person who waits; empty if none."""
-        if not self.n_filled:
-            return ""
-        return (
-            f"note: {self.n_filled} feature cells without a number got the median of the training "
-            f"rows; --gaps refuse would refuse them"
-        )
+    def say(self) -> None:
+        """How many cells were filled, if any."""
+        if self.n_filled:
+            what = f"{self.n_filled} feature cells without a number got the median of the training"
+            note(f"note: {what} rows; --gaps refuse would refuse them")
 
     def fill(self, rows: FloatArray) -> FloatArray:
         """The rows with no gaps among the features, which are their last columns."""
@@ -171,11 +167,6 @@ class Names:
         if self.features is not None and self.prefix is not None:
             raise CalliperError("--features and --features-prefix exclude one another: give one.")
 
-    @property
-    def judges_by_prediction(self) -> bool:
-        """Whether nothing was said about features."""
-        return self.features is None and self.prefix is None
-
     def resolve(self, calibration: Table) -> Columns:
         """The columns; a prefix is filled in by the calibration table."""
         features = [self.prediction]
@@ -234,19 +225,19 @@ def refuse_columns(table: Table, added: Sequence[str]) -> None:
 
 
 def read_training(
-    path: str | None, columns: Columns, form: Form, *, fills: bool
+    path: str | None, columns: Columns, form: Form
 ) -> tuple[FloatArray | None, Filling]:
     """Training rows, (n, 2 + d): target, prediction, features; and what they fill gaps with.
 
-    Without a file there are none, and gaps are refused, as they are without ``fills``.
+    Without a file there are none, and gaps are refused.
     """
     if path is None:
         return None, Filling()
-    gaps = len(columns.features) if fills else 0
+    gaps = len(columns.features) if form.gaps else 0
     with open_table(path, form) as table:
         require_columns(table, columns.known)
         rows = _read(table, columns.known, gaps)
-    filling = Filling.learn(rows[:, 2:]) if fills else Filling()
+    filling = Filling.learn(rows[:, 2:]) if form.gaps else Filling()
     return filling.fill(rows), filling
 
 

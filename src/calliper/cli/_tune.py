@@ -52,6 +52,8 @@ class TuneRequest:
         """Refuse what contradicts itself or cannot be written, before any work is done."""
         self.shared.names.check()
         self._check_grid()
+        if self.expand is not None and isnan(self.expand):  # which a range does not keep out
+            raise CalliperError("--expand must be a number; got nan.")
         if self.components is not None and self.criterion != "mi":
             raise CalliperError("--components is for --criterion mi only: omit it.")
         if self.components is not None and self.training is None:
@@ -104,15 +106,6 @@ def _length_scales(
     return tuple(scales)
 
 
-def _not_nan(
-    context: click.Context, parameter: click.Parameter, value: float | None
-) -> float | None:
-    """A range does not keep out what is not a number."""
-    if value is not None and isnan(value):
-        raise CalliperError(f"--{parameter.name} must be a number; got {value}.")
-    return value
-
-
 @click.command()
 @options.calibration_file()
 @options.training_file("their distances span the grid.")
@@ -120,13 +113,7 @@ def _not_nan(
 @click.option("--output", metavar="FILE", required=True, help="The length scales: .json.")
 @click.option("--figure", metavar="FILE", help="The curve: .png, .pdf or .svg.")
 @options.feature_columns
-@click.option(
-    "--criterion",
-    type=click.Choice([*MEASURES]),
-    default="mse",
-    show_default=True,
-    help="See above.",
-)
+@click.option("--criterion", type=click.Choice([*MEASURES]), default="mse", help="See above.")
 @click.option(
     "--grid",
     type=click.Choice(["auto", "guarded", "paper"]),
@@ -141,7 +128,6 @@ def _not_nan(
 @click.option(
     "--expand",
     type=click.FloatRange(1, 1e6),
-    callback=_not_nan,
     help="Factor that widens the grid at both ends.  [default: 1]",
 )
 @click.option(
@@ -188,9 +174,7 @@ def _write_scales(request: TuneRequest) -> None:
         with open_table(request.calibration, shared.form) as table:
             columns = shared.names.resolve(table)
             require_columns(table, columns.known)
-            training, filling = read_training(
-                request.training, columns, shared.form, fills=shared.fills_gaps
-            )
+            training, filling = read_training(request.training, columns, shared.form)
             known = read_numbers(table, columns.known, filling)
         _warn_of_memory(request.criterion, len(known))
         with out.progress("tuning", hidden=shared.quiet) as report:
@@ -201,6 +185,7 @@ def _write_scales(request: TuneRequest) -> None:
     if not shared.quiet:
         _show(request, curve)
         shared.note_prediction_alone()
+        filling.say()
 
 
 def _warn_of_memory(criterion: str, n: int) -> None:
