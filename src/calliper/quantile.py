@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from math import ceil
+from math import ceil, frexp, ldexp
 
 import numpy as np
 
@@ -244,9 +244,14 @@ def rescaled_back(scale: FloatArray, threshold: FloatArray) -> FloatArray:
 
 
 def power_of_two(values: FloatArray) -> float:
-    """The power of two just above the largest magnitude; 1 if all are zero."""
-    largest = float(np.abs(values).max(initial=0.0))
-    return float(2.0 ** np.ceil(np.log2(largest))) if largest > 0 else 1.0
+    """The power of two just above the largest magnitude, or 2¹⁰²³; 1 if all are zero."""
+    return ldexp(1.0, min(exponent(values), 1023))
+
+
+def exponent(values: FloatArray) -> int:
+    """The smallest e such that no magnitude exceeds 2ᵉ; 0 if all are zero."""
+    part, e = frexp(max(float(values.max(initial=0.0)), -float(values.min(initial=0.0))))
+    return e - (part == 0.5)
 
 
 def below(y_pred: FloatArray, radius: FloatArray, *, digits: int = 1) -> FloatArray:

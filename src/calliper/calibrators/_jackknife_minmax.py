@@ -49,7 +49,8 @@ class JackknifeMinmaxRescaled(Calibrator):
         Constant added to every local scale, in the unit of y; choose it without calibration
         data. Helps where many errors are exactly zero.
     random_state : int, RandomState or None
-        Draws the priorities that settle ties in distance.
+        Draws training rows that a tuned kernel is tuned on. Points at the same distance share a
+        place, so nothing is drawn for ``KNN``.
 
     Attributes
     ----------
