@@ -32,6 +32,7 @@ from calliper._validation import (
     each_level,
     like_coverage,
     numbers_or_zeros,
+    refuse_huge_scores,
     warn_if_too_few,
 )
 from calliper.exceptions import CalliperError
@@ -174,6 +175,9 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             sizes = check_scores(magnitudes, "magnitudes", n=len(scores))
         for name in ("train", "left_out"):
             beyond |= self._check_rows(name, beyond, Z)
+        for name, values in {"scores": scores, "magnitudes": sizes, **beyond}.items():
+            if values is not None and not name.startswith("Z_"):
+                refuse_huge_scores(values, name)
         return FitRows(Z, scores, sizes, **beyond)
 
     def _check_rows(self, name: str, beyond: dict[str, Any], Z: FloatArray) -> dict[str, Any]:
