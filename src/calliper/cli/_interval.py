@@ -107,7 +107,7 @@ def _bounds(
 )
 @click.option(
     "--neighbors",
-    type=click.IntRange(1, 10**9),
+    type=click.IntRange(min=1),
     help=f"Nearest points, for methods that ask them.  [default: {DEFAULT_NEIGHBORS}]",
 )
 @click.option(
