@@ -7,17 +7,19 @@ fitted to each tail of them, and its radii become intervals.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
+from calliper._row_order import warn_of_trend
+from calliper._shared_rows import SharedRows, find_shared
 from calliper._types import Coverage, FloatArray, Score
 from calliper._validation import check_levels, like_coverage
 from calliper.embedding import Embedding, fit_embedding
-from calliper.exceptions import CalliperError
+from calliper.exceptions import CalliperError, SharedRowsWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.quantile import as_fraction
@@ -32,10 +34,12 @@ class Calibrated:
     ----------
     score : what is called an error
     calibrators : one for most scores, two where each side of the prediction has its own
+    seen : calibration rows that the model was trained on, if there are any: nothing is proved then
     """
 
     score: Any
     calibrators: tuple[Any, ...]
+    seen: SharedRows | None = None
 
     def intervals(
         self,
@@ -76,28 +80,30 @@ class Calibrated:
         return y_pred if y_pred.ndim == 1 else np.asarray(self.score.centre(y_pred))
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
-        """The proved marginal coverage; with two tails, by the union bound."""
-        proved = [
-            float(
-                1 - sum(1 - c.guaranteed_coverage(self._of_tail(level)) for c in self.calibrators)
-            )
-            for level in check_levels(coverage)
-        ]
+        """The proved marginal coverage, with two tails by the union bound; 0 if rows were seen."""
+        proved = [self._proved(level) for level in check_levels(coverage)]
         return proved[0] if np.ndim(coverage) == 0 else np.array(proved)
+
+    def _proved(self, level: float) -> float:
+        if self.seen is not None:
+            return 0.0
+        per_tail = (c.guaranteed_coverage(self._of_tail(level)) for c in self.calibrators)
+        return float(1 - sum(1 - proved for proved in per_tail))
 
     def guarantee(self, coverage: float = 0.9) -> Guarantee:
         """The promise with its assumptions; what a tail promises beyond is dropped with two."""
         of_tail: Guarantee = self.calibrators[0].guarantee(self._of_tail(coverage))
         tails = len(self.calibrators)
-        if tails == 1:
+        if tails == 1 and self.seen is None:
             return of_tail
         return Guarantee(
             method=of_tail.method,
             coverage=coverage,
             n_calibration=of_tail.n_calibration,
-            proved=float(self.guaranteed_coverage(coverage)),
+            proved=self._proved(coverage),
             has_law=of_tail.has_law,
             tails=tails,
+            note=None if self.seen is None else f"nothing is promised. {_meaning(self.seen)}",
         )
 
     def _of_tail(self, level: float) -> float:
@@ -121,6 +127,29 @@ def calibrate(
     }
     tails = score.measure(y, y_pred).reshape(len(y), -1).T
     return Calibrated(score, tuple(clone(calibrator).fit(Z, tail, **taken) for tail in tails))
+
+
+def refuse_seen(X_train: Any, y_train: Any, X: Any, y: Any) -> SharedRows | None:
+    """Calibration rows that the model was trained on; None if there are none beyond chance.
+
+    Some are pointed out by a warning. If all are, nothing is left to calibrate on: an error.
+    """
+    if X_train is None or y_train is None:
+        return None
+    found = find_shared(X_train, y_train, X, y)
+    if found.all_shared:
+        raise CalliperError(_meaning(found))
+    if not found.certain:
+        return None
+    warn(f"Nothing is promised any more. {_meaning(found)}", SharedRowsWarning)
+    return found
+
+
+def _meaning(seen: SharedRows) -> str:
+    return (
+        f"{seen.describe()} The model has seen them, so that its errors there are smaller than on "
+        f"new rows. Calibrate on rows that took no part in training."
+    )
 
 
 def seeded(calibrator: Any, random_state: Any) -> Any:
@@ -166,6 +195,10 @@ class CalibratedOnStored:
         """The fitted calibrator."""
         return self.calibrated.calibrators[0]
 
+    def guarantee(self, coverage: float = 0.9) -> Guarantee:
+        """The promise with its assumptions, or why there is none."""
+        return self.calibrated.guarantee(coverage)
+
     def intervals(
         self, X: FloatArray, y_pred: FloatArray, coverage: Coverage, **how: Any
     ) -> Intervals:
@@ -174,12 +207,17 @@ class CalibratedOnStored:
 
 
 def calibrate_stored(
-    calibrator: Any, calibration: StoredRows, training: StoredRows | None = None
+    calibrator: Any,
+    calibration: StoredRows,
+    training: StoredRows | None = None,
+    *,
+    check_rows: bool = True,
 ) -> CalibratedOnStored:
     """Calibrate on absolute errors of stored predictions.
 
     Features are standardised by training rows, if there are any; never by calibration rows. A
-    calibrator that judges no nearness gets them as they are.
+    calibrator that judges no nearness gets them as they are. ``check_rows`` is False for who has
+    looked at the rows already: whether they are training rows, and whether their order matters.
     """
     score = AbsoluteError()
     embedding = Embedding()
@@ -191,8 +229,17 @@ def calibrate_stored(
         known["scores_train"] = score.measure(training.y, training.y_pred)
         known["y_train"] = training.y
     Z = embedding.transform(calibration.X)
+    seen = _check_stored(calibration, training) if check_rows else None
     fitted = calibrate(calibrator, score, Z, calibration.y, calibration.y_pred, **known)
-    return CalibratedOnStored(fitted, embedding)
+    return CalibratedOnStored(replace(fitted, seen=seen), embedding)
+
+
+def _check_stored(calibration: StoredRows, training: StoredRows | None) -> SharedRows | None:
+    """As ``refuse_seen``; errors that depend on the order of rows are pointed out, too."""
+    warn_of_trend(calibration.y - calibration.y_pred)
+    if training is None:
+        return None
+    return refuse_seen(training.X, training.y, calibration.X, calibration.y)
 
 
 def check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:

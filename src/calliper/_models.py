@@ -15,14 +15,16 @@ new row, and the guarantee is lost.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from inspect import getattr_static
 from threading import RLock
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.exceptions import DataConversionWarning
 from sklearn.frozen import FrozenEstimator
@@ -53,9 +55,25 @@ PREDICTING = (
 )
 
 
+def fresh(model: Any) -> Any:
+    """A copy of a model that is to be trained."""
+    try:
+        return clone(model, safe=False)
+    except RuntimeError:  # CatBoost's get_params copies lists, which clone takes for tampering
+        return _rebuilt(model)
+
+
+def _rebuilt(part: Any) -> Any:
+    """A copy with the same parameters and nothing learnt; a CatBoost trained twice may hang."""
+    if hasattr(part, "get_params"):
+        parameters = part.get_params(deep=False).items()
+        return type(part)(**{name: _rebuilt(value) for name, value in parameters})
+    return type(part)(map(_rebuilt, part)) if type(part) in (list, tuple) else deepcopy(part)
+
+
 def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
     """Remember the columns of X on ``estimator``; return y as numbers."""
-    refuse_sparse(X, "X")
+    _refuse_rowless(X)
     if y is None:
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None."
@@ -73,13 +91,23 @@ def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
 
 def check_new_rows(estimator: Any, X: Any) -> None:
     """New rows have the columns that ``estimator`` remembers."""
-    refuse_sparse(X, "X")
+    _refuse_rowless(X)
     if getattr(X, "ndim", 2) == 1 and hasattr(estimator, "n_features_in_"):
         raise CalliperError(
             f"X must have rows and columns; got shape {X.shape}. Reshape your data: "
             f"X.reshape(-1, 1) for one input, X.reshape(1, -1) for one row."
         )
     validate_data(estimator, X, skip_check_array=True, reset=False)
+
+
+def _refuse_rowless(X: Any) -> None:
+    refuse_sparse(X, "X")
+    if isinstance(X, Mapping):
+        raise TypeError(
+            f"X must have rows that can be counted and picked; got a {type(X).__name__} with keys "
+            f"{', '.join(map(repr, list(X)[:5]))}. Pass an array, a frame or a list of rows, and a "
+            f"function that makes of them what the model takes."
+        )
 
 
 def predictions(model: Any, X: Any, n_outputs: int = 1) -> FloatArray:
@@ -145,7 +173,8 @@ def batches(module: Any, X: Any, batch_rows: int = BATCH_ROWS) -> Iterator[Any]:
     import torch
 
     weight = next(module.parameters(), torch.zeros(0))
-    rows = X if torch.is_tensor(X) else torch.as_tensor(np.asarray(X))
+    # Frames hand out memory that must not be written to, which torch warns of.
+    rows = X if torch.is_tensor(X) else torch.as_tensor(np.require(X, requirements="W"))
     for start in range(0, max(1, n_rows(rows)), batch_rows):
         batch = rows[start : start + batch_rows]
         dtype = weight.dtype if batch.is_floating_point() else batch.dtype

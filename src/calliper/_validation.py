@@ -32,7 +32,9 @@ def refuse_sparse(X: Any, name: str) -> None:
 
 
 def n_rows(X: Any) -> int:
-    """Number of rows of an array, a frame, a tensor, or a list of anything."""
+    """Number of rows of an array, a frame, a sparse matrix, a tensor, or a list of anything."""
+    if sparse.issparse(X):
+        return int(X.shape[0])
     return len(X) if hasattr(X, "__len__") else len(np.asarray(X))
 
 

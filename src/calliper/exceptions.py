@@ -31,6 +31,14 @@ class EmbeddingWarning(UserWarning):
     """The space where nearness is judged says less than it could, or is not what was expected."""
 
 
+class SharedRowsWarning(UserWarning):
+    """Rows that must be apart are in both sets, so that what was proved no longer holds."""
+
+
+class RowOrderWarning(UserWarning):
+    """Errors depend on the row number: rows to come may err otherwise than those before."""
+
+
 class QuantileCrossingWarning(UserWarning):
     """A predicted lower quantile lies above an upper one; they were put in order."""
 

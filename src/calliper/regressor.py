@@ -7,28 +7,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
+from html import escape
 from numbers import Integral
 from typing import Any, Self
 
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
-from sklearn.model_selection import train_test_split
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, has_fit_parameter
+import numpy as np
+from sklearn import get_config
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
+from sklearn.model_selection import GroupShuffleSplit, train_test_split
+from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.validation import (
+    _check_method_params,
+    check_consistent_length,
+    check_is_fitted,
+    has_fit_parameter,
+)
 
-from calliper._calibrated import Calibrated, calibrate, seeded
-from calliper._models import check_known_rows, check_new_rows, predictions
-from calliper._types import Coverage, FloatArray, Score
+from calliper._calibrated import Calibrated, calibrate, refuse_seen, seeded
+from calliper._models import check_known_rows, check_new_rows, fresh, predictions
+from calliper._row_order import warn_of_trend
+from calliper._types import Coverage, FloatArray, IntArray, Score
 from calliper._validation import check_vector
 from calliper.calibrators import FullRescaled
 from calliper.embedding import (
     LEFT_OUT,
+    RAW,
     SEEN,
+    UNTOUCHED,
+    Embedding,
     Learnt,
+    Refits,
     Training,
     fit_embedding,
     refuse_changing,
     warn_if_poor,
 )
-from calliper.exceptions import CalliperError
+from calliper.exceptions import CalliperError, EmbeddingWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.scores import AbsoluteError
@@ -65,7 +81,11 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         Nothing is learnt from calibration rows: they would be treated unlike a new point, which
         costs the guarantee.
     calibration_size : float or int, default 0.25
-        Part (or number) of the rows that :meth:`fit` holds out for calibration.
+        Part (or number) of the rows that :meth:`fit` holds out for calibration; of the groups, if
+        :meth:`fit` is given groups.
+    shuffle : bool, default True
+        Whether :meth:`fit` holds out rows at random. For rows in order of time choose False: the
+        last rows are held out, and refits leave out runs of neighbouring rows.
     left_out_folds : int, optional
         Errors on training rows by models that have not seen them, for calibrators that ask: out
         of bag where the model has bags, else from so many refits. By default :meth:`fit` refits 5
@@ -73,10 +93,13 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         never refitted; a refit that fails is pointed out by ``EmbeddingWarning``.
     random_state : int, RandomState or None
         Splits the data, and seeds a calibrator that has no ``random_state`` of its own.
+    progress : callable, optional
+        Is told the share of the trainings that :meth:`fit` has done, refits included.
 
     Attributes
     ----------
     estimator_ : the model whose predictions are the centre of the intervals
+    calibrator_ : the fitted calibrator, where there is one
     calibrators_ : the fitted calibrator of each tail of the score; one for most scores
     embedding_ : the fitted map to the space where nearness is judged; its repr says which
     left_out_ : training rows as seen by models that were not trained on them, or None
@@ -102,19 +125,35 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         score_function: Score | None = None,
         embed: Any = "auto",
         calibration_size: float = 0.25,
+        shuffle: bool = True,
         left_out_folds: int | None = None,
         random_state: Any = None,
+        progress: Any = None,
     ) -> None:
         self.estimator = estimator
         self.calibrator = calibrator
         self.score_function = score_function
         self.embed = embed
         self.calibration_size = calibration_size
+        self.shuffle = shuffle
         self.left_out_folds = left_out_folds
         self.random_state = random_state
+        self.progress = progress
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Hold out a part, train a clone of the estimator on the rest, calibrate on the part."""
+    def fit(self, X: Any, y: Any, *, groups: Any = None, **fit_params: Any) -> Self:
+        """Hold out a part, train a copy of the estimator on the rest, calibrate on the part.
+
+        Parameters
+        ----------
+        X, y : rows and targets
+        groups : (n,), optional
+            Rows of one group are held out together, in refits too.
+        **fit_params
+            Passed to ``fit`` of the estimator whenever it is trained (``sample_weight``,
+            ``cat_features``, ``eval_set``, …); by requests, where scikit-learn's metadata routing
+            is enabled. What has a value for each row is split with the rows. Nothing of it
+            reaches the calibrator: calibration rows all weigh the same.
+        """
         if not hasattr(self.estimator, "fit"):
             raise TypeError(
                 f"fit needs an estimator that can be trained; got {self.estimator!r}. "
@@ -127,19 +166,36 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
                 f"fit needs at least 2 rows, one to train and one to calibrate; got n_samples = "
                 f"{len(y)}."
             )
-        X_train, X_cal, y_train, y_cal = train_test_split(
-            X, y, test_size=self.calibration_size, random_state=self.random_state
+        train, held_out = self._split(len(y), groups)
+        X, fit_params = indexable(X)[0], self._routed(fit_params)
+        X_train, y_train = _safe_indexing(X, train), y[train]
+        refits = Refits(
+            random_state=self.random_state,
+            shuffle=self.shuffle,
+            groups=None if groups is None else _safe_indexing(groups, train),
+            fit_params=_check_method_params(X, fit_params, train),
+            progress=self.progress,
         )
-        estimator = clone(self.estimator).fit(X_train, y_train)
-        training = self._training(X_train, y_train, may_refit=True)
-        return self._calibrate(estimator, X_cal, y_cal, training)
+        training = Training(
+            X=X_train, y=y_train, may_refit=True, folds=self.left_out_folds, refits=refits
+        )
+        estimator = refits.train(self.estimator, X_train, y_train, np.arange(len(train)))
+        refits.report(1 / (1 + training.n_refits))
+        self._calibrate(estimator, _safe_indexing(X, held_out), y[held_out], training, held_out)
+        refits.report(1.0)
+        self._trained = self.estimator, estimator
+        return self
 
     def calibrate(self, X: Any, y: Any, *, X_train: Any = None, y_train: Any = None) -> Self:
         """Calibrate a model that is already fitted, on rows that it has not seen.
 
+        After :meth:`fit` that is the model trained there, so that newer rows take the place of
+        those held out.
+
         ``X_train`` and ``y_train``, if given, are rows that the model *was* trained on (or other
         rows apart from ``X``): they standardise the inputs, and feed calibrators that learn from
-        training errors or targets, such as ``MADSplit``.
+        training errors or targets, such as ``MADSplit``. If they are calibration rows, too, that
+        is refused, or pointed out by ``SharedRowsWarning`` if some are; nothing is promised then.
         """
         _check_folds(self.left_out_folds)
         y = check_known_rows(self, X, y)
@@ -148,12 +204,22 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         if y_train is not None:
             check_consistent_length(X_train, y_train)
             y_train = check_vector(y_train, "y_train")
-        training = self._training(X_train, y_train, may_refit=False)
-        return self._calibrate(self.estimator, X, y, training)
+        seen = refuse_seen(X_train, y_train, X, y)
+        refits = Refits(random_state=self.random_state, shuffle=self.shuffle)
+        training = Training(X=X_train, y=y_train, folds=self.left_out_folds, refits=refits)
+        untrained, model = getattr(self, "_trained", (None, None))
+        model = model if untrained is self.estimator else self.estimator
+        same = getattr(self, "_placed", None) == (id(model), id(self.embed), True)
+        before = self.embedding_ if same and X_train is None else None
+        self._calibrate(model, X, y, training)
+        self.seen_ = seen
+        if before is not None:
+            _warn_if_other(before, self.embedding_)
+        return self
 
     def predict(self, X: Any) -> FloatArray:
         """The model's prediction, (m,): the middle, if it predicts several quantiles."""
-        check_is_fitted(self, "calibrators_")
+        self._check_calibrated()
         check_new_rows(self, X)
         y_pred = predictions(self.estimator_, X, getattr(self.score_, "n_outputs", 1))
         return self._calibrated.centre(y_pred)
@@ -176,7 +242,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             The range that y can have, known beforehand; ends are moved into it, which loses no
             coverage. ``None`` or an infinity leaves a side open.
         """
-        check_is_fitted(self, "calibrators_")
+        self._check_calibrated()
         check_new_rows(self, X)
         y_pred, Z = self.embedding_.predict_and_transform(X)
         index = getattr(X, "index", None) if hasattr(X, "columns") else None
@@ -184,12 +250,12 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage; with two tails, by the union bound."""
-        check_is_fitted(self, "calibrators_")
+        self._check_calibrated()
         return self._calibrated.guaranteed_coverage(coverage)
 
     def guarantee(self, coverage: float = 0.9) -> Guarantee:
         """The promise with its assumptions; ``.describe()`` puts it in words."""
-        check_is_fitted(self, "calibrators_")
+        self._check_calibrated()
         return self._calibrated.guarantee(coverage)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -211,20 +277,95 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "calibrators_")
 
-    @property
-    def _calibrated(self) -> Calibrated:
-        return Calibrated(score=self.score_, calibrators=self.calibrators_)
+    def __sklearn_clone__(self) -> Self:
+        """As usual, but for estimators that cannot be cloned; these are copied."""
+        around = copy(self)
+        around.estimator = None
+        cloned: Self = BaseEstimator.__sklearn_clone__(around)
+        cloned.estimator = fresh(self.estimator)
+        return cloned
 
-    def _training(self, X: Any, y: FloatArray | None, *, may_refit: bool) -> Training:
-        return Training(
-            X=X,
-            y=y,
-            may_refit=may_refit,
-            folds=self.left_out_folds,
-            random_state=self.random_state,
+    def _check_calibrated(self) -> None:
+        check_is_fitted(
+            self,
+            "calibrators_",
+            msg="This %(name)s is not calibrated yet: call calibrate(X, y) with rows that the "
+            "fitted model has not seen, or fit(X, y) to train a new model on a part of the rows.",
         )
 
-    def _calibrate(self, estimator: Any, X: Any, y: FloatArray, training: Training) -> Self:
+    @property
+    def calibrator_(self) -> Any:
+        """The fitted calibrator; of a score with two tails there are two, in ``calibrators_``."""
+        fitted: tuple[Any, ...] = getattr(self, "calibrators_", ())
+        if len(fitted) != 1:
+            raise AttributeError(
+                f"there is no calibrator_: {len(fitted)} are fitted"
+                f"{' (see calibrators_)' if fitted else ' (call calibrate or fit)'}."
+            )
+        return fitted[0]
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        words: str = super().__repr__(N_CHAR_MAX)
+        return "\n  ".join([words, *self._state()])
+
+    def _html_repr(self) -> str:
+        lines = "<br>".join(map(escape, self._state()))
+        return f"{super()._html_repr()}{f'<p>{lines}</p>' if lines else ''}"
+
+    def _state(self) -> list[str]:
+        """What was calibrated, where and how near, and what is promised; nothing before."""
+        if not hasattr(self, "calibrators_"):
+            return []
+        method = self.calibrators_[0]
+        locality = getattr(method, "locality_", None)
+        promise = self.guarantee(0.9)
+        lines = [
+            f"calibrated on {method.n_calibration_:,} rows by {type(method).__name__}",
+            f"near in {self.embedding_}" if getattr(method, "judges_nearness", True) else "",
+            "" if locality is None else f"as local as {locality.describe()}",
+            "" if self.left_out_ is None else f"left-out errors: {self.left_out_}",
+            f"promised at 0.9: {np.floor(promise.proved * 1e4) / 1e4:g}"
+            + (" (rows were seen in training)" if self.seen_ is not None else ""),
+        ]
+        return [line for line in lines if line]
+
+    @property
+    def _calibrated(self) -> Calibrated:
+        return Calibrated(self.score_, self.calibrators_, self.seen_)
+
+    def _split(self, n: int, groups: Any) -> tuple[IntArray, IntArray]:
+        """Rows to train on, and rows to hold out."""
+        part: dict[str, Any] = {"test_size": self.calibration_size}
+        if groups is None:
+            if self.shuffle:
+                part["random_state"] = self.random_state
+            train, held_out = train_test_split(np.arange(n), shuffle=self.shuffle, **part)
+            return train, held_out
+        if not self.shuffle:
+            raise CalliperError(
+                "groups are held out at random, and shuffle=False asks for the last rows: leave "
+                "out one of them, or split the rows yourself and use calibrate."
+            )
+        check_consistent_length(np.empty(n), groups)
+        split = GroupShuffleSplit(1, random_state=self.random_state, **part)
+        train, held_out = next(split.split(np.empty(n), groups=groups))
+        return train, held_out
+
+    def _routed(self, fit_params: dict[str, Any]) -> dict[str, Any]:
+        """What the estimator is to be given, as it was passed or as it has requested it."""
+        if not fit_params or not get_config()["enable_metadata_routing"]:
+            return fit_params
+        return dict(process_routing(self, "fit", **fit_params).estimator.fit)
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """How fit parameters travel, for scikit-learn's metadata routing."""
+        to_fit = MethodMapping().add(caller="fit", callee="fit")
+        router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
+        return router.add(estimator=self.estimator, method_mapping=to_fit)
+
+    def _calibrate(
+        self, estimator: Any, X: Any, y: FloatArray, training: Training, order: Any = None
+    ) -> None:
         score: Any = AbsoluteError() if self.score_function is None else self.score_function
         calibrator = FullRescaled() if self.calibrator is None else self.calibrator
         calibrator = seeded(calibrator, self.random_state)
@@ -235,10 +376,12 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         if _asks_distances(calibrator):
             warn_if_poor(embedding, Z)
         known["length_scale"] = embedding.length_scale(len(y))
-        self.calibrators_ = calibrate(calibrator, score, Z, y, y_pred, **known).calibrators
-        self.estimator_, self.embedding_, self.score_ = estimator, embedding, score
-        self.left_out_ = learnt.unseen
-        return self
+        calibrated = calibrate(calibrator, score, Z, y, y_pred, **known)
+        warn_of_trend(y - calibrated.centre(y_pred), order)
+        self.calibrators_, self.seen_ = calibrated.calibrators, None
+        self.embedding_: Embedding = embedding
+        self._placed = (id(estimator), id(self.embed), training.X is not None)
+        self.estimator_, self.score_, self.left_out_ = estimator, score, learnt.unseen
 
     def _learn(
         self, estimator: Any, calibrator: Any, score: Any, X: Any, training: Training
@@ -251,7 +394,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             model=estimator,
             n_outputs=getattr(score, "n_outputs", 1),
             y_train=training.y,
-            raw=_takes_inputs(calibrator),
+            raw=_raw(calibrator),
             nearness=getattr(calibrator, "judges_nearness", True),
         )
         learnt = Learnt(embedding=embedding)
@@ -264,13 +407,26 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         return learnt, {**learnt.extras, **seen}
 
 
-def _takes_inputs(calibrator: Any) -> bool:
-    """Whether its kernel is made of a model of its own, and asks for the inputs as they are."""
-    return bool(getattr(getattr(calibrator, "kernel", None), "takes_inputs", False))
+def _warn_if_other(before: Embedding, now: Embedding) -> None:
+    if before.space.name != now.space.name:
+        warn(
+            f"Without X_train nearness is now judged in another space: {now}, where it was "
+            f"{before}. Pass X_train and y_train, the rows that the model was trained on, to "
+            f"keep it.",
+            EmbeddingWarning,
+        )
+
+
+def _raw(calibrator: Any) -> Any:
+    """The inputs as they are, if it asks for them, or its kernel, made of a model of its own."""
+    if getattr(calibrator, "takes_inputs", False):
+        return UNTOUCHED
+    of_kernel = getattr(getattr(calibrator, "kernel", None), "takes_inputs", False)
+    return RAW if of_kernel else None
 
 
 def _asks_distances(calibrator: Any) -> bool:
-    return getattr(calibrator, "judges_nearness", True) and not _takes_inputs(calibrator)
+    return getattr(calibrator, "judges_nearness", True) and _raw(calibrator) is None
 
 
 def _names(calibrator: Any, parameters: Iterable[str]) -> bool:

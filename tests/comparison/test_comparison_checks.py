@@ -94,6 +94,21 @@ def test_duplicated_inputs():
     assert "200 of 200" in kinds(twice, points(200, seed=2))["duplicated-inputs"].title
 
 
+def test_errors_that_grow_from_row_to_row():
+    """A series with growing noise, in the order of time; the same rows shuffled are honest."""
+    rng = np.random.default_rng(0)
+    growing = np.linspace(0.2, 2, 400) * rng.normal(size=400)
+    x, test = rng.uniform(size=400), points(400, seed=2)
+    check = kinds(Points(x, x + growing, x), Points(test.Z[:, :1], test.y, test.y_pred))[
+        "row-order"
+    ]
+    assert check.severity == "warning" and check.title.endswith(").")
+    assert "row number among the calibration rows" in check.title and "time" in check.meaning
+    order = rng.permutation(400)
+    shuffled = Points(x[order], (x + growing)[order], x[order])
+    assert "row-order" not in kinds(shuffled, shuffled)
+
+
 def test_drift_is_found_and_named():
     calibration, test = points(500, seed=1), points(500, seed=2)
     Z = test.Z.copy()

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from comparisons import methods, points
 
-from calliper import KNN, FullRescaled, Split
+from calliper import KNN, FullRescaled, LoCart, MADSplit, Split
 from calliper.comparison import Points, compare, percent
-from calliper.comparison._verdict import evenness
+from calliper.comparison._evenness import evenness
+from calliper.comparison._tables import Part
 from calliper.metrics import CoverageTable
 
 
@@ -65,9 +66,14 @@ def test_a_handful_of_tied_predictions_is_no_tenth():
     """A bin is held against the chance of its own number of points, and named for what it is."""
     part = {"labels": ("1", "2", "5"), "n": np.array([1000, 997, 3])}
     rest = dict.fromkeys(("mean_width", "lower", "upper"), np.zeros(3))
-    lucky = CoverageTable(coverage=np.array([0.91, 0.9, 1 / 3]), **part, **rest)
-    assert not evenness(lucky, 0.9, 1500).uneven
-    short = evenness(CoverageTable(coverage=np.array([0.91, 0.8, 1.0]), **part, **rest), 0.9, 1500)
+
+    def even(coverage):
+        table = CoverageTable(coverage=np.array(coverage), **part, **rest)
+        cut = Part(method="split", level=0.9, by="prediction", name="", table=table)
+        return evenness(cut, 1500)
+
+    assert not even([0.91, 0.9, 1 / 3]).uneven
+    short = even([0.91, 0.8, 1.0])
     assert (short.where, short.coverage) == ("2", 0.8)
     assert short.words == "worst of 3 parts of the predictions"
 
@@ -92,6 +98,23 @@ def test_the_reason_is_the_promise_not_the_data():
             assert "and promises the full coverage" in verdict.why
             return
     pytest.fail("jackknife never led: choose other seeds")
+
+
+def test_the_default_is_kept_where_it_is_as_good():
+    """Even if another has the best score and alone is clearly better than a constant width."""
+    compared = methods() | {"locart": LoCart(random_state=0), "mad": MADSplit(random_state=0)}
+    found = compare(
+        points(120, seed=1),
+        points(150, seed=2),
+        training=points(120, seed=3),
+        methods=compared,
+        levels=(),
+        coverage=0.8,
+    )
+    verdict = found.verdict
+    assert "split" not in verdict.as_good and not verdict.clear, "or this tests nothing"
+    assert verdict.method == "full" and verdict.why.startswith("locart has the best")
+    assert "and is the default" in verdict.why
 
 
 def test_the_trade_off_is_told():

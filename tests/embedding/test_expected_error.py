@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from calliper import AbsoluteError, ConformalRegressor, Split
-from calliper.embedding import Training, fit_embedding, left_out
+from calliper.embedding import Refits, Training, fit_embedding, left_out
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(400, 3))
@@ -28,7 +28,7 @@ Y_TRAIN, Y_CAL = Y[:200], Y[200:300]
 
 def learnt(model, *, X_train=X_TRAIN, y_train=Y_TRAIN, embed="auto"):
     embedding = fit_embedding(embed, X_train, X_CAL, model=model)
-    training = Training(X=X_train, y=y_train, may_refit=True, random_state=0)
+    training = Training(X=X_train, y=y_train, may_refit=True, refits=Refits(random_state=0))
     return training.learn(embedding, AbsoluteError(), chosen=embed == "auto")
 
 
@@ -58,7 +58,7 @@ def test_expected_error(model, name):
     np.testing.assert_allclose(y_pred, model.predict(X_NEW), rtol=1e-10)
     # By hand: errors of rows left out, learnt from prepared inputs and the prediction.
     embedding = fit_embedding("auto", X_TRAIN, X_CAL, model=model)
-    unseen = left_out(embedding, X_TRAIN, Y_TRAIN, random_state=0)
+    unseen = left_out(embedding, X_TRAIN, Y_TRAIN, refits=Refits(random_state=0))
     errors = np.abs(Y_TRAIN[unseen.rows] - unseen.y_pred)
     prepare = StandardScaler().fit(X_TRAIN).transform if hasattr(model, "steps") else np.asarray
     error_model = GradientBoostingRegressor(
@@ -102,7 +102,9 @@ def test_where_nothing_can_be_learnt():
     assert mine.extras["Z_left_out"].shape == (200, 3)
     text = X_TRAIN.astype(object)
     text[:, 2] = np.where(X_TRAIN[:, 2] > 0, "Bern", "Basel")
-    assert "expected" not in learnt(FirstInput().fit(text), X_train=text).embedding.space.name
+    encoded = learnt(FirstInput().fit(text), X_train=text).embedding.space
+    assert encoded.name == "prediction and expected error"
+    assert encoded.encode.kinds == ("numbers", "numbers", "levels")
 
 
 class FirstInput(RegressorMixin, BaseEstimator):

@@ -20,7 +20,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVR
 
 from calliper import CalliperError, ConformalRegressor, EmbeddingWarning
-from calliper.embedding import fit_embedding, left_out
+from calliper.embedding import Refits, fit_embedding, left_out
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(260, 3))
@@ -127,7 +127,7 @@ def test_rows_that_the_trees_were_not_grown_on_are_found_out(X_other, y_other):
 def test_out_of_fold(model):
     model = clone(model).fit(X_TRAIN, Y_TRAIN)
     embedding = embedded(model)
-    found = left_out(embedding, X_TRAIN, Y_TRAIN, n_folds=4, random_state=1)
+    found = left_out(embedding, X_TRAIN, Y_TRAIN, n_folds=4, refits=Refits(random_state=1))
     assert repr(found) == "LeftOut(160 of 160 training rows, 4 folds)"
     np.testing.assert_array_equal(found.rows, np.arange(160))
     for others, fold in KFold(4, shuffle=True, random_state=1).split(X_TRAIN):

@@ -183,9 +183,44 @@ def test_bad_groups_are_refused(groups, message):
 def test_bad_values_and_bins_are_refused():
     ends = (np.zeros(30), np.ones(30))
     with pytest.raises(CalliperError, match=r"values must be finite: 1 of 30"):
-        coverage_by_value(np.zeros(30), ends, np.append(np.zeros(29), np.nan))
+        coverage_by_value(np.zeros(30), ends, np.append(np.zeros(29), np.inf))
+    with pytest.raises(CalliperError, match="known in some rows; all 30 are missing"):
+        coverage_by_value(np.zeros(30), ends, np.full(30, np.nan))
     with pytest.raises(CalliperError, match=r"values has 3 values for 30 rows"):
         coverage_by_value(np.zeros(30), ends, [1, 2, 3])
     for wrong in (0, 2.5, True):
         with pytest.raises(CalliperError, match="n_bins must be an integer of at least 1"):
             coverage_by_width(np.zeros(30), ends, n_bins=wrong)
+
+
+@pytest.mark.parametrize("kind", [float, object])
+def test_rows_without_a_value_have_a_bin_of_their_own(kind):
+    values = np.arange(200.0)
+    y = np.where(values < 150, 0.0, 9.0)
+    gap = np.nan if kind is float else None
+    column = np.array([*values, *[gap] * 50], dtype=kind)[::-1]
+    ends = (np.full(250, -1.0), np.ones(250))
+    found = coverage_by_value(np.append(y, np.repeat([0.0, 9.0], 25))[::-1], ends, column, n_bins=4)
+    known = coverage_by_value(y, (ends[0][:200], ends[1][:200]), values, n_bins=4)
+    assert found.labels == (*known.labels, "missing") and found.n[-1] == 50
+    np.testing.assert_array_equal(found.coverage, [*known.coverage, 0.5])
+    np.testing.assert_array_equal(found.edges, [*known.edges, np.nan])
+
+
+def test_a_table_prints_a_line_a_bin_and_no_more_than_some():
+    y = np.zeros(3000)
+    few, many = (
+        coverage_by_group(y, (y - 1, y + 2), np.repeat(np.arange(count), 3000 // count))
+        for count in (3, 100)
+    )
+    assert repr(few).splitlines() == [
+        "CoverageTable of 3 bins, the worst 1",
+        "bin      n  coverage  lower  upper  mean_width",
+        "0    1,000         1  0.998      1           3",
+        "1    1,000         1  0.998      1           3",
+        "2    1,000         1  0.998      1           3",
+    ]
+    assert len(repr(many).splitlines()) == 13 and "…" in repr(many)
+    assert many._repr_html_().count("<tr>") == 12
+    tagged = coverage_by_group(y, (y - 1, y + 1), np.repeat(["<b>", "c"], 1500))
+    assert "<td>&lt;b&gt;</td>" in tagged._repr_html_()

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import kendalltau
+from sklearn.exceptions import UndefinedMetricWarning
 
 from calliper.intervals import Intervals
+from calliper.metrics import tau_si
 from calliper.metrics._adaptivity import sort_widths, sort_with_ties, tie_rounding
 
 EPS = np.finfo(float).eps
 
 
 def one_by_one(values, magnitude):
-    """From the smallest up: a value joins the one before it unless it is clearly larger."""
+    """From the smallest up: a value joins the first of its ties unless it is clearly larger."""
     order = np.argsort(values)
-    ordered = [values[order[0]]]
-    for before, here in pairwise(order):
-        slack = 4 * EPS * magnitude[here] + 4 * EPS * magnitude[before]
-        apart = values[here] > values[before] + slack
-        ordered.append(values[here] if apart else ordered[-1])
+    first, ordered = order[0], []
+    for here in order:
+        slack = EPS * (magnitude[here] + magnitude[first] + 6 * values[first])
+        if values[here] > values[first] + slack:
+            first = here
+        ordered.append(values[first])
     return order, ordered
 
 
@@ -44,3 +47,17 @@ def test_widths_of_a_constant_radius_are_one_width():
     intervals = Intervals(middle - 0.3, middle + 0.3)
     assert len(set(intervals.width)) > 1
     assert len(set(sort_widths(intervals)[1])) == 1
+
+
+@pytest.mark.parametrize("offset", [1e12, 1e14])
+@pytest.mark.parametrize("n", [200, 2000])
+def test_targets_far_from_zero_keep_their_ranks(offset, n):
+    """Ties do not spread step by step: what is left is the rounding of the targets themselves."""
+    rng = np.random.default_rng(0)
+    spread = rng.uniform(1, 5, n)
+    centre = offset + 10 * rng.normal(size=n)
+    y, lower, upper = centre + spread * rng.normal(size=n), centre - spread, centre + spread
+    exact = kendalltau(upper - lower, np.abs(y - centre)).statistic
+    assert abs(tau_si(y, (lower, upper), y_pred=centre) - exact) < 0.01
+    with pytest.warns(UndefinedMetricWarning, match="widths are equal"):
+        tau_si(y, (centre - 0.3, centre + 0.3), y_pred=centre)

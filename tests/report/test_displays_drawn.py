@@ -10,13 +10,16 @@ import pytest
 
 from calliper.intervals import Intervals
 from calliper.report import (
+    Band,
     BandDisplay,
     CalibrationCurveDisplay,
     CoverageDisplay,
     CoverageLawDisplay,
     EmbeddingDisplay,
     MetricCurveDisplay,
+    Scene,
     WidthErrorDisplay,
+    draw_bands,
 )
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -200,3 +203,47 @@ def test_every_figure_of_the_page_is_drawn_by_its_code(tmp_path):
     drawn = {path.name for path in (tmp_path / "images").iterdir()}
     assert shown == drawn
     assert shown <= {path.name for path in (docs / "images").iterdir()}
+
+
+def test_axes_are_named_after_columns():
+    pd = pytest.importorskip("pandas")
+    y, intervals = draw("plain")
+    frame = pd.DataFrame({"age": np.arange(N) / 2, "dose": y, "city": ["a", "b"] * (N // 2)})
+    band = BandDisplay.from_intervals(frame[["age"]], intervals, y=frame["dose"]).plot()
+    assert words(band)[1:3] == ["age", "dose"]
+    by_value = CoverageDisplay.from_intervals(y, intervals, values=frame["age"]).plot()
+    assert words(by_value)[:2] == ["Coverage by age", "age"]
+    by_group = CoverageDisplay.from_intervals(y, intervals, groups=frame["city"]).plot()
+    assert words(by_group)[::2][:2] == ["Coverage by city", "city"]
+    named = CoverageDisplay.from_intervals(y, intervals, values=frame["age"], what="age (years)")
+    assert words(named.plot())[1] == "age (years)"
+    plane = EmbeddingDisplay.from_intervals(frame[["age", "dose"]], intervals, project=False)
+    assert words(plane.plot())[1:3] == ["age", "dose"]
+
+
+def test_rows_without_a_value_have_a_tick_of_their_own():
+    y, intervals = draw("plain")
+    values = np.where(np.arange(N) % 3, np.arange(N), np.nan)
+    display = CoverageDisplay.from_intervals(y, intervals, values=values, n_bins=4).plot()
+    display.figure_.canvas.draw()
+    ticks = [text.get_text() for text in display.ax_.get_xticklabels()]
+    assert len(ticks) == 6 and ticks[-1] == "missing"
+    assert display.ax_.get_xticks()[-1] == 4, "in the middle of its bin"
+
+
+def test_points_are_sorted_before_they_are_joined():
+    y, one = draw("plain")
+    order = [2, 0, 1]
+    levels = np.array([0.5, 0.8, 0.9])
+    ends = np.outer(one.upper, levels)
+    mixed = Intervals(-ends[:, order], ends[:, order], levels[order])
+    ax = CalibrationCurveDisplay.from_intervals(y, mixed).plot().ax_
+    joined = ax.lines[1].get_xydata()
+    assert list(joined[:, 0]) == [0.5, 0.8, 0.9] and np.all(np.diff(joined[:, 1]) >= 0)
+    grid = np.random.default_rng(0).permutation(50) / 50
+    around = Intervals(-1 - grid, 1 + grid)
+    scene = Scene(grid=grid, y_pred=0 * grid, oracle=around, x=grid, y=0 * grid)
+    band = Band("one", "", around, np.ones(50, dtype=bool))
+    for axis in draw_bands(scene, [band]).axes:
+        assert all(np.all(np.diff(line.get_xdata()) >= 0) for line in axis.lines if len(
+            line.get_xdata()) and line.get_linestyle() != "None")  # fmt: skip

@@ -148,6 +148,15 @@ def test_it_is_small(text):
     assert len(text.encode()) < 2_500_000
 
 
+def test_names_are_broken_between_their_words():
+    """Not in mid-word: a long name may go on after an underscore, and only where it must."""
+    sets = points(60, seed=1), points(60, seed=2)
+    text = render_page(compare(*sets, methods={"constant_width<i>": methods()["split"]}))
+    assert text.count("constant_<wbr>width&lt;i&gt;") == 2  # table and glossary
+    rules = [rule for rule in text.split("}") if ".methods" in rule or ".glossary" in rule]
+    assert not any("overflow-wrap: anywhere" in rule for rule in rules)
+
+
 def test_names_of_others_cannot_do_harm():
     rng = np.random.default_rng(0)
     data = [rng.normal(size=(60, 2)), rng.normal(size=60), rng.normal(size=60)]

@@ -68,12 +68,14 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     Attributes
     ----------
     judges_nearness : whether the radius depends on the features
+    takes_inputs : whether rows shall come as they are, frames too: no distance is asked of them
     takes_any_score : whether scores may be negative
     by_rank : whether N points reach a level if and only if its rank ⌈(1−α)(N+1)⌉ is at most N
     has_law : whether coverage given the calibration set has the Beta law
     """
 
     judges_nearness = True
+    takes_inputs = False
     takes_any_score = False
     by_rank = True
     has_law = False

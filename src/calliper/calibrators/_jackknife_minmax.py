@@ -119,6 +119,11 @@ class JackknifeMinmaxRescaled(Calibrator):
         self.n_calibration_ = len(rows.scores)
         return self
 
+    @property
+    def rounded(self) -> bool:
+        """Of one point the radius is its score."""
+        return self.scale_ is None
+
     def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         largest = np.ones(len(Z)) if self.scale_ is None else self.scale_.largest(Z)
         return rescaled_back(largest[:, None], conformal_thresholds(self.rescaled_scores_, levels))

@@ -92,7 +92,7 @@ def _answer(
     calibrator: Any, sets: Sets, levels: tuple[float, ...]
 ) -> tuple[Intervals, tuple[Guarantee, ...]]:
     training = None if sets.training is None else _stored(sets.training)
-    fitted = calibrate_stored(calibrator, _stored(sets.calibration), training)
+    fitted = calibrate_stored(calibrator, _stored(sets.calibration), training, check_rows=False)
     intervals = fitted.intervals(sets.test.Z, sets.test.y_pred, levels)
     return intervals, tuple(fitted.calibrated.guarantee(level) for level in levels)
 

@@ -23,7 +23,7 @@ from calliper.comparison._tables import (
     features_to_show,
     measure,
 )
-from calliper.comparison._verdict import Facts, Verdict, judge
+from calliper.comparison._verdict import Case, Facts, Verdict, judge
 from calliper.evaluation import plain
 from calliper.exceptions import CalliperError
 
@@ -31,6 +31,8 @@ LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 
 #: Raised when a field of the JSON changes its meaning or goes away; not when one is added.
 SCHEMA = 1
+
+_GRAVEST_FIRST = ("void", "warning", "note")
 
 #: Called with how much of the work is done, between 0 and 1.
 Progress = Callable[[float], None]
@@ -182,14 +184,9 @@ def compare(
     sets = Sets(calibration=calibration, test=test, training=training)
     _check_columns(sets)
     labels = None if groups is None else check_labels(groups, "groups", n=len(test))
-    named = _with_yardstick(methods)
-    report = progress or (lambda fraction: None)
+    named, report = _with_yardstick(methods), progress or (lambda fraction: None)
     answers = _ask_all(named, sets, every, report)
-    checks = [
-        *check_data(sets, labels, random_state=random_state),
-        *check_answers(answers, sets, levels=every, coverage=level),
-    ]
-    checks.sort(key=lambda check: ("void", "warning", "note").index(check.severity))
+    checks = [*check_data(sets, labels, random_state=random_state)]
     report(0.6)
     answered = [answer for answer in answers if answer.intervals is not None]
     redrawn = redraw(
@@ -199,13 +196,18 @@ def compare(
         random_state=random_state,
         progress=lambda fraction: report(0.6 + 0.3 * fraction),
     )
-    shown = features_to_show(calibration)
-    cutting = Cutting(test=test, features=shown, groups=labels, group_name=str(group_name))
+    cutting = Cutting(
+        test=test,
+        features=features_to_show(calibration),
+        groups=labels,
+        group_name=str(group_name),
+    )
     resamples, facts = Resamples(len(test), random_state), _facts(sets, checks)
-    found = [
-        _findings(at, answered, cutting, resamples, others, facts)
+    cases = [
+        _case(at, answered, cutting, resamples, others, facts)
         for at, others in zip(every, redrawn, strict=True)
     ]
+    checks += check_answers(answers, cases[every.index(level)].parts, sets, levels=every)
     report(1.0)
     return Comparison(
         calibration=calibration,
@@ -215,14 +217,14 @@ def compare(
         coverage=level,
         random_state=random_state,
         groups=labels,
-        group_name=str(group_name),
-        shown_features=shown,
+        group_name=cutting.group_name,
+        shown_features=cutting.features,
         answers=tuple(answers),
-        records=tuple(record for one in found for record in one.records),
-        parts=tuple(part for one in found for part in one.parts),
-        deciles=tuple(tenths for one in found for tenths in one.deciles),
-        checks=tuple(checks),
-        verdicts=tuple(one.verdict for one in found),
+        records=tuple(record for case in cases for record in case.records),
+        parts=tuple(part for case in cases for part in case.parts),
+        deciles=tuple(deciles(answer, at, test) for at in every for answer in answered),
+        checks=tuple(sorted(checks, key=lambda check: _GRAVEST_FIRST.index(check.severity))),
+        verdicts=tuple(map(judge, cases)),
     )
 
 
@@ -250,49 +252,30 @@ def _facts(sets: Sets, checks: Sequence[Check]) -> Facts:
     )
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Findings:
-    """What was found at one level."""
-
-    records: list[Record]
-    parts: list[Part]
-    deciles: list[Deciles]
-    verdict: Verdict
-
-
-def _findings(
+def _case(
     level: float,
     answered: Sequence[Answer],
     cutting: Cutting,
     resamples: Resamples,
     redrawn: Redrawn,
     facts: Facts,
-) -> Findings:
-    """All numbers at one level, and the verdict on them."""
-    test = cutting.test
-    split = next(answer.method for answer in answered if answer.constant)
-    scores = Scores(test.y, answered, level, resamples)
+) -> Case:
+    """All numbers at one level that a verdict is judged by."""
+    scores = Scores(cutting.test.y, answered, level, resamples)
     parts = {answer.method: [*cut(answer, level, cutting)] for answer in answered}
-    records = [
-        measure(
-            answer,
-            level,
-            test=test,
-            scores=scores,
-            reference=split,
-            parts=parts[answer.method],
-            n_calibration=facts.n_calibration,
-        )
-        for answer in answered
-    ]
-    by_prediction = {
-        part.method: part.table for own in parts.values() for part in own if part.by == "prediction"
+    shared: dict[str, Any] = {
+        "test": cutting.test,
+        "scores": scores,
+        "reference": next(answer.method for answer in answered if answer.constant),
+        "n_calibration": facts.n_calibration,
     }
-    return Findings(
-        records=records,
+    return Case(
+        answers=answered,
+        records=[measure(a, level, parts=parts[a.method], **shared) for a in answered],
         parts=[part for own in parts.values() for part in own],
-        deciles=[deciles(answer, level, test) for answer in answered],
-        verdict=judge(answered, records, scores, redrawn, by_prediction, facts),
+        scores=scores,
+        redrawn=redrawn,
+        facts=facts,
     )
 
 

@@ -78,16 +78,17 @@ def coverage_by_chance(level: float, n_calibration: int, n_test: int) -> Chance:
     return Chance(float(low), float(high))
 
 
-def bins_by_chance(level: float, n_calibration: int, n: IntArray) -> FloatArray:
+def bins_by_chance(level: float, n_calibration: int, n: IntArray, *, looks: int = 1) -> FloatArray:
     """What the coverage of each bin of ``n`` points may fall to if all bins are covered alike.
 
-    In 99 of 100 repetitions no bin falls below its bound, however many there are.
+    In 99 of 100 repetitions no bin falls below its bound, however many there are, nor at any of
+    several ``looks`` at them.
     """
     rank = conformal_rank(level, n_calibration)
     if rank > n_calibration:
         return np.ones(len(n))
     law = stats.betabinom(n, rank, n_calibration + 1 - rank)
-    bounds: FloatArray = law.ppf(COVERAGE_DOUBT / len(n)) / n
+    bounds: FloatArray = law.ppf(COVERAGE_DOUBT / (len(n) * looks)) / n
     return bounds
 
 

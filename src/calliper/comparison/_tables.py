@@ -120,7 +120,7 @@ class Cutting:
     """The test points, and the features and groups that they are cut into parts by."""
 
     test: Points
-    features: Sequence[int]
+    features: tuple[int, ...]
     groups: Sequence[str] | None
     group_name: str
 

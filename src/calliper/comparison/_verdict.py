@@ -7,15 +7,16 @@ Rules, in this order, at one level:
    than both draws explain, that of the test points and that of the calibration points, allowing
    for as many looks as there are methods, and by 1 % at least.
 3. Of the methods that cover, the one with the best score leads; those that it does not beat are
-   as good. Among these, split is kept if it is there, since it is the simplest; then the
-   default; then whichever has the full promise and the best score.
+   as good. Among these, one that covers every group comes before one that does not, if there are
+   groups; then split is kept if it is there, since it is the simplest; then the default; then
+   whichever has the full promise and the best score.
 
 What chance allows, and what is better, is said in :mod:`calliper.comparison._contest`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 
@@ -23,11 +24,11 @@ import numpy as np
 
 from calliper.comparison._answers import Answer
 from calliper.comparison._checks import Check
-from calliper.comparison._contest import Redrawn, Scores, better, bins_by_chance
+from calliper.comparison._contest import Redrawn, Scores, better
+from calliper.comparison._evenness import Evenness, evenness, short_groups
 from calliper.comparison._points import FEWEST_TEST_POINTS
-from calliper.comparison._tables import Record
+from calliper.comparison._tables import Part, Record
 from calliper.comparison._words import listed, percent, percent_down, rough, seconds
-from calliper.metrics import CoverageTable
 
 #: Fewer test points say little about coverage.
 FEW_TEST_POINTS = 50
@@ -59,8 +60,8 @@ class Verdict:
     clear: bool = False
     headline: str
     covers: str
-    adapts: str
-    why: str
+    adapts: str = "Cannot be told."
+    why: str = "Cannot be told."
     promise: str
     as_good: tuple[str, ...] = ()
     size: str = ""
@@ -81,80 +82,128 @@ class Facts:
     void: Check | None
 
 
-def judge(
-    answers: Sequence[Answer],
-    records: Sequence[Record],
-    scores: Scores,
-    redrawn: Redrawn,
-    by_prediction: Mapping[str, CoverageTable],
-    facts: Facts,
-) -> Verdict:
-    """The verdict of the records of one level; ``by_prediction`` is coverage in parts of ŷ."""
-    level, n_test = records[0].level, facts.n_test
-    split = next(a.method for a in answers if a.constant)
-    constant = next(r for r in records if r.method == split)
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Case:
+    """What the verdict of one level is judged by."""
+
+    answers: Sequence[Answer]
+    records: Sequence[Record]
+    parts: Sequence[Part]
+    scores: Scores
+    redrawn: Redrawn
+    facts: Facts
+
+    @property
+    def level(self) -> float:
+        """The coverage asked for."""
+        return self.records[0].level
+
+    @property
+    def constant(self) -> Record:
+        """The yardstick, split conformal."""
+        split = next(answer.method for answer in self.answers if answer.constant)
+        return next(record for record in self.records if record.method == split)
+
+    @property
+    def fit(self) -> list[Record]:
+        """The methods that cover."""
+        return [record for record in self.records if record.coverage >= record.chance_low]
+
+    def part(self, method: str, by: str) -> Part | None:
+        """Coverage of a method in parts by one quantity, if there are such."""
+        return next((p for p in self.parts if p.method == method and p.by == by), None)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Choice:
+    """The method to recommend, the best by score, and what cannot be told from that.
+
+    ``clear`` says whether it beats a constant width; ``evenness`` what is known of its coverage
+    in parts of the predictions, ``groups`` in the groups, ``spared`` whether only it, and not
+    split, covers each group.
+    """
+
+    chosen: Record
+    best: Record
+    as_good: list[str]
+    clear: bool
+    spared: bool
+    evenness: Evenness
+    groups: Evenness
+
+
+def judge(case: Case) -> Verdict:
+    """The verdict of the records of one level."""
+    facts = case.facts
     if facts.void is not None:
-        return _void(level, facts.void)
-    if n_test < FEWEST_TEST_POINTS:
-        return _no_answer(
-            constant,
-            f"Too few test points to tell: {n_test}.",
-            f"{n_test} test points say next to nothing about coverage; bring "
+        return _void(case.level, facts.void)
+    if facts.n_test < FEWEST_TEST_POINTS:
+        return Verdict(
+            level=case.level,
+            headline=f"Too few test points to tell: {facts.n_test}.",
+            covers=f"{facts.n_test} test points say next to nothing about coverage; bring "
             f"{FEWEST_TEST_POINTS} at the very least, and some hundreds to tell methods apart.",
+            promise=case.constant.guarantee,
         )
-    if all(record.fraction_infinite == 1 for record in records):
-        return _no_answer(
-            constant,
-            f"Too few calibration points for {percent(level)}: every interval is infinite.",
-            "Infinite intervals cover always and say nothing.",
+    if all(record.fraction_infinite == 1 for record in case.records):
+        few = f"Too few calibration points for {percent(case.level)}"
+        return Verdict(
+            level=case.level,
+            headline=f"{few}: every interval is infinite.",
+            covers="Infinite intervals cover always and say nothing.",
+            promise=case.constant.guarantee,
         )
-    fit = [record for record in records if record.coverage >= record.chance_low]
-    if not fit:
-        return _none_covers(records)
-    chosen, as_good, clear = choose(answers, fit, scores, redrawn, split)
-    even = evenness(by_prediction[chosen.method], level, facts.n_calibration)
-    few = cannot_be_told(chosen, n_test)
+    return _recommended(case) if case.fit else _none_covers(case.records)
+
+
+def _recommended(case: Case) -> Verdict:
+    choice, facts = choose(case), case.facts
     return Verdict(
-        level=level,
-        method=chosen.method,
-        clear=clear,
-        headline=say_headline(chosen, clear, constant, even, few),
-        covers=say_covers(chosen, records, n_test),
-        adapts=say_adapts(chosen, constant, clear, even),
-        why=say_why(chosen, fit, as_good, split),
-        promise=chosen.guarantee,
-        as_good=tuple(as_good),
-        size=say_size(chosen, facts.mean_error),
-        caveat=say_caveat(chosen, even),
-        instead=say_instead(chosen, fit, [a.method for a in answers if a.needs_training]),
+        level=case.level,
+        method=choice.chosen.method,
+        clear=choice.clear,
+        headline=say_headline(case, choice),
+        covers=say_covers(choice.chosen, case.records, facts.n_test),
+        adapts=say_adapts(choice, case.constant),
+        why=say_why(case, choice),
+        promise=choice.chosen.guarantee,
+        as_good=tuple(choice.as_good),
+        size=say_size(choice.chosen, facts.mean_error),
+        caveat=say_caveat(choice),
+        instead=say_instead(case, choice.chosen),
     )
 
 
-def choose(
-    answers: Sequence[Answer],
-    fit: Sequence[Record],
-    scores: Scores,
-    redrawn: Redrawn,
-    split: str,
-) -> tuple[Record, list[str], bool]:
-    """The record to recommend, the names it cannot be told from, and whether it beats split."""
+def choose(case: Case) -> Choice:
+    """The method to recommend among those that cover."""
+    fit, split = case.fit, case.constant.method
     best = min(fit, key=lambda record: record.score)
     looks = max(len(fit) - 1, 1)
-    as_good = [r.method for r in fit if not better(scores, redrawn, best.method, r.method, looks)]
-    default = {answer.method for answer in answers if answer.default}
 
-    def preference(record: Record) -> tuple[bool, bool, bool, float]:
-        ranks = record.method != split, not full_promise(record), record.method not in default
-        return *ranks, record.score
+    def beats(one: str, other: str) -> bool:
+        return better(case.scores, case.redrawn, one, other, looks)
 
-    beats = {r.method for r in fit if better(scores, redrawn, r.method, split, looks)}
-    candidates = [r for r in fit if r.method in as_good]
-    if split not in as_good and best.method in beats:
-        # One that is as good as the best but not clearly better than split would be no reason.
-        candidates = [r for r in candidates if r.method in beats]
-    chosen = min(candidates, key=preference)
-    others = [name for name in as_good if name != chosen.method]
-    return chosen, others, chosen.method in beats
+    as_good = [record for record in fit if not beats(best.method, record.method)]
+    short = {m for short in short_groups(case.parts, case.facts.n_calibration) for m in short.found}
+    default = {answer.method for answer in case.answers if answer.default}
+
+    def preference(record: Record) -> tuple[bool, bool, bool, bool, float]:
+        name = record.method
+        by_kind = name != split, name not in default, not full_promise(record)
+        return name in short, *by_kind, record.score
+
+    chosen = min(as_good, key=preference)
+    by_prediction, by_group = (case.part(chosen.method, by) for by in ("prediction", "group"))
+    n_calibration, n_methods = case.facts.n_calibration, len(case.records)
+    return Choice(
+        chosen=chosen,
+        best=best,
+        as_good=[record.method for record in as_good if record is not chosen],
+        clear=beats(chosen.method, split),
+        spared=split in short and chosen.method not in short,
+        evenness=evenness(by_prediction, n_calibration),
+        groups=evenness(by_group, n_calibration, looks=n_methods),
+    )
 
 
 def full_promise(record: Record) -> bool:
@@ -177,86 +226,18 @@ def _none_covers(records: Sequence[Record]) -> Verdict:
     )
 
 
-def _no_answer(constant: Record, headline: str, covers: str) -> Verdict:
-    words = "Cannot be told."
-    return Verdict(
-        level=constant.level,
-        headline=headline,
-        covers=covers,
-        adapts=words,
-        why=words,
-        promise=constant.guarantee,
-    )
-
-
-#: What is void, by the kind of the check that found it: the headline, and what to do.
-_VOID = {
-    "test-in-calibration": (
-        "This comparison is void: test rows are calibration rows.",
-        "Take test rows that the calibration has not seen, and compare again.",
-    ),
-    "test-in-training": (
-        "This comparison is void: test rows are training rows.",
-        "Take test rows that the model has not seen, and compare again.",
-    ),
-    "calibration-in-training": (
-        "The guarantee is void: calibration rows are training rows.",
-        "Take calibration rows that the model has not seen, and compare again.",
-    ),
-}
-
-
 def _void(level: float, check: Check) -> Verdict:
-    headline, remedy = _VOID[check.kind]
+    """That rows of one set are in another, by the kind of the check: ``"test-in-training"``."""
+    rows, _, there = check.kind.partition("-in-")
+    what = "This comparison" if rows == "test" else "The guarantee"
+    who = "calibration" if there == "calibration" else "model"
     return Verdict(
         level=level,
-        headline=headline,
+        headline=f"{what} is void: {rows} rows are {there} rows.",
         covers=f"{check.title} {check.meaning}",
         adapts="Not judged: the numbers below are not those of new rows.",
-        why=remedy,
+        why=f"Take {rows} rows that the {who} has not seen, and compare again.",
         promise="None: rows that were seen before break the assumption behind every promise.",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evenness:
-    """Coverage in parts of the predictions: how many there are, and one that chance cannot explain.
-
-    ``where`` is the range of the predictions in it; empty if chance explains all.
-    """
-
-    n_parts: int
-    where: str = ""
-    coverage: float = 1.0
-    by_chance: float = 0.0
-
-    @property
-    def uneven(self) -> bool:
-        """Whether some part is covered less than chance explains."""
-        return bool(self.where)
-
-    @property
-    def words(self) -> str:
-        """``"tenth"`` if there are ten."""
-        if self.n_parts == 10:
-            return "worst tenth of the predictions"
-        return f"worst of {self.n_parts} parts of the predictions"
-
-
-def evenness(table: CoverageTable, level: float, n_calibration: int) -> Evenness:
-    """The part that is covered least for its number of points, if any falls below chance."""
-    if len(table.n) < 2:
-        return Evenness(n_parts=len(table.n))
-    bounds = bins_by_chance(level, n_calibration, table.n)
-    short = np.flatnonzero(table.coverage < bounds)
-    if not len(short):
-        return Evenness(n_parts=len(table.n))
-    worst = int(short[np.argmin(table.coverage[short])])
-    return Evenness(
-        n_parts=len(table.n),
-        where=table.labels[worst],
-        coverage=float(table.coverage[worst]),
-        by_chance=float(bounds[worst]),
     )
 
 
@@ -265,18 +246,28 @@ def cannot_be_told(record: Record, n_test: int) -> bool:
     return n_test < FEW_TEST_POINTS or record.chance_low < record.level - WIDE
 
 
-def say_headline(chosen: Record, clear: bool, constant: Record, even: Evenness, few: bool) -> str:
-    """The answer in a line."""
-    if few:
-        what = "keep" if chosen is constant else "lean to"
-        return f"Too few points to tell whether it covers: {what} {chosen.method} for now."
-    if chosen is constant:
-        return f"No clear winner: keep a constant width ({chosen.method})."
-    if not clear:
-        return f"Use {chosen.method}: a constant width does not cover here."
-    if even.uneven:
-        return f"Use {chosen.method}: it covers, and adapts in part."
-    return f"Use {chosen.method}: it covers, and it adapts."
+def say_headline(case: Case, choice: Choice) -> str:
+    """The answer in a line, and the group that it does not hold for."""
+    text, groups = _plain_headline(case, choice), choice.groups
+    if not groups.uneven:
+        return f"{text}."
+    return f"{text}, but {groups.where} is covered only {percent(groups.coverage)}."
+
+
+def _plain_headline(case: Case, choice: Choice) -> str:
+    name, is_constant = choice.chosen.method, choice.chosen is case.constant
+    if cannot_be_told(choice.chosen, case.facts.n_test):
+        what = "keep" if is_constant else "lean to"
+        return f"Too few points to tell whether it covers: {what} {name} for now"
+    if is_constant:
+        return f"No clear winner: keep a constant width ({name})"
+    if choice.clear:
+        part = "adapts in part" if choice.evenness.uneven or choice.groups.uneven else "it adapts"
+        return f"Use {name}: it covers, and {part}"
+    if case.constant not in case.fit or choice.spared:
+        where = "every group" if choice.spared else "here"
+        return f"Use {name}: a constant width does not cover {where}"
+    return f"Use {name}: it covers, and none is clearly better"
 
 
 def say_size(chosen: Record, mean_error: float) -> str:
@@ -289,15 +280,17 @@ def say_size(chosen: Record, mean_error: float) -> str:
     return f"{how} ±\u2009{rough(half)}, in the unit of the target; {off}."
 
 
-def say_caveat(chosen: Record, even: Evenness) -> str:
+def say_caveat(choice: Choice) -> str:
     """What to know before using it, if only one thing is read."""
+    chosen = choice.chosen
     if chosen.fraction_infinite > 0:
         return f"{percent(chosen.fraction_infinite)} of its intervals are infinite."
-    if even.uneven:
-        return (
-            f"Rows predicted {even.where} are covered only {percent(even.coverage)}; chance alone "
-            f"would seldom go below {percent(even.by_chance)}."
-        )
+    for even, rows in ((choice.groups, "Rows of"), (choice.evenness, "Rows predicted")):
+        if even.uneven:
+            return (
+                f"{rows} {even.where} are covered only {percent(even.coverage)}; chance alone "
+                f"would seldom go below {percent(even.by_chance)}."
+            )
     if not full_promise(chosen):
         return f"It proves {percent_down(chosen.proved)}, less than was asked for."
     return ""
@@ -318,73 +311,93 @@ def say_covers(chosen: Record, records: Sequence[Record], n_test: int) -> str:
     return text + (f" Less than chance allows: {listed(short)}." if short else "")
 
 
-def say_adapts(chosen: Record, constant: Record, clear: bool, even: Evenness) -> str:
+def say_adapts(choice: Choice, constant: Record) -> str:
     """Does it adapt?"""
-    worst = f"The {even.words} is covered {percent(chosen.worst_by_prediction)}"
+    chosen, even = choice.chosen, choice.evenness
     if chosen is constant:
-        if even.n_parts < 2:
-            return "No need was found: the width is the same everywhere, as are the predictions."
-        found = "No" if even.uneven else "No need was found"
-        rest = " No method here does clearly better." if even.uneven else ""
-        return f"{found}: the width is the same everywhere. {worst}.{rest}"
-    if not clear:
+        return _say_constant(chosen, even)
+    if not choice.clear:
         return "Its interval score cannot be told from that of a constant width."
     if not isfinite(chosen.relative_score):
         return "Yes: intervals of constant width are infinite, its own are not."
     gain, error = 100 * (1 - chosen.relative_score), 100 * chosen.relative_score_error
     digits = 0 if error >= 2 else 1
     text = (
-        f"{'In part' if even.uneven else 'Yes'}: its interval score (width plus a fine for misses) "
-        f"is {gain:.{digits}f} ± {error:.{digits}f} % better than that of a constant width."
+        f"{'In part' if even.uneven or choice.groups.uneven else 'Yes'}: its interval score (width "
+        f"plus a fine for misses) is {gain:.{digits}f} ± {error:.{digits}f} % better than that of "
+        f"a constant width."
     )
+    worst, other = percent(chosen.worst_by_prediction), percent(constant.worst_by_prediction)
+    rest = f" The {even.words} is covered {worst} (constant width: {other})."
+    return text + (rest if even.n_parts > 1 else "")
+
+
+def _say_constant(chosen: Record, even: Evenness) -> str:
     if even.n_parts < 2:
-        return text
-    return f"{text} {worst} (constant width: {percent(constant.worst_by_prediction)})."
+        return "No need was found: the width is the same everywhere, as are the predictions."
+    found = "No" if even.uneven else "No need was found"
+    rest = " No method here does clearly better." if even.uneven else ""
+    worst = f"The {even.words} is covered {percent(chosen.worst_by_prediction)}"
+    return f"{found}: the width is the same everywhere. {worst}.{rest}"
 
 
-def say_why(chosen: Record, fit: Sequence[Record], as_good: Sequence[str], split: str) -> str:
+def say_why(case: Case, choice: Choice) -> str:
     """Which method, and why?"""
-    if chosen.method == split:
+    chosen, best = choice.chosen, choice.best
+    if chosen is case.constant:
         return (
-            f"No other method that covers has an interval score better than {split}'s by more than "
-            f"chance allows and by 1 % at least, and {split} is the simplest, with the full "
-            f"promise."
+            f"No other method that covers has an interval score better than {chosen.method}'s by "
+            f"more than chance allows and by 1 % at least, and {chosen.method} is the simplest, "
+            f"with the full promise."
         )
-    best = min(fit, key=lambda record: record.score)
     if best is not chosen:
-        more = full_promise(chosen) and not full_promise(best)
-        reason = "promises the full coverage" if more else "is the default"
         return (
             f"{best.method} has the best interval score, but {chosen.method} cannot be told from "
-            f"it by these points, and {reason}. As good within chance: {listed(as_good)}."
+            f"it by these points, and {_advantage(case, choice)}. As good within chance: "
+            f"{listed(choice.as_good)}."
         )
-    rest = f" As good within chance: {listed(as_good)}." if as_good else ""
-    return f"{chosen.method} has the best interval score of {len(fit)} methods that cover.{rest}"
+    rest = f" As good within chance: {listed(choice.as_good)}." if choice.as_good else ""
+    count = len(case.fit)
+    return f"{chosen.method} has the best interval score of {count} methods that cover.{rest}"
 
 
-def say_instead(chosen: Record, fit: Sequence[Record], needs_training: Sequence[str]) -> str:
+def _advantage(case: Case, choice: Choice) -> str:
+    """What the choice has that the best by score has not."""
+    part = case.part(choice.best.method, "group")
+    best = evenness(part, case.facts.n_calibration, looks=len(case.records))
+    if best.uneven and not choice.groups.uneven:
+        return "leaves no group short"
+    more = full_promise(choice.chosen) and not full_promise(choice.best)
+    return "promises the full coverage" if more else "is the default"
+
+
+def say_instead(case: Case, chosen: Record) -> str:
     """The runner-up, and what it wins and loses against the choice."""
-    others = [record for record in fit if record is not chosen]
+    others = [record for record in case.fit if record is not chosen]
     if not others:
         return "No other method covers."
     other = min(others, key=lambda record: record.score)
-    parts = []
-    if isfinite(other.mean_width) and isfinite(chosen.mean_width) and chosen.mean_width > 0:
-        change = 100 * (other.mean_width / chosen.mean_width - 1)
-        how = (
-            "as wide"
-            if abs(change) < 0.5
-            else f"{abs(change):.0f} % " + ("wider" if change > 0 else "narrower")
-        )
-        parts.append(f"{how} on average")
     worst = percent(other.worst_by_prediction), percent(chosen.worst_by_prediction)
-    parts.append(f"worst part of the predictions covered {worst[0]} (here {worst[1]})")
+    parts = [
+        _wider(other.mean_width, chosen.mean_width),
+        f"worst part of the predictions covered {worst[0]} (here {worst[1]})",
+    ]
     if abs(other.proved - chosen.proved) > 0.001:
         parts.append(f"proves {percent_down(other.proved)} (here {percent_down(chosen.proved)})")
-    if (other.method in needs_training) != (chosen.method in needs_training):
-        needs = "needs" if other.method in needs_training else "does without"
-        parts.append(f"{needs} training data")
+    trained = [answer.method for answer in case.answers if answer.needs_training]
+    if (other.method in trained) != (chosen.method in trained):
+        parts.append(f"{'needs' if other.method in trained else 'does without'} training data")
     quick, slow = sorted([other.seconds, chosen.seconds])
     if slow >= WORTH_WAITING and slow > 2 * quick:
         parts.append(f"{seconds(other.seconds)} s (here {seconds(chosen.seconds)} s)")
-    return f"{other.method}: {'; '.join(parts)}."
+    return f"{other.method}: {'; '.join(filter(None, parts))}."
+
+
+def _wider(other: float, width: float) -> str:
+    """How a mean width compares with another; empty where it cannot be said."""
+    if not (isfinite(other) and isfinite(width) and width > 0):
+        return ""
+    change = 100 * (other / width - 1)
+    if abs(change) < 0.5:
+        return "as wide on average"
+    return f"{abs(change):.0f} % {'wider' if change > 0 else 'narrower'} on average"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from math import floor, isinf, isnan, log10
 
@@ -75,3 +75,9 @@ def listed(names: Sequence[str]) -> str:
 def counted(count: int, total: int, what: str) -> str:
     """``"1 of 5 groups has"``, ``"2 of 5 groups have"``."""
     return f"{count:,} of {total:,} {what} {'has' if count == 1 else 'have'}"
+
+
+def first_of(names: Sequence[str], shown: Callable[[str], str] = repr) -> str:
+    """The first five of several names, and how many more there are."""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(map(shown, names[:5])) + more

@@ -1,21 +1,34 @@
 """Where nearness is judged: from inputs to the space where the error lives."""
 
 from calliper.embedding._embedding import (
+    RAW,
+    UNTOUCHED,
     Embedding,
     fit_embedding,
     refuse_changing,
     warn_if_poor,
 )
-from calliper.embedding._left_out import LEFT_OUT, SEEN, Learnt, LeftOut, Training, left_out
+from calliper.embedding._left_out import (
+    LEFT_OUT,
+    SEEN,
+    Learnt,
+    LeftOut,
+    Refits,
+    Training,
+    left_out,
+)
 from calliper.embedding._network import Layer
 
 __all__ = [
     "LEFT_OUT",
+    "RAW",
     "SEEN",
+    "UNTOUCHED",
     "Embedding",
     "Layer",
     "Learnt",
     "LeftOut",
+    "Refits",
     "Training",
     "fit_embedding",
     "left_out",

@@ -6,7 +6,7 @@ bag) at no training; otherwise clones are trained on all folds but one.
 
 Spread is what the model knows of its own doubt; the errors that it makes on rows left out show
 the rest, such as noise that depends on an input which the mean ignores. A few boosted trees learn
-the size e of those errors from the inputs (gaps filled with the median) and the prediction
+the size e of those errors from the inputs (as numbers: see ``_encoding.py``) and the prediction
 (centred, since trees compute in single precision), and one coordinate more is
 
     WEIGHT · log(max(ê(x), LEAST · mean e) / u + FLOOR),     u the standard deviation of y.
@@ -17,19 +17,22 @@ is counted on rows that had no part in it, so that the guarantees are untouched.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.model_selection import GroupKFold, KFold, cross_val_predict
 from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils.validation import _check_method_params
 
-from calliper._models import OpenedModel, is_frozen, open_model, unwrapped
+from calliper._models import OpenedModel, fresh, is_frozen, open_model, unwrapped
 from calliper._types import FloatArray, IntArray
 from calliper._validation import n_rows
 from calliper.embedding._embedding import Embedding
-from calliper.embedding._spaces import Filled, InputsAndPrediction, Predict, Prediction
+from calliper.embedding._encoding import ColumnEncoder
+from calliper.embedding._spaces import InputsAndPrediction, Predict, Prediction
 from calliper.embedding._spread import (
     MEMBERS,
     NO_SPREAD,
@@ -60,6 +63,46 @@ SEEN = ("Z_train", "scores_train")
 
 
 @dataclass(frozen=True, kw_only=True)
+class Refits:
+    """How a model is trained again on a part of its rows.
+
+    Parameters
+    ----------
+    random_state : deals rows to folds
+    shuffle : whether rows are dealt at random; else folds are runs of neighbouring rows
+    groups : (n,) rows of one group stay in one fold
+    fit_params : what ``fit`` of the model takes beside rows and targets; what has a value for each
+        row is dealt with the rows
+    progress : is told the share that is done
+    """
+
+    random_state: Any = None
+    shuffle: bool = True
+    groups: Any = None
+    fit_params: Mapping[str, Any] = field(default_factory=dict)
+    progress: Callable[[float], Any] | None = None
+
+    def folds(self, n: int, n_folds: int) -> Iterator[tuple[IntArray, IntArray]]:
+        """Rows to train on, and rows left out, of each fold."""
+        seed = self.random_state if self.shuffle else None
+        kind = KFold if self.groups is None else GroupKFold
+        if self.groups is not None:
+            n_folds = min(n_folds, len(np.unique(self.groups)))
+        folds = kind(min(n_folds, n), shuffle=self.shuffle, random_state=seed)
+        return iter(folds.split(np.empty(n), groups=self.groups))
+
+    def train(self, model: Any, X: Any, y: FloatArray, rows: IntArray) -> Any:
+        """A copy of the model, trained on some of the rows."""
+        params = _check_method_params(X, self.fit_params, rows)
+        return fresh(model).fit(_safe_indexing(X, rows), y[rows], **params)
+
+    def report(self, done: float) -> None:
+        """Tell who asked."""
+        if self.progress is not None:
+            self.progress(done)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Training:
     """The rows that a model was trained on, as far as they were handed over.
 
@@ -68,14 +111,19 @@ class Training:
     X, y : training rows and targets, or None
     may_refit : whether the model was trained here, so that training it again is no surprise
     folds : number of refits that the user asks for, None to decide
-    random_state : deals rows to folds
+    refits : how to train it again
     """
 
     X: Any = None
     y: FloatArray | None = None
     may_refit: bool = False
     folds: int | None = None
-    random_state: Any = None
+    refits: Refits = field(default_factory=lambda: Refits())
+
+    @property
+    def n_refits(self) -> int:
+        """How often the model is trained again, unless it has bags."""
+        return (N_REFITS if self.may_refit else 0) if self.folds is None else self.folds
 
     def learn(self, embedding: Embedding, score: Any, *, chosen: bool) -> Learnt:
         """Left-out errors, if there are any, and the space with the error that they let expect.
@@ -84,8 +132,7 @@ class Training:
         """
         if self.X is None or self.y is None:
             return Learnt(embedding=embedding)
-        folds = (N_REFITS if self.may_refit else 0) if self.folds is None else self.folds
-        unseen = left_out(embedding, self.X, self.y, n_folds=folds, random_state=self.random_state)
+        unseen = left_out(embedding, self.X, self.y, n_folds=self.n_refits, refits=self.refits)
         if unseen is None:
             return Learnt(embedding=embedding)
         errors = score.magnitude(self.y[unseen.rows], unseen.y_pred)
@@ -150,7 +197,7 @@ def left_out(
     y_train: FloatArray,
     *,
     n_folds: int = 5,
-    random_state: Any = None,
+    refits: Refits | None = None,
 ) -> LeftOut | None:
     """Out of bag where the model has bags, else by refitting; None where neither can be.
 
@@ -161,15 +208,14 @@ def left_out(
     n_folds : int, default 5
         Number of refits for models without bags, at most one for each row; 0 never refits, and
         frozen models are never refitted. A refit that fails is pointed out, and there are none.
-    random_state : int, RandomState or None
-        Deals rows to folds.
+    refits : how to train the model again
     """
     found = out_of_bag(embedding, X_train)
     can_refit = hasattr(unwrapped(embedding.model), "fit") and not is_frozen(embedding.model)
     if found is not None or n_folds == 0 or not can_refit or len(y_train) < 2:
         return found
     try:
-        return out_of_fold(embedding, X_train, y_train, n_folds=n_folds, random_state=random_state)
+        return out_of_fold(embedding, X_train, y_train, n_folds, refits or Refits())
     except Exception as error:  # whatever a model may raise that meets a part of its rows
         warn(
             f"Left-out errors are not known: training {type(embedding.model).__name__} again, on "
@@ -226,18 +272,16 @@ def _out_of_bag_moments(
 
 
 def out_of_fold(
-    embedding: Embedding, X_train: Any, y_train: FloatArray, *, n_folds: int, random_state: Any
+    embedding: Embedding, X_train: Any, y_train: FloatArray, n_folds: int, refits: Refits
 ) -> LeftOut:
-    """Predictions and places by clones that were trained without the row's fold."""
+    """Predictions and places by copies that were trained without the row's fold."""
     n = n_rows(X_train)
-    n_folds = min(n_folds, n)
     model, X = unwrapped(embedding.model), indexable(X_train)[0]
     parts = []
-    for others, fold in KFold(n_folds, shuffle=True, random_state=random_state).split(np.empty(n)):
-        refitted = clone(model).fit(_safe_indexing(X, others), y_train[others])
-        parts.append(
-            (fold, *embedding.refitted(refitted).predict_and_transform(_safe_indexing(X, fold)))
-        )
+    for others, fold in refits.folds(n, n_folds):
+        refitted = embedding.refitted(refits.train(model, X, y_train, others))
+        parts.append((fold, *refitted.predict_and_transform(_safe_indexing(X, fold))))
+        refits.report((1 + len(parts)) / (1 + n_folds))
     rows, y_pred, Z = (np.concatenate(part) for part in zip(*parts, strict=True))
     order = np.argsort(rows)
     return LeftOut(
@@ -245,7 +289,7 @@ def out_of_fold(
         y_pred=y_pred[order],
         Z=Z[order],
         n_training=n,
-        source=f"{n_folds} folds",
+        source=f"{len(parts)} folds",
     )
 
 
@@ -294,14 +338,14 @@ class WithExpectedError:
     ----------
     base : the space
     model : from inputs and centred prediction to the expected error
-    filled : fills gaps of the inputs
+    encode : makes numbers of the inputs; levels are in the order of their left-out errors
     centre, unit : mean and standard deviation of the training targets
     least : expected errors below are all alike
     """
 
     base: PredictionAndSpread
     model: Any
-    filled: Filled
+    encode: ColumnEncoder
     centre: float
     unit: float
     least: float
@@ -320,7 +364,7 @@ class WithExpectedError:
         """Predictions and coordinates; inputs are prepared once for both models."""
         rows = self.base.opened.prepare(X)
         y_pred, Z = self.base.place(rows, X, predict)
-        clues = np.column_stack([self.filled(rows), (y_pred - self.centre) / self.unit])
+        clues = np.column_stack([self.encode(rows), (y_pred - self.centre) / self.unit])
         expected = self.model.predict(clues)
         return y_pred, np.column_stack([Z, self.coordinate(expected)])
 
@@ -340,23 +384,28 @@ def expect_errors(
     """The space with the expected error, and the left-out rows in it.
 
     Both are returned as they came where nothing can be learnt: few errors, all of them zero,
-    inputs that are not numbers, or a space that is not in the model's unit.
+    inputs without columns, or a space that is not in the model's unit.
     """
     base, unit, centre = _base(embedding, y_train), float(y_train.std()), float(y_train.mean())
     if base is None or len(errors) < FEWEST_ERRORS or not errors.any():
         return embedding, unseen
     X = _safe_indexing(indexable(X_train)[0], unseen.rows)
     try:
-        rows = base.opened.prepare(X)
-        filled = Filled.learn(rows)
-        known = np.column_stack([filled(rows), (unseen.y_pred - centre) / unit])
-    except (TypeError, ValueError):
+        encode, features = ColumnEncoder.learn_and_encode(base.opened.prepare(X), errors)
+    except (TypeError, ValueError) as error:
+        if not isinstance(embedding.space, Prediction):  # of which this was said before
+            warn(
+                f"The error that is to be expected was not learnt from the inputs, since they "
+                f"cannot be turned into numbers: {error}",
+                EmbeddingWarning,
+            )
         return embedding, unseen
+    known = np.column_stack([features, (unseen.y_pred - centre) / unit])
     model = _error_model(len(errors))
     space = WithExpectedError(
         base=base,
         model=clone(model).fit(known, errors),
-        filled=filled,
+        encode=encode,
         centre=centre,
         unit=unit,
         least=LEAST * float(errors.mean()),

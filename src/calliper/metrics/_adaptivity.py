@@ -307,19 +307,39 @@ def tie_rounding(values: FloatArray, magnitude: FloatArray) -> FloatArray:
 
 
 def sort_with_ties(values: FloatArray, magnitude: FloatArray) -> tuple[IntArray, FloatArray]:
-    """The order that sorts the values, and what :func:`tie_rounding` makes of them, sorted."""
+    """The order that sorts the values, and what :func:`tie_rounding` makes of them, sorted.
+
+    From the smallest up, a value joins the first of its ties unless it is clearly larger than
+    that one. Joining the one before it would tie values however far apart, step by step.
+    """
     order = np.argsort(values)
-    ordered, slack = values[order], 4 * np.finfo(float).eps
-    # Few neighbours are close by any magnitude: only these need theirs looked up.
-    least = slack * 2 * np.max(magnitude, initial=0.0)
-    close = np.flatnonzero(~(ordered[1:] > ordered[:-1] + least))
-    allowed = slack * magnitude[order[close + 1]] + slack * magnitude[order[close]]
-    tied = close[~(ordered[close + 1] > ordered[close] + allowed)]
-    if len(tied):
-        leader = np.arange(len(values))
-        leader[tied + 1] = 0
-        ordered = ordered[np.maximum.accumulate(leader)]
-    return order, ordered
+    ordered, size = values[order], magnitude[order]
+    # No magnitude makes neighbours ties where the largest one does not.
+    largest = float(size.max(initial=0.0))
+    close = np.append(False, ~(ordered[1:] > _clearly_above(ordered[:-1], largest, largest)))
+    place = np.arange(len(values))
+    first = np.maximum.accumulate(np.where(close, 0, place))
+    apart = ordered > _clearly_above(ordered[first], size[first], size)
+    for run in np.unique(first[apart]):  # runs that are wider than one tie, one by one
+        leader = run
+        for here in range(run + 1, len(values)):
+            if not close[here]:
+                break
+            if ordered[here] > _clearly_above(ordered[leader], size[leader], size[here]):
+                leader = here
+            first[here] = leader
+    return order, ordered[first]
+
+
+def _clearly_above(
+    value: FloatArray, size: FloatArray | float, other: FloatArray | float
+) -> FloatArray:
+    """What a difference of numbers of size ``other`` must exceed to be above ``value`` for sure.
+
+    A unit in the last place of the numbers, and three of the value, which was computed as well.
+    """
+    above: FloatArray = value + np.finfo(float).eps * (size + other + 6 * value)
+    return above
 
 
 def sort_widths(intervals: Intervals) -> tuple[IntArray, FloatArray]:

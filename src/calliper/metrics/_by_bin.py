@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +24,13 @@ if TYPE_CHECKING:
 ONE_SIGMA_TAIL = float(stats.norm.sf(1.0))
 #: Points of a bin below which its coverage says little.
 _FEW = 20
+#: Bins that are printed at each end of a long table.
+_PRINTED = 5
+#: The bin of rows without a value.
+MISSING = "missing"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CoverageTable:
     """Coverage in each bin, or group, of the test points; what ``coverage_by_…`` return.
 
@@ -36,7 +41,8 @@ class CoverageTable:
     coverage : (B,) share of their targets inside their interval
     mean_width : (B,) mean of upper − lower, infinite if one of them is
     lower, upper : (B,) exact 68 % (1-σ) binomial bounds on the coverage of each bin
-    edges : (B + 1,) smallest value of each bin, then the largest of all; None for groups
+    edges : (B + 1,) smallest value of each bin, then the largest of all, and NaN after it where
+        the last bin holds the rows without a value; None for groups
 
     Notes
     -----
@@ -51,6 +57,36 @@ class CoverageTable:
     lower: FloatArray
     upper: FloatArray
     edges: FloatArray | None = None
+
+    def __repr__(self) -> str:
+        """A line for each bin; of many bins the first and the last."""
+        rows = self._texts()
+        width = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join([row[0].ljust(width[0]), *map(str.rjust, row[1:], width[1:])]).rstrip()
+            for row in rows
+        ]
+        return "\n".join(
+            [f"CoverageTable of {len(self.n):,} bins, the worst {self.worst:.3g}", *lines]
+        )
+
+    def _repr_html_(self) -> str:
+        """The same, as notebooks show it."""
+        head, *body = (map(escape, row) for row in self._texts())
+        rows = "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in body)
+        return f"<table><tr><th>{'</th><th>'.join(head)}</th></tr>{rows}</table>"
+
+    def _texts(self) -> list[tuple[str, ...]]:
+        """Cells of the head and of the bins that are printed, as text."""
+        names = ("n", "coverage", "lower", "upper", "mean_width")
+        columns = [getattr(self, name) for name in names]
+        rows: list[tuple[str, ...]] = [
+            (label, f"{n:,}", *(f"{value:.3g}" for value in values))
+            for label, n, *values in zip(self.labels, *columns, strict=True)
+        ]
+        if len(rows) > 2 * _PRINTED + 1:
+            rows[_PRINTED:-_PRINTED] = [("…",) * (1 + len(names))]
+        return [("bin", *names), *rows]
 
     @property
     def worst(self) -> float:
@@ -135,7 +171,8 @@ def coverage_by_width(y: Any, intervals: IntervalsLike, *, n_bins: int = 10) -> 
     References
     ----------
     A. Angelopoulos, S. Bates (2023), "Conformal Prediction: A Gentle Introduction", Foundations
-    and Trends in Machine Learning, doi:10.1561/2200000101, section 4 (size-stratified coverage).
+    and Trends in Machine Learning, doi:10.1561/2200000101, section 4 (size- and feature-stratified
+    coverage).
 
     Examples
     --------
@@ -170,7 +207,7 @@ def coverage_by_value(
     y, intervals, n_bins
         As in :func:`coverage_by_width`.
     values : array of shape (m,)
-        Finite numbers.
+        Numbers; rows in which it is missing (NaN) have a bin of their own, the last.
 
     Returns
     -------
@@ -194,13 +231,17 @@ def coverage_by_value(
     """
     read = one_level(intervals)
     covered = read.contains(y)
-    numbers = check_vector(values, "values", n=len(covered))
-    order = np.argsort(numbers)
-    ordered = numbers[order]
-    start = quantile_bins(ordered, at_least(n_bins, 1, "n_bins"))
-    _warn_of_few(start, ordered, "values")
-    edges = np.append(ordered[start], ordered[-1])
-    return coverage_table(_labels(edges), covered[order], read.width[order], start, edges)
+    numbers = _with_gaps(values, len(covered))
+    order, n_known = np.argsort(numbers), int(np.count_nonzero(~np.isnan(numbers)))
+    known = numbers[order[:n_known]]  # what is missing comes last
+    start = quantile_bins(known, at_least(n_bins, 1, "n_bins"))
+    _warn_of_few(start, known, "values")
+    edges = np.append(known[start], known[-1])
+    labels = _labels(edges)
+    if n_known < len(numbers):
+        labels, start = [*labels, MISSING], np.append(start, n_known)
+        edges = np.append(edges, np.nan)
+    return coverage_table(labels, covered[order], read.width[order], start, edges)
 
 
 def coverage_by_group(y: Any, intervals: IntervalsLike, groups: Any) -> CoverageTable:
@@ -225,11 +266,6 @@ def coverage_by_group(y: Any, intervals: IntervalsLike, groups: Any) -> Coverage
     CoverageTable
         In the order of the labels; with a :class:`SparseBinsWarning` if groups hold under 20 rows.
 
-    References
-    ----------
-    A. Angelopoulos, S. Bates (2023), "Conformal Prediction: A Gentle Introduction", Foundations
-    and Trends in Machine Learning, doi:10.1561/2200000101, section 4 (feature-stratified).
-
     Examples
     --------
     >>> inside, outside = [0.5] * 30, [2.0] * 10
@@ -244,6 +280,20 @@ def coverage_by_group(y: Any, intervals: IntervalsLike, groups: Any) -> Coverage
     start = np.append(0, np.cumsum(np.bincount(place))[:-1])
     _warn_of_few(start, place[order].astype(float), "groups", names)
     return coverage_table(names, covered[order], read.width[order], start)
+
+
+def _with_gaps(values: Any, n: int) -> FloatArray:
+    """Numbers, one for each row, NaN where they are missing; not in all rows."""
+    given = np.asarray(values)
+    if given.dtype.kind not in "fO":
+        return check_vector(values, "values", n=n)
+    gaps = np.array([value is None or value != value for value in given.ravel().tolist()], bool)
+    if len(gaps) == n and gaps.all():
+        raise CalliperError(f"values must be known in some rows; all {n} are missing.")
+    filled = np.where(gaps.reshape(given.shape), 0.0, given)
+    numbers = check_vector(filled if gaps.any() else values, "values", n=n)
+    numbers[gaps] = np.nan
+    return numbers
 
 
 def quantile_bins(ordered: FloatArray, n_bins: int) -> IntArray:

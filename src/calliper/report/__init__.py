@@ -7,7 +7,6 @@ from calliper.report._widths import EmbeddingDisplay, WidthErrorDisplay
 from calliper.report.page import Provenance, SourceFile, render_page
 
 __all__ = [
-    "Answer",
     "Band",
     "BandDisplay",
     "CalibrationCurveDisplay",

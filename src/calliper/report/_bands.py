@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,31 +13,19 @@ from calliper._validation import check_vector
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.metrics import IntervalsLike, one_level
-from calliper.report._style import (
-    BLUE,
-    GREY,
-    ORANGE,
-    QUIET,
-    TARGET,
-    VERMILION,
-    entitle,
-    limits,
-    percent,
-    several,
-    start,
-)
+from calliper.report import _style as style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 _MODEL: dict[str, Any] = {"color": "#000000", "linewidth": 1.1, "zorder": 3}
-_INSIDE: dict[str, Any] = {"color": GREY, "linestyle": "", "marker": ".", "markersize": 2.5}
-_OUTSIDE: dict[str, Any] = {"color": VERMILION, "linestyle": "", "marker": "o", "markersize": 2.5}
+_INSIDE: dict[str, Any] = {"color": style.GREY, "linestyle": "", "marker": ".", "ms": 2.5}
+_OUTSIDE: dict[str, Any] = {"color": style.VERMILION, "linestyle": "", "marker": "o", "ms": 2.5}
 
 
 @dataclass(eq=False)
-class BandDisplay:
+class BandDisplay(style.Display):
     """Intervals over one input; made by :meth:`from_intervals`.
 
     What to see: the band is wide where targets scatter and narrow where they do not, and the
@@ -51,6 +39,7 @@ class BandDisplay:
     y_pred : (n,) predictions, or None
     oracle : the best intervals there are, or None
     coverage : the level asked for, or None
+    names : of x and y, for the axes
     ax_, figure_ : where it was drawn last
     """
 
@@ -62,8 +51,7 @@ class BandDisplay:
     y_pred: FloatArray | None = None
     oracle: Intervals | None = None
     coverage: float | None = None
-    ax_: Any = field(default=None, init=False, repr=False)
-    figure_: Any = field(default=None, init=False, repr=False)
+    names: tuple[str, str] = ("x", "y")
 
     @classmethod
     def from_intervals(
@@ -80,6 +68,7 @@ class BandDisplay:
         Parameters
         ----------
         x : array of shape (n,) or (n, 1)
+            A series, or a frame of one column, names the axis; so does that of ``y``.
         intervals : Intervals or (lower, upper), of one level
             At each x.
         y, y_pred : array of shape (n,), optional
@@ -109,6 +98,7 @@ class BandDisplay:
             y_pred=None if y_pred is None else check_vector(y_pred, "y_pred", n=n)[order],
             oracle=None if best is None else Intervals(best.lower[order], best.upper[order]),
             coverage=level,
+            names=(style.name_of(x, "x"), style.name_of(y, "y")),
         )
 
     @property
@@ -116,46 +106,40 @@ class BandDisplay:
         """How many intervals have no end on one side or on both."""
         return int(np.count_nonzero(np.isinf(self.upper - self.lower)))
 
-    def plot(self, ax: Any = None, *, name: str | None = None, color: str = BLUE) -> BandDisplay:
+    def plot(
+        self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE
+    ) -> BandDisplay:
         """Draw the band; infinite intervals reach beyond the axes."""
-        self.ax_, self.figure_ = ax, _ = start(ax, (7.2, 4.2))
+        ax = self._start(ax, (7.2, 4.2))
         shown = [self.lower, self.upper, *(v for v in (self.y, self.y_pred) if v is not None)]
-        low, high = limits(np.concatenate(shown))
+        low, high = style.limits(np.concatenate(shown))
         far = 10 * (high - low)
+        ends = np.maximum(self.lower, low - far), np.minimum(self.upper, high + far)
+        level = "" if self.coverage is None else f"{style.percent(self.coverage)} "
         ax.fill_between(
-            self.x,
-            np.maximum(self.lower, low - far),
-            np.minimum(self.upper, high + far),
-            color=color,
-            alpha=0.35,
-            linewidth=0,
-            label="interval" if self.coverage is None else f"{percent(self.coverage)} interval",
+            self.x, *ends, color=color, alpha=0.35, linewidth=0, label=f"{level}interval"
         )
         if self.oracle is not None:
-            ax.plot(self.x, self.oracle.lower, label="oracle (knows the noise)", **TARGET)
-            ax.plot(self.x, self.oracle.upper, **TARGET)
+            ax.plot(self.x, self.oracle.lower, label="oracle (knows the noise)", **style.TARGET)
+            ax.plot(self.x, self.oracle.upper, **style.TARGET)
         if self.y_pred is not None:
             ax.plot(self.x, self.y_pred, color="#000000", linewidth=0.9, label="prediction")
         if self.y is not None and self.covered is not None:
             inside, outside = self.covered, ~self.covered
-            ax.plot(self.x[inside], self.y[inside], ".", color=GREY, ms=3, label="target inside")
-            ax.plot(
-                self.x[outside], self.y[outside], "o", color=VERMILION, ms=3, label="target outside"
-            )
-        ax.set_ylim(low, high)
+            ax.plot(self.x[inside], self.y[inside], label="target inside", **_INSIDE)
+            ax.plot(self.x[outside], self.y[outside], label="target outside", **_OUTSIDE)
         ax.margins(x=0.01)
-        ax.set_xlabel("x")
-        ax.set_ylabel("y")
+        ax.set(ylim=(low, high), xlabel=self.names[0], ylabel=self.names[1])
         ax.legend(edgecolor="none", framealpha=0.85, fontsize=8.5, ncols=2, loc="best")
-        entitle(ax, name or "Intervals over the input", self._caption())
+        style.entitle(ax, name or "Intervals over the input", self._caption())
         return self
 
     def _caption(self) -> str:
-        words = several(len(self.x), "row")
+        words = style.several(len(self.x), "row")
         if self.covered is not None:
-            words += f", {percent(float(self.covered.mean()))} of the targets inside"
+            words += f", {style.percent(float(self.covered.mean()))} of the targets inside"
         if self.n_infinite:
-            words += f"; {several(self.n_infinite, 'interval')} infinite, past the axes"
+            words += f"; {style.several(self.n_infinite, 'interval')} infinite, past the axes"
         return words
 
 
@@ -184,7 +168,7 @@ class Scene:
 
     Attributes
     ----------
-    grid, y_pred : (m,) ascending x, and the model's predictions there
+    grid, y_pred : (m,) x of the lines, and the model's predictions there
     oracle : the best intervals there are, at each x of the grid
     x, y : (n,) test points
     """
@@ -198,23 +182,16 @@ class Scene:
 
 def draw_bands(scene: Scene, bands: Sequence[Band]) -> Figure:
     """A column for each band: above it lies over the data, below its half-width stands alone."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10.7, 5.6), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes: Any = figure.subplots(
-        2, len(bands), sharex=True, sharey="row", squeeze=False, height_ratios=(5, 3)
-    )
+    scene, bands = _in_order(scene, bands)
+    shared: dict[str, Any] = {"sharex": True, "sharey": "row", "squeeze": False}
+    figure, axes = style.blank_figure((10.7, 5.6), 2, len(bands), height_ratios=(5, 3), **shared)
     for (data, half_width), band in zip(axes.T, bands, strict=True):
         _draw_data(data, scene, band)
         _draw_half_width(half_width, scene, band)
-    for axis in axes.flat:
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.margins(x=0)
-    for axis in axes[1]:
-        axis.set_ylim(bottom=0)
-        axis.set_xlabel("x")
+        half_width.set_ylim(bottom=0)
+        half_width.set_xlabel("x")
+        half_width.margins(x=0)
+        data.margins(x=0)
     axes[0, 0].set_ylabel("y")
     axes[1, 0].set_ylabel("half-width")
     figure.legend(
@@ -223,16 +200,30 @@ def draw_bands(scene: Scene, bands: Sequence[Band]) -> Figure:
     return figure
 
 
+def _in_order(scene: Scene, bands: Sequence[Band]) -> tuple[Scene, list[Band]]:
+    """The same along an ascending grid: lines join neighbours."""
+    order = np.argsort(scene.grid, kind="stable")
+
+    def ordered(ends: Intervals) -> Intervals:
+        return Intervals(ends.lower[order], ends.upper[order])
+
+    grid, y_pred, oracle = scene.grid[order], scene.y_pred[order], ordered(scene.oracle)
+    scene = replace(scene, grid=grid, y_pred=y_pred, oracle=oracle)
+    return scene, [replace(band, intervals=ordered(band.intervals)) for band in bands]
+
+
 def _draw_data(axis: Any, scene: Scene, band: Band) -> None:
     axis.fill_between(scene.grid, *band.intervals, color=_colour(band), alpha=0.4, linewidth=0)
     axis.plot(scene.grid, scene.y_pred, **_MODEL)
     for end in scene.oracle:
-        axis.plot(scene.grid, end, **TARGET)
+        axis.plot(scene.grid, end, **style.TARGET)
     outside = ~band.covered
     axis.plot(scene.x[~outside], scene.y[~outside], **_INSIDE)
     axis.plot(scene.x[outside], scene.y[outside], **_OUTSIDE)
     axis.set_title(f"{band.title}\n", loc="left", fontweight="bold", fontsize=12)
-    caption = axis.text(0, 1.03, band.caption, transform=axis.transAxes, fontsize=9.5, color=QUIET)
+    caption = axis.text(
+        0, 1.03, band.caption, transform=axis.transAxes, fontsize=9.5, color=style.QUIET
+    )
     caption.set_in_layout(False)  # a long one must not push the panels apart
 
 
@@ -241,7 +232,7 @@ def _draw_half_width(axis: Any, scene: Scene, band: Band) -> None:
     colour = _colour(band)
     axis.fill_between(scene.grid, best, own, color=colour, alpha=0.25, linewidth=0)
     axis.plot(scene.grid, own, color=colour, linewidth=1.6)
-    axis.plot(scene.grid, best, **TARGET)
+    axis.plot(scene.grid, best, **style.TARGET)
     if not band.adaptive:
         _say_where_wrong(axis, scene.grid, best, own)
 
@@ -259,7 +250,7 @@ def _say_where_wrong(axis: Any, grid: FloatArray, best: FloatArray, own: FloatAr
             (grid[at] + 0.12 * side * span, 1.25 * best.max()),
             ha="center",
             fontsize=9.5,
-            arrowprops={"arrowstyle": "->", "color": QUIET, "linewidth": 0.8},
+            arrowprops={"arrowstyle": "->", "color": style.QUIET, "linewidth": 0.8},
         )
 
 
@@ -271,7 +262,7 @@ def _legend(bands: Sequence[Band]) -> list[Any]:
     names = {False: "constant band", True: "adaptive band"}
     return [
         *(Patch(color=colour, alpha=0.5, label=names[kind]) for kind, colour in kinds.items()),
-        Line2D([], [], label="oracle (knows the noise)", **TARGET),
+        Line2D([], [], label="oracle (knows the noise)", **style.TARGET),
         Line2D([], [], label="model", **_MODEL),
         Line2D([], [], label="test point", **_INSIDE),
         Line2D([], [], label="outside its interval", **_OUTSIDE),
@@ -279,4 +270,4 @@ def _legend(bands: Sequence[Band]) -> list[Any]:
 
 
 def _colour(band: Band) -> str:
-    return BLUE if band.adaptive else ORANGE
+    return style.BLUE if band.adaptive else style.ORANGE

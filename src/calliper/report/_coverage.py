@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
+from calliper import metrics
 from calliper._types import FloatArray
 from calliper._validation import check_levels, check_vector
 from calliper.exceptions import CalliperError
 from calliper.guarantees import coverage_law
-from calliper.metrics import (
-    CoverageTable,
-    IntervalsLike,
-    as_intervals,
-    at_least,
-    binomial_bounds,
-    coverage_by_group,
-    coverage_by_value,
-    coverage_by_width,
-    one_level,
-)
 from calliper.quantile import conformal_rank
-from calliper.report._style import BLUE, QUIET, TARGET, VERMILION, entitle, percent, several, start
+from calliper.report import _style as style
 
 
 @dataclass(eq=False)
-class CalibrationCurveDisplay:
+class CalibrationCurveDisplay(style.Display):
     """Measured against asked for, level by level; made by :meth:`from_intervals`.
 
     What to see: points on the diagonal, within their bounds. Below it intervals are too narrow
@@ -37,7 +27,7 @@ class CalibrationCurveDisplay:
 
     Attributes
     ----------
-    asked : (L,) levels
+    asked : (L,) levels, ascending
     covered : (L,) share of the targets inside at each
     lower, upper : (L,) exact 68 % (1-σ) binomial bounds on it, for these very intervals
     n : number of test points
@@ -49,11 +39,9 @@ class CalibrationCurveDisplay:
     lower: FloatArray
     upper: FloatArray
     n: int
-    ax_: Any = field(default=None, init=False, repr=False)
-    figure_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
-    def from_intervals(cls, y: Any, intervals: IntervalsLike) -> CalibrationCurveDisplay:
+    def from_intervals(cls, y: Any, intervals: metrics.IntervalsLike) -> CalibrationCurveDisplay:
         """Count the targets inside at each level.
 
         Parameters
@@ -62,7 +50,7 @@ class CalibrationCurveDisplay:
         intervals : Intervals of several levels
             For example ``predict_interval(X, coverage=[0.1, 0.2, ..., 0.9])``.
         """
-        read = as_intervals(intervals)
+        read = metrics.as_intervals(intervals)
         if read.coverage is None:
             raise CalliperError(
                 "intervals must carry their levels: pass Intervals(lower, upper, coverage=[...])."
@@ -71,8 +59,9 @@ class CalibrationCurveDisplay:
         inside = read.contains(y).reshape(len(read.lower), -1)
         if inside.shape[1] != len(asked):
             raise CalliperError(f"intervals have {inside.shape[1]} levels, and name {len(asked)}.")
-        hits, n = inside.sum(axis=0), np.full(len(asked), len(inside))
-        lower, upper = binomial_bounds(hits, n)
+        order, n = np.argsort(asked), np.full(len(asked), len(inside))
+        asked, hits = asked[order], inside.sum(axis=0)[order]
+        lower, upper = metrics.binomial_bounds(hits, n)
         return cls(asked=asked, covered=hits / n, lower=lower, upper=upper, n=len(inside))
 
     @property
@@ -81,17 +70,23 @@ class CalibrationCurveDisplay:
         return float(np.abs(self.covered - self.asked).max())
 
     def plot(
-        self, ax: Any = None, *, name: str | None = None, color: str = BLUE, marker: str = "o"
+        self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE, marker: str = "o"
     ) -> CalibrationCurveDisplay:
         """Draw the curve with its bounds; draw others on the same ``ax`` to compare."""
         fresh = ax is None or not ax.lines
-        self.ax_, self.figure_ = ax, _ = start(ax, (5.0, 4.8))
+        ax = self._start(ax, (5.0, 4.8))
+        points = style.several(self.n, "test point")
         if fresh:
-            ax.plot([0, 1], [0, 1], label="exact", **TARGET)
+            ax.plot([0, 1], [0, 1], label="exact", **style.TARGET)
+            gap = f"largest distance from the diagonal {style.percent(self.largest_gap)}"
+            style.entitle(ax, "Calibration curve", f"{points} · {gap}")
+        else:
+            for words in ax.texts[:1]:
+                words.set_text(f"{points} · bars are 1-σ binomial bounds")
         ax.errorbar(
             self.asked,
             self.covered,
-            yerr=np.abs(np.stack([self.covered - self.lower, self.upper - self.covered])),
+            yerr=style.bars(self.covered, self.lower, self.upper),
             color=color,
             marker=marker,
             ms=4.5,
@@ -99,27 +94,15 @@ class CalibrationCurveDisplay:
             elinewidth=1.4,
             label=name or "measured, with 1-σ bounds",
         )
-        from matplotlib.ticker import PercentFormatter
-
         for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
-        ax.set_xlim(0, 1)
-        ax.set_ylim(0, 1)
-        ax.set_aspect("equal")
-        ax.set_xlabel("coverage asked for")
-        ax.set_ylabel("coverage measured")
-        ax.legend(frameon=False, fontsize=8.5, loc="upper left")
-        if fresh:
-            gap = f"largest distance from the diagonal {percent(self.largest_gap)}"
-            entitle(ax, "Calibration curve", f"{several(self.n, 'test point')} · {gap}")
-        else:
-            for words in ax.texts[:1]:
-                words.set_text(f"{several(self.n, 'test point')} · bars are 1-σ binomial bounds")
+            style.in_percent(axis)
+        ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+        style.label(ax, "coverage asked for", "coverage measured")
         return self
 
 
 @dataclass(eq=False)
-class CoverageDisplay:
+class CoverageDisplay(style.Display):
     """Coverage bin by bin with its 1-σ bounds, beside the level asked for.
 
     What to see: about two bars of three touch the line. Bars that stay off it on one side of the
@@ -133,17 +116,15 @@ class CoverageDisplay:
     ax_, figure_ : where it was drawn last
     """
 
-    table: CoverageTable
+    table: metrics.CoverageTable
     coverage: float | None = None
     what: str = "bin"
-    ax_: Any = field(default=None, init=False, repr=False)
-    figure_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
     def from_intervals(
         cls,
         y: Any,
-        intervals: IntervalsLike,
+        intervals: metrics.IntervalsLike,
         *,
         values: Any = None,
         groups: Any = None,
@@ -161,99 +142,107 @@ class CoverageDisplay:
             As in :func:`calliper.metrics.coverage_by_value` and
             :func:`calliper.metrics.coverage_by_group`; one of them at most.
         what : str, optional
-            What the values or groups are, with the unit, for the axis.
+            What the values or groups are, with the unit, for the axis; by default the name of
+            the series that holds them.
         n_bins : int
         coverage : float, optional
             The level to draw; by default the one the intervals carry, if any.
         """
-        read = one_level(intervals)
+        read = metrics.one_level(intervals)
         if values is not None and groups is not None:
             raise CalliperError("pass values or groups, not both: a figure has one axis for them.")
         if groups is not None:
-            table, default = coverage_by_group(y, read, groups), "group"
+            table = metrics.coverage_by_group(y, read, groups)
+            default = style.name_of(groups, "group")
         elif values is not None:
-            table, default = coverage_by_value(y, read, values, n_bins=n_bins), "value"
+            table = metrics.coverage_by_value(y, read, values, n_bins=n_bins)
+            default = style.name_of(values, "value")
         else:
-            table = coverage_by_width(y, read, n_bins=n_bins)
+            table = metrics.coverage_by_width(y, read, n_bins=n_bins)
             default = "width of the interval (unit of y)"
         level = read.coverage if coverage is None else coverage
         level = None if level is None else check_levels(level)[0]
         return cls(table, level, default if what is None else what)
 
     def plot(
-        self, ax: Any = None, *, name: str | None = None, color: str = BLUE
+        self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE
     ) -> CoverageDisplay:
         """Draw a dot and its bounds for each bin: upright for bins of numbers, else in rows."""
-        by_group = self.table.edges is None
-        n_bins = len(self.table.n)
-        size = (6.4, max(2.6, 1.8 + 0.32 * n_bins)) if by_group else (6.4, 4.0)
-        self.ax_, self.figure_ = ax, _ = start(ax, size)
-        place = np.arange(n_bins)
-        middle = self.table.coverage
-        bars = np.abs(np.stack([middle - self.table.lower, self.table.upper - middle]))
-        look: dict[str, Any] = {
-            "fmt": "o", "color": color, "ms": 5.5, "elinewidth": 1.6, "zorder": 3,
-            "label": "covered, with 1-σ bounds",
-        }  # fmt: skip
-        if by_group:
-            ax.errorbar(middle, place, xerr=bars, **look)
+        table, in_rows = self.table, self.table.edges is None
+        height = max(2.6, 1.8 + 0.32 * len(table.n)) if in_rows else 4.0
+        ax = self._start(ax, (6.4, height))
+        place = np.arange(len(table.n))
+        ax.errorbar(
+            *((table.coverage, place) if in_rows else (place, table.coverage)),
+            **{"xerr" if in_rows else "yerr": style.bars(table.coverage, table.lower, table.upper)},
+            fmt="o",
+            color=color,
+            ms=5.5,
+            elinewidth=1.6,
+            zorder=3,
+            label="covered, with 1-σ bounds",
+        )
+        self._draw_level(ax, in_rows)
+        if in_rows:
             self._name_groups(ax, place)
         else:
-            ax.errorbar(place, middle, yerr=bars, **look)
             self._name_edges(ax)
-        if self.coverage is not None:
-            # In rows, not down into the legend.
-            ends = [-0.6, n_bins - 0.5] if by_group else [-0.5, n_bins - 0.5]
-            level = [self.coverage, self.coverage]
-            line = (level, ends) if by_group else (ends, level)
-            ax.plot(*line, label=f"asked for: {percent(self.coverage)}", **TARGET)
-        self._bound(ax, by_group)
-        ax.legend(frameon=False, fontsize=8.5, loc="lower left", ncols=2 if by_group else 1)
-        smallest, largest = int(self.table.n.min()), int(self.table.n.max())
-        size_words = f"{smallest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
-        caption = f"worst {percent(self.table.worst)} · {size_words} rows in a bin"
-        title = name or f"Coverage by {self.what.split(' (')[0]}"
-        entitle(ax, title, caption.replace("a bin", "a group") if by_group else caption)
+        self._bound(ax, in_rows)
+        style.entitle(ax, name or f"Coverage by {self.what.split(' (')[0]}", self._caption(in_rows))
         return self
 
-    def _bound(self, ax: Any, by_group: bool) -> None:
+    def _draw_level(self, ax: Any, in_rows: bool) -> None:
+        if self.coverage is not None:
+            # In rows, not down into the legend.
+            ends = [-0.6 if in_rows else -0.5, len(self.table.n) - 0.5]
+            line = (ends, [self.coverage, self.coverage])
+            words = f"asked for: {style.percent(self.coverage)}"
+            ax.plot(*(line[::-1] if in_rows else line), label=words, **style.TARGET)
+
+    def _caption(self, in_rows: bool) -> str:
+        least, most = int(self.table.n.min()), int(self.table.n.max())
+        size = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+        bin_or_group = "group" if in_rows else "bin"
+        return f"worst {style.percent(self.table.worst)} · {size} rows in a {bin_or_group}"
+
+    def _bound(self, ax: Any, in_rows: bool) -> None:
         """All bars in view with room for the legend below, and never past 1 without need."""
+        from matplotlib.ticker import MaxNLocator
+
         low = min(float(self.table.lower.min()), 1.0 if self.coverage is None else self.coverage)
-        span = max(1.0 - low, 0.05)
-        if by_group:
+        span, inside = max(1.0 - low, 0.05), "share of targets inside"
+        axis = ax.xaxis if in_rows else ax.yaxis
+        axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+        style.in_percent(axis)
+        if in_rows:
             ax.set_xlim(max(-0.02, low - 0.15 * span), 1.0 + 0.05 * span)
+            style.label(ax, inside, self.what, legend="lower left", ncols=2)
         else:
             ax.set_ylim(low - 0.45 * span, 1.0 + 0.05 * span)
-        axis = ax.xaxis if by_group else ax.yaxis
-        from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-        axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-        axis.set_major_formatter(FuncFormatter(lambda v, _: percent(v) if 0 <= v <= 1 else ""))
-        (ax.set_xlabel if by_group else ax.set_ylabel)("share of targets inside")
+            style.label(ax, self.what, inside, legend="lower left")
 
     def _name_groups(self, ax: Any, place: Any) -> None:
-        counts = [f"{label}  (n = {n:,})" for label, n in
-                  zip(self.table.labels, self.table.n, strict=True)]  # fmt: skip
-        ax.set_yticks(place, counts)
+        named = zip(self.table.labels, self.table.n, strict=True)
+        ax.set_yticks(place, [f"{name}  (n = {n:,})" for name, n in named])
         ax.set_ylim(len(place) + 0.3, -0.6)  # the last row is the legend's
-        ax.set_ylabel(self.what)
         ax.tick_params(axis="y", length=0)
 
     def _name_edges(self, ax: Any) -> None:
         """The edges between the bins, drawn equally wide because they hold equally many."""
         edges = self.table.edges
         assert edges is not None
-        ticks = np.arange(len(edges)) - 0.5
-        ax.set_xticks(ticks, [_short(edge) for edge in edges])
-        crowded = max(len(_short(edge)) for edge in edges) * len(edges) > 60
+        known = edges[~np.isnan(edges)]
+        ticks, names = np.arange(len(known)) - 0.5, [_short(edge) for edge in known]
+        for tick in ticks:
+            ax.axvline(tick, color=style.QUIET, alpha=0.12, linewidth=0.8, zorder=0)
+        if len(known) < len(edges):  # rows without a value: named in the middle of their bin
+            ticks, names = np.append(ticks, len(edges) - 2), [*names, self.table.labels[-1]]
+        ax.set_xticks(ticks, names)
         ax.tick_params(axis="x", labelsize=8.5)
-        if crowded:
+        if max(map(len, names)) * len(edges) > 60:  # crowded
             for words in ax.get_xticklabels():
                 words.set(rotation=35, ha="right", rotation_mode="anchor")
         ax.set_xlim(-0.5, len(edges) - 1.5)
-        ax.set_xlabel(self.what)
-        for tick in ticks:
-            ax.axvline(tick, color=QUIET, alpha=0.12, linewidth=0.8, zorder=0)
 
 
 def _short(edge: float) -> str:
@@ -261,7 +250,7 @@ def _short(edge: float) -> str:
 
 
 @dataclass(eq=False)
-class CoverageLawDisplay:
+class CoverageLawDisplay(style.Display):
     """Coverage of many calibration sets of one size, beside its law; from :meth:`from_coverages`.
 
     The law, Beta(Q, N+1−Q) with Q = ⌈c(N+1)⌉, is exact for split conformal prediction and
@@ -296,8 +285,6 @@ class CoverageLawDisplay:
     x: FloatArray
     density: FloatArray
     share_inside: float
-    ax_: Any = field(default=None, init=False, repr=False)
-    figure_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
     def from_coverages(
@@ -321,7 +308,7 @@ class CoverageLawDisplay:
                 f"coverages must be at least two shares between 0 and 1; got {len(values)}"
                 + (f" from {values[0]:g} to {values[-1]:g}." if len(values) else ".")
             )
-        level, n = check_levels(coverage)[0], at_least(n_calibration, 1, "n_calibration")
+        level, n = check_levels(coverage)[0], metrics.at_least(n_calibration, 1, "n_calibration")
         rank = conformal_rank(level, n)
         if rank > n:
             raise CalliperError(
@@ -346,38 +333,32 @@ class CoverageLawDisplay:
         )
 
     def plot(
-        self, ax: Any = None, *, name: str | None = None, color: str = BLUE
+        self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE
     ) -> CoverageLawDisplay:
         """Draw bars for what was measured, a line for the law."""
-        self.ax_, self.figure_ = ax, _ = start(ax)
+        ax = self._start(ax)
         law = "Beta" if self.n_test is None else "beta-binomial"
+        measured = f"measured, {len(self.coverages):,} calibration sets"
         ax.hist(
-            self.coverages,
-            bins=self._bins(),
-            density=True,
-            color=color,
-            alpha=0.4,
-            label=f"measured, {len(self.coverages):,} calibration sets",
+            self.coverages, bins=self._bins(), density=True, color=color, alpha=0.4, label=measured
         )
-        ax.plot(self.x, self.density, color=VERMILION, linewidth=1.8, label=f"{law} law")
-        ax.axvline(self.coverage, label=f"asked for: {percent(self.coverage)}", **TARGET)
-        from matplotlib.ticker import FuncFormatter
-
-        ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: percent(v) if v <= 1 else ""))
-        ax.set_xlabel("coverage given one calibration set")
-        ax.set_ylabel("density")
+        ax.plot(self.x, self.density, color=style.VERMILION, linewidth=1.8, label=f"{law} law")
+        asked = f"asked for: {style.percent(self.coverage)}"
+        ax.axvline(self.coverage, label=asked, **style.TARGET)
+        style.in_percent(ax.xaxis)
         ax.set_ylim(0, 1.3 * max(self.density.max(), ax.get_ylim()[1] / 1.05))
-        ax.legend(frameon=False, fontsize=8.5, loc="upper left")
-        entitle(
-            ax,
-            name or "Coverage over calibration draws",
-            f"N = {self.n_calibration:,}"
-            + ("" if self.n_test is None else f", {self.n_test:,} test points each")
-            + f" · mean {percent(self.mean)} (law: {percent(self.law_mean)})\n"
-            f"{percent(self.share_inside)} lie between the law's 5th and 95th percentiles, "
-            f"{self.law_quantiles[0]:.3f} and {self.law_quantiles[1]:.3f}",
-        )
+        style.label(ax, "coverage given one calibration set", "density")
+        style.entitle(ax, name or "Coverage over calibration draws", self._caption())
         return self
+
+    def _caption(self) -> str:
+        test = "" if self.n_test is None else f", {self.n_test:,} test points each"
+        low, high = self.law_quantiles
+        return (
+            f"N = {self.n_calibration:,}{test} · mean {style.percent(self.mean)} (law: "
+            f"{style.percent(self.law_mean)})\n{style.percent(self.share_inside)} lie between the "
+            f"law's 5th and 95th percentiles, {low:.3f} and {high:.3f}"
+        )
 
     def _bins(self) -> FloatArray:
         """About √R bars; between the possible values where coverage is a share of few points."""
@@ -402,7 +383,7 @@ def _law(
         first, last = law.ppf([1e-4, 1 - 1e-4])
         x = np.linspace(first, last, 400)
         return (low, high), x, law.pdf(x)
-    size, rank = at_least(n_test, 1, "n_test"), conformal_rank(level, n)
+    size, rank = metrics.at_least(n_test, 1, "n_test"), conformal_rank(level, n)
     counts = stats.betabinom(size, rank, n + 1 - rank)
     low, high = (counts.ppf([0.05, 0.95]) / size).tolist()
     x = np.arange(counts.ppf(1e-4), counts.ppf(1 - 1e-4) + 1) / size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,17 +12,7 @@ from calliper._types import FloatArray, IntArray
 from calliper.evaluation import one_sigma
 from calliper.exceptions import CalliperError
 from calliper.metrics import MEASURES
-from calliper.report._style import (
-    BLUE,
-    GREEN,
-    QUIET,
-    SERIES,
-    TARGET,
-    VERMILION,
-    entitle,
-    percent,
-    start,
-)
+from calliper.report import _style as style
 from calliper.tuning import MEASURES as CRITERIA
 from calliper.tuning import TuningCurve
 
@@ -45,7 +35,7 @@ class Curve:
 
 
 @dataclass(eq=False)
-class MetricCurveDisplay:
+class MetricCurveDisplay(style.Display):
     """How a measure changes with more calibration points; made by :meth:`from_records`.
 
     What to see: which method needs fewer points, and whether methods differ by more than the
@@ -65,8 +55,6 @@ class MetricCurveDisplay:
     metric: str
     problem: str
     level: float
-    ax_: Any = field(default=None, init=False, repr=False)
-    figure_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
     def from_records(
@@ -112,35 +100,36 @@ class MetricCurveDisplay:
 
     def plot(self, ax: Any = None, *, name: str | None = None) -> MetricCurveDisplay:
         """Draw a line with bars for each method; N is on a logarithmic axis."""
-        self.ax_, self.figure_ = ax, _ = start(ax)
-        sizes = sorted({int(n) for curve in self.curves.values() for n in curve.n_calibration})
-        for place, (method, curve) in enumerate(self.curves.items()):
-            color, mark = SERIES[place % len(SERIES)]
-            # Side by side, or the bars of one method would hide those of another.
-            x = curve.n_calibration * 1.025 ** (place - (len(self.curves) - 1) / 2)
-            finite = np.isfinite(curve.mean)
-            ax.errorbar(
-                x[finite],
-                curve.mean[finite],
-                yerr=curve.error[finite],  # none is drawn where it is not known
-                color=color,
-                marker=mark,
-                ms=5,
-                linewidth=1.6,
-                elinewidth=1.2,
-                capsize=2.5,
-                label=method + _remarks(curve),
-            )
-            for edge, at_edge in ((1, curve.mean == np.inf), (0, curve.mean == -np.inf)):
-                _mark_edge(ax, x[at_edge], edge, color)
+        ax = self._start(ax)
+        for place, method in enumerate(self.curves):
+            self._draw(ax, place, method)
         if self.metric in ("coverage", "empirical_coverage"):
-            ax.axhline(self.level, label=f"asked for: {percent(self.level)}", **TARGET)
-            ax.yaxis.set_major_formatter(lambda value, _: percent(value))
-        self._set_up(ax, sizes)
-        ax.set_ylabel(self.label)
-        ax.legend(frameon=False, fontsize=8.5, loc="best")
-        entitle(ax, name or f"{self.label}: {self.problem}", self._caption())
+            ax.axhline(self.level, label=f"asked for: {style.percent(self.level)}", **style.TARGET)
+            style.in_percent(ax.yaxis)
+        self._set_up(ax)
+        style.label(ax, "calibration points, N", self.label, legend="best")
+        style.entitle(ax, name or f"{self.label}: {self.problem}", self._caption())
         return self
+
+    def _draw(self, ax: Any, place: int, method: str) -> None:
+        """The line of one method; side by side, or its bars would hide those of another."""
+        curve, (color, mark) = self.curves[method], style.SERIES[place % len(style.SERIES)]
+        x = curve.n_calibration * 1.025 ** (place - (len(self.curves) - 1) / 2)
+        finite = np.isfinite(curve.mean)
+        ax.errorbar(
+            x[finite],
+            curve.mean[finite],
+            yerr=curve.error[finite],  # none is drawn where it is not known
+            color=color,
+            marker=mark,
+            ms=5,
+            linewidth=1.6,
+            elinewidth=1.2,
+            capsize=2.5,
+            label=method + _remarks(curve),
+        )
+        for edge, at_edge in ((1, curve.mean == np.inf), (0, curve.mean == -np.inf)):
+            _mark_edge(ax, x[at_edge], edge, color)
 
     def _caption(self) -> str:
         splits = {int(s) for curve in self.curves.values() for s in curve.n_splits}
@@ -148,16 +137,18 @@ class MetricCurveDisplay:
         known = np.isfinite(drawn)
         bars = ", bars ± 1 σ of a split" if known.any() else ""
         bars += "" if known.all() else "; no bar: one value, its error is not known"
-        over = f"{_span(splits)} split{'' if splits == {1} else 's'}"
-        return f"{percent(self.level)} asked for · mean over {over}{bars}"
+        low, high = min(splits), max(splits)
+        span = f"{low}" if low == high else f"{low} to {high}"
+        over = f"{span} split{'' if splits == {1} else 's'}"
+        return f"{style.percent(self.level)} asked for · mean over {over}{bars}"
 
-    def _set_up(self, ax: Any, sizes: list[int]) -> None:
+    def _set_up(self, ax: Any) -> None:
         from matplotlib.ticker import NullLocator
 
+        sizes = sorted({int(n) for curve in self.curves.values() for n in curve.n_calibration})
         ax.set_xscale("log")
         ax.xaxis.set_minor_locator(NullLocator())
         ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
-        ax.set_xlabel("calibration points, N")
 
 
 def _rows(records: Any) -> list[Mapping[str, Any]]:
@@ -217,23 +208,13 @@ def _mark_edge(ax: Any, x: FloatArray, edge: int, color: str) -> None:
         ax.plot(x, [edge] * len(x), transform=ax.get_xaxis_transform(), clip_on=False, **look)
 
 
-def _span(numbers: set[int]) -> str:
-    low, high = min(numbers), max(numbers)
-    return f"{low}" if low == high else f"{low} to {high}"
-
-
 def draw_tuning(curve: TuningCurve) -> Figure:
     """Above, the criterion against the length scale; below, how many points chose each."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.6, 5.0), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes: Any = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
-    for axis in axes:
-        axis.spines[["top", "right"]].set_visible(False)
+    figure, axes = style.blank_figure((7.6, 5.0), 2, 1, sharex=True, height_ratios=(4, 1))
     axes[1].set_xscale("log")
-    _set_up(axes[1].xaxis, *_limits(curve.candidates))
+    single = len(curve.candidates) == 1
+    room = 2.0 if single else _half_width(curve.candidates) ** 1.5
+    _set_up(axes[1].xaxis, float(curve.candidates[0] / room), float(curve.candidates[-1] * room))
     _draw_criterion(axes[0], curve)
     _draw_counts(axes[1], curve)
     _mark_favourite(axes, curve)
@@ -256,19 +237,19 @@ def _draw_criterion(axis: Any, curve: TuningCurve) -> None:
     finite = np.isfinite(curve.mean)
     x, mean, deviation = (v[finite] for v in (curve.candidates, curve.mean, curve.deviation))
     band = (mean - deviation, mean + deviation)
-    axis.fill_between(x, *band, color=BLUE, alpha=0.25, linewidth=0)
-    axis.plot(x, mean, color=BLUE, linewidth=1.6, marker="o", markersize=3.5)
+    axis.fill_between(x, *band, color=style.BLUE, alpha=0.25, linewidth=0)
+    axis.plot(x, mean, color=style.BLUE, linewidth=1.6, marker="o", markersize=3.5)
     axis.set_ylabel(CRITERIA[curve.criterion] + _UNITS[curve.criterion])
     axis.set_title(
         "Smaller is better: mean over the points left out, shaded ± their deviation",
         loc="left",
         fontsize=9.5,
-        color=QUIET,
+        color=style.QUIET,
     )
     value = curve.reference_value
     if value is None or not np.isfinite(value):
         return
-    axis.axhline(value, color=VERMILION, linewidth=1.3, linestyle=(0, (5, 2)))
+    axis.axhline(value, color=style.VERMILION, linewidth=1.3, linestyle=(0, (5, 2)))
     axis.margins(y=0.1)
     right = _room(mean[-(len(mean) // 3 + 1) :], value) >= _room(mean[: len(mean) // 3 + 1], value)
     axis.annotate(
@@ -279,7 +260,7 @@ def _draw_criterion(axis: Any, curve: TuningCurve) -> None:
         textcoords="offset points",
         ha="right" if right else "left",
         va="bottom",
-        color=VERMILION,
+        color=style.VERMILION,
         fontsize=9.5,
     )
 
@@ -292,7 +273,7 @@ def _room(mean: FloatArray, value: float) -> float:
 def _draw_counts(axis: Any, curve: TuningCurve) -> None:
     factor = _half_width(curve.candidates)
     left, right = curve.candidates / factor, curve.candidates * factor
-    axis.bar(left, curve.counts, right - left, align="edge", color=GREEN)
+    axis.bar(left, curve.counts, right - left, align="edge", color=style.GREEN)
     axis.set_ylim(0, 1.05 * len(curve.chosen))
     axis.set_yticks([0, len(curve.chosen)])
     axis.set_ylabel("points that\nchose it")
@@ -304,7 +285,7 @@ def _mark_favourite(axes: Any, curve: TuningCurve) -> None:
     place = curve.favourite
     x, n = curve.candidates[place], len(curve.chosen)
     for axis in axes:
-        axis.axvline(x, color=GREEN, linewidth=1.0, linestyle=":", zorder=0)
+        axis.axvline(x, color=style.GREEN, linewidth=1.0, linestyle=":", zorder=0)
     left = bool(np.log(x) > np.log(axes[1].get_xlim()).mean())
     edge = x * _half_width(curve.candidates) ** (-1 if left else 1)
     axes[1].annotate(
@@ -314,7 +295,7 @@ def _mark_favourite(axes: Any, curve: TuningCurve) -> None:
         textcoords="offset points",
         ha="right" if left else "left",
         va="center",
-        color=GREEN,
+        color=style.GREEN,
         fontsize=9.5,
     )
 
@@ -322,8 +303,3 @@ def _mark_favourite(axes: Any, curve: TuningCurve) -> None:
 def _half_width(candidates: FloatArray) -> float:
     """Factor from the middle of a bar to its end: bars do not touch and are not too wide."""
     return float(np.exp(0.4 * min([0.25, *np.diff(np.log(candidates))])))
-
-
-def _limits(candidates: FloatArray) -> tuple[float, float]:
-    factor = 2.0 if len(candidates) == 1 else _half_width(candidates) ** 1.5
-    return float(candidates[0] / factor), float(candidates[-1] * factor)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from math import floor, log10
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from calliper._types import FloatArray
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Okabe and Ito's palette, which people of all kinds of colour vision can tell apart.
 BLUE, ORANGE, VERMILION, GREEN = "#0072B2", "#E69F00", "#D55E00", "#009E73"
@@ -21,14 +25,66 @@ TARGET: dict[str, Any] = {"color": "#000000", "linewidth": 1.1, "linestyle": (0,
 MOST_POINTS = 5000
 
 
-def start(ax: Any, size: tuple[float, float] = (6.4, 4.2)) -> tuple[Any, Any]:
-    """The axes to draw on, new ones if none are given, and their figure."""
-    if ax is None:
-        from matplotlib import pyplot
+@dataclass(eq=False)
+class Display:
+    """What every display has: where it was drawn last."""
 
-        _, ax = pyplot.subplots(figsize=size, layout="constrained")
-    ax.spines[["top", "right"]].set_visible(False)
-    return ax, ax.figure
+    ax_: Any = field(default=None, init=False, repr=False)
+    figure_: Any = field(default=None, init=False, repr=False)
+
+    def _start(self, ax: Any, size: tuple[float, float] = (6.4, 4.2)) -> Any:
+        """The axes to draw on, new ones if none are given."""
+        if ax is None:
+            from matplotlib import pyplot
+
+            _, ax = pyplot.subplots(figsize=size, layout="constrained")
+        ax.spines[["top", "right"]].set_visible(False)
+        self.ax_, self.figure_ = ax, ax.figure
+        return ax
+
+
+def blank_figure(size: tuple[float, float], *grid: int, **how: Any) -> tuple[Figure, Any]:
+    """A figure that no window shows, and its axes."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes: Any = figure.subplots(*grid, **how)
+    for axis in axes.flat:
+        axis.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def label(ax: Any, x: str, y: str, *, legend: str | None = "upper left", ncols: int = 1) -> None:
+    """Name both axes; a legend of what is drawn, without a frame, where it is asked for."""
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    if legend is not None:
+        ax.legend(frameon=False, fontsize=8.5, loc=legend, ncols=ncols)
+
+
+def name_of(column: Any, default: str) -> str:
+    """What a series, or a frame of one column, calls itself; else the default."""
+    name = getattr(column, "name", None)
+    if len(getattr(column, "columns", ())) == 1:
+        (name,) = column.columns
+    return str(name) if isinstance(name, str | int) and name != "" else default
+
+
+def bars(middle: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
+    """Lengths of error bars down and up."""
+    lengths: FloatArray = np.abs(np.stack([middle - lower, upper - middle]))
+    return lengths
+
+
+def in_percent(axis: Any) -> None:
+    """Numbers of an axis as shares, none where there can be no share."""
+    from matplotlib.ticker import FuncFormatter
+
+    axis.set_major_formatter(
+        FuncFormatter(lambda v, _: percent(v) if -1e-9 <= v <= 1 + 1e-9 else "")
+    )
 
 
 def entitle(ax: Any, title: str, caption: str) -> None:

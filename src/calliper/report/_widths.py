@@ -3,42 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
+from calliper import metrics
 from calliper._types import FloatArray
 from calliper._validation import check_features
 from calliper.exceptions import CalliperError
-from calliper.metrics import (
-    Infinite,
-    IntervalsLike,
-    level_of,
-    one_level,
-    r2_sqi,
-    scores_and_widths,
-    sqi_table,
-    tau_sqi,
-    unit_spread,
-)
-from calliper.report._style import (
-    BLUE,
-    GREY,
-    MOST_POINTS,
-    TARGET,
-    VERMILION,
-    entitle,
-    percent,
-    several,
-    start,
-    thin,
-)
+from calliper.report import _style as style
 
 
 @dataclass(eq=False)
-class WidthErrorDisplay:
+class WidthErrorDisplay(style.Display):
     """Errors over widths, with the quantile of the errors in each tenth of the widths.
 
     What to see: the marks (CSQ, the error that a share c of each tenth stays below) lie on the
@@ -62,18 +41,16 @@ class WidthErrorDisplay:
     coverage: float
     r2: float
     tau: float
-    ax_: Any = field(default=None, init=False, repr=False)
-    figure_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
     def from_intervals(
         cls,
         y: Any,
-        intervals: IntervalsLike,
+        intervals: metrics.IntervalsLike,
         *,
         y_pred: Any = None,
         coverage: float | None = None,
-        infinite: Infinite = "keep",
+        infinite: metrics.Infinite = "keep",
         max_score: float | None = None,
         n_bins: int = 10,
         min_bin_size: int | None = None,
@@ -82,26 +59,19 @@ class WidthErrorDisplay:
 
         Measures that are undefined are NaN here, without a warning: the figure says so.
         """
-        read = one_level(intervals)
-        level = level_of(read, coverage)
+        read = metrics.one_level(intervals)
+        level = metrics.level_of(read, coverage)
         policy: dict[str, Any] = {"y_pred": y_pred, "infinite": infinite, "max_score": max_score}
         bins: dict[str, Any] = {"n_bins": n_bins, "min_bin_size": min_bin_size}
-        errors, widths = scores_and_widths(y, read, **policy)
+        errors, widths = metrics.scores_and_widths(y, read, **policy)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            table = sqi_table(errors, widths, level, bin_width="median", **bins)
+            table = metrics.sqi_table(errors, widths, level, bin_width="median", **bins)
             r2, tau = (
-                measure(y, read, coverage=level, **policy, **bins) for measure in (r2_sqi, tau_sqi)
+                measure(y, read, coverage=level, **policy, **bins)
+                for measure in (metrics.r2_sqi, metrics.tau_sqi)
             )
-        return cls(
-            widths=widths,
-            errors=errors,
-            isq=table.isq,
-            csq=table.csq,
-            coverage=level,
-            r2=r2,
-            tau=tau,
-        )
+        return cls(widths, errors, table.isq, table.csq, coverage=level, r2=r2, tau=tau)
 
     @property
     def n_infinite(self) -> int:
@@ -109,49 +79,33 @@ class WidthErrorDisplay:
         return int(np.count_nonzero(np.isinf(self.widths)))
 
     def plot(
-        self, ax: Any = None, *, name: str | None = None, color: str = BLUE
+        self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE
     ) -> WidthErrorDisplay:
         """Draw dots for rows (a share of them if they are many), marks for tenths, the line."""
-        self.ax_, self.figure_ = ax, _ = start(ax, (5.6, 4.6))
-        finite = np.flatnonzero(np.isfinite(self.widths))
-        shown = finite[thin(len(finite))]
-        label = "row" if len(shown) == len(finite) else f"row ({len(shown):,} of {len(finite):,})"
-        ax.plot(
-            self.widths[shown],
-            self.errors[shown],
-            ".",
-            color=GREY,
-            ms=2,
-            alpha=0.5,
-            label=label,
-            rasterized=True,
-        )
-        drawable = np.isfinite(self.isq)
-        bins = several(len(self.isq), "bin")
+        ax = self._start(ax, (5.6, 4.6))
+        finite, drawable = np.isfinite(self.widths), np.isfinite(self.isq)
         right = 1.05 * self.widths[finite].max(initial=0.0) or 1.0
-        ax.plot([0, right], [0, right / 2], label="ideal: IS = 2 · CSQ", **TARGET)
-        ax.plot(
-            self.isq[drawable],
-            self.csq[drawable],
-            "o-",
-            color=color,
-            ms=6,
-            label=f"{percent(self.coverage)} quantile in {bins} of the widths",
-        )
         # One outlying error must not press everything else to the floor.
-        above = np.append(self.csq[drawable], right / 2)
-        top = 1.15 * float(np.max(above))
+        top = 1.15 * float(self.csq[drawable].max(initial=right / 2))
+        self._draw_rows(ax, np.flatnonzero(finite))
+        ax.plot([0, right], [0, right / 2], label="ideal: IS = 2 · CSQ", **style.TARGET)
+        bins = style.several(len(self.isq), "bin")
+        words = f"{style.percent(self.coverage)} quantile in {bins} of the widths"
+        ax.plot(self.isq[drawable], self.csq[drawable], "o-", color=color, ms=6, label=words)
+        ax.set(xlim=(0, right), ylim=(0, top))
+        style.label(ax, "width of the interval, IS (unit of y)", "error |y − ŷ| (unit of y)")
+        if not finite.any():
+            words = "all intervals are infinite"
+            ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", color=style.VERMILION)
         hidden = int(np.count_nonzero(self.errors[finite] > top))
-        ax.set_xlim(0, right)
-        ax.set_ylim(0, top)
-        ax.set_xlabel("width of the interval, IS (unit of y)")
-        ax.set_ylabel("error |y − ŷ| (unit of y)")
-        ax.legend(frameon=False, fontsize=8.5, loc="upper left")
-        if not len(finite):
-            ax.text(0.5, 0.5, "all intervals are infinite", transform=ax.transAxes, ha="center",
-                    color=VERMILION)  # fmt: skip
-        entitle(ax, name or "Width against error", self._caption(hidden))
+        style.entitle(ax, name or "Width against error", self._caption(hidden))
         return self
+
+    def _draw_rows(self, ax: Any, finite: Any) -> None:
+        shown = finite[style.thin(len(finite))]
+        words = "row" if len(shown) == len(finite) else f"row ({len(shown):,} of {len(finite):,})"
+        look: dict[str, Any] = {"color": style.GREY, "ms": 2, "alpha": 0.5, "rasterized": True}
+        ax.plot(self.widths[shown], self.errors[shown], ".", label=words, **look)
 
     def _caption(self, hidden: int) -> str:
         words = " · ".join(
@@ -159,9 +113,9 @@ class WidthErrorDisplay:
             for symbol, value in (("R²_SQI", self.r2), ("τ_SQI", self.tau))
         )
         if self.n_infinite:
-            words += f" · {several(self.n_infinite, 'infinite width')} not shown"
+            words += f" · {style.several(self.n_infinite, 'infinite width')} not shown"
         if hidden:
-            words += f" · {several(hidden, 'error')} above the axes"
+            words += f" · {style.several(hidden, 'error')} above the axes"
         return words
 
 
@@ -171,7 +125,7 @@ def _number(value: float) -> str:
 
 
 @dataclass(eq=False)
-class EmbeddingDisplay:
+class EmbeddingDisplay(style.Display):
     """Inputs in the plane of their two main directions, coloured by width.
 
     What to see: regions of one colour, so that width follows the input. A mix of all colours
@@ -184,6 +138,7 @@ class EmbeddingDisplay:
     widths : (n,) widths of their intervals, perhaps infinite
     rows : (n,) which rows these are
     explained : share of the variance along each direction; None if the coordinates were given
+    names : of the coordinates, for the axes
     n_rows : number of rows there were
     ax_, figure_ : where it was drawn last
     """
@@ -193,17 +148,16 @@ class EmbeddingDisplay:
     rows: Any
     explained: FloatArray | None
     n_rows: int
-    ax_: Any = field(default=None, init=False, repr=False)
-    figure_: Any = field(default=None, init=False, repr=False)
+    names: tuple[str, str] = ("column 1", "column 2")
 
     @classmethod
     def from_intervals(
         cls,
         X: Any,
-        intervals: IntervalsLike,
+        intervals: metrics.IntervalsLike,
         *,
         project: bool = True,
-        max_points: int = MOST_POINTS,
+        max_points: int = style.MOST_POINTS,
         random_state: Any = None,
     ) -> EmbeddingDisplay:
         """Find the two main directions of all rows, and take the rows to draw.
@@ -215,13 +169,14 @@ class EmbeddingDisplay:
         intervals : Intervals or (lower, upper), of one level
         project : bool
             True: principal components of X with each column divided by its standard deviation.
-            False: the two columns of X are coordinates already, for example from UMAP.
+            False: the two columns of X are coordinates already, for example from UMAP; those of
+            a frame name the axes.
         max_points : int
             If there are more rows, so many are drawn at random.
         random_state : optional
             Seed of that choice.
         """
-        read = one_level(intervals)
+        read = metrics.one_level(intervals)
         features = check_features(X, "X")
         n, d = features.shape
         if n != len(read.lower):
@@ -233,44 +188,32 @@ class EmbeddingDisplay:
         rows = np.arange(n)
         if n > max_points:
             rows = np.sort(check_random_state(random_state).permutation(n)[:max_points])
-        return cls(
-            position=position[rows],
-            widths=read.width[rows],
-            rows=rows,
-            explained=explained,
-            n_rows=n,
-        )
+        names = _axis_names(X, explained)
+        return cls(position[rows], read.width[rows], rows, explained, n_rows=n, names=names)
 
     def plot(
         self, ax: Any = None, *, name: str | None = None, cmap: str = "viridis"
     ) -> EmbeddingDisplay:
         """Draw wide intervals on top; the colours span the 2nd to the 98th percentile."""
-        self.ax_, self.figure_ = ax, figure = start(ax, (6.0, 4.8))
+        ax = self._start(ax, (6.0, 4.8))
         finite = np.isfinite(self.widths)
         order = np.flatnonzero(finite)[np.argsort(self.widths[finite])]
         low, high = np.percentile(self.widths[order], [2, 98]) if len(order) else (0.0, 0.0)
         look: dict[str, Any] = {"s": 9, "linewidths": 0, "rasterized": True}
         if high > low:
             look |= {"c": self.widths[order], "cmap": cmap, "vmin": low, "vmax": high}
-            dots = ax.scatter(*self.position[order].T, **look)
-            figure.colorbar(dots, ax=ax, label="width of the interval (unit of y)", extend="both")
+            dots, words = ax.scatter(*self.position[order].T, **look), "width of the interval"
+            ax.figure.colorbar(dots, ax=ax, label=f"{words} (unit of y)", extend="both")
         else:
-            ax.scatter(*self.position[order].T, color=BLUE, **look)
+            ax.scatter(*self.position[order].T, color=style.BLUE, **look)
         if not finite.all():
-            ax.plot(*self.position[~finite].T, "x", color=VERMILION, ms=4, label="infinite")
-            ax.legend(frameon=False, fontsize=8.5)
-        for axis, number in ((ax.xaxis, 0), (ax.yaxis, 1)):
-            share = None if self.explained is None else percent(float(self.explained[number]))
-            axis.set_label_text(
-                f"column {number + 1}"
-                if share is None
-                else f"direction {number + 1} ({share} of the variance)"
-            )
-        entitle(ax, name or "Where intervals are wide", self._caption())
+            ax.plot(*self.position[~finite].T, "x", color=style.VERMILION, ms=4, label="infinite")
+        style.label(ax, *self.names, legend=None if finite.all() else "best")
+        style.entitle(ax, name or "Where intervals are wide", self._caption())
         return self
 
     def _caption(self) -> str:
-        words = several(self.n_rows, "row")
+        words = style.several(self.n_rows, "row")
         if len(self.rows) < self.n_rows:
             words = f"{len(self.rows):,} of {words}, drawn at random"
         if self.explained is not None:
@@ -282,9 +225,17 @@ class EmbeddingDisplay:
         return words + (f" · {n_infinite:,} infinite" if n_infinite else "")
 
 
+def _axis_names(X: Any, explained: FloatArray | None) -> tuple[str, str]:
+    if explained is None:
+        columns = getattr(X, "columns", ("column 1", "column 2"))
+        return str(columns[0]), str(columns[1])
+    first, second = (style.percent(float(share)) for share in explained)
+    return f"direction 1 ({first} of the variance)", f"direction 2 ({second} of the variance)"
+
+
 def _project(features: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Principal components of the standardised columns, with signs fixed by the largest weight."""
-    scaled = unit_spread(features)
+    scaled = metrics.unit_spread(features)
     if not scaled.shape[1]:
         raise CalliperError("every column of X is constant: all rows would lie on one point.")
     values, vectors = np.linalg.eigh(scaled.T @ scaled / len(scaled))

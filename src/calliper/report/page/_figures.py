@@ -14,19 +14,14 @@ Sources = dict[str, Any]
 
 #: Columns of each source; the script of the page fills them.
 _SOURCES = {
-    "curve_focus": ("level", "excess", "low", "high", "asked", "found", "method"),
-    "curve_other": ("level", "excess", "low", "high", "asked", "found", "method"),
-    "curve_chance": ("level", "low", "high"),
-    "parts_focus": ("x", "coverage", "lower", "upper", "label", "found", "n", "method"),
-    "parts_other": ("x", "coverage", "lower", "upper", "label", "found", "n", "method"),
-    "widths_inside": ("width", "error", "id", "told"),
-    "widths_outside": ("width", "error", "id", "told"),
-    "widths_deciles": ("width", "error"),
-    "widths_ideal": ("width", "error"),
-    "points_inside": ("x", "y", "lower", "upper", "id", "told", "at"),
-    "points_outside": ("x", "y", "lower", "upper", "id", "told", "at"),
+    "curve_chance": "level low high",
+    "widths_deciles": "width error",
+    "widths_ideal": "width error",
+    **dict.fromkeys(("curve_focus", "curve_other"), "level excess low high asked found method"),
+    **dict.fromkeys(("parts_focus", "parts_other"), "x coverage lower upper label found n method"),
+    **dict.fromkeys(("widths_inside", "widths_outside"), "width error id told"),
+    **dict.fromkeys(("points_inside", "points_outside"), "x y lower upper id told at"),
 }
-NAMES = ("curve", "parts", "widths", "points")
 
 
 def figure_items() -> dict[str, Any]:
@@ -34,7 +29,7 @@ def figure_items() -> dict[str, Any]:
     from bokeh.embed import json_item
 
     source = {
-        name: _models().ColumnDataSource({column: [] for column in columns}, name=name)
+        name: _models().ColumnDataSource({column: [] for column in columns.split()}, name=name)
         for name, columns in _SOURCES.items()
     }
     figures = {
@@ -91,6 +86,7 @@ def _figure(
     return drawn
 
 
+_DASHED: dict[str, Any] = {"line_dash": "dashed", "line_width": 1.3}
 #: The page's own colours, which the rest of a tooltip does not know in the dark.
 _TIP = "margin:-5px;padding:6px 10px;background:var(--paper);color:var(--text);max-width:20rem"
 
@@ -98,15 +94,9 @@ _TIP = "margin:-5px;padding:6px 10px;background:var(--paper);color:var(--text);m
 def _hover(drawn: Any, renderers: list[Any], lines: list[tuple[str, str]]) -> None:
     """A tooltip; the values are text that the script has written, and are escaped."""
     rows = "".join(f"<div><b>{name}</b> @{column}</div>" for name, column in lines)
-    drawn.add_tools(
-        _models().HoverTool(
-            renderers=renderers,
-            tooltips=f'<div style="{_TIP}">{rows}</div>',
-            mode="mouse",
-            point_policy="snap_to_data",
-            name="hover",
-        )
-    )
+    tip: dict[str, Any] = {"mode": "mouse", "point_policy": "snap_to_data", "name": "hover"}
+    tip["tooltips"] = f'<div style="{_TIP}">{rows}</div>'
+    drawn.add_tools(_models().HoverTool(renderers=renderers, **tip))
 
 
 def _bars(drawn: Any, source: Sources, which: str, x: str, y: str) -> list[Any]:
@@ -146,33 +136,21 @@ def _parts(source: Sources) -> Any:
 
 
 def _level_line(drawn: Any, at: float) -> None:
-    drawn.add_layout(
-        _models().Span(
-            location=at, dimension="width", line_dash="dashed", line_width=1.3, name="level"
-        )
-    )
+    drawn.add_layout(_models().Span(location=at, dimension="width", name="level", **_DASHED))
 
 
 def _widths(source: Sources) -> Any:
     drawn = _figure("widths", "width of the interval", "size of the error |y − ŷ|")
-    inside = drawn.scatter(
-        "width", "error", source=source["widths_inside"], size=4, alpha=0.45, name="inside"
-    )
-    outside = drawn.scatter(
-        "width", "error", source=source["widths_outside"], size=6, marker="x", name="outside"
-    )
-    drawn.line(
-        "width",
-        "error",
-        source=source["widths_ideal"],
-        line_dash="dashed",
-        line_width=1.3,
-        name="ideal",
-    )
+    xy, inside, outside = ("width", "error"), source["widths_inside"], source["widths_outside"]
+    caught = [
+        drawn.scatter(*xy, source=inside, size=4, alpha=0.45, name="inside"),
+        drawn.scatter(*xy, source=outside, size=6, marker="x", name="outside"),
+    ]
+    drawn.line(*xy, source=source["widths_ideal"], name="ideal", **_DASHED)
     deciles = source["widths_deciles"]
-    drawn.line("width", "error", source=deciles, line_width=2, name="focus")
-    drawn.scatter("width", "error", source=deciles, size=9, marker="diamond", name="focus")
-    _hover(drawn, [inside, outside], [("", "id"), ("", "told")])
+    drawn.line(*xy, source=deciles, line_width=2, name="focus")
+    drawn.scatter(*xy, source=deciles, size=9, marker="diamond", name="focus")
+    _hover(drawn, caught, [("", "id"), ("", "told")])
     return drawn
 
 
@@ -181,12 +159,10 @@ def _points(source: Sources) -> Any:
     caught = []
     for role, size, marker in (("inside", 4, "circle"), ("outside", 8, "x")):
         data = source[f"points_{role}"]
-        bar = drawn.segment(
-            "x", "lower", "x", "upper", source=data, line_width=2, alpha=0.5, name=f"{role} bar"
-        )
-        target = drawn.scatter(
-            "x", "y", source=data, size=size, marker=marker, line_width=1.5, name=role
-        )
+        ends: dict[str, Any] = {"line_width": 2, "alpha": 0.5, "name": f"{role} bar"}
+        dot: dict[str, Any] = {"size": size, "marker": marker, "line_width": 1.5, "name": role}
+        bar = drawn.segment("x", "lower", "x", "upper", source=data, **ends)
+        target = drawn.scatter("x", "y", source=data, **dot)
         # A target inside lies on its bar: one tooltip for both.
         caught += [bar] if role == "inside" else [bar, target]
     _hover(drawn, caught, [("", "id"), ("", "told"), ("at", "at")])

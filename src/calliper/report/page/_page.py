@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from calliper.comparison import Comparison, listed, percent
+from calliper.comparison import Comparison, percent
 from calliper.evaluation import plain
 from calliper.report.page._figures import figure_items
 from calliper.report.page._payload import COLUMNS, payload, table_rows
@@ -130,8 +131,15 @@ def _environment() -> Any:
         lstrip_blocks=True,
     )
     environment.filters["percent"] = percent
-    environment.filters["listed"] = listed
+    environment.filters["breakable"] = _breakable
     return environment
+
+
+def _breakable(name: str) -> Any:
+    """A name that may go on in the next line after an underscore, a slash or a full stop."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"([_/.])(?=\w)", r"\1<wbr>", str(escape(name))))
 
 
 def _script_json(values: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import floor, isinf, isnan, log10
 from typing import Any, Literal
@@ -59,7 +60,9 @@ def _points(comparison: Comparison) -> dict[str, Any]:
     return {
         "n": len(rows),
         "n_intervals": min(MOST_INTERVALS, len(rows)),
-        "ids": [_id(comparison, int(row)) for row in rows],
+        "ids": [
+            f"row {row + 1}" if test.ids is None else test.ids[row][:LONGEST_ID] for row in rows
+        ],
         "error": packed((test.y - test.y_pred)[rows], np.float32),  # with its sign
         "y_pred": centred(test.y_pred[rows]),
         "features": names,
@@ -75,11 +78,6 @@ def _points(comparison: Comparison) -> dict[str, Any]:
             for method, intervals in answers.items()
         },
     }
-
-
-def _id(comparison: Comparison, row: int) -> str:
-    ids = comparison.test.ids
-    return f"row {row + 1}" if ids is None else ids[row][:LONGEST_ID]
 
 
 def centred(values: NDArray[Any]) -> dict[str, Any]:
@@ -107,33 +105,80 @@ def rounded(value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A heading, what it means in a line, and which end is the better one."""
+    """A heading, what it means in a line, which end is the better one, and its cells.
 
+    ``name`` is the field of a record that is sorted by; ``text`` is how a record reads there.
+    """
+
+    name: str
+    text: Callable[[Record], str]
     title: str
     meaning: str
     best: Literal["high", "low"]
 
 
-def _of_measure(name: str) -> Column:
+def _measure(name: str, show: Callable[[float], str], /, **other: Any) -> Column:
+    """The column of a registered measure."""
     measure = MEASURES[name]
-    best: Literal["high", "low"] = "low" if measure.best == "smaller" else "high"
-    return Column(title=measure.label or name, meaning=measure.meaning, best=best)
+    known: dict[str, Any] = {
+        "name": name,
+        "text": lambda record: show(getattr(record, name)),
+        "title": measure.label or name,
+        "meaning": measure.meaning,
+        "best": "low" if measure.best == "smaller" else "high",
+    }
+    return Column(**known | other)
+
+
+def _relative(record: Record) -> str:
+    ratio, error = record.relative_score, record.relative_score_error
+    if ratio == 1 and error == 0:
+        return "100\u00a0%"
+    if isnan(ratio) or isinf(ratio) or isnan(error):
+        return number(ratio)
+    return f"{100 * ratio:.1f} ± {100 * error:.1f}\u00a0%"
+
+
+def _plain(value: float) -> str:
+    return "–" if isnan(value) else f"{value:.2f}".replace("-", "−")
 
 
 COLUMNS = (
     Column(
-        title="proved", meaning="the coverage that is proved, if the assumptions hold", best="high"
+        name="proved",
+        text=lambda record: percent_down(record.proved),
+        title="proved",
+        meaning="the coverage that is proved, if the assumptions hold",
+        best="high",
     ),
-    *map(_of_measure, ("coverage", "mean_width", "median_width", "interval_score")),
+    _measure(
+        "coverage", percent, text=lambda r: f"{percent(r.coverage)} ± {100 * r.coverage_error:.1f}"
+    ),
+    _measure("mean_width", number),
+    _measure("median_width", number),
+    _measure(
+        "interval_score", number, name="score", text=lambda r: with_error(r.score, r.score_error)
+    ),
     Column(
+        name="relative_score",
+        text=_relative,
         title="score against constant width",
         meaning="interval score in percent of split's; below 100 % is better than one width for "
         "all",
         best="low",
     ),
-    *map(_of_measure, ("worst_by_prediction", "worst_by_width", "tau_si", "r2_sqi")),
-    _of_measure("fraction_infinite"),
-    Column(title="seconds", meaning="to fit and to answer at all levels", best="low"),
+    _measure("worst_by_prediction", percent),
+    _measure("worst_by_width", percent),
+    _measure("tau_si", _plain),
+    _measure("r2_sqi", lambda value: "< −10" if value < -10 else _plain(value)),
+    _measure("fraction_infinite", percent),
+    Column(
+        name="seconds",
+        text=lambda record: seconds(record.seconds),
+        title="seconds",
+        meaning="to fit and to answer at all levels",
+        best="low",
+    ),
 )
 
 
@@ -175,32 +220,4 @@ def _note(record: Record, chosen: str | None) -> str:
 
 
 def _cells(record: Record) -> tuple[TableCell, ...]:
-    r = record
-    texts = (
-        (percent_down(r.proved), r.proved),
-        (f"{percent(r.coverage)} ± {100 * r.coverage_error:.1f}", r.coverage),
-        (number(r.mean_width), r.mean_width),
-        (number(r.median_width), r.median_width),
-        (with_error(r.score, r.score_error), r.score),
-        (_relative(r), r.relative_score),
-        (percent(r.worst_by_prediction), r.worst_by_prediction),
-        (percent(r.worst_by_width), r.worst_by_width),
-        (_plain(r.tau_si), r.tau_si),
-        ("< −10" if r.r2_sqi < -10 else _plain(r.r2_sqi), r.r2_sqi),
-        (percent(r.fraction_infinite), r.fraction_infinite),
-        (seconds(r.seconds), r.seconds),
-    )
-    return tuple(TableCell(text, value) for text, value in texts)
-
-
-def _relative(record: Record) -> str:
-    ratio, error = record.relative_score, record.relative_score_error
-    if ratio == 1 and error == 0:
-        return "100\u00a0%"
-    if isnan(ratio) or isinf(ratio) or isnan(error):
-        return number(ratio)
-    return f"{100 * ratio:.1f} ± {100 * error:.1f}\u00a0%"
-
-
-def _plain(value: float) -> str:
-    return "–" if isnan(value) else f"{value:.2f}".replace("-", "−")
+    return tuple(TableCell(c.text(record), getattr(record, c.name)) for c in COLUMNS)

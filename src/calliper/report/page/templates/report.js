@@ -36,13 +36,10 @@ function showTable() {
     const line = [...body.rows].find((entry) => entry.dataset.method === row.method);
     line.classList.toggle("chosen", row.note === "use this");
     const [head, ...cells] = line.cells;
-    head.textContent = row.method + (row.note ? " " : "");
-    if (row.note) {
-      const tag = document.createElement("span");
-      tag.className = "tag";
-      tag.textContent = row.note;
-      head.append(tag);
-    }
+    const tag = document.createElement("span");
+    tag.className = "tag";
+    tag.textContent = row.note;
+    head.replaceChildren(head.firstElementChild, ...(row.note ? [" ", tag] : []));
     cells.forEach((cell, i) => (cell.textContent = row.cells[i].text));
   }
   sortTable();

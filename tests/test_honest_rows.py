@@ -1,0 +1,310 @@
+"""Rows that were seen in training, rows whose order matters, and rows that are split with care."""
+
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import config_context
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.neighbors import KNeighborsRegressor
+
+from calliper import (
+    CalliperError,
+    ConditionalCalibration,
+    ConformalRegressor,
+    EmbeddingWarning,
+    Intervals,
+    SignedError,
+    Split,
+)
+from calliper._calibrated import StoredRows, calibrate_stored
+from calliper._row_order import LEVEL, find_trend
+from calliper.exceptions import RowOrderWarning, SharedRowsWarning
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(600, 3))
+Y = X[:, 0] + np.exp(X[:, 1] / 2) * rng.normal(size=600)
+X_TRAIN, X_CAL, Y_TRAIN, Y_CAL = X[:200], X[200:400], Y[:200], Y[200:400]
+MODEL = LinearRegression().fit(X_TRAIN, Y_TRAIN)
+
+
+# Rows that were seen
+
+
+@pytest.mark.parametrize("frame", [False, True])
+def test_training_rows_are_refused_for_calibration(frame):
+    rows = pd.DataFrame(X_TRAIN, columns=list("abc")) if frame else X_TRAIN
+    order = rng.permutation(200)
+    shuffled = rows.iloc[order] if frame else rows[order]
+    model = ConformalRegressor(LinearRegression().fit(rows, Y_TRAIN))
+    with pytest.raises(CalliperError, match=r"All 200 calibration rows are also training rows"):
+        model.calibrate(shuffled, Y_TRAIN[order], X_train=rows, y_train=Y_TRAIN)
+
+
+def test_some_training_rows_void_the_promise():
+    X_mixed, y_mixed = X[180:400], Y[180:400]
+    model = ConformalRegressor(MODEL)
+    with pytest.warns(SharedRowsWarning, match="20 of 220 calibration rows are also training"):
+        model.calibrate(X_mixed, y_mixed, X_train=X_TRAIN, y_train=Y_TRAIN)
+    assert model.guaranteed_coverage(0.9) == 0
+    promise = model.guarantee(0.9)
+    assert promise.proved == 0 and "nothing is promised. 20 of 220" in promise.describe()
+    model.calibrate(X_CAL, Y_CAL, X_train=X_TRAIN, y_train=Y_TRAIN)
+    assert model.guaranteed_coverage(0.9) >= 0.9
+
+
+def test_stored_rows_are_checked_too():
+    def stored(rows):
+        return StoredRows(X=X[rows], y=Y[rows], y_pred=MODEL.predict(X[rows]))
+
+    training = stored(slice(0, 200))
+    with pytest.raises(CalliperError, match="All 200"):
+        calibrate_stored(Split(), training, training)
+    with pytest.warns(SharedRowsWarning, match="20 of 220"):
+        found = calibrate_stored(Split(), stored(slice(180, 400)), training)
+    assert found.guarantee(0.9).proved == 0
+    assert calibrate_stored(Split(), stored(slice(200, 400)), training).guarantee(0.9).proved >= 0.9
+
+
+# Rows whose order matters
+
+
+def growing(n, seed):
+    draw = np.random.default_rng(seed)
+    X = draw.normal(size=(n, 2))
+    return X, X[:, 0] + np.linspace(0.2, 3, n) * draw.normal(size=n)
+
+
+def test_errors_that_grow_with_the_row_number_are_pointed_out():
+    X, y = growing(800, 1)
+    with pytest.warns(RowOrderWarning, match=r"size of the error .*rank correlation 0\.[3-6]"):
+        ConformalRegressor(LinearRegression(), Split(), random_state=0).fit(X, y)
+    older = LinearRegression().fit(*growing(400, 3))
+    with pytest.warns(RowOrderWarning, match="shuffle=False"):
+        ConformalRegressor(older, Split()).calibrate(X, y)
+    with pytest.warns(RowOrderWarning, match="The error depends on the row number"):
+        drifting = Y_CAL + np.linspace(0, 4, 200)
+        ConformalRegressor(MODEL, Split()).calibrate(X_CAL, drifting)
+
+
+def test_rows_in_random_order_hardly_ever_alarm():
+    """By law at most LEVEL of the sets, whatever the errors: skewed, tied, few."""
+    draw, alarms, sets = np.random.default_rng(5), 0, 4_000
+    for _ in range(sets // 4):
+        for errors in (
+            draw.normal(size=30),
+            draw.exponential(size=200) ** 3,
+            draw.integers(0, 3, 100),
+            draw.normal(size=8),
+        ):
+            alarms += find_trend(errors) is not None
+    assert alarms <= LEVEL * sets + 4 * np.sqrt(LEVEL * sets)
+
+
+def test_the_last_rows_are_held_out_and_folds_are_runs():
+    X, y = growing(400, 2)
+
+    class Noted(LinearRegression):
+        seen: ClassVar = []
+
+        def fit(self, X, y):
+            self.seen.append(np.sort(X[:, 2]))
+            return super().fit(X, y)
+
+    numbered = np.column_stack([X, np.arange(400.0)])
+    model = ConformalRegressor(Noted(), shuffle=False).fit(numbered, y)
+    whole, *refits = Noted.seen
+    np.testing.assert_array_equal(whole, np.arange(300))
+    assert len(refits) == 5
+    for start, rows in zip(range(0, 300, 60), refits, strict=True):
+        np.testing.assert_array_equal(np.setdiff1d(whole, rows), np.arange(start, start + 60))
+    assert model.calibrator_.n_calibration_ == 100
+
+
+# Rows that belong together, and what is passed to fit
+
+
+class Recorded(RegressorMixin, BaseEstimator):
+    """Predicts zero, and remembers what it was trained with."""
+
+    calls: ClassVar = []
+
+    def fit(self, X, y, sample_weight=None, names=None):
+        self.calls.append((X[:, 0], sample_weight, names))
+        self.n_features_in_ = X.shape[1]
+        return self
+
+    def predict(self, X):
+        return np.zeros(len(X))
+
+
+def test_groups_are_never_torn():
+    Recorded.calls.clear()
+    groups = rng.integers(0, 40, 600)
+    numbered = np.column_stack([np.arange(600.0), X])
+    ConformalRegressor(Recorded(), random_state=0).fit(numbered, Y, groups=groups)
+    assert len(Recorded.calls) == 6
+    train = Recorded.calls[0][0].astype(int)
+    assert not set(groups[train]) & set(np.delete(groups, train))
+    for part in (call[0].astype(int) for call in Recorded.calls[1:]):
+        assert not set(groups[part]) & set(groups[np.setdiff1d(train, part)])
+    with pytest.raises(CalliperError, match="shuffle=False"):
+        ConformalRegressor(Recorded(), shuffle=False).fit(numbered, Y, groups=groups)
+
+
+@pytest.mark.parametrize("routing", [False, True])
+def test_fit_parameters_reach_every_training_and_no_calibration(routing):
+    Recorded.calls.clear()
+    numbered, weight = np.column_stack([np.arange(600.0), X]), np.arange(600.0)
+    with config_context(enable_metadata_routing=routing):
+        estimator = Recorded()
+        if routing:
+            estimator.set_fit_request(sample_weight=True, names=True)
+        weighted = ConformalRegressor(estimator, random_state=0)
+        weighted.fit(numbered, Y, sample_weight=weight, names=["a", "b"])
+    assert len(Recorded.calls) == 6
+    for rows, sample_weight, names in Recorded.calls:
+        np.testing.assert_array_equal(rows, sample_weight)
+        assert names == ["a", "b"]
+    plain = ConformalRegressor(Recorded(), random_state=0).fit(numbered, Y)
+    np.testing.assert_array_equal(
+        plain.predict_interval(numbered).upper, weighted.predict_interval(numbered).upper
+    )
+
+
+def test_weights_weigh():
+    weight = np.where(np.arange(600) < 300, 1.0, 1e-9)
+    found = ConformalRegressor(Ridge(), Split(), shuffle=False, calibration_size=100)
+    found.fit(X, Y, sample_weight=weight)
+    expected = Ridge().fit(X[:500], Y[:500], sample_weight=weight[:500]).predict(X)
+    np.testing.assert_allclose(found.predict(X), expected)
+
+
+class Unclonable(Ridge):
+    """Gives out copies of a parameter, as CatBoost does."""
+
+    def __init__(self, alpha=1.0, columns=None):
+        super().__init__(alpha)
+        self.columns = columns
+
+    def get_params(self, deep=True):
+        return {"alpha": self.alpha, "columns": list(self.columns)}
+
+
+def test_an_estimator_that_cannot_be_cloned_is_copied():
+    estimator = Unclonable(columns=[0])
+    with pytest.raises(RuntimeError):
+        clone(estimator)
+    model = ConformalRegressor(estimator, random_state=0).fit(X, Y)
+    assert model.left_out_.source == "5 folds" and not hasattr(estimator, "coef_")
+    assert clone(model).estimator.columns == [0] and not hasattr(clone(model), "estimator_")
+
+
+# From one step to the next
+
+
+def test_calibrating_after_fit_uses_the_model_that_was_trained():
+    model = ConformalRegressor(KNeighborsRegressor(), embed="inputs", random_state=0).fit(X, Y)
+    trained = model.estimator_
+    before = model.predict(X)
+    model.set_params(embed="prediction").calibrate(X_CAL, Y_CAL)
+    assert model.estimator_ is trained and model.calibrator_.n_calibration_ == 200
+    np.testing.assert_array_equal(model.predict(X), before)
+    other = model.set_params(estimator=MODEL).calibrate(X_CAL, Y_CAL)
+    assert other.estimator_ is MODEL
+    with pytest.raises(NotFittedError, match="KNeighborsRegressor"):
+        model.set_params(estimator=KNeighborsRegressor()).calibrate(X_CAL, Y_CAL)
+
+
+def test_who_has_not_calibrated_is_told_to():
+    for ask in ("predict", "predict_interval"):
+        with pytest.raises(NotFittedError, match=r"call calibrate\(X, y\).* or fit\(X, y\)"):
+            getattr(ConformalRegressor(MODEL), ask)(X)
+
+
+def test_another_space_without_training_rows_is_pointed_out(recwarn):
+    model = ConformalRegressor(RandomForestRegressor(20, random_state=0), random_state=0)
+    model.fit(X, Y)
+    with pytest.warns(EmbeddingWarning, match="in another space.*, where it was .*expected error"):
+        model.calibrate(X_CAL, Y_CAL)
+    recwarn.clear()
+    model.calibrate(X_CAL, Y_CAL)
+    assert not [w for w in recwarn if issubclass(w.category, EmbeddingWarning)]
+
+
+def test_progress_counts_every_training():
+    shares = []
+    ConformalRegressor(Ridge(), random_state=0, progress=shares.append).fit(X, Y)
+    assert shares == pytest.approx([1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6, 1, 1])
+
+
+# A method that takes rows as they are
+
+
+def test_a_basis_is_given_the_frame_itself(recwarn):
+    city = rng.choice(["Basel", "Bern", "Thun"], 600)
+    frame = pd.DataFrame(X, columns=list("abc")).assign(wide=1e6 * X[:, 0], city=city)
+    y = X[:, 0] + np.where(city == "Bern", 3.0, 0.5) * rng.normal(size=600)
+
+    def predict(rows):
+        return rows["a"].to_numpy()
+
+    def groups(rows):
+        return pd.get_dummies(pd.Categorical(rows["city"], ["Basel", "Bern", "Thun"]))
+
+    for embed in ("auto", "inputs"):
+        model = ConformalRegressor(predict, ConditionalCalibration(basis=groups), embed=embed)
+        model.calibrate(frame[:400], y[:400])
+        inside = model.predict_interval(frame[400:], 0.8).contains(y[400:])
+        width = model.predict_interval(frame[400:], 0.8).width
+        bern = city[400:] == "Bern"
+        assert width[bern].mean() > 3 * width[~bern].mean() and inside[bern].mean() > 0.6
+    assert not [w for w in recwarn if "raw inputs" in str(w.message)]
+
+
+# What is shown
+
+
+def test_a_calibrated_model_shows_what_it_is():
+    model = ConformalRegressor(Ridge(), random_state=0)
+    assert repr(model) == "ConformalRegressor(estimator=Ridge(), random_state=0)"
+    shown = repr(model.fit(X, Y)).splitlines()
+    assert shown[0] == "ConformalRegressor(estimator=Ridge(), random_state=0)"
+    assert shown[1] == "  calibrated on 150 rows by FullRescaled"
+    assert shown[2] == "  near in Space('prediction and expected error', 2 dimensions)"
+    assert shown[3].startswith("  as local as RBF(")
+    assert shown[4] == "  left-out errors: LeftOut(450 of 450 training rows, 5 folds)"
+    assert shown[5] == "  promised at 0.9: 0.9006"
+    page = model._repr_mimebundle_()["text/html"]
+    assert "calibrated on 150 rows by FullRescaled" in page and "promised at 0.9" in page
+
+
+def test_the_one_calibrator():
+    model = ConformalRegressor(MODEL, Split())
+    assert not hasattr(model, "calibrator_")
+    model.calibrate(X_CAL, Y_CAL)
+    assert model.calibrator_ is model.calibrators_[0]
+    both = ConformalRegressor(MODEL, Split(), score_function=SignedError())
+    assert not hasattr(both.calibrate(X_CAL, Y_CAL), "calibrator_")
+    assert len(both.calibrators_) == 2
+
+
+@pytest.mark.parametrize("n", [0, 3, 10, 11, 1000])
+def test_intervals_are_short_to_read(n):
+    ends = np.arange(n, dtype=float)
+    upper = np.where(ends % 4 == 0, np.inf, ends + 1)
+    index = [f"<{i}>" for i in range(n)]
+    for intervals in (
+        Intervals(ends, upper, 0.9, index),
+        Intervals(np.c_[ends, ends], np.c_[upper, upper], (0.8, 0.9)),
+    ):
+        lines = repr(intervals).splitlines()
+        assert len(lines) == 2 + (n if n <= 10 else 11)
+        assert lines[0].startswith(f"Intervals({n:,} rows, coverage ")
+        assert ("% infinite" in lines[0]) == (n > 0)
+        page = intervals._repr_html_()
+        assert page.count("<tr>") == len(lines) - 1 and "<0>" not in page
