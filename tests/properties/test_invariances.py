@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 
 from calliper import KNN, RBF, FullRescaled, JackknifeRescaled, MADSplit, Split
 from calliper.calibrators import ConditionalCalibration
