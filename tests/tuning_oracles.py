@@ -34,7 +34,7 @@ def exact(value: Number) -> Any:
 def _rbf_mean(Z: Matrix, values: Sequence[Any], z: Vector, allowed: list[int], l: float) -> Any:
     """Eq. (5) with §8.1: sum_k K(z, Z_k) values_k / sum_k K(z, Z_k) over k in `allowed`."""
     assert allowed, "the scale of an empty set is undefined"
-    return base.weighted_mean(base.kernel_weights(Z, z, allowed, ("rbf", l), None), values)
+    return base.weighted_mean(base.kernel_weights(Z, z, allowed, ("rbf", l)), values)
 
 
 def leave_two_out_scale(
