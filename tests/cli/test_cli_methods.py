@@ -40,7 +40,7 @@ CALIBRATORS = {
     "slcp": SLCP(random_state=0),
     "rcp": RCP(random_state=0),
     "locart": LoCart(random_state=0),
-    "normalized-knn": NormalizedKNN(random_state=0),
+    "normalized-knn": NormalizedKNN(),
     "lcp": LCP(random_state=0),
     "rlcp": RLCP(random_state=0),
     "lvd": LVD(random_state=0),
@@ -51,7 +51,7 @@ WITH_OPTIONS = {
     "mad-split --neighbors 7": MADSplit(KNN(7), random_state=0),
     "slcp --neighbors 30": SLCP(KNN(30), random_state=0),
     "rcp --neighbors 30 --offset 0.1": RCP(kernel=KNN(30), offset=0.1, random_state=0),
-    "normalized-knn --neighbors 7": NormalizedKNN(7, random_state=0),
+    "normalized-knn --neighbors 7": NormalizedKNN(7),
     "rlcp --seed 5": RLCP(random_state=5),
 }
 TRAINED = [name for name, entry in METHODS.items() if entry.needs_training]
