@@ -5,10 +5,8 @@ import pytest
 from sklearn.linear_model import QuantileRegressor
 
 from calliper import KNN, RBF, Split
-from calliper.calibrators._locart import LoCart
-from calliper.calibrators._normalized_knn import DIFFICULTIES, NormalizedKNN
-from calliper.calibrators._rcp import RCP
-from calliper.calibrators._slcp import SLCP
+from calliper.calibrators import RCP, SLCP, LoCart, NormalizedKNN
+from calliper.calibrators._normalized_knn import DIFFICULTIES
 
 quiet = pytest.mark.filterwarnings("ignore::UserWarning")
 

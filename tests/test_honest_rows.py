@@ -12,7 +12,15 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
-from calliper import CalliperError, ConformalRegressor, EmbeddingWarning, FullRescaled, Split
+from calliper import (
+    CalliperError,
+    ConditionalCalibration,
+    ConformalRegressor,
+    EmbeddingWarning,
+    Intervals,
+    SignedError,
+    Split,
+)
 from calliper._calibrated import StoredRows, calibrate_stored
 from calliper._row_order import LEVEL, find_trend
 from calliper.exceptions import RowOrderWarning, SharedRowsWarning
@@ -232,4 +240,71 @@ def test_progress_counts_every_training():
     shares = []
     ConformalRegressor(Ridge(), random_state=0, progress=shares.append).fit(X, Y)
     assert shares == pytest.approx([1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6, 1, 1])
-    assert FullRescaled().uses_left_out
+
+
+# A method that takes rows as they are
+
+
+def test_a_basis_is_given_the_frame_itself(recwarn):
+    city = rng.choice(["Basel", "Bern", "Thun"], 600)
+    frame = pd.DataFrame(X, columns=list("abc")).assign(wide=1e6 * X[:, 0], city=city)
+    y = X[:, 0] + np.where(city == "Bern", 3.0, 0.5) * rng.normal(size=600)
+
+    def predict(rows):
+        return rows["a"].to_numpy()
+
+    def groups(rows):
+        return pd.get_dummies(pd.Categorical(rows["city"], ["Basel", "Bern", "Thun"]))
+
+    for embed in ("auto", "inputs"):
+        model = ConformalRegressor(predict, ConditionalCalibration(basis=groups), embed=embed)
+        model.calibrate(frame[:400], y[:400])
+        inside = model.predict_interval(frame[400:], 0.8).contains(y[400:])
+        width = model.predict_interval(frame[400:], 0.8).width
+        bern = city[400:] == "Bern"
+        assert width[bern].mean() > 3 * width[~bern].mean() and inside[bern].mean() > 0.6
+    assert not [w for w in recwarn if "raw inputs" in str(w.message)]
+
+
+# What is shown
+
+
+def test_a_calibrated_model_shows_what_it_is():
+    model = ConformalRegressor(Ridge(), random_state=0)
+    assert repr(model) == "ConformalRegressor(estimator=Ridge(), random_state=0)"
+    shown = repr(model.fit(X, Y)).splitlines()
+    assert shown[0] == "ConformalRegressor(estimator=Ridge(), random_state=0)"
+    assert shown[1] == "  calibrated on 150 rows by FullRescaled"
+    assert shown[2] == "  near in Space('prediction and expected error', 2 dimensions)"
+    assert shown[3].startswith("  as local as RBF(")
+    assert shown[4] == "  left-out errors: LeftOut(450 of 450 training rows, 5 folds)"
+    assert shown[5] == "  promised at 0.9: 0.9006"
+    page = model._repr_mimebundle_()["text/html"]
+    assert "calibrated on 150 rows by FullRescaled" in page and "promised at 0.9" in page
+
+
+def test_the_one_calibrator():
+    model = ConformalRegressor(MODEL, Split())
+    assert not hasattr(model, "calibrator_")
+    model.calibrate(X_CAL, Y_CAL)
+    assert model.calibrator_ is model.calibrators_[0]
+    both = ConformalRegressor(MODEL, Split(), score_function=SignedError())
+    assert not hasattr(both.calibrate(X_CAL, Y_CAL), "calibrator_")
+    assert len(both.calibrators_) == 2
+
+
+@pytest.mark.parametrize("n", [0, 3, 10, 11, 1000])
+def test_intervals_are_short_to_read(n):
+    ends = np.arange(n, dtype=float)
+    upper = np.where(ends % 4 == 0, np.inf, ends + 1)
+    index = [f"<{i}>" for i in range(n)]
+    for intervals in (
+        Intervals(ends, upper, 0.9, index),
+        Intervals(np.c_[ends, ends], np.c_[upper, upper], (0.8, 0.9)),
+    ):
+        lines = repr(intervals).splitlines()
+        assert len(lines) == 2 + (n if n <= 10 else 11)
+        assert lines[0].startswith(f"Intervals({n:,} rows, coverage ")
+        assert ("% infinite" in lines[0]) == (n > 0)
+        page = intervals._repr_html_()
+        assert page.count("<tr>") == len(lines) - 1 and "<0>" not in page

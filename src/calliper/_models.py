@@ -60,7 +60,15 @@ def fresh(model: Any) -> Any:
     try:
         return clone(model, safe=False)
     except RuntimeError:  # CatBoost's get_params copies lists, which clone takes for tampering
-        return deepcopy(model)
+        return _rebuilt(model)
+
+
+def _rebuilt(part: Any) -> Any:
+    """A copy with the same parameters and nothing learnt; a CatBoost trained twice may hang."""
+    if hasattr(part, "get_params"):
+        parameters = part.get_params(deep=False).items()
+        return type(part)(**{name: _rebuilt(value) for name, value in parameters})
+    return type(part)(map(_rebuilt, part)) if type(part) in (list, tuple) else deepcopy(part)
 
 
 def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:

@@ -14,14 +14,15 @@ Patterson, Candès (2019), "Conformalized quantile regression", arXiv:1905.03222
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from inspect import signature
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._models import check_known_rows, check_new_rows, predictions
+from calliper._models import check_known_rows, check_new_rows, fresh, predictions
 from calliper._types import FloatArray
 from calliper._validation import check_levels, n_rows
 from calliper.exceptions import CalliperError
@@ -36,9 +37,10 @@ class QuantilePair(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     estimator : quantile regressor
         Cloned and trained for each quantile, which is set through its parameter: ``quantile``
         (``QuantileRegressor``, ``HistGradientBoostingRegressor(loss="quantile")``), ``alpha`` with
-        ``loss`` or ``objective`` equal to ``"quantile"`` (``GradientBoostingRegressor``), or
-        ``quantile_alpha`` with ``objective="reg:quantileerror"``; inside a pipeline too. A forest
-        whose method is ``predict(X, quantiles=[...])`` is trained once.
+        ``loss`` or ``objective`` equal to ``"quantile"`` (``GradientBoostingRegressor``,
+        LightGBM), ``quantile_alpha`` with ``objective="reg:quantileerror"`` (XGBoost), or
+        ``loss_function="Quantile"`` (CatBoost); inside a pipeline too. A forest whose method is
+        ``predict(X, quantiles=[...])`` is trained once.
     coverage : float, default 0.9
         The level that the pair is trained for: quantiles at (1 ∓ coverage)/2.
     median : bool, default False
@@ -58,6 +60,18 @@ class QuantilePair(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     (0.1, 0.9)
     >>> pair.predict([[50.0]]).round(1)
     array([[0.5, 8.5]])
+
+    Conformalised quantile regression, from a model that is not fitted; ``QuantilePair`` takes
+    ``XGBRegressor(objective="reg:quantileerror")`` and its like in the same way:
+
+    >>> from calliper import ConformalRegressor, QuantileError, Split
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(1000, 1))
+    >>> y = X[:, 0] + X[:, 0] * rng.normal(size=1000)
+    >>> pair = QuantilePair(QuantileRegressor(alpha=0), coverage=0.9)
+    >>> model = ConformalRegressor(pair, Split(), score_function=QuantileError(), random_state=0)
+    >>> model.fit(X, y).predict_interval([[0.1], [0.9]], coverage=0.9).width.round(1)
+    array([0.4, 3.1])
     """
 
     def __init__(self, estimator: Any, coverage: float = 0.9, *, median: bool = False) -> None:
@@ -65,8 +79,8 @@ class QuantilePair(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.coverage = coverage
         self.median = median
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train a clone for each quantile."""
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
+        """Train a copy for each quantile; ``fit_params`` go to ``fit`` of each."""
         if np.ndim(self.coverage) != 0:
             raise CalliperError(
                 f"coverage must be one level such as 0.9; got {self.coverage!r}: a pair is "
@@ -76,10 +90,12 @@ class QuantilePair(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         middle = (0.5,) if self.median else ()
         quantiles = (float((1 - level) / 2), *middle, float((1 + level) / 2))
         at_once = _predicts_all_quantiles(self.estimator)
-        name = None if at_once else _quantile_parameter(self.estimator)
+        name = "" if at_once else _quantile_parameter(self.estimator)
         y = check_known_rows(self, X, y)
-        settings = [{} if name is None else {name: q} for q in quantiles[: 1 if at_once else None]]
-        self.estimators_ = tuple(clone(self.estimator).set_params(**s).fit(X, y) for s in settings)
+        settings = [{}] if at_once else [{name: _value(name, q)} for q in quantiles]
+        self.estimators_ = tuple(
+            fresh(self.estimator).set_params(**s).fit(X, y, **fit_params) for s in settings
+        )
         self.quantiles_ = quantiles
         return self
 
@@ -98,26 +114,42 @@ def _predicts_all_quantiles(estimator: Any) -> bool:
     return predict is not None and "quantiles" in signature(predict).parameters
 
 
+#: Which parameter sets the quantile, for each parameter that names the quantile loss.
+LOSSES = {
+    ("loss", "quantile"): ("quantile", "alpha"),
+    ("objective", "quantile"): ("alpha",),
+    ("objective", "reg:quantileerror"): ("quantile_alpha",),
+    ("loss_function", "Quantile"): ("loss_function",),
+}
+
+
 def _quantile_parameter(estimator: Any) -> str:
     """Name of the one parameter that sets the quantile to learn, perhaps nested."""
     parameters = estimator.get_params() if hasattr(estimator, "get_params") else {}
-    found = [str(name) for name in parameters if _sets_quantile(name, parameters)]
+    found = {name for key in parameters for name in _levels_of(str(key), parameters)}
     if len(found) != 1:
-        problem = f"it has several: {', '.join(found)}" if found else "it has none"
+        problem = f"it has several: {', '.join(sorted(found))}" if found else "it has none"
         raise CalliperError(
             f"QuantilePair needs an estimator with one parameter for the quantile to learn, such "
             f"as HistGradientBoostingRegressor(loss='quantile') or QuantileRegressor(); got "
             f"{estimator!r}: {problem}. A parameter counts only if the loss is the quantile loss."
         )
-    return found[0]
+    return found.pop()
 
 
-def _sets_quantile(name: str, parameters: dict[str, Any]) -> bool:
+def _levels_of(name: str, parameters: dict[str, Any]) -> Iterator[str]:
+    """Parameters that set the quantile, if ``name`` says that one is learnt."""
     prefix, separator, last = name.rpartition("__")
-    loss = parameters.get(f"{prefix}{separator}loss")
-    objective = parameters.get(f"{prefix}{separator}objective")
-    if last == "quantile":
-        return loss in (None, "quantile")
-    if last == "alpha":
-        return "quantile" in (loss, objective)
-    return last == "quantile_alpha" and objective == "reg:quantileerror"
+    owner = f"{prefix}{separator}"
+    if last == "quantile" and f"{owner}loss" not in parameters:  # QuantileRegressor
+        yield name
+    loss = str(parameters[name]).partition(":")[0] if last == "loss_function" else parameters[name]
+    known = LOSSES.get((last, loss), ()) if isinstance(loss, str) else ()
+    # XGBoost and LightGBM take parameters that they do not list.
+    listed = [f"{owner}{level}" for level in known if f"{owner}{level}" in parameters]
+    yield from listed or [f"{owner}{level}" for level in known[:1]]
+
+
+def _value(name: str, quantile: float) -> Any:
+    """What the parameter is set to; CatBoost takes the level within the name of the loss."""
+    return f"Quantile:alpha={quantile}" if name.endswith("loss_function") else quantile

@@ -18,6 +18,9 @@ from calliper.quantile import conformal_rank, required_calibration_size
 #: Beyond this, squared distances overflow.
 LARGEST_FEATURE = 1e150
 
+#: Beyond this, sums of scores may overflow.
+LARGEST_SCORE = 1e302
+
 
 def refuse_sparse(X: Any, name: str) -> None:
     """Sparse rows have no cheap exact neighbours here; say so before something densifies them."""
@@ -29,7 +32,9 @@ def refuse_sparse(X: Any, name: str) -> None:
 
 
 def n_rows(X: Any) -> int:
-    """Number of rows of an array, a frame, a tensor, or a list of anything."""
+    """Number of rows of an array, a frame, a sparse matrix, a tensor, or a list of anything."""
+    if sparse.issparse(X):
+        return int(X.shape[0])
     return len(X) if hasattr(X, "__len__") else len(np.asarray(X))
 
 
@@ -128,6 +133,16 @@ def check_calibration(
     vector = check(scores, "scores")
     features = validate_data(estimator, Z, dtype=np.float64, order="C", copy=True)
     return _refuse_huge(features, "Z"), vector
+
+
+def refuse_huge_scores(scores: FloatArray, name: str) -> None:
+    """Sums of larger numbers overflow, and then no mean of them is one."""
+    largest = max(scores.max(initial=0.0), -scores.min(initial=0.0))
+    if largest > LARGEST_SCORE:
+        raise CalliperError(
+            f"{name} must be at most {LARGEST_SCORE:g} in size, so that sums of them are numbers; "
+            f"got {largest:.3g}. Divide targets and predictions by a constant first."
+        )
 
 
 def check_training(rows: Any, Z: FloatArray, name: str = "Z_train") -> FloatArray | None:

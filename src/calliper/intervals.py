@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,9 @@ from calliper.exceptions import CalliperError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+#: Rows at either end that are shown.
+N_SHOWN = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +41,11 @@ class Intervals:
     array([2. , 0.5])
     >>> intervals.contains([3.0, 2.6])
     array([ True, False])
+    >>> intervals
+    Intervals(2 rows)
+       lower  upper
+    0      1      3
+    1      2    2.5
     """
 
     lower: FloatArray
@@ -107,6 +116,36 @@ class Intervals:
             return ["lower", "upper"]
         levels = range(self.lower.shape[1]) if self.coverage is None else self.coverage
         return [f"{end}_{level}" for level in np.atleast_1d(levels) for end in ("lower", "upper")]
+
+    def __repr__(self) -> str:
+        rows = self._shown()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        table = ["  ".join(map(str.rjust, row, widths)) for row in rows]
+        return "\n".join([self._summary(), *table])
+
+    def _repr_html_(self) -> str:
+        head, *rows = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in self._shown())
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        head = head.replace("td>", "th>")
+        return f"<p>{escape(self._summary())}</p><table><tr>{head}</tr>{body}</table>"
+
+    def _summary(self) -> str:
+        """How many, at which level, and how many of them say nothing."""
+        m, levels = len(self.lower), "" if self.coverage is None else f", coverage {self.coverage}"
+        infinite = float(np.isinf(self.width).mean()) if m else 0.0
+        unbounded = f", {infinite:.1%} infinite" if infinite else ""
+        return f"Intervals({m:,} rows{levels}{unbounded})"
+
+    def _shown(self) -> list[list[str]]:
+        """Names, then the ends of the first and of the last rows."""
+        m = len(self.lower)
+        places = [*range(m)] if m <= 2 * N_SHOWN else [*range(N_SHOWN), *range(m - N_SHOWN, m)]
+        labels = range(m) if self.index is None else self.index
+        ends = np.stack([self.lower, self.upper], axis=-1).reshape(m, len(self.column_names()))
+        rows = [[str(labels[i]), *(f"{end:.6g}" for end in ends[i])] for i in places]
+        if m > 2 * N_SHOWN:
+            rows.insert(N_SHOWN, ["…"] * (1 + ends.shape[1]))
+        return [["", *self.column_names()], *rows]
 
     def to_frame(self) -> pd.DataFrame:
         """A pandas frame with the ends as columns and the index of the rows that came in."""

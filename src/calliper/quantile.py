@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from math import ceil
+from math import ceil, frexp, ldexp
 
 import numpy as np
 
@@ -228,39 +228,52 @@ def outward(radius: FloatArray) -> FloatArray:
     return radius * np.where(radius < 0, 1 - ROUNDING, 1 + ROUNDING)
 
 
-def rescaled_back(scale: FloatArray, threshold: FloatArray) -> FloatArray:
-    """Scales (m, 1) or (m, L) times thresholds (L,); infinite where a threshold is: (m, L).
+def not_below(ratio: FloatArray) -> FloatArray:
+    """Ratios, the next number up for those so small that a digit of them is lost.
 
-    Thresholds are ratios s/ŝ. One so small that it has lost digits is raised to the next number,
-    since the scale would magnify what was lost.
+    What multiplies such a ratio back would magnify the loss.
     """
-    tiny = (threshold > 0) & (threshold < np.finfo(np.float64).tiny)
-    threshold = np.where(tiny, np.nextafter(threshold, np.inf), threshold)
+    lossy = (ratio != 0) & (np.abs(ratio) < np.finfo(np.float64).tiny)
+    return np.where(lossy, np.nextafter(ratio, np.inf), ratio)
+
+
+def rescaled_back(scale: FloatArray, threshold: FloatArray) -> FloatArray:
+    """Scales (m, 1) or (m, L) times thresholds s/ŝ (L,), infinite where these are: (m, L)."""
     with np.errstate(invalid="ignore", over="ignore"):
-        return np.where(np.isinf(threshold), np.inf, scale * threshold)
+        return np.where(np.isinf(threshold), np.inf, scale * not_below(threshold))
 
 
 def power_of_two(values: FloatArray) -> float:
-    """The power of two just above the largest magnitude; 1 if all are zero."""
-    largest = float(np.abs(values).max(initial=0.0))
-    return float(2.0 ** np.ceil(np.log2(largest))) if largest > 0 else 1.0
+    """The power of two just above the largest magnitude, or 2¹⁰²³; 1 if all are zero."""
+    return ldexp(1.0, min(exponent(values), 1023))
 
 
-def below(y_pred: FloatArray, radius: FloatArray) -> FloatArray:
-    """ŷ − radius, a last digit further: no target whose measured error is the radius falls out.
+def exponent(values: FloatArray) -> int:
+    """The smallest e such that no magnitude exceeds 2ᵉ; 0 if all are zero."""
+    part, e = frexp(max(float(values.max(initial=0.0)), -float(values.min(initial=0.0))))
+    return e - (part == 0.5)
 
-    Both the error of a target and the end of the interval are rounded, each by up to half a digit
-    of the larger of ŷ and the radius.
+
+def below(y_pred: FloatArray, radius: FloatArray, *, digits: int = 1) -> FloatArray:
+    """ŷ − radius, some last digits further: no target whose measured error is the radius falls out.
+
+    Two roundings lie between a target and the end: that of its error, fl(ŷ − y) ≤ r, and that of
+    the end, fl(ŷ − r). Each is at most half a last digit of |ŷ| + |r|, one digit together; the end
+    so moved is at most y before it is rounded, and so after. A radius that is multiplied back,
+    after the error was divided, needs less than three more: one for the quotient, half for the
+    product, and up to one where these carry the error over a power of two.
     """
-    return y_pred - radius - _last_digit(y_pred, radius)
+    return y_pred - radius - digits * _last_digit(y_pred, radius)
 
 
-def above(y_pred: FloatArray, radius: FloatArray) -> FloatArray:
-    """ŷ + radius, a last digit further; see :func:`below`."""
-    return y_pred + radius + _last_digit(y_pred, radius)
+def above(y_pred: FloatArray, radius: FloatArray, *, digits: int = 1) -> FloatArray:
+    """ŷ + radius, some last digits further; see :func:`below`."""
+    return y_pred + radius + digits * _last_digit(y_pred, radius)
 
 
 def _last_digit(y_pred: FloatArray, radius: FloatArray) -> FloatArray:
-    size = np.abs(y_pred) + np.abs(radius)
-    exact = ~np.isfinite(size) | (radius == 0)
-    return np.where(exact, 0.0, np.spacing(np.where(exact, 1.0, size)))
+    """Spacing of numbers around |ŷ| + |r|; 0 where nothing is rounded, at r = 0."""
+    with np.errstate(over="ignore"):
+        size = np.abs(y_pred) + np.abs(radius)
+    digit: FloatArray = np.spacing(np.minimum(size, np.finfo(np.float64).max / 2))
+    return np.asarray(digit * (radius != 0))

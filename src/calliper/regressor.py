@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import copy
+from html import escape
 from numbers import Integral
 from typing import Any, Self
 
@@ -32,7 +33,9 @@ from calliper._validation import check_vector
 from calliper.calibrators import FullRescaled
 from calliper.embedding import (
     LEFT_OUT,
+    RAW,
     SEEN,
+    UNTOUCHED,
     Embedding,
     Learnt,
     Refits,
@@ -301,6 +304,31 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             )
         return fitted[0]
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        words: str = super().__repr__(N_CHAR_MAX)
+        return "\n  ".join([words, *self._state()])
+
+    def _html_repr(self) -> str:
+        lines = "<br>".join(map(escape, self._state()))
+        return f"{super()._html_repr()}{f'<p>{lines}</p>' if lines else ''}"
+
+    def _state(self) -> list[str]:
+        """What was calibrated, where and how near, and what is promised; nothing before."""
+        if not hasattr(self, "calibrators_"):
+            return []
+        method = self.calibrators_[0]
+        locality = getattr(method, "locality_", None)
+        promise = self.guarantee(0.9)
+        lines = [
+            f"calibrated on {method.n_calibration_:,} rows by {type(method).__name__}",
+            f"near in {self.embedding_}" if getattr(method, "judges_nearness", True) else "",
+            "" if locality is None else f"as local as {locality.describe()}",
+            "" if self.left_out_ is None else f"left-out errors: {self.left_out_}",
+            f"promised at 0.9: {np.floor(promise.proved * 1e4) / 1e4:g}"
+            + (" (rows were seen in training)" if self.seen_ is not None else ""),
+        ]
+        return [line for line in lines if line]
+
     @property
     def _calibrated(self) -> Calibrated:
         return Calibrated(self.score_, self.calibrators_, self.seen_)
@@ -366,7 +394,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             model=estimator,
             n_outputs=getattr(score, "n_outputs", 1),
             y_train=training.y,
-            raw=_takes_inputs(calibrator),
+            raw=_raw(calibrator),
             nearness=getattr(calibrator, "judges_nearness", True),
         )
         learnt = Learnt(embedding=embedding)
@@ -389,13 +417,16 @@ def _warn_if_other(before: Embedding, now: Embedding) -> None:
         )
 
 
-def _takes_inputs(calibrator: Any) -> bool:
-    """Whether its kernel is made of a model of its own, and asks for the inputs as they are."""
-    return bool(getattr(getattr(calibrator, "kernel", None), "takes_inputs", False))
+def _raw(calibrator: Any) -> Any:
+    """The inputs as they are, if it asks for them, or its kernel, made of a model of its own."""
+    if getattr(calibrator, "takes_inputs", False):
+        return UNTOUCHED
+    of_kernel = getattr(getattr(calibrator, "kernel", None), "takes_inputs", False)
+    return RAW if of_kernel else None
 
 
 def _asks_distances(calibrator: Any) -> bool:
-    return getattr(calibrator, "judges_nearness", True) and not _takes_inputs(calibrator)
+    return getattr(calibrator, "judges_nearness", True) and _raw(calibrator) is None
 
 
 def _names(calibrator: Any, parameters: Iterable[str]) -> bool:

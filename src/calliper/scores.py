@@ -1,9 +1,10 @@
 """Scores: how wrong a prediction is, beside the inverse that turns a radius into an interval.
 
 ``measure(y, y_pred)`` and ``invert(y_pred, radius)`` belong together: y lies in
-``invert(y_pred, r)`` exactly when ``measure(y, y_pred) <= r``. A score of two tails has two
-columns; each tail is calibrated on its own at level 1 − α/2, and a union bound gives 1 − α.
-``magnitude`` is the size of the error that local scales are averaged from.
+``invert(y_pred, r)`` exactly when ``measure(y, y_pred) <= r``, but that ends are rounded outward by
+a last digit or a few, so that no tie is lost. A score of two tails has two columns; each tail is
+calibrated on its own at level 1 − α/2, and a union bound gives 1 − α. ``magnitude`` is the size of
+the error that local scales are averaged from.
 
 A score that takes several predictions a row says how many in ``n_outputs`` (one if it does not
 say) and gives the one number between them in ``centre(y_pred)``. Predictions may carry an axis of
@@ -41,7 +42,7 @@ from sklearn.base import BaseEstimator
 from calliper._types import FloatArray
 from calliper._validation import check_offset
 from calliper.exceptions import CalliperError, QuantileCrossingWarning, warn
-from calliper.quantile import above, below
+from calliper.quantile import above, below, not_below
 
 __all__ = ["AbsoluteError", "QuantileError", "SignedError"]
 
@@ -180,12 +181,16 @@ class QuantileError(BaseEstimator):  # type: ignore[misc]
         Where there is none, the point at which the ends meet as the radius falls: the middle of
         the quantiles, or the median for ``"median"``; with two radii, the middle of the ends.
         """
-        low, high, below, above = self._quantiles(y_pred)
+        low, high, unit_low, unit_high = self._quantiles(y_pred)
         two = self.n_tails == 2
         down, up = (radius[..., 0], radius[..., 1]) if two else (radius, radius)
-        lower, upper = low - below * down, high + above * up
+        digits = 4 if self.variant in ("ratio", "median") else 1
+        with np.errstate(over="ignore"):  # an end that is no number is no bound
+            lower = below(low, unit_low * not_below(down), digits=digits)
+            upper = above(high, unit_high * not_below(up), digits=digits)
         with np.errstate(invalid="ignore"):
-            meeting = (lower + upper) / 2 if two else low + below / (below + above) * (high - low)
+            share = unit_low / (unit_low + unit_high)
+            meeting = (lower + upper) / 2 if two else low + share * (high - low)
         meeting = np.where(np.isfinite(meeting), meeting, (low + high) / 2)
         empty = lower > upper
         return np.where(empty, meeting, lower), np.where(empty, meeting, upper)
@@ -198,8 +203,8 @@ class QuantileError(BaseEstimator):  # type: ignore[misc]
         return np.asarray((low + high) / 2)
 
     def _tails(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        low, high, below, above = self._quantiles(y_pred)
-        return np.stack([(low - y) / below, (y - high) / above], axis=-1)
+        low, high, unit_low, unit_high = self._quantiles(y_pred)
+        return np.stack([(low - y) / unit_low, (y - high) / unit_high], axis=-1)
 
     def _quantiles(self, y_pred: FloatArray) -> tuple[FloatArray, ...]:
         """Lower and upper quantile, and the unit in which each end moves."""

@@ -138,7 +138,7 @@ def test_groups_of_very_different_scores_are_split_in_each(ratio, digits):
 
 def test_a_search_that_is_given_up_is_not_laid_at_the_door_of_the_data(monkeypatch):
     method = ConditionalCalibration().fit(Z, SCORES)
-    monkeypatch.setattr("calliper.calibrators._conditional_descent.MOST_EDGES", -60)
+    monkeypatch.setattr("calliper.calibrators._conditional.MOST_EDGES", -60)
     with pytest.warns(ConvergenceWarning, match="At 7 of 7 new rows the search was given up"):
         assert np.isinf(method.predict_radius(NEW, 0.8)).all()
 

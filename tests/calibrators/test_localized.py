@@ -10,9 +10,8 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
 from calliper import CalliperError, SmallCalibrationWarning, Split
-from calliper.calibrators._lcp import LCP
-from calliper.calibrators._lvd import LVD
-from calliper.calibrators._rlcp import RLCP, row_normals
+from calliper.calibrators import LCP, LVD, RLCP
+from calliper.calibrators._rlcp import row_normals
 
 pytestmark = pytest.mark.filterwarnings("ignore::calliper.SmallCalibrationWarning")
 

@@ -5,9 +5,7 @@ import pytest
 from sklearn.ensemble import RandomForestRegressor
 
 from calliper import Intervals
-from calliper.calibrators._lcp import LCP
-from calliper.calibrators._lvd import LVD
-from calliper.calibrators._rlcp import RLCP
+from calliper.calibrators import LCP, LVD, RLCP
 from calliper.datasets import one_dimensional
 from calliper.metrics import tau_si, tau_sqi
 from calliper.quantile import weighted_quantiles

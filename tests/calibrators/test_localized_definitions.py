@@ -6,9 +6,10 @@ import pytest
 from problems import small_problem
 from sklearn.utils import check_random_state
 
-from calliper.calibrators._lcp import LCP, tuned_bandwidth
-from calliper.calibrators._lvd import LVD, widening_factor
-from calliper.calibrators._rlcp import RLCP, effective_length_scale, row_normals
+from calliper.calibrators import LCP, LVD, RLCP
+from calliper.calibrators._lcp import tuned_bandwidth
+from calliper.calibrators._lvd import widening_factor
+from calliper.calibrators._rlcp import effective_length_scale, row_normals
 
 pytestmark = pytest.mark.filterwarnings("ignore::calliper.SmallCalibrationWarning")
 

@@ -22,7 +22,7 @@ from calliper import (
     TunedKNN,
     ZeroScaleWarning,
 )
-from calliper.calibrators._jackknife_minmax import JackknifeMinmaxRescaled
+from calliper.calibrators import JackknifeMinmaxRescaled
 
 rng = np.random.default_rng(0)
 Z, SCORES, NEW = rng.normal(size=(50, 2)), rng.exponential(size=50), rng.normal(size=(7, 2))

@@ -75,7 +75,7 @@ def test_all_three_regions_of_the_median_occur():
         p = small_problem(seed, smallest=2)
         full = FullRescaled(KNN(p.n_neighbors), shrinkage=0.5, random_state=seed)
         full.fit(p.Z, p.scores, magnitudes=p.magnitudes)
-        low, high = full.bag_.low * full.unit_, full.bag_.high * full.unit_
+        low, high = (np.ldexp(end, -full.shift_) for end in (full.bag_.low, full.bag_.high))
         for radius in full.predict_radius(p.new, p.level):
             regions.add("below" if radius < low else "above" if radius > high else "between")
             if low < radius * (1 - 1e-9) and radius * (1 + 1e-9) < high:

@@ -22,10 +22,7 @@ from split_family import (
 )
 
 from calliper import KNN, RBF, TunedKNN
-from calliper.calibrators._locart import LoCart
-from calliper.calibrators._normalized_knn import NormalizedKNN
-from calliper.calibrators._rcp import RCP
-from calliper.calibrators._slcp import SLCP
+from calliper.calibrators import RCP, SLCP, LoCart, NormalizedKNN
 
 rng = np.random.default_rng(1)
 
@@ -81,9 +78,11 @@ def test_slcp_radius_is_never_an_empty_interval():
     train = {"Z_train": np.linspace(0, 1, 80)[:, None], "scores_train": np.r_[[0.0] * 40, [9] * 40]}
     z, s = np.r_[np.full(5, 0.1), np.full(45, 0.9)][:, None], np.full(50, 1.0)
     method = SLCP(KNN(5)).fit(z, s, **train)
-    np.testing.assert_array_equal(method.predict_radius([[0.1], [0.9]], 0.5), [0.0, 1.0])
+    radius = method.predict_radius([[0.1], [0.9]], 0.5)
+    np.testing.assert_allclose(radius, [0.0, 1.0], rtol=1e-14)
     below = SLCP(KNN(5)).fit(z, s - 2, **train)  # a score that can be negative: so can the radius
-    np.testing.assert_array_equal(below.predict_radius([[0.1], [0.9]], 0.5), [-10.0, -1.0])
+    radius = below.predict_radius([[0.1], [0.9]], 0.5)
+    np.testing.assert_allclose(radius, [-10.0, -1.0], rtol=1e-14)
 
 
 @each_method

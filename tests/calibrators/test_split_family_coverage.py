@@ -6,10 +6,7 @@ from sklearn.linear_model import QuantileRegressor
 from split_family import fit, quiet
 
 from calliper import KNN, RBF, guarantees
-from calliper.calibrators._locart import LoCart
-from calliper.calibrators._normalized_knn import NormalizedKNN
-from calliper.calibrators._rcp import RCP
-from calliper.calibrators._slcp import SLCP
+from calliper.calibrators import RCP, SLCP, LoCart, NormalizedKNN
 
 
 def draw(rng, n):

@@ -9,10 +9,8 @@ from sklearn.linear_model import QuantileRegressor
 from split_family import quiet
 
 from calliper import KNN, RBF
-from calliper.calibrators._locart import LoCart
-from calliper.calibrators._normalized_knn import DIFFICULTIES, NormalizedKNN
-from calliper.calibrators._rcp import RCP
-from calliper.calibrators._slcp import SLCP
+from calliper.calibrators import RCP, SLCP, LoCart, NormalizedKNN
+from calliper.calibrators._normalized_knn import DIFFICULTIES
 
 
 def training_part(seed, dimension, smallest=2):
@@ -117,7 +115,8 @@ def test_rcp_knn_equals_the_definition(batch):
             for z in p.new
         ]
         radius = method.predict_radius(p.new, p.level)
-        np.testing.assert_allclose(radius, expected, rtol=1e-12, err_msg=f"seed {seed}")
+        np.testing.assert_allclose(radius, expected, rtol=2e-11, err_msg=f"seed {seed}")
+        assert np.all(radius >= expected)  # rounded outward
 
 
 @quiet

@@ -22,10 +22,7 @@ from split_family import (
 )
 
 from calliper import KNN, RBF, CalliperError, SmallCalibrationWarning, ZeroScaleWarning
-from calliper.calibrators._locart import LoCart
-from calliper.calibrators._normalized_knn import NormalizedKNN
-from calliper.calibrators._rcp import RCP
-from calliper.calibrators._slcp import SLCP
+from calliper.calibrators import RCP, SLCP, LoCart, NormalizedKNN
 
 rng = np.random.default_rng(1)
 

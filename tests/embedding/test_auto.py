@@ -19,12 +19,13 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import BayesianRidge, Lasso, LinearRegression, Ridge
 from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
-from calliper import ConformalRegressor, QuantileError, Split
+from calliper import ConformalRegressor, EmbeddingWarning, QuantileError, Split
 from calliper.embedding import fit_embedding
 
 rng = np.random.default_rng(0)
@@ -172,7 +173,7 @@ def test_one_input_is_its_own_space():
     np.testing.assert_allclose(scaled.transform(X_NEW[:, :1]), scaler.transform(X_NEW[:, :1]))
 
 
-def test_text_and_sparse_rows_leave_the_prediction():
+def test_text_and_sparse_rows_are_encoded():
     table = pd.DataFrame({"x": X[:, 0], "city": np.where(X[:, 1] > 0, "Bern", "Basel")})
     encoder = make_column_transformer((OneHotEncoder(), ["city"]), remainder="passthrough")
     encoded = make_pipeline(encoder, Ridge()).fit(table[:150], Y_TRAIN)
@@ -182,11 +183,31 @@ def test_text_and_sparse_rows_leave_the_prediction():
     def predict(rows):
         return encoded.predict(rows)
 
-    assert fit_embedding("auto", table[:150], table, model=predict).space.name == "prediction"
-    sparse_rows = make_pipeline(OneHotEncoder(), Ridge()).fit(table[["city"]], Y)
-    assert fit_embedding(
-        "auto", table[["city"]], table[["city"]], model=sparse_rows
-    ).space.name == ("prediction")
+    found = fit_embedding("auto", table[:150], table, model=predict, y_train=Y_TRAIN)
+    assert found.space.name == "2 standardised inputs and prediction"
+    assert np.ptp(found.transform(table[150:])[:, 1]) > 0
+    cities = table[["city"]]
+    sparse_rows = make_pipeline(OneHotEncoder(), Ridge()).fit(cities, Y)
+    dense = make_pipeline(OneHotEncoder(sparse_output=False), Ridge()).fit(cities, Y)
+    places = [fit_embedding("auto", cities, cities, model=m) for m in (sparse_rows, dense)]
+    assert places[0].space.name == "2 standardised inputs and prediction"
+    np.testing.assert_allclose(places[0].transform(cities), places[1].transform(cities))
+
+
+def test_nothing_falls_back_to_the_prediction_without_a_word(recwarn):
+    texts = ["Bern", "Basel"] * 75
+
+    def length(rows):
+        return np.array([len(row) for row in rows], dtype=float)
+
+    with pytest.warns(EmbeddingWarning, match="prediction alone, since the inputs cannot be"):
+        fit_embedding("auto", texts, texts, model=length)
+    with pytest.warns(EmbeddingWarning, match="prediction alone, since there are no training"):
+        ConformalRegressor(KNeighborsRegressor().fit(X_TRAIN, Y_TRAIN)).calibrate(X_CAL, Y_CAL)
+    recwarn.clear()
+    ConformalRegressor(length, Split()).calibrate(texts, Y_TRAIN)
+    ConformalRegressor(length, embed="prediction").calibrate(texts, Y_TRAIN)
+    assert not [w for w in recwarn if "prediction alone" in str(w.message)]
 
 
 def test_models_of_quantiles():

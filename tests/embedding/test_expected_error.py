@@ -102,7 +102,9 @@ def test_where_nothing_can_be_learnt():
     assert mine.extras["Z_left_out"].shape == (200, 3)
     text = X_TRAIN.astype(object)
     text[:, 2] = np.where(X_TRAIN[:, 2] > 0, "Bern", "Basel")
-    assert "expected" not in learnt(FirstInput().fit(text), X_train=text).embedding.space.name
+    encoded = learnt(FirstInput().fit(text), X_train=text).embedding.space
+    assert encoded.name == "prediction and expected error"
+    assert encoded.encode.kinds == ("numbers", "numbers", "levels")
 
 
 class FirstInput(RegressorMixin, BaseEstimator):

@@ -13,7 +13,6 @@ from sklearn.pipeline import make_pipeline
 
 from calliper import AbsoluteError, ConformalRegressor
 from calliper.embedding import Refits, Training, fit_embedding
-from calliper.embedding._spaces import Filled
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(400, 3))
@@ -27,20 +26,6 @@ def learnt(model, X_train):
     embedding = fit_embedding("auto", X_train, X_CAL, model=model, y_train=Y_TRAIN)
     training = Training(X=X_train, y=Y_TRAIN, may_refit=True, refits=Refits(random_state=0))
     return training.learn(embedding, AbsoluteError(), chosen=True)
-
-
-def test_filled_rows():
-    holes = np.array([[1.0, np.nan, np.inf], [3.0, np.nan, -2.0], [np.nan, np.nan, 4.0]])
-    filled = Filled.learn(holes)
-    np.testing.assert_array_equal(filled.medians, [2, 0, 4])
-    np.testing.assert_array_equal(filled(holes), [[1, 0, 1e30], [3, 0, -2], [2, 0, 4]])
-    texts = pd.DataFrame({"k": pd.Categorical(["1", "9", "x"]), "n": [1, None, 2]})
-    texts["n"] = texts["n"].astype("Int64")
-    with pytest.raises(ValueError, match="could not convert"):
-        Filled.learn(texts)
-    filled = Filled.learn(texts[:2])
-    np.testing.assert_array_equal(filled.medians, [5, 1])
-    np.testing.assert_array_equal(filled(texts), [[1, 1], [9, 1], [5, 2]])
 
 
 @pytest.mark.parametrize(

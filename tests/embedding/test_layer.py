@@ -1,12 +1,16 @@
 """Layers of PyTorch modules."""
 
 import pickle
+import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.pipeline import make_pipeline
 
-from calliper import CalliperError, ConformalRegressor
+from calliper import CalliperError, ConformalRegressor, EmbeddingWarning
 from calliper.embedding import Layer
 
 torch = pytest.importorskip("torch", reason="torch is not installed: layers are not tested")
@@ -167,3 +171,32 @@ def test_a_module_that_answers_with_a_tuple():
 
     with pytest.raises(CalliperError, match="must answer with a tensor; got a tuple"):
         ConformalRegressor(Two(), embed="prediction").calibrate(X_CAL, Y_CAL)
+
+
+def test_a_layer_is_a_transformer(net):
+    embed = make_pipeline(Layer(net), PCA(2))
+    assert clone(embed)[0].module is net  # a trained module is used as it is
+    model = ConformalRegressor(net, embed=embed)
+    model.calibrate(X_CAL, Y_CAL, X_train=X_NEW, y_train=Y[200:])
+    assert repr(model.embedding_) == "Space('Pipeline', 2 dimensions)"
+    places = PCA(2).fit(Layer(net)(X_NEW)).transform(Layer(net)(X_CAL))
+    np.testing.assert_allclose(model.embedding_.transform(X_CAL), places, atol=1e-6)
+
+
+def test_a_wide_layer_is_reduced_after_the_layer(net):
+    with pytest.warns(EmbeddingWarning, match=r"make_pipeline\(Layer\(module\), PCA\(5\)\)"):
+        ConformalRegressor(net).calibrate(X_CAL[:4], Y_CAL[:4])
+
+
+def test_frames_bring_no_warning_of_torch(net):
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = ConformalRegressor(net).calibrate(frame[:200], Y_CAL)
+        model.predict_interval(frame[200:])
+
+
+def test_a_dict_is_refused_in_words(net):
+    rows = {"ids": torch.zeros(200, 4), "mask": torch.ones(200, 4)}
+    with pytest.raises(TypeError, match=r"got a dict with keys 'ids', 'mask'.*a function"):
+        ConformalRegressor(net).calibrate(rows, Y_CAL)

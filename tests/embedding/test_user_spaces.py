@@ -94,13 +94,14 @@ def test_raw_inputs_of_unlike_spread_are_pointed_out():
         model.set_params(embed="auto").calibrate(wide, Y_CAL)
 
 
-def test_text_columns_are_no_inputs():
+def test_text_columns_are_inputs_where_there_are_training_rows():
     table = pd.DataFrame({"x": X[:, 0], "city": np.where(X[:, 1] > 0.5, "Bern", "Basel")})
     encoder = make_column_transformer((OneHotEncoder(), ["city"]), remainder="passthrough")
     pipeline = make_pipeline(encoder, LinearRegression())
+    model = pipeline.fit(table, Y)
     with pytest.raises(CalliperError, match="nearness needs numbers"):
-        ConformalRegressor(pipeline, embed="inputs").fit(table, Y)
-    for embed in ("auto", "prediction", clone(encoder)):
+        ConformalRegressor(model, embed="inputs").calibrate(table, Y)
+    for embed in ("auto", "inputs", "prediction", clone(encoder)):
         model = ConformalRegressor(pipeline, embed=embed).fit(table, Y)
         assert np.isfinite(model.predict_interval(table).width).all()
 

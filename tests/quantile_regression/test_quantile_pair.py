@@ -91,3 +91,32 @@ def test_bad_pairs():
         QuantilePair(LINEAR).fit(X, np.full(600, np.nan))
     with pytest.raises(ValueError, match="1 features"):
         QuantilePair(LINEAR).fit(X, Y).predict(X[:, :1])
+
+
+@pytest.mark.parametrize(
+    ("library", "name", "settings", "parameter"),
+    [
+        ("xgboost", "XGBRegressor", {"objective": "reg:quantileerror"}, "quantile_alpha"),
+        ("lightgbm", "LGBMRegressor", {"objective": "quantile", "verbose": -1}, "alpha"),
+        (
+            "catboost",
+            "CatBoostRegressor",
+            {"loss_function": "Quantile", "verbose": 0, "allow_writing_files": False},
+            "loss_function",
+        ),
+    ],
+)
+@pytest.mark.parametrize("piped", [False, True])
+def test_the_level_of_boosting_libraries(library, name, settings, parameter, piped):
+    module = pytest.importorskip(library)
+    model = getattr(module, name)(n_estimators=20, **settings)
+    pair = QuantilePair(make_pipeline(StandardScaler(), model) if piped else model, 0.8)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(800, 2))
+    y = np.exp(X[:, 0]) * rng.normal(size=800)
+    pair.fit(X, y) if piped else pair.fit(X, y, sample_weight=np.ones(800))
+    told = [fitted[-1] if piped else fitted for fitted in pair.estimators_]
+    levels = [str(each.get_params()[parameter]) for each in told]
+    assert [float(level.rpartition("=")[2]) for level in levels] == pytest.approx([0.1, 0.9])
+    lower, upper = pair.predict(X).T
+    assert 0.5 < np.mean((lower <= y) & (y <= upper)) < 0.98

@@ -62,7 +62,7 @@ def test_equals_the_definition(variant):
         ]
         np.testing.assert_allclose(np.stack(list(found), axis=1), expected, atol=1e-12)
         crossed += (np.diff(rows, axis=1) < 0).any()
-        empty += (found.width == 0).any()
+        empty += (found.width < 1e-12).any()  # ends are rounded outward
         infinite += np.isinf(found.width).any()
     assert crossed > 20 and empty > 5 and infinite > 10
 

@@ -32,6 +32,7 @@ from calliper._validation import (
     each_level,
     like_coverage,
     numbers_or_zeros,
+    refuse_huge_scores,
     warn_if_too_few,
 )
 from calliper.exceptions import CalliperError
@@ -67,12 +68,14 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     Attributes
     ----------
     judges_nearness : whether the radius depends on the features
+    takes_inputs : whether rows shall come as they are, frames too: no distance is asked of them
     takes_any_score : whether scores may be negative
     by_rank : whether N points reach a level if and only if its rank ⌈(1−α)(N+1)⌉ is at most N
     has_law : whether coverage given the calibration set has the Beta law
     """
 
     judges_nearness = True
+    takes_inputs = False
     takes_any_score = False
     by_rank = True
     has_law = False
@@ -174,6 +177,9 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             sizes = check_scores(magnitudes, "magnitudes", n=len(scores))
         for name in ("train", "left_out"):
             beyond |= self._check_rows(name, beyond, Z)
+        for name, values in {"scores": scores, "magnitudes": sizes, **beyond}.items():
+            if values is not None and not name.startswith("Z_"):
+                refuse_huge_scores(values, name)
         return FitRows(Z, scores, sizes, **beyond)
 
     def _check_rows(self, name: str, beyond: dict[str, Any], Z: FloatArray) -> dict[str, Any]:

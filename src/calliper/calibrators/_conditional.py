@@ -63,9 +63,10 @@ from typing import Any, Self
 import numpy as np
 from scipy.linalg import qr
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
 
-from calliper._types import BoolArray, FloatArray, IntArray
-from calliper._validation import check_features
+from calliper._types import BoolArray, Coverage, FloatArray, IntArray
+from calliper._validation import check_features, n_rows
 from calliper.calibrators._base import Calibrator
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.guarantees import ASSUMPTIONS
@@ -99,9 +100,10 @@ class ConditionalCalibration(Calibrator):
     Parameters
     ----------
     basis : callable, optional
-        From features (m, d) to columns (m, k), such as indicators of groups, which may overlap;
-        fixed without the calibration points. A constant is added always. By default the features
-        themselves: the radius is linear in them but for the pull of each new point.
+        From rows to columns (m, k), such as indicators of groups, which may overlap; fixed without
+        the calibration points. Rows come as they were passed: a frame to ``ConformalRegressor`` is
+        a frame here. A constant is added always. By default the features themselves: the radius
+        is linear in them but for the pull of each new point.
 
     Attributes
     ----------
@@ -126,6 +128,7 @@ class ConditionalCalibration(Calibrator):
     0.9
     """
 
+    takes_inputs = True
     takes_any_score = True
     rounded = True
 
@@ -140,11 +143,10 @@ class ConditionalCalibration(Calibrator):
         Z : (N, d) features
         scores : (N,)
         """
-        rows = self._check_fit(Z, scores)
+        rows = self._check_fit(_columns(self.basis, Z), scores)
         self.basis_ = self.basis
-        columns = _columns(self.basis_, rows.Z)
-        self.span_ = Span(columns)
-        self._design = self.span_.coordinates(columns)[0]
+        self.span_ = Span(rows.Z)
+        self._design = self.span_.coordinates(rows.Z)[0]
         self.n_dimensions_ = self._design.shape[1]
         self._unit = power_of_two(rows.scores)
         self._scores = rows.scores / self._unit
@@ -152,14 +154,19 @@ class ConditionalCalibration(Calibrator):
         self.n_calibration_ = len(rows.scores)
         return self
 
-    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
+        """The radius at each row: (m,), or (m, L) for a list of L levels."""
+        check_is_fitted(self)
         columns = _columns(self.basis_, Z)
-        if columns.shape[1] != len(self.span_.centre):
+        if self.basis_ is not None and columns.shape[1] != self.n_features_in_:
             raise CalliperError(
-                f"basis gave {len(self.span_.centre)} columns in fit and {columns.shape[1]} now: "
-                f"fix them beforehand, for example the list of groups."
+                f"basis gave {self.n_features_in_} columns in fit and {columns.shape[1]} now: fix "
+                f"them beforehand, for example the list of groups."
             )
-        columns, place = np.unique(columns, axis=0, return_inverse=True)
+        return super().predict_radius(columns, coverage)
+
+    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+        columns, place = np.unique(Z, axis=0, return_inverse=True)
         rows, inside = self.span_.coordinates(columns)
         distinct = np.full((len(rows), len(levels)), np.inf)
         for j, level in enumerate(levels):
@@ -242,17 +249,17 @@ def _warn_if_given_up(radius: FloatArray) -> None:
         )
 
 
-def _columns(basis: Callable[[Any], Any] | None, Z: FloatArray) -> FloatArray:
+def _columns(basis: Callable[[Any], Any] | None, Z: Any) -> Any:
     """The basis at each row, (m, k)."""
     if basis is None:
         return Z
     if not callable(basis):
         raise TypeError(f"basis must be a function of the features or None; got {basis!r}.")
-    columns = np.asarray(basis(Z))
-    if columns.ndim != 2 or len(columns) != len(Z):
+    columns, n = np.asarray(basis(np.asarray(Z) if isinstance(Z, list) else Z)), n_rows(Z)
+    if columns.ndim != 2 or len(columns) != n:
         raise CalliperError(
-            f"basis must give one row of columns for each of {len(Z)} rows, shape ({len(Z)}, k); "
-            f"got shape {columns.shape}."
+            f"basis must give one row of columns for each of {n} rows, shape ({n}, k); got shape "
+            f"{columns.shape}."
         )
     return check_features(columns, "basis(Z)")
 

@@ -45,7 +45,11 @@ from calliper.calibrators._locality import ShrunkBag, choose_locality
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import STATISTICS, Bag, as_kernel, check_length_scale
-from calliper.quantile import conformal_thresholds, power_of_two
+from calliper.quantile import conformal_thresholds, exponent
+
+#: Thresholds are computed from scores, or their squares, of at most 2 to this. Products of those
+#: not below 2 to SMALL keep all their digits; sums of scores below 2 to TOO_SMALL would not.
+LARGEST, SMALL, TOO_SMALL = 440, -250, -1000
 
 
 class FullRescaled(Calibrator):
@@ -70,7 +74,9 @@ class FullRescaled(Calibrator):
         Constant added to every local scale, in the unit of y; choose it without calibration
         data. With ``"rms"`` it is added inside the root, as a square.
     random_state : int, RandomState or None
-        Draws the priorities that settle ties in distance.
+        Draws the bags on which left-out errors choose the locality, and what a tuned or learnt
+        kernel needs drawn; all of it from training rows alone. Points at the same distance share
+        a place, so nothing is drawn for a given ``KNN``.
 
     Attributes
     ----------
@@ -184,17 +190,31 @@ class FullRescaled(Calibrator):
         """Thresholds of the whole bag, in a unit in which products of scores do not overflow."""
         # A root mean square crosses where the mean of squares does, at the squared radius.
         power = self.power_ = 2 if self.statistic == "rms" else 1
-        unit = self.unit_ = power_of_two(rows.magnitudes)  # a power of two changes no digit
-        scaled = (rows.magnitudes / unit) ** power
+        offset = float(self.offset)
+        # A power of two changes no digit. The largest number is so large that products of small
+        # ones do not vanish, and so small that those of large ones do not overflow.
+        self.shift_ = LARGEST // power - exponent(np.append(rows.magnitudes, offset))
+        scaled = np.ldexp(rows.magnitudes, self.shift_) ** power
+        self.least_ = self._least(rows.magnitudes, scaled)
         local = self.kernel_.bag(
             rows.Z,
             scaled,
-            (rows.scores / unit) ** power,
+            np.ldexp(rows.scores, self.shift_) ** power,
             statistic=self.statistic,
-            offset=(float(self.offset) / unit) ** power / (1 - self.shrinkage_),
-            priorities=check_random_state(self.random_state).uniform(size=len(scaled) + 1),
+            offset=float(np.ldexp(offset, self.shift_)) ** power / (1 - self.shrinkage_),
         )
         return ShrunkBag(local, scaled, self.shrinkage_) if self.shrinkage_ else local
+
+    def _least(self, magnitudes: FloatArray, scaled: FloatArray) -> float:
+        """What no threshold is below: 0, or what products of very small scores may vanish at."""
+        smallest = scaled[magnitudes > 0].min(initial=np.inf)
+        if smallest < 2.0 ** (SMALL if self.power_ == 2 else TOO_SMALL):
+            raise CalliperError(
+                f"scores from {magnitudes[magnitudes > 0].min():.3g} to {magnitudes.max():.3g}, "
+                f"with an offset of {self.offset:g}, span more than double precision can compare"
+                f" ({self.statistic} of neighbours). Set the smallest to 0, or take Split."
+            )
+        return 0.0 if smallest >= 2.0**SMALL else 2.0 ** (2 * SMALL)
 
     def _check_parameters(self) -> None:
         if self.statistic not in STATISTICS:
@@ -219,8 +239,9 @@ class FullRescaled(Calibrator):
     def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         if self.bag_ is None:
             return np.tile(conformal_thresholds(self.scores_, levels), (len(Z), 1))
-        threshold = self.bag_.order_statistics(Z, levels) ** (1 / self.power_)
-        return np.asarray(threshold * self.unit_)
+        threshold = np.maximum(self.bag_.order_statistics(Z, levels), self.least_)
+        with np.errstate(over="ignore"):
+            return np.asarray(np.ldexp(threshold ** (1 / self.power_), -self.shift_))
 
     def _proved(self, level: float) -> float:
         return conformal_coverage(level, self.n_calibration_)

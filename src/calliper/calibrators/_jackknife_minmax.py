@@ -49,7 +49,8 @@ class JackknifeMinmaxRescaled(Calibrator):
         Constant added to every local scale, in the unit of y; choose it without calibration
         data. Helps where many errors are exactly zero.
     random_state : int, RandomState or None
-        Draws the priorities that settle ties in distance.
+        Draws training rows that a tuned kernel is tuned on. Points at the same distance share a
+        place, so nothing is drawn for ``KNN``.
 
     Attributes
     ----------
@@ -117,6 +118,11 @@ class JackknifeMinmaxRescaled(Calibrator):
         warn_if_zero_scales(scale)
         self.n_calibration_ = len(rows.scores)
         return self
+
+    @property
+    def rounded(self) -> bool:
+        """Of one point the radius is its score."""
+        return self.scale_ is None
 
     def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         largest = np.ones(len(Z)) if self.scale_ is None else self.scale_.largest(Z)

@@ -23,8 +23,8 @@ Weights, each member's of itself being one, by the Euclidean distance D:
 
 D is taken by direct differences, so that equal rows weigh the same to the last bit. With
 neighbours the new point, where it comes near enough to a calibration point, takes the place of
-that point's last neighbour; priorities drawn at random settle ties in distance, since any rule
-that tells the new point from the others would void the guarantee.
+that point's last neighbour. Points just as far as the last neighbour share its place: a rule that
+told the new point from the others, a draw at a given seed too, would void the guarantee.
 
 The bandwidth is chosen on training errors, if it is not given. Each of up to 2,000 training points
 is left out and gets the radius that the others would give it. Of the bandwidths that leave at most
@@ -57,11 +57,11 @@ from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 
 from calliper._blocks import Scratch, map_row_blocks
-from calliper._types import BoolArray, FloatArray, IntArray
+from calliper._types import FloatArray, IntArray
 from calliper.calibrators._base import Calibrator, FitRows
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.guarantees import conformal_coverage
-from calliper.kernels import EUCLIDEAN, all_distances
+from calliper.kernels import EUCLIDEAN, Shells, all_distances
 from calliper.quantile import TOLERANCE, conformal_rank, count_true
 
 LOCALIZERS = ("exponential", "gaussian", "neighbors")
@@ -91,7 +91,7 @@ class LCP(Calibrator):
         training errors, which must then be passed to ``fit``, for each level that is asked for;
         the radius then need not grow with the level.
     random_state : int, RandomState or None
-        Settles ties in distance between neighbours; draws the training points to tune on.
+        Draws the training points that ``bandwidth="auto"`` is chosen on.
 
     Attributes
     ----------
@@ -149,11 +149,8 @@ class LCP(Calibrator):
         self._fixed = check_bandwidth(self.bandwidth, self.localizer_, n)
         order = np.argsort(rows.scores, kind="stable")
         self.points_, self.ordered_ = rows.Z[order], OrderedScores(rows.scores[order])
-        self.priorities_ = rng.uniform(size=n + 1)
-        self.priorities_[:-1] = self.priorities_[order]
         self.bandwidths_: dict[float, float] = {}
         self._at_bandwidth: dict[float, Any] = {}
-        self._seed = rng.randint(2**31)
         if self._fixed is None:
             self._training = training_sample(rows, rng)
         else:
@@ -190,7 +187,7 @@ class LCP(Calibrator):
     def _localizer(self, bandwidth: float) -> Any:
         if bandwidth not in self._at_bandwidth:
             self._at_bandwidth[bandwidth] = make_localizer(
-                self.localizer_, self.points_, self.ordered_, bandwidth, self.priorities_
+                self.localizer_, self.points_, self.ordered_, bandwidth
             )
         return self._at_bandwidth[bandwidth]
 
@@ -198,10 +195,7 @@ class LCP(Calibrator):
         if self._fixed is not None:
             return self.bandwidths_.setdefault(level, self._fixed)
         if level not in self.bandwidths_:
-            Z, scores = self._training
-            rng = check_random_state(self._seed)
-            tuned = tuned_bandwidth(self.localizer_, Z, scores, level, rng)
-            self.bandwidths_[level] = tuned
+            self.bandwidths_[level] = tuned_bandwidth(self.localizer_, *self._training, level)
         return self.bandwidths_[level]
 
 
@@ -281,18 +275,10 @@ def radial_weights(distances: FloatArray, name: str, bandwidth: float) -> FloatA
     return np.exp(distances, out=distances)
 
 
-def nearest_mask(distances: FloatArray, k: int, priorities: FloatArray) -> BoolArray:
-    """The k nearest columns of each row, ties by lowest priority, (m, N); k ≤ N."""
-    edge = np.partition(distances, k - 1, axis=1)[:, k - 1 : k]
-    mask: BoolArray = distances <= edge
-    crowded = np.flatnonzero(mask.sum(axis=1) > k)
-    if len(crowded):
-        by_priority = np.argsort(priorities)
-        order = np.argsort(distances[np.ix_(crowded, by_priority)], axis=1, kind="stable")
-        chosen = np.zeros((len(crowded), distances.shape[1]), dtype=np.bool_)
-        np.put_along_axis(chosen, by_priority[order[:, :k]], True, axis=1)
-        mask[crowded] = chosen
-    return mask
+def nearest_weights(distances: FloatArray, k: int) -> FloatArray:
+    """One for the k nearest columns of each row; those just as far as the last share, (m, N)."""
+    shells = Shells.of_points(distances, k)
+    return np.asarray(shells.near + shells.tied * (shells.seats / shells.size)[:, None])
 
 
 class RadialLocalizer:
@@ -328,46 +314,40 @@ class RadialLocalizer:
 
 
 class NeighborLocalizer:
-    """The h nearest of each member of the bag. ``priorities`` has the new point's last."""
+    """The h nearest of each member of the bag; those just as far as the last share its place."""
 
-    def __init__(
-        self, points: FloatArray, ordered: OrderedScores, k: int, priorities: FloatArray
-    ) -> None:
+    def __init__(self, points: FloatArray, ordered: OrderedScores, k: int) -> None:
         n = len(points)
-        self.points, self.k, self.priorities = points, min(k, n), priorities
+        self.points, self.k = points, min(k, n)
 
         def sums(rows: slice) -> FloatArray:
             distances = all_distances(points[rows], points, EUCLIDEAN)
-            places = np.arange(len(distances))
-            distances[places, np.arange(rows.start, rows.stop)] = np.inf
-            near = nearest_mask(distances, self.k, priorities[:-1])
-            edge = np.where(near, distances, -np.inf).max(axis=1)
-            at_edge = near & (distances == edge[:, None])
-            last = np.where(at_edge, priorities[:-1], -1.0).argmax(axis=1)
+            distances[np.arange(len(distances)), np.arange(rows.start, rows.stop)] = np.inf
+            shells = Shells.of_points(distances, self.k)
             is_below = np.arange(n) < ordered.n_below[rows, None]
-            lost = is_below[places, last] & np.isfinite(edge)
-            below = np.count_nonzero(near & is_below, axis=1)
-            return np.stack([below, edge, priorities[last], lost])
+            near, tied = (shells.near & is_below).sum(axis=1), (shells.tied & is_below).sum(axis=1)
+            return np.stack([near, tied, shells.reach[:, 0], shells.seats, shells.size])
 
-        parts = np.concatenate(map_row_blocks(sums, n, n), axis=1)
-        self.below, self.edge, self.edge_priority, self.lost = parts
+        self.near, self.tied, self.edge, self.seats, self.size = np.concatenate(
+            map_row_blocks(sums, n, n), axis=1
+        )
 
     def compare(self, x: FloatArray, scratch: Scratch) -> SharesOfBag:
         """What the search takes, for a block of new rows."""
         distances = all_distances(x, self.points, EUCLIDEAN)
-        weight = nearest_mask(distances, self.k, self.priorities[:-1]).astype(np.float64)
-        enters = distances < self.edge
-        enters |= (distances == self.edge) & (self.priorities[-1] < self.edge_priority)
-        share = (self.below - enters * self.lost) / (self.k + 1)
-        return weight, share, share + enters / (self.k + 1)
+        inside, at_edge = distances < self.edge, distances == self.edge
+        entering = np.where(inside, 1.0, np.where(at_edge, self.seats / (self.size + 1), 0.0))
+        of_tied = np.where(at_edge, entering, (self.seats - inside) / self.size)
+        share = (self.near + of_tied * self.tied) / (self.k + 1)
+        return nearest_weights(distances, self.k), share, share + entering / (self.k + 1)
 
 
 def make_localizer(
-    name: str, points: FloatArray, ordered: OrderedScores, bandwidth: float, priorities: FloatArray
+    name: str, points: FloatArray, ordered: OrderedScores, bandwidth: float
 ) -> RadialLocalizer | NeighborLocalizer:
     """The localiser of that name at the calibration points, which stand in order of score."""
     if name == "neighbors":
-        return NeighborLocalizer(points, ordered, int(bandwidth), priorities)
+        return NeighborLocalizer(points, ordered, int(bandwidth))
     return RadialLocalizer(points, ordered, name, bandwidth)
 
 
@@ -400,17 +380,14 @@ def training_sample(rows: FitRows, rng: np.random.RandomState) -> tuple[FloatArr
     return rows.Z_train[chosen], rows.scores_train[chosen]
 
 
-def tuned_bandwidth(
-    name: str, Z: FloatArray, scores: FloatArray, coverage: float, rng: np.random.RandomState
-) -> float:
+def tuned_bandwidth(name: str, Z: FloatArray, scores: FloatArray, coverage: float) -> float:
     """The best bandwidth of a grid at this level, for n training points and their errors."""
     order = np.argsort(scores, kind="stable")
     Z, ordered = Z[order], OrderedScores(scores[order])
-    priorities = rng.uniform(size=len(Z))
     distances = cdist(Z, Z) if name != "neighbors" else all_distances(Z, Z, EUCLIDEAN)
     rank, best, least = conformal_rank(coverage, len(Z) - 1), 0.0, np.inf
     for bandwidth in _grid(name, distances):
-        radius = _left_out(ordered, _bag(name, distances, bandwidth, priorities), rank)
+        radius = _left_out(ordered, _bag(name, distances, bandwidth), rank)
         best, infinite = best or bandwidth, np.isinf(radius)
         mean = np.where(infinite, ordered.values[-1], radius).mean()
         if infinite.mean() <= MOST_INFINITE and mean < least:
@@ -432,13 +409,13 @@ def _grid(name: str, distances: FloatArray) -> list[float]:
     return [float(bandwidth) for bandwidth in median * MULTIPLES[::-1]]
 
 
-def _bag(name: str, distances: FloatArray, bandwidth: float, priorities: FloatArray) -> FloatArray:
+def _bag(name: str, distances: FloatArray, bandwidth: float) -> FloatArray:
     """H_ij over the sample, (n, n), each point's weight of itself one."""
     if name != "neighbors":
         return radial_weights(distances.copy(), name, bandwidth)
     others = distances.copy()
     np.fill_diagonal(others, np.inf)
-    H = nearest_mask(others, int(bandwidth), priorities).astype(np.float64)
+    H = nearest_weights(others, int(bandwidth))
     np.fill_diagonal(H, 1.0)
     return H
 

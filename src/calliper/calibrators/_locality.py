@@ -55,7 +55,7 @@ import numpy as np
 
 from calliper._types import FloatArray
 from calliper.kernels import KNN, RBF, Bag, Kernel, as_kernel, rescale
-from calliper.quantile import conformal_rank
+from calliper.quantile import conformal_rank, power_of_two
 
 #: Rows and the sizes of the errors on them, where there are any.
 Errors = tuple[FloatArray | None, FloatArray | None]
@@ -190,6 +190,8 @@ def search_locality(
     Z, errors : (m, d) and (m,) left-out training rows and the sizes of their errors
     free : whether the share of the global scale may differ from the rule's
     """
+    unit = power_of_two(np.append(errors, offset))  # squares must not overflow
+    errors, offset = errors / unit, offset / unit
     size = min(n + 1, len(errors), MOST_MEMBERS)
     levels = [level for level in LEVELS if conformal_rank(level, size - 1) < size]
     if len(errors) < LEAST_ERRORS or not levels or not errors.any():
@@ -199,7 +201,7 @@ def search_locality(
     n_bags = 1 if size == len(errors) else min(-(-4 * len(errors) // size), -(-MOST_IN_ALL // size))
     for _ in range(n_bags):
         members = rng.choice(len(errors), size, replace=False)
-        scales = _scales(kernels, shares, Z[members], errors[members], statistic, offset, rng)
+        scales = _scales(kernels, shares, Z[members], errors[members], statistic, offset)
         count[members] += 1
         for level in levels:
             score = _interval_scores(errors[members], scales(level), level)
@@ -249,13 +251,12 @@ def _scales(
     errors: FloatArray,
     statistic: str,
     offset: float,
-    rng: np.random.RandomState,
 ) -> Callable[[float], FloatArray]:
     """For any level, the scales of all members of a bag, (candidates, n); the last are split's."""
     power = 2 if statistic == "rms" else 1
     sizes = errors**power
     middle = np.partition(sizes, (len(sizes) - 1) // 2)[(len(sizes) - 1) // 2]
-    local = kernels[0].scales_of_others(kernels, Z, sizes, statistic=statistic, rng=rng)
+    local = kernels[0].scales_of_others(kernels, Z, sizes, statistic=statistic)
 
     def mixed(level: float) -> FloatArray:
         scale = np.concatenate([(1 - m) * local(level) + m * middle for m in shares])

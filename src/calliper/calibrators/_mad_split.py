@@ -42,7 +42,8 @@ class MADSplit(Calibrator):
     offset : float, default 0
         Constant added to every scale, in the unit of y; choose it without calibration data.
     random_state : int, RandomState or None
-        Settles ties in distance.
+        Draws training rows that a tuned kernel is tuned on; points at the same distance share a
+        place.
 
     Examples
     --------
@@ -91,7 +92,7 @@ class MADSplit(Calibrator):
         rng = check_random_state(self.random_state)
         kernel = as_kernel(self.scale, KNN(10)).resolved(Z_train, rng)
         kernel = kernel.fixed(Z_train, scores_train, rng)
-        return kernel.mean(Z_train, scores_train, rng.uniform(size=len(Z_train)))
+        return kernel.mean(Z_train, scores_train)
 
     def _local_scale(self, Z: FloatArray) -> FloatArray:
         predicted = check_vector(self.scale_.predict(Z), "predictions of scale", n=len(Z))

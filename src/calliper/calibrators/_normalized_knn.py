@@ -10,8 +10,9 @@ the training points, each judged by its K nearest *others*:
     Δ(x) = σ(x) · (Q-th smallest of s_i / σ(X_i)),   Q = ⌈(1−α)(N+1)⌉.
 
 Letters: X, Y, V → ``Z_train``, ``y_train``, ``scores_train``, K → ``n_neighbors``, s_i →
-``scores``, s/σ → ``rescaled_scores_``, the medians → ``units_``. The SD divides by K. A median of
-0 is replaced by the mean, and by 1 if that is 0 too. ε is not in the paper, but in common use.
+``scores``, s/σ → ``rescaled_scores_``, the medians → ``units_``. The SD divides by K, and points
+just as far as the K-th share its place. A median of 0 is replaced by the mean, and by 1 if that
+is 0 too. ε is not in the paper, but in common use.
 
 Guarantee: 1−α, marginal, for exchangeable calibration and new points independent of the training
 data; given the calibration set, Beta(Q, N+1−Q) without ties.
@@ -28,15 +29,14 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from calliper._blocks import CHUNK_ROWS, row_slices
-from calliper._types import FloatArray, IntArray
+from calliper._types import FloatArray
 from calliper.calibrators._base import Calibrator
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage
-from calliper.kernels import KNN, NeighborSearch, paired_distances, rescale
-from calliper.quantile import conformal_thresholds, rescaled_back
+from calliper.kernels import KNN, NeighborSearch, paired_distances, rescale, shared_means
+from calliper.quantile import ROUNDING, conformal_thresholds, rescaled_back
 
 DIFFICULTIES = ("distance", "labels", "residuals", "distance+labels")
 
@@ -58,8 +58,6 @@ class NormalizedKNN(Calibrator):
     gamma, rho : float >= 0, default 0.5
         γ damps the difficulty in the sum (large approaches ``Split``), where it must be above 0,
         and sharpens it in the exponential (0 is ``Split``); ρ sharpens ξ beside λ.
-    random_state : int, RandomState or None
-        Settles ties in distance.
 
     Examples
     --------
@@ -97,10 +95,9 @@ class NormalizedKNN(Calibrator):
         form: str = "sum",
         gamma: float = 0.5,
         rho: float = 0.5,
-        random_state: Any = None,
     ) -> None:
         self.n_neighbors, self.difficulty, self.form = n_neighbors, difficulty, form
-        self.gamma, self.rho, self.random_state = gamma, rho, random_state
+        self.gamma, self.rho = gamma, rho
 
     def fit(
         self,
@@ -120,10 +117,9 @@ class NormalizedKNN(Calibrator):
             raise CalliperError(f"NormalizedKNN needs at least 2 training points; got {n}.")
         self._parts = self.difficulty.split("+")
         self._values = rows.y_train if "labels" in self._parts else rows.scores_train
-        priorities = check_random_state(self.random_state).uniform(size=n)
-        self._search = NeighborSearch(rows.Z_train, priorities, kernel.metric)
+        self._search, self._Z_train = NeighborSearch(rows.Z_train, kernel.metric), rows.Z_train
         self._k = kernel.at_most(n - 1)
-        raw = self._raw(rows.Z_train, self._search.nearest_others(self._k))
+        raw = self._raw(None)
         self.units_ = np.ones(len(raw))
         for unit in (raw.mean(axis=1), np.median(raw, axis=1)):
             self.units_[unit > 0] = unit[unit > 0]
@@ -152,7 +148,7 @@ class NormalizedKNN(Calibrator):
     def _scale(self, Z: FloatArray) -> FloatArray:
         """σ at each row, (m,)."""
         chunks = row_slices(len(Z), CHUNK_ROWS)
-        raw = [self._raw(Z[rows], self._search.nearest(Z[rows], self._k)) for rows in chunks]
+        raw = [self._raw(Z[rows]) for rows in chunks]
         with np.errstate(over="ignore"):
             part = np.concatenate(raw, axis=1) / self.units_[:, None]
             if self.form == "exp":
@@ -160,15 +156,40 @@ class NormalizedKNN(Calibrator):
             total = part.sum(axis=0) + (self.gamma if self.form == "sum" else 0.0)
         return np.asarray(np.minimum(total, LARGEST_SCALE))
 
-    def _raw(self, Z: FloatArray, near: IntArray) -> FloatArray:
-        """The parts of the difficulty before division by their units, (p, m)."""
-        raw = np.zeros((len(self._parts), len(Z)))
+    def _raw(self, Z: FloatArray | None) -> FloatArray:
+        """The parts of the difficulty before division by their units, (p, m).
+
+        Of new rows, or of all training points, each among the others.
+        """
+        others, rows = Z is None, self._Z_train if Z is None else Z
+        search = self._search
+        near, tied = search.nearest_others(self._k) if others else search.nearest(rows, self._k)
+        raw = np.zeros((len(self._parts), len(rows)))
         for part, out in zip(self._parts, raw, strict=True):
-            if part == "distance":
+            if part == "distance":  # those that share a place are all as far
                 for neighbor in near.T:
-                    out += np.sqrt(paired_distances(Z, self._search.points[neighbor]))
-            elif part == "labels":  # less one of them: the SD of equal labels is exactly 0
+                    out += np.sqrt(paired_distances(rows, self._Z_train[neighbor]))
+                continue
+            if part == "labels":  # less one of them: the SD of equal labels is exactly 0
                 out[:] = (self._values[near] - self._values[near[:, :1]]).std(axis=1)
             else:
                 out[:] = self._values[near].mean(axis=1)
+            if tied.any():
+                who = np.flatnonzero(tied) if others else rows[tied]
+                out[tied] = self._shared(who, spread=part == "labels")
         return raw
+
+    def _shared(self, who: Any, *, spread: bool) -> FloatArray:
+        """Mean or SD of the values where points share the last place, (m,).
+
+        ``who`` are new rows, or the numbers of training points among the others.
+        """
+        centre = self._values.mean() if spread else 0.0
+        means = [
+            shared_means(self._search, (self._values - centre) ** power, self._k, who)
+            for power in (1, 2)[: 1 + spread]
+        ]
+        if not spread:
+            return means[0]
+        variance = means[1] - np.square(means[0])
+        return np.sqrt(np.where(variance > ROUNDING * means[1], variance, 0.0))

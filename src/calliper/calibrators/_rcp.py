@@ -28,7 +28,6 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import check_random_state
 
 from calliper._types import FloatArray
 from calliper._validation import check_offset, check_vector, warn_if_zero_scales
@@ -51,7 +50,7 @@ class RCP(Calibrator):
     offset : float, default 0
         Constant added to every estimate, in the unit of y; choose it without calibration data.
     random_state : int, RandomState or None
-        Seeds the default regressor, or settles ties in distance.
+        Seeds the default regressor.
 
     Examples
     --------
@@ -91,8 +90,7 @@ class RCP(Calibrator):
         check_offset(self.offset)
         self._model, self._local = self._chosen_model(), None
         if self.kernel is not None:
-            priorities = check_random_state(self.random_state).uniform(size=len(rows.Z_train))
-            self._local = self._model.local_quantile(rows.Z_train, rows.scores_train, priorities)
+            self._local = self._model.local_quantile(rows.Z_train, rows.scores_train)
         self._rows = rows
         self.models_: dict[float, Any] = {}
         self._thresholds: dict[float, float] = {}

@@ -118,7 +118,7 @@ class RLCP(Calibrator):
         rng = check_random_state(self.random_state)
         self.seed_ = int(rng.randint(2**31))
         if isinstance(self.length_scale, str):
-            chosen = rng.permutation(len(rows.Z_train))[: min(len(rows.Z), MOST_POINTS)]
+            chosen = rng.permutation(len(rows.Z_train))[: max(2, min(len(rows.Z), MOST_POINTS))]
             self.length_scale_ = effective_length_scale(rows.Z_train[chosen])
         else:
             self.length_scale_ = float(self.length_scale)

@@ -35,7 +35,7 @@ from calliper._types import FloatArray
 from calliper.calibrators._base import Calibrator
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN, as_kernel
-from calliper.quantile import conformal_thresholds
+from calliper.quantile import above, conformal_thresholds
 
 
 class SLCP(Calibrator):
@@ -48,7 +48,8 @@ class SLCP(Calibrator):
         K of them, a level above 1 − 1/K takes their largest error. A tuned kernel is tuned on
         the sizes of the training errors.
     random_state : int, RandomState or None
-        Settles ties in distance.
+        Draws training rows that a tuned kernel is tuned on; points at the same distance share a
+        place.
 
     Attributes
     ----------
@@ -93,15 +94,14 @@ class SLCP(Calibrator):
         rng = check_random_state(self.random_state)
         kernel = as_kernel(self.kernel, KNN(20)).resolved(rows.Z_train, rng)
         self.kernel_ = kernel.fixed(rows.Z_train, np.abs(rows.scores_train), rng)
-        priorities = rng.uniform(size=len(rows.Z_train))
-        self.local_ = self.kernel_.local_quantile(rows.Z_train, rows.scores_train, priorities)
+        self.local_ = self.kernel_.local_quantile(rows.Z_train, rows.scores_train)
         self.Z_, self.scores_ = rows.Z, rows.scores
         self._thresholds: dict[float, float] = {}
         self.n_calibration_ = len(rows.scores)
         return self
 
     def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        radius = self.local_(Z, levels) + self._threshold(levels)
+        radius = above(self.local_(Z, levels), self._threshold(levels))
         return np.maximum(radius, 0.0) if self.scores_.min() >= 0 else radius
 
     def _proved(self, level: float) -> float:

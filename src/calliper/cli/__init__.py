@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 
 __all__ = ["main"]
 
@@ -20,7 +21,6 @@ def main() -> int:
         package = (error.name or "").partition(".")[0]
         if package not in _EXTRA:
             raise
-        sys.stderr.write(
-            f"calliper: error: this command needs {package}: pip install 'calliper[cli]'\n"
-        )
+        missing = " ".join(name for name in sorted(_EXTRA) if find_spec(name) is None)
+        sys.stderr.write(f"calliper: error: this command needs {package}: pip install {missing}\n")
         return 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from io import TextIOWrapper
@@ -15,11 +16,14 @@ from calliper.cli._compare import compare
 from calliper.cli._demo import demo
 from calliper.cli._interval import interval
 from calliper.cli._methods import methods
-from calliper.cli._output import one_line
+from calliper.cli._output import in_options
 from calliper.cli._tune import tune
 from calliper.exceptions import CalliperError
 
-_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+_SIGNALS = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
 
 class Stopped(SystemExit):
@@ -66,6 +70,7 @@ for command in (compare, demo, interval, methods, tune):
 def run() -> int:
     """The command line from first to last; every expected failure is one line and code 2."""
     _tidy_up_on_signals()
+    _replace_closed_streams()
     _never_fail_on_letters()
     try:
         return commands.main(prog_name="calliper", standalone_mode=False) or 0
@@ -85,25 +90,33 @@ def run() -> int:
 
 
 def _fail(message: str) -> int:
-    click.echo(f"calliper: error: {one_line(message)}", err=True)
+    click.echo(f"calliper: error: {in_options(message)}", err=True)
     return 2
 
 
 def _tidy_up_on_signals() -> None:
     """Turn signals into an exception, so that half-written files are removed."""
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
+    for number in _SIGNALS:
         # A signal that the parent told us to ignore (nohup, a job in the background) stays so.
-        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+        if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
     # A second Ctrl-C must not interrupt the tidying that the first one set off.
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    for each in _SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
     raise Stopped(128 + number)
+
+
+def _replace_closed_streams() -> None:
+    """Where a stream was closed by the caller, nothing is read or written.
+
+    Left closed, its number would go to the next file that is opened, and what is said into it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
 
 
 def _never_fail_on_letters() -> None:

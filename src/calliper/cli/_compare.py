@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import shlex
 import sys
@@ -14,21 +13,19 @@ from pathlib import Path
 import click
 import numpy as np
 
-from calliper._types import IntArray
-from calliper.cli._csv import what_is_wrong
+from calliper._types import FloatArray, IntArray
+from calliper.cli import _options as options
+from calliper.cli._csv import Form, is_gap
 from calliper.cli._methods import METHODS, MethodOptions
-from calliper.cli._options import (
-    Shared,
-    calibration_file,
-    coverage,
-    feature_columns,
-    known_columns,
-    seed_and_quiet,
-    takes,
-    training_file,
-)
 from calliper.cli._output import check_output, note, one_line, progress, wrapped, write_text
-from calliper.cli._tables import Columns, open_table, read_numbers, require_columns
+from calliper.cli._tables import (
+    Columns,
+    Filling,
+    open_table,
+    read_numbers,
+    read_training,
+    require_columns,
+)
 from calliper.comparison import Comparison, Points
 from calliper.comparison import compare as compare_methods
 from calliper.exceptions import CalliperError
@@ -43,7 +40,7 @@ _ENDINGS = {"html": (".html", ".htm"), "json": (".json",)}
 class CompareRequest:
     """What ``calliper compare`` is asked for: files, labels, methods and the level."""
 
-    shared: Shared
+    shared: options.Shared
     calibration: str | None
     test: str | None
     data: str | None
@@ -110,16 +107,16 @@ class CompareRequest:
 
 
 @click.command()
-@calibration_file(required=False)
+@options.calibration_file(required=False)
 @click.option("--test", metavar="FILE", help="Other such rows, to judge the intervals on.")
 @click.option(
     "--data",
     metavar="FILE",
     help="In place of both: one file, split at random into a calibration and a test half.",
 )
-@known_columns
-@feature_columns
-@training_file("some methods learn from them.")
+@options.known_columns
+@options.feature_columns
+@options.training_file("some methods learn from them.")
 @click.option("--group", metavar="COLUMN", help="Show coverage in each group of test rows.")
 @click.option("--id", "identity", metavar="COLUMN", help="Names of the rows, shown in figures.")
 @click.option(
@@ -131,7 +128,7 @@ class CompareRequest:
     help="Once for each; see 'calliper methods'.  [default: full, jackknife, split; with "
     "--training also mad-split, slcp, locart]",
 )
-@coverage("How often the target shall be inside; the page shows other levels too.")
+@options.coverage("How often the target shall be inside; the page shows other levels too.")
 @click.option(
     "--report",
     metavar="FILE",
@@ -143,8 +140,9 @@ class CompareRequest:
     type=click.Choice(["html", "json"]),
     help="A page for people, or all numbers for machines.  [default: by the name of the report]",
 )
-@seed_and_quiet("Settles ties, draws resamples and splits --data.")
-@takes(CompareRequest)
+@options.file_form
+@options.seed_and_quiet("Settles ties, draws resamples and splits --data.")
+@options.takes(CompareRequest)
 def compare(request: CompareRequest) -> None:
     """Compare methods on a test set: does it cover, does it adapt, which one to use.
 
@@ -166,7 +164,7 @@ def compare(request: CompareRequest) -> None:
 
 def _write_report(request: CompareRequest, methods: Sequence[MethodOptions]) -> None:
     """Read, compare, write, and say the verdict."""
-    rows = _read(request)
+    rows, filling = _read(request)
     hidden = request.shared.quiet or (request.output == "-" and sys.stdout.isatty())
     with progress("comparing", hidden=hidden) as report:
         comparison = compare_methods(
@@ -183,6 +181,8 @@ def _write_report(request: CompareRequest, methods: Sequence[MethodOptions]) -> 
         text = _text(request, comparison, _provenance(request, rows))
     write_text(request.output, text)
     _say(request, comparison)
+    if not request.shared.quiet:
+        filling.say()
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,72 +208,74 @@ class LabelledPoints:
         return SourceFile(_name(self.file), part, len(self), digest)
 
 
-def _read(request: CompareRequest) -> dict[str, LabelledPoints]:
-    """The rows of each part: calibration, test and, if there are any, training."""
-    with open_table(request.inputs[0]) as table:
-        columns = request.shared.names.resolve(table)
+def _read(request: CompareRequest) -> tuple[dict[str, LabelledPoints], Filling]:
+    """The rows of each part, calibration, test and, if there are any, training; what fills gaps."""
+    shared, rows = request.shared, {}
+    with open_table(request.inputs[0], shared.form) as table:
+        columns = shared.names.resolve(table)
         # Only test rows are shown by name and group; calibration rows may have neither.
         identity = request.identity if request.identity in table.columns else None
+    training, filling = read_training(request.training, columns, shared.form)
+    reader = Reader(columns, shared.form, filling)
     labels = {"identity": request.identity, "group": request.group}
     if request.data is not None:
-        both = _read_rows(request.data, columns, **labels)
-        calibration, test = _split_at_random(both, request.shared.seed)
+        both = reader.rows(request.data, **labels)
+        rows["calibration"], rows["test"] = _split_at_random(both, shared.seed)
     else:
-        assert request.calibration is not None
-        assert request.test is not None
-        calibration = _read_rows(request.calibration, columns, identity=identity)
-        test = _read_rows(request.test, columns, **labels)
-    rows = {"calibration": calibration, "test": test}
-    if request.training is not None:
-        rows["training"] = _read_rows(request.training, columns)
-    return rows
+        calibration, test = request.inputs[:2]
+        rows["calibration"] = reader.rows(calibration, identity=identity)
+        rows["test"] = reader.rows(test, **labels)
+    if training is not None:
+        rows["training"] = LabelledPoints(reader.points(training), None, request.inputs[-1])
+    return rows, filling
 
 
-def _read_rows(
-    path: str, columns: Columns, *, identity: str | None = None, group: str | None = None
-) -> LabelledPoints:
-    """All rows of a file with known targets."""
-    with open_table(path) as table:
-        labels = [name for name in (identity, group) if name is not None]
-        require_columns(table, [*columns.known, *labels])
-        try:
-            numbers = read_numbers(table, columns.known)
-        except CalliperError as error:
-            _refuse_missing_predictions(path, columns)
-            raise error from None
-    ids = None if identity is None else _read_labels(path, identity, beside=columns.target)
-    points = Points(numbers[:, 2:], numbers[:, 0], numbers[:, 1], ids, columns.features)
-    groups = None if group is None else _read_labels(path, group, beside=columns.target)
-    return LabelledPoints(points, groups, path)
+@dataclass(frozen=True)
+class Reader:
+    """Reads files with known targets."""
 
+    columns: Columns
+    form: Form
+    filling: Filling
 
-def _read_labels(path: str, column: str, *, beside: str) -> tuple[str, ...]:
-    """One column as text; tables are read for the numbers ``beside`` it."""
-    with open_table(path) as table:
-        place = table.columns.index(column)
-        return tuple(
-            cells[place]
-            for chunk in table.chunks([beside], carry=True)
-            for cells in csv.reader(chunk.texts(","), strict=True)
-        )
+    def rows(
+        self, path: str, *, identity: str | None = None, group: str | None = None
+    ) -> LabelledPoints:
+        """All rows of a file."""
+        with open_table(path, self.form) as table:
+            labels = [name for name in (identity, group) if name is not None]
+            require_columns(table, [*self.columns.known, *labels])
+            try:
+                numbers = read_numbers(table, self.columns.known, self.filling)
+            except CalliperError as error:
+                self._refuse_missing_predictions(path)
+                raise error from None
+        ids = None if identity is None else self._labels(path, identity)
+        groups = None if group is None else self._labels(path, group)
+        return LabelledPoints(self.points(numbers, ids), groups, path)
 
+    def points(self, known: FloatArray, ids: tuple[str, ...] | None = None) -> Points:
+        """Rows of target, prediction and features as points."""
+        return Points(known[:, 2:], known[:, 0], known[:, 1], ids, self.columns.features)
 
-def _refuse_missing_predictions(path: str, columns: Columns) -> None:
-    """If predictions are missing, how many and where: a model may have had no answer for some."""
-    missing: list[int] = []
-    with suppress(CalliperError):  # something else is wrong too, and was said already
-        cells = _read_labels(path, columns.prediction, beside=columns.target)
-        missing = [row for row, text in enumerate(cells, start=1) if _is_missing(text)]
-    if missing:
-        first = ", ".join(map(str, missing[:5])) + (", …" if len(missing) > 5 else "")
-        raise CalliperError(
-            f"{path}: {len(missing)} of {len(cells)} rows have no prediction in column "
-            f"{columns.prediction!r} (rows {first} below the header): predict them, or remove them."
-        )
+    def _labels(self, path: str, column: str) -> tuple[str, ...]:
+        """One column as text; tables are read for numbers, of which the target is one."""
+        with open_table(path, self.form) as table:
+            chunks = table.chunks([self.columns.target], carry=True)
+            return tuple(text for chunk in chunks for text in chunk.labels(column))
 
-
-def _is_missing(text: str) -> bool:
-    return what_is_wrong(text) is not None and text.strip().lower() in ("", "nan", "na", "none")
+    def _refuse_missing_predictions(self, path: str) -> None:
+        """If predictions are missing, how many and where: a model may have no answer for some."""
+        name, missing = self.columns.prediction, []
+        with suppress(CalliperError):  # something else is wrong too, and was said already
+            cells = self._labels(path, name)
+            missing = [row for row, text in enumerate(cells, start=1) if is_gap(text)]
+        if missing:
+            first = ", ".join(map(str, missing[:5])) + (", …" if len(missing) > 5 else "")
+            raise CalliperError(
+                f"{path}: {len(missing)} of {len(cells)} rows have no prediction in column "
+                f"{name!r} (rows {first} below the header): predict them, or remove them."
+            )
 
 
 def _split_at_random(rows: LabelledPoints, seed: int) -> tuple[LabelledPoints, LabelledPoints]:
@@ -319,19 +321,18 @@ def command_without_folders(paths: Sequence[str]) -> str:
 
 def _use(request: CompareRequest) -> str:
     """The command that puts such intervals around new rows; method and level are filled in."""
-    calibration, training, shared = (
-        request.calibration or request.data,
-        request.training,
-        request.shared,
-    )
-    assert calibration is not None
+    training, shared = request.training, request.shared
     options: dict[str, str | None] = {
-        "--calibration": _name(calibration),
+        "--calibration": _name(request.inputs[0]),
         "--target": shared.target,
         "--prediction": shared.prediction,
         "--features": shared.features,
         "--features-prefix": shared.features_prefix,
         "--training": None if training is None else _name(training),
+        "--delimiter": shared.delimiter,
+        "--decimal": None if shared.decimal == "." else shared.decimal,
+        "--encoding": None if shared.encoding == "utf-8" else shared.encoding,
+        "--gaps": None if shared.gaps == "fill" else shared.gaps,
     }
     given = [word for pair in options.items() if pair[1] is not None for word in map(str, pair)]
     return (

@@ -1,17 +1,22 @@
 """CSV, streamed: rows keep their very text, and only needed cells are made into numbers.
 
-Numbers that are added to the rows are written so that they read back exactly.
+Numbers that are added to the rows are written so that they read back exactly. Where cells get
+another delimiter, the standard writer quotes them by its own rules.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
+import gzip
 import io
 import os
 import stat
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from math import inf, nan
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -30,17 +35,45 @@ CHUNK_LETTERS = 1 << 24
 #: Longest cell: room for a document, not for a whole file behind a forgotten quotation mark.
 MAX_CELL = 1 << 26
 
+#: First bytes that say how letters are stored. They are read as a letter and written as one, so
+#: that an output begins as its input does.
+_MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+_MARK = "\ufeff"
+
+#: What programs write where there is no number.
+_GAPS = frozenset({"", "nan", "na", "n/a", "none", "null"})
+
+_POINT_FOR_COMMA = str.maketrans(".,", ",.")
+
+
+@dataclass(frozen=True)
+class Form:
+    """How text files are written: what separates cells, the decimal sign, the bytes of letters.
+
+    With ``gaps``, feature cells may lack numbers where training rows can fill them.
+    """
+
+    delimiter: str = ","
+    decimal: str = "."
+    encoding: str = "utf-8"
+    zipped: bool = False
+    gaps: bool = True
+
 
 class CsvTable:
-    """A CSV file in UTF-8 with a header; lines that are empty are left out."""
+    """A CSV file with a header; lines that are empty are left out."""
 
-    def __init__(self, handle: BinaryIO, name: str, delimiter: str) -> None:
+    def __init__(self, handle: BinaryIO, name: str, form: Form) -> None:
         csv.field_size_limit(MAX_CELL)
-        self.name, self.delimiter = name, delimiter
-        self._size = _size(handle)
-        self._text = io.TextIOWrapper(handle, encoding="utf-8", newline="")
+        self.name, self._file, self._size = name, handle, _size(handle)
+        content: Any = gzip.GzipFile(fileobj=handle) if form.zipped else handle
+        with self._readable():
+            start = content.peek(3)
+        marked = (encoding for mark, encoding in _MARKS.items() if start.startswith(mark))
+        self.form = replace(form, encoding=next(marked, form.encoding))
+        self._text = io.TextIOWrapper(content, encoding=self.form.encoding, newline="")
         self._pending: list[str] = []  # lines of the record that is being read
-        self._reader = csv.reader(self._lines(), delimiter=delimiter, strict=True)
+        self._reader = csv.reader(self._lines(), delimiter=form.delimiter, strict=True)
         first = next(self._records(), None)
         if first is None:
             raise CalliperError(f"{name}: the file is empty; it needs a header and rows.")
@@ -48,9 +81,13 @@ class CsvTable:
         self._header = raw.rstrip("\r\n")
         self.newline = raw[len(self._header) :] or "\n"
 
-    def chunks(self, needed: Sequence[str], *, carry: bool) -> Iterator[CsvChunk]:
-        """Rows in order; without ``carry`` their numbers only."""
-        places = [self.columns.index(name) for name in needed]
+    def chunks(self, needed: Sequence[str], *, carry: bool, gaps: int = 0) -> Iterator[CsvChunk]:
+        """Rows in order; without ``carry`` their numbers only.
+
+        The last ``gaps`` of the needed columns may lack numbers; NaN stands in their place.
+        """
+        place_of = {name: place for place, name in enumerate(self.columns)}
+        places = [place_of[name] for name in needed]
         raws, cells, lines, letters = [], [], [], 0
         for line, record, raw in self._records():
             if len(record) != len(self.columns):
@@ -64,16 +101,17 @@ class CsvTable:
             if carry:
                 raws.append(raw.rstrip("\r\n"))
             if len(lines) == CHUNK_ROWS or letters > CHUNK_LETTERS:
-                yield CsvChunk(self, needed, self._numbers(cells, needed, lines), raws)
+                yield CsvChunk(self, needed, self._numbers(cells, needed, lines, gaps), raws)
                 raws, cells, lines, letters = [], [], [], 0
         if lines:
-            yield CsvChunk(self, needed, self._numbers(cells, needed, lines), raws)
+            yield CsvChunk(self, needed, self._numbers(cells, needed, lines, gaps), raws)
 
     def header(self, delimiter: str) -> str:
         """The first line, without its end."""
-        if delimiter == self.delimiter:
+        if delimiter == self.form.delimiter:
             return self._header
-        return csv_texts([self.columns], delimiter)[0]
+        mark = _MARK if self._header.startswith(_MARK) else ""
+        return mark + csv_texts([self.columns], delimiter)[0]
 
     def schema(self, numeric: Sequence[str]) -> Any:
         """For Parquet: columns that were read as numbers are numbers, all others text."""
@@ -84,12 +122,12 @@ class CsvTable:
 
     def fraction_read(self) -> float | None:
         """How much of the file is behind us; unknown for a pipe."""
-        return self._text.buffer.tell() / self._size if self._size else None
+        return self._file.tell() / self._size if self._size else None
 
     def _lines(self) -> Iterator[str]:
         for number, line in enumerate(self._text):
             self._pending.append(line)
-            yield line.removeprefix("\ufeff") if number == 0 else line
+            yield line.removeprefix(_MARK) if number == 0 else line
 
     def _records(self) -> Iterator[tuple[int, list[str], str]]:
         """Line number, cells and text of every record."""
@@ -104,25 +142,33 @@ class CsvTable:
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
-        where = f"{self.name}, line {{}}"
         try:
             yield
         except csv.Error as error:
-            where = where.format(self._reader.line_num)
+            where = f"{self.name}, line {self._reader.line_num}"
             raise CalliperError(f"{where}: {error}; check the quotation marks.") from error
-        except UnicodeDecodeError as error:
-            where = where.format(self._reader.line_num + 1)
-            raise CalliperError(f"{where} or below: not UTF-8; save the file as UTF-8.") from error
-
-    def _numbers(self, cells: list[str], needed: Sequence[str], lines: list[int]) -> FloatArray:
-        values, wrong = finite_numbers(cells)
-        if wrong is not None:
-            line, column = lines[wrong // len(needed)], needed[wrong % len(needed)]
+        except UnicodeError as error:
+            where = f"{self.name}, line {self._reader.line_num + 1} or below"
             raise CalliperError(
-                f"{self.name}, line {line}, column {column!r}: {what_is_wrong(cells[wrong])}; "
+                f"{where}: not {self.form.encoding.upper()}; save the file as UTF-8, or say what "
+                f"it is, as in --encoding latin-1."
+            ) from error
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise CalliperError(
+                f"cannot read {self.name} as gzip: {error}; write the file anew."
+            ) from error
+
+    def _numbers(
+        self, cells: list[str], needed: Sequence[str], lines: list[int], gaps: int
+    ) -> FloatArray:
+        values = _as_numbers(cells, self.form.decimal).reshape(len(lines), len(needed))
+        for row, column in refused(values, gaps)[:1]:
+            wrong = _what_is_wrong(cells[row * len(needed) + column], self.form.decimal)
+            raise CalliperError(
+                f"{self.name}, line {lines[row]}, column {needed[column]!r}: {wrong}; "
                 f"repair or remove the row."
             )
-        return values.reshape(len(lines), len(needed))
+        return values
 
 
 @dataclass(frozen=True)
@@ -136,78 +182,127 @@ class CsvChunk:
 
     def texts(self, delimiter: str) -> list[str]:
         """Each row as it stood in the file, or newly quoted for another delimiter."""
-        if delimiter == self.table.delimiter:
+        if delimiter == self.table.form.delimiter:
             return self.raws
         return csv_texts(self._cells(), delimiter)
 
+    def labels(self, name: str) -> list[str]:
+        """One column as text."""
+        place = self.table.columns.index(name)
+        return [cells[place] for cells in self._cells()]
+
     def arrow(self, schema: Any) -> Any:
-        """The rows as a record batch."""
+        """The rows as a record batch; a gap among numbers is null."""
         import pyarrow as pa
 
         numbers = dict(zip(self.needed, self.numbers.T, strict=True))
         texts = zip(self.table.columns, zip(*self._cells(), strict=True), strict=True)
-        arrays = [pa.array(numbers.get(name, column)) for name, column in texts]
+        arrays = [pa.array(numbers.get(name, column), from_pandas=True) for name, column in texts]
         return pa.record_batch(arrays, schema=schema)
 
     def _cells(self) -> Iterator[list[str]]:
-        return csv.reader(self.raws, delimiter=self.table.delimiter, strict=True)
+        return csv.reader(self.raws, delimiter=self.table.form.delimiter, strict=True)
 
 
 class CsvWriter:
     """Writes the rows of a table as CSV, in the table's own words where they are CSV already."""
 
-    def __init__(
-        self, handle: BinaryIO, table: Table, added: Sequence[str], delimiter: str
-    ) -> None:
-        self._handle, self._delimiter, self._newline = handle, delimiter, table.newline
-        names = csv_texts([added], delimiter)[0]
-        header = f"{table.header(delimiter)}{delimiter}{names}{self._newline}"
-        self._handle.write(header.encode())
+    def __init__(self, handle: BinaryIO, table: Table, added: Sequence[str], form: Form) -> None:
+        self._form, self._newline, self._encoding = form, table.newline, table.form.encoding
+        self._encoder = codecs.getincrementalencoder(self._encoding)()
+        # No time and no name in its head: the same rows give the same bytes.
+        self._zip = gzip.GzipFile("", "wb", fileobj=handle, mtime=0) if form.zipped else None
+        self._handle: Any = self._zip or handle
+        names = csv_texts([added], form.delimiter)
+        self._write([form.delimiter.join([table.header(form.delimiter), *names])])
 
     def write(self, chunk: Chunk, added: FloatArray) -> None:
         """Write the rows of a chunk."""
-        rows = zip(chunk.texts(self._delimiter), added.tolist(), strict=True)
-        join, end = self._delimiter.join, self._newline
-        lines = [f"{join([text, *map(repr, numbers)])}{end}" for text, numbers in rows]
-        self._handle.write("".join(lines).encode())
+        rows = zip(chunk.texts(self._form.delimiter), added.tolist(), strict=True)
+        join, decimal = self._form.delimiter.join, self._form.decimal
+        self._write([join([text, *_number_texts(numbers, decimal)]) for text, numbers in rows])
 
     def close(self) -> None:
-        """Nothing is left to write."""
+        """Write the end of a compressed file."""
+        if self._zip is not None:
+            self._zip.close()
+
+    def abandon(self) -> None:
+        """Write nothing more."""
+        if self._zip is not None:
+            self._zip.fileobj = None  # type: ignore[assignment]
+
+    def _write(self, lines: list[str]) -> None:
+        text = "".join([f"{line}{self._newline}" for line in lines])
+        try:
+            self._handle.write(self._encoder.encode(text))
+        except UnicodeEncodeError as error:
+            raise CalliperError(
+                f"{self._encoding} has no letter {error.object[error.start]!r}: give --encoding "
+                f"utf-8."
+            ) from error
 
 
-def finite_numbers(cells: Sequence[str]) -> tuple[FloatArray, int | None]:
-    """All cells as numbers, and the place of the first that is not a finite one, if any."""
-    try:
-        values = np.array(list(map(float, cells)))
-        wrong = not np.isfinite(values).all()
-    except ValueError:
-        values, wrong = np.empty(0), True
+def _number_texts(values: Iterable[float], decimal: str) -> list[str]:
+    """Numbers as they read back exactly."""
+    texts = map(repr, values)
+    return [*texts] if decimal == "." else [text.replace(".", decimal) for text in texts]
+
+
+def refused(values: FloatArray, gaps: int) -> list[list[int]]:
+    """Row and column of all that is not finite, NaN in the last ``gaps`` columns excepted."""
+    wrong = ~np.isfinite(values)
+    if gaps:
+        wrong[:, -gaps:] &= ~np.isnan(values[:, -gaps:])
+    places: list[list[int]] = np.argwhere(wrong).tolist()
+    return places
+
+
+def is_gap(text: str) -> bool:
+    """Whether a cell says that there is no number."""
+    return text.strip().lower() in _GAPS
+
+
+def _as_numbers(cells: Sequence[str], decimal: str) -> FloatArray:
+    """The cells as numbers: NaN for a gap, infinite for what is neither."""
+    if decimal == ",":
+        cells = [cell.translate(_POINT_FOR_COMMA) for cell in cells]
     # Python reads 1_000 as a number; no program that writes CSV means that by it.
-    if wrong or "_" in "".join(cells):
-        return values, next(i for i, text in enumerate(cells) if what_is_wrong(text))
-    return values, None
+    if "_" not in "".join(cells):
+        with suppress(ValueError):
+            return np.array(list(map(float, cells)))
+    return np.array([_as_number(cell) for cell in cells])
 
 
-def what_is_wrong(text: str) -> str | None:
-    """Why a cell is not a finite number, in words; ``None`` if it is one."""
-    if not text.strip():
+def _as_number(cell: str) -> float:
+    try:
+        return nan if is_gap(cell) else inf if "_" in cell else float(cell)
+    except ValueError:
+        return inf
+
+
+def _what_is_wrong(cell: str, decimal: str) -> str:
+    """Why a cell is not a finite number."""
+    if not cell.strip():
         return "the cell is empty"
     try:
-        number = float(text)
+        float(cell.replace("_", "?"))
     except ValueError:
-        return f"{text!r} is not a number"
-    if "_" in text:
-        return f"{text!r} is not a number"
-    return None if np.isfinite(number) else f"{text!r} is not a finite number"
+        hint = " (if the comma is a decimal one, give --decimal ,)"
+        return f"{cell!r} is not a number{hint if decimal == '.' and ',' in cell else ''}"
+    return f"{cell!r} is not a {'finite number' if decimal == '.' else 'number with a comma'}"
 
 
 def csv_texts(rows: Iterable[Sequence[str]], delimiter: str) -> list[str]:
     """Each row as one line of CSV without its end, quoted where it must be."""
     lines: list[str] = []
-    csv.writer(
-        SimpleNamespace(write=lines.append), delimiter=delimiter, lineterminator=""
-    ).writerows(rows)
-    return lines
+    # The writer quotes cells that hold letters of its line end, so that end must be the usual one.
+    end = "\r\n"
+    writer = csv.writer(
+        SimpleNamespace(write=lines.append), delimiter=delimiter, lineterminator=end
+    )
+    writer.writerows(rows)
+    return [line.removesuffix(end) for line in lines]
 
 
 def _size(handle: BinaryIO) -> int:

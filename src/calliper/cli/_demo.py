@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import floor, isnan
 from pathlib import Path
 from typing import Any
@@ -19,22 +18,9 @@ import numpy as np
 from calliper import metrics
 from calliper._types import IntArray
 from calliper.calibrators import FullRescaled, JackknifeRescaled, MADSplit, Split
+from calliper.cli import _output as out
 from calliper.cli._compare import command_without_folders
 from calliper.cli._options import seed as seed_option
-from calliper.cli._output import (
-    WIDTH,
-    Progress,
-    check_figure_name,
-    check_output,
-    console,
-    note,
-    open_output,
-    progress,
-    save_figure,
-    titled_table,
-    wrapped,
-    write_text,
-)
 from calliper.comparison import Answer, Comparison, Points, compare
 from calliper.datasets import OneDimensional, one_dimensional
 from calliper.intervals import Intervals
@@ -67,7 +53,6 @@ _EXPLANATION = (
     "--output",
     metavar="FILE",
     default="calliper-demo.png",
-    show_default=True,
     help="The figure: .png, .pdf or .svg; a page with its name, .html, lies beside it.",
 )
 @seed_option("Draws the data, the model and the ties.")
@@ -81,19 +66,19 @@ def demo(output: str, seed: int) -> None:
     \b
     calliper demo --seed 1 --output demo.png
     """  # noqa: D301
-    check_figure_name(output)
+    out.check_figure_name(output)
     page = str(Path(output).with_suffix(".html"))
-    check_output(page)
-    with progress("training and calibrating") as report:
-        demonstration = demonstrate(seed, report)
-        with open_output(output) as handle:
-            save_figure(draw_bands(*_picture(demonstration)), handle, output)
-        write_text(page, _page(demonstration.comparison, figure=output))
-    _print_table(measured(demonstration))
+    out.check_output(page)
+    with out.progress("training and calibrating") as report:
+        comparison, problem = demonstrate(seed, report)
+        with out.open_output(output) as handle:
+            out.save_figure(draw_bands(*_picture(comparison, problem)), handle, output)
+        out.write_text(page, _page(comparison, figure=output))
+    _print_table(measured(comparison, problem))
     for sentence in _EXPLANATION:
-        click.echo(f"\n{wrapped(sentence.format(n_test=N_TEST))}")
-    note(f"\nfigure written to {output}")
-    note(f"report written to {page}: open it in a browser")
+        click.echo(f"\n{out.wrapped(sentence.format(n_test=N_TEST))}")
+    out.note(f"\nfigure written to {output}")
+    out.note(f"report written to {page}: open it in a browser")
 
 
 def calibrators(seed: int) -> dict[str, Any]:
@@ -109,16 +94,8 @@ def calibrators(seed: int) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, eq=False)
-class Demonstration:
-    """All methods compared around a random forest, and the law that the rows were drawn from."""
-
-    comparison: Comparison
-    problem: OneDimensional
-
-
-def demonstrate(seed: int, report: Progress) -> Demonstration:
-    """Draw the rows, train the forest on some, calibrate on others, judge on the rest."""
+def demonstrate(seed: int, report: out.Progress) -> tuple[Comparison, OneDimensional]:
+    """Methods compared around a forest that some rows trained, and the law that drew the rows."""
     from sklearn.ensemble import RandomForestRegressor
 
     problem = one_dimensional(N_TRAINING + N_CALIBRATION + N_TEST, random_state=seed)
@@ -136,67 +113,47 @@ def demonstrate(seed: int, report: Progress) -> Demonstration:
         random_state=seed,
         progress=report,
     )
-    return Demonstration(comparison, problem)
+    return comparison, problem
 
 
-@dataclass(frozen=True, kw_only=True)
-class DemoRow:
-    """A row of the table; NaN where a measure does not exist."""
-
-    method: str
-    proved: float | None
-    coverage: float
-    width: float
-    score: float
-    tau_si: float
-    tau_sqi: float
-    r2_sqi: float
+#: What the table shows of a method: its name, what is proved, and measures, NaN if there is none.
+DemoRow = tuple[str, float | None, tuple[float, ...]]
 
 
-def measured(demonstration: Demonstration) -> list[DemoRow]:
+def measured(comparison: Comparison, problem: OneDimensional) -> list[DemoRow]:
     """A row for each method, as the page has it, and one for the oracle."""
-    comparison = demonstration.comparison
-    rows = [_method_row(comparison, answer) for answer in comparison.answers]
-    return [*rows, _oracle_row(demonstration)]
+    rows: list[DemoRow] = []
+    for answer in comparison.answers:
+        record = comparison.record(answer.method, LEVEL)
+        sizes = (record.coverage, record.mean_width, record.score)
+        ranks = (record.tau_si, _tau_sqi(comparison, answer), record.r2_sqi)
+        rows.append((answer.method, record.proved, (*sizes, *ranks)))
+    return [*rows, ("(oracle)", None, _of_oracle(comparison.test, problem))]
 
 
-def _method_row(comparison: Comparison, answer: Answer) -> DemoRow:
-    record, test = comparison.record(answer.method, LEVEL), comparison.test
+def _tau_sqi(comparison: Comparison, answer: Answer) -> float:
+    test = comparison.test
     with warnings.catch_warnings():
         # Where all widths are equal there is no rank to compare: the table shows a dash.
         warnings.simplefilter("ignore")
-        tau_sqi = metrics.tau_sqi(test.y, answer.at(LEVEL), y_pred=test.y_pred)
-    return DemoRow(
-        method=answer.method,
-        proved=record.proved,
-        coverage=record.coverage,
-        width=record.mean_width,
-        score=record.score,
-        tau_si=record.tau_si,
-        tau_sqi=tau_sqi,
-        r2_sqi=record.r2_sqi,
-    )
+        return metrics.tau_sqi(test.y, answer.at(LEVEL), y_pred=test.y_pred)
 
 
-def _oracle_row(demonstration: Demonstration) -> DemoRow:
-    """The same of the best intervals there are, around the true mean."""
-    test, problem = demonstration.comparison.test, demonstration.problem
+def _of_oracle(test: Points, problem: OneDimensional) -> tuple[float, ...]:
+    """The same measures of the best intervals there are, around the true mean."""
     y, best, mean = test.y, problem.oracle(test.Z, LEVEL), problem.mean(test.Z)
-    return DemoRow(
-        method="(oracle)",
-        proved=None,
-        coverage=float(metrics.empirical_coverage(y, best)),
-        width=float(metrics.mean_width(best)),
-        score=metrics.interval_score(y, best),
-        tau_si=metrics.tau_si(y, best, y_pred=mean),
-        tau_sqi=metrics.tau_sqi(y, best, y_pred=mean),
-        r2_sqi=metrics.r2_sqi(y, best, y_pred=mean),
+    ranks = (metrics.tau_si, metrics.tau_sqi, metrics.r2_sqi)
+    return (
+        float(metrics.empirical_coverage(y, best)),
+        float(metrics.mean_width(best)),
+        metrics.interval_score(y, best),
+        *(rank(y, best, y_pred=mean) for rank in ranks),
     )
 
 
-def _picture(demonstration: Demonstration) -> tuple[Scene, list[Band]]:
+def _picture(comparison: Comparison, problem: OneDimensional) -> tuple[Scene, list[Band]]:
     """A constant and two adaptive bands at the test points, around the oracle."""
-    comparison, test = demonstration.comparison, demonstration.comparison.test
+    test = comparison.test
     order, shown = np.argsort(test.Z[:, 0]), slice(_N_SHOWN)
     bands = [
         _band(comparison, answer, order)
@@ -206,7 +163,7 @@ def _picture(demonstration: Demonstration) -> tuple[Scene, list[Band]]:
     scene = Scene(
         grid=test.Z[order, 0],
         y_pred=test.y_pred[order],
-        oracle=demonstration.problem.oracle(test.Z[order], LEVEL),
+        oracle=problem.oracle(test.Z[order], LEVEL),
         x=test.Z[shown, 0],
         y=test.y[shown],
     )
@@ -243,25 +200,25 @@ def promise(proved: float) -> str:
 
 def _print_table(rows: Sequence[DemoRow]) -> None:
     """A row for each method; the last, the oracle, set apart."""
-    terminal = console()
-    table = titled_table(
+    terminal = out.console()
+    table = out.titled_table(
         f"Intervals at coverage {LEVEL:g} from {N_CALIBRATION} calibration points, "
         f"{K} nearest neighbours",
-        padding=(0, 1 if terminal.width >= WIDTH else 0),
+        padding=(0, 1 if terminal.width >= out.WIDTH else 0),
     )
     table.add_column("method", no_wrap=True)
     for name in ("proved", "coverage", "width", "width/2", "score", "τ_SI", "τ_SQI", "R²_SQI"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        table.add_row(*_cells(row), end_section=row is rows[-2])
+        table.add_row(*_cells(*row), end_section=row is rows[-2])
     terminal.print(table)
 
 
-def _cells(row: DemoRow) -> list[str]:
-    proved = "" if row.proved is None else promise(row.proved)
-    sizes = [f"{value:.3f}" for value in (row.width, row.width / 2, row.score)]
-    ranks = [_rank(value) for value in (row.tau_si, row.tau_sqi, row.r2_sqi)]
-    return [row.method, proved, f"{row.coverage:.1%}", *sizes, *ranks]
+def _cells(method: str, proved: float | None, measures: Sequence[float]) -> list[str]:
+    coverage, width, score, *ranks = measures
+    sizes = [f"{value:.3f}" for value in (width, width / 2, score)]
+    promised = "" if proved is None else promise(proved)
+    return [method, promised, f"{coverage:.1%}", *sizes, *map(_rank, ranks)]
 
 
 def _rank(value: float) -> str:

@@ -10,40 +10,11 @@ import numpy as np
 
 from calliper._calibrated import CalibratedOnStored, calibrate_stored
 from calliper._types import FloatArray
-from calliper.cli._methods import DEFAULT, METHODS, STATISTICS, MethodOptions
-from calliper.cli._options import (
-    Shared,
-    calibration_file,
-    coverage,
-    feature_columns,
-    known_columns,
-    seed_and_quiet,
-    takes,
-    training_file,
-)
-from calliper.cli._output import (
-    Progress,
-    check_output,
-    note,
-    open_output,
-    progress,
-    warnings_as_lines,
-    writing,
-)
+from calliper.cli import _options as options
+from calliper.cli import _output as out
+from calliper.cli import _tables as tables
+from calliper.cli._methods import DEFAULT, DEFAULT_NEIGHBORS, METHODS, STATISTICS, MethodOptions
 from calliper.cli._scales import Scales, read_scales
-from calliper.cli._tables import (
-    Columns,
-    Table,
-    format_of,
-    make_writer,
-    open_table,
-    read_known,
-    read_numbers,
-    refuse_columns,
-    refuse_no_rows,
-    require_columns,
-    stored,
-)
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 
@@ -52,7 +23,7 @@ from calliper.intervals import Intervals
 class IntervalRequest:
     """What ``calliper interval`` is asked for: files, method, levels and bounds."""
 
-    shared: Shared
+    shared: options.Shared
     calibration: str
     new: str
     output: str
@@ -92,9 +63,9 @@ class IntervalRequest:
         self.shared.names.check()
         has_training, has_scales = self.training is not None, self.scales is not None
         self.options.check(has_training=has_training, has_scales=has_scales)
-        format_of(self.output)
+        tables.format_of(self.output)
         inputs = (self.calibration, self.new, self.training, self.scales)
-        check_output(self.output, [path for path in inputs if path is not None])
+        out.check_output(self.output, [path for path in inputs if path is not None])
 
 
 def _bounds(
@@ -106,7 +77,7 @@ def _bounds(
 
 
 @click.command()
-@calibration_file()
+@options.calibration_file()
 @click.option(
     "--new",
     metavar="FILE",
@@ -114,12 +85,12 @@ def _bounds(
     help="Rows to put intervals around, with prediction and features; '-' reads CSV from "
     "standard input. May be larger than memory.",
 )
-@known_columns
+@options.known_columns
 @click.option(
     "--output", metavar="FILE", required=True, help="The result; '-' writes CSV to standard output."
 )
-@feature_columns
-@training_file("some methods learn from them. Without it, features are taken as they are.")
+@options.feature_columns
+@options.training_file("some methods learn from them. Without it, features are taken as they are.")
 @click.option(
     "--scales",
     metavar="FILE",
@@ -131,13 +102,13 @@ def _bounds(
     metavar="NAME",
     help=f"See above.  [default: {DEFAULT}; with --scales, jackknife]",
 )
-@coverage(
+@options.coverage(
     "How often the target shall be inside; once for each level.  [default: 0.9]", several=True
 )
 @click.option(
     "--neighbors",
-    type=click.IntRange(min=1),
-    help="Nearest points, for methods that ask them.  [default: 10; slcp: 20; rcp: trees instead]",
+    type=click.IntRange(1, 10**9),
+    help=f"Nearest points, for methods that ask them.  [default: {DEFAULT_NEIGHBORS}]",
 )
 @click.option(
     "--statistic",
@@ -157,8 +128,9 @@ def _bounds(
     callback=_bounds,
     help="The range that the target can have; 'inf' and '-inf' leave a side open.",
 )
-@seed_and_quiet("Settles ties in distance, and whatever else a method draws.")
-@takes(IntervalRequest)
+@options.file_form
+@options.seed_and_quiet("Settles ties in distance, and whatever else a method draws.")
+@options.takes(IntervalRequest)
 def interval(request: IntervalRequest) -> None:
     """Put prediction intervals around the predictions in a file.
 
@@ -180,9 +152,9 @@ def interval(request: IntervalRequest) -> None:
       locart      a width for each leaf of a tree of training errors      0.9 in each leaf
     and conditional, minmax, slcp, rcp, normalized-knn, lcp, rlcp, lvd: see 'calliper methods'.
 
-    Files are .csv (UTF-8, commas), .tsv or .parquet, and the output may be another of these than
-    the new file. CSV rows keep their very text, Parquet columns their types. From CSV to Parquet,
-    the prediction and the features become numbers and every other column stays text.
+    Files are .csv, .tsv (both also with .gz) or .parquet, and the output may be another of these
+    than the new file. CSV rows keep their very text, Parquet columns their types. From CSV to
+    Parquet, the prediction and the features become numbers and every other column stays text.
     """  # noqa: D301
     request.check()
     _write_intervals(request)
@@ -192,66 +164,72 @@ def _write_intervals(request: IntervalRequest) -> None:
     """Read, calibrate, write, and say what was done."""
     scales = None if request.scales is None else read_scales(request.scales)
     with ExitStack() as stack:
-        stack.enter_context(warnings_as_lines())
-        known = stack.enter_context(open_table(request.calibration))
+        stack.enter_context(out.warnings_as_lines())
+        form = request.shared.form
+        known = stack.enter_context(tables.open_table(request.calibration, form))
         columns = request.shared.names.resolve(known)
-        require_columns(known, columns.known)
-        new = stack.enter_context(open_table(request.new))
+        tables.require_columns(known, columns.known)
+        new = stack.enter_context(tables.open_table(request.new, form))
         _check_new(request, new, columns)
-        calibrated = _calibrate(request, known, columns, scales)
+        calibrated, filling = _calibrate(request, known, columns, scales)
         hidden = request.shared.quiet or request.output == "-"
-        report = stack.enter_context(progress("writing", hidden=hidden))
-        n_rows = _stream(request, calibrated, new, columns.new, report)
+        report = stack.enter_context(out.progress("writing", hidden=hidden))
+        n_rows = _stream(request, calibrated, new, columns.new, filling, report)
     if not request.shared.quiet:
+        filling.say()
         _summarise(request, calibrated, n_rows)
 
 
-def _check_new(request: IntervalRequest, new: Table, columns: Columns) -> None:
+def _check_new(request: IntervalRequest, new: tables.Table, columns: tables.Columns) -> None:
     """The new rows have all that is needed and nothing that would be added."""
-    require_columns(new, columns.new)
+    tables.require_columns(new, columns.new)
     request.shared.names.require_same_features(new, columns)
-    refuse_columns(new, request.column_names)
+    tables.refuse_columns(new, request.column_names)
 
 
 def _calibrate(
-    request: IntervalRequest, table: Table, columns: Columns, scales: Scales | None
-) -> CalibratedOnStored:
-    """The method, fitted to the calibration rows in ``table``."""
+    request: IntervalRequest, table: tables.Table, columns: tables.Columns, scales: Scales | None
+) -> tuple[CalibratedOnStored, tables.Filling]:
+    """The method, fitted to the calibration rows in ``table``, and what fills gaps."""
     if scales is not None:
         scales.require_columns(columns, has_training=request.training is not None)
-    training = read_known(request.training, columns)
-    known: FloatArray = read_numbers(table, columns.known)
+    training, filling = tables.read_training(request.training, columns, request.shared.form)
+    known: FloatArray = tables.read_numbers(table, columns.known, filling)
     if scales is not None:
         scales.require_rows(known, training)
     calibrator = request.options.build(None if scales is None else scales.chosen)
-    return calibrate_stored(
-        calibrator, stored(known), None if training is None else stored(training)
+    calibrated = calibrate_stored(
+        calibrator, tables.stored(known), None if training is None else tables.stored(training)
     )
+    return calibrated, filling
 
 
 def _stream(
     request: IntervalRequest,
     calibrated: CalibratedOnStored,
-    new: Table,
+    new: tables.Table,
     needed: list[str],
-    report: Progress,
+    filling: tables.Filling,
+    report: out.Progress,
 ) -> int:
     """Write the new rows with their intervals, a chunk at a time; returns how many there were."""
-    output, n_rows = request.output, 0
-    with open_output(output) as handle:
-        with writing(output):
-            writer = make_writer(output, handle, new, needed, request.column_names)
-        for chunk in new.chunks(needed, carry=True):
-            y_pred, X = chunk.numbers[:, 0], chunk.numbers[:, 1:]
+    output, form, n_rows = request.output, request.shared.form, 0
+    with ExitStack() as stack:
+        handle = stack.enter_context(out.open_output(output))
+        added = request.column_names
+        writer = stack.enter_context(
+            tables.open_writer(output, handle, new, form, numeric=needed, added=added)
+        )
+        for chunk in new.chunks(needed, carry=True, gaps=len(filling.medians)):
+            rows = filling.fill(chunk.numbers.copy())
+            y_pred, X = rows[:, 0], rows[:, 1:]
             ends = calibrated.intervals(X, y_pred, request.levels, bounds=request.bounds)
-            with writing(output):
+            with out.writing(output):
                 writer.write(chunk, np.stack([*ends], axis=-1).reshape(len(X), -1))
             n_rows += len(X)
             report(new.fraction_read())
         if not n_rows:
-            refuse_no_rows(new)
-        with writing(output):
-            writer.close()
+            tables.refuse_no_rows(new)
     return n_rows
 
 
@@ -260,9 +238,11 @@ def _summarise(request: IntervalRequest, calibrated: CalibratedOnStored, n_rows:
     if calibrator.judges_nearness:
         request.shared.note_prediction_alone()
     if request.scales is not None:
-        note("note: each length scale was chosen without its own point, as the proof requires")
+        out.note("note: each length scale was chosen without its own point, as the proof requires")
     where = "standard output" if request.output == "-" else request.output
     name, n = type(calibrator).__name__, calibrator.n_calibration_
-    note(f"{n_rows} rows written to {where} ({name}, {n} calibration points)")
+    out.note(f"{n_rows} rows written to {where} ({name}, {n} calibration points)")
+    if hasattr(calibrator, "locality_"):
+        out.note(f"how local: {calibrator.locality_.describe()}")
     for level in request.coverage:
-        note(calibrator.guarantee(level).describe())
+        out.note(calibrated.guarantee(level).describe())

@@ -14,22 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from calliper import calibrators
 from calliper._types import FloatArray
-from calliper.calibrators import (
-    LCP,
-    LVD,
-    RCP,
-    RLCP,
-    SLCP,
-    ConditionalCalibration,
-    FullRescaled,
-    JackknifeMinmaxRescaled,
-    JackknifeRescaled,
-    LoCart,
-    MADSplit,
-    NormalizedKNN,
-    Split,
-)
 from calliper.cli._output import WIDTH, console, titled_table
 from calliper.exceptions import CalliperError
 from calliper.kernels import KNN, TunedRBF
@@ -40,8 +26,16 @@ if TYPE_CHECKING:
 DEFAULT = "full"
 STATISTICS = ("mean", "rms", "quantile")
 
-#: What a parameter of ``fit`` is in words, the most telling first.
+#: What methods do where --neighbors is not given; the first is the rule of ``FullRescaled``.
+DEFAULT_NEIGHBORS = (
+    "full: the 20 nearest (at most half of all points), their mean mixed with the median "
+    "error by 8/√N, at least 0.2 and at most 0.5; slcp: 20; rcp: trees instead; others: 10"
+)
+
+#: What a parameter of ``fit`` is in words, the most telling first; and methods that need models.
 _NEEDS = {
+    "CQR": "a model of quantiles",
+    **dict.fromkeys(("JackknifePlus", "CVPlus", "JackknifeAfterBootstrap"), "a model to refit"),
     "scores_train": "training errors",
     "y_train": "training targets",
     "Z_train": "training rows",
@@ -60,27 +54,29 @@ _LETTERS = (
 
 @dataclass(frozen=True)
 class Description:
-    """What a user chooses by."""
+    """What a user chooses a method by: one row of the table below.
 
-    name: str
-    what: str
-    guarantee: str
-    needs: str
-    cost: str
-    when: str
-    python: str
-
-
-@dataclass(frozen=True)
-class ListedMethod(Description):
-    """A method that works on a file of predictions.
-
-    ``neighbors`` is the parameter of ``kind`` that takes nearest neighbours, as a number or as a
-    kernel, and ``None`` where there is none.
+    ``neighbors`` is the parameter that takes nearest neighbours, as a number or as a kernel, and
+    ``None`` where there is none.
     """
 
-    kind: type[Any]
-    neighbors: str | None = None
+    name: str
+    python: str
+    neighbors: str | None
+    guarantee: str
+    what: str
+
+    @property
+    def kind(self) -> Any:
+        """Its class; of a method that works on files."""
+        return getattr(calibrators, self.python)
+
+    @property
+    def needs(self) -> str:
+        """What it needs beyond calibration rows, in words."""
+        if self.name in _NEEDS:
+            return _NEEDS[self.name]
+        return next((_NEEDS[need] for need in _NEEDS if need in self.kind().needs), "none")
 
     @property
     def needs_training(self) -> bool:
@@ -92,187 +88,77 @@ class ListedMethod(Description):
         return parameter in self.kind().get_params(deep=False)
 
 
-def _listed(
-    name: str,
-    kind: type[Any],
-    what: str,
-    guarantee: str,
-    *,
-    cost: str,
-    when: str,
-    neighbors: str | None = None,
-) -> ListedMethod:
-    own = kind().needs
-    needs = next((words for needed, words in _NEEDS.items() if needed in own), "none")
-    return ListedMethod(
-        name=name,
-        what=what,
-        guarantee=guarantee,
-        needs=needs,
-        cost=cost,
-        when=when,
-        python=kind.__name__,
-        kind=kind,
-        neighbors=neighbors,
-    )
+_ROWS = (
+    ("full", "FullRescaled", "kernel", "1−α", "wide where calibration errors near by are large"),
+    ("jackknife", "JackknifeRescaled", "kernel", "1−2α", "as full, by the paper's leave-two-out "
+     "scales"),
+    ("minmax", "JackknifeMinmaxRescaled", "kernel", "1−α", "as jackknife, a tenth or two wider"),
+    ("split", "Split", None, "1−α", "the same width everywhere"),
+    ("conditional", "ConditionalCalibration", None, "1−α", "a linear function of the features; "
+     "infinite far outside"),
+    ("mad-split", "MADSplit", "scale", "1−α", "wide where training errors near by were large"),
+    ("slcp", "SLCP", "kernel", "1−α", "a local quantile of training errors, plus a constant"),
+    ("rcp", "RCP", "kernel", "1−α", "a learnt quantile of training errors, times a constant"),
+    ("locart", "LoCart", None, "1−α in each leaf", "one width in each leaf of a tree of training "
+     "errors"),
+    ("normalized-knn", "NormalizedKNN", "n_neighbors", "1−α", "wide far away from training rows"),
+    ("lcp", "LCP", None, "1−α", "a local quantile of calibration errors, its level corrected"),
+    ("rlcp", "RLCP", None, "1−α", "a local quantile of calibration errors around a random centre"),
+    ("lvd", "LVD", None, "none proved", "a local quantile in a learnt metric; often infinite"),
+)  # fmt: skip
 
-
-_ALL = (
-    _listed(
-        "full",
-        FullRescaled,
-        "wide where calibration errors near by are large",
-        "1−α",
-        cost="neighbours of N + M rows among N, and the reverse",
-        when="unless there is a reason for another",
-        neighbors="kernel",
-    ),
-    _listed(
-        "jackknife",
-        JackknifeRescaled,
-        "as full, by the paper's leave-two-out scales",
-        "1−2α",
-        cost="neighbours of N + M rows among N, O(K log K) a new row",
-        when="to reproduce the paper, or with --scales from 'calliper tune'",
-        neighbors="kernel",
-    ),
-    _listed(
-        "minmax",
-        JackknifeMinmaxRescaled,
-        "as jackknife, a tenth or two wider",
-        "1−α",
-        cost="neighbours of N + M rows among N, O(K) a row",
-        when="to compare: full promises the same and is narrower",
-        neighbors="kernel",
-    ),
-    _listed(
-        "split",
-        Split,
-        "the same width everywhere",
-        "1−α",
-        cost="O(N log N + M)",
-        when="if one width is wanted, or as the yardstick",
-    ),
-    _listed(
-        "conditional",
-        ConditionalCalibration,
-        "a linear function of the features; infinite far outside",
-        "1−α",
-        cost="O(N d²) to fit, then about d times O(N (d + log N)) a new row and level",
-        when="if coverage must hold along each feature too; by groups in Python",
-    ),
-    _listed(
-        "mad-split",
-        MADSplit,
-        "wide where training errors near by were large",
-        "1−α",
-        cost="neighbours of N + M rows among n",
-        when="if training errors resemble new ones, or calibration points are few",
-        neighbors="scale",
-    ),
-    _listed(
-        "slcp",
-        SLCP,
-        "a local quantile of training errors, plus a constant",
-        "1−α",
-        cost="neighbours of N + M rows among n",
-        when="if the shape of errors changes, not only their size",
-        neighbors="kernel",
-    ),
-    _listed(
-        "rcp",
-        RCP,
-        "a learnt quantile of training errors, times a constant",
-        "1−α",
-        cost="a fit to n rows and N + M predictions, for each level",
-        when="with many features and many training rows",
-        neighbors="kernel",
-    ),
-    _listed(
-        "locart",
-        LoCart,
-        "one width in each leaf of a tree of training errors",
-        "1−α in each leaf",
-        cost="O(n log²n · d) and O(N log N), then O(log n) a new row",
-        when="if coverage must hold in regions, and the regions be readable",
-    ),
-    _listed(
-        "normalized-knn",
-        NormalizedKNN,
-        "wide far away from training rows",
-        "1−α",
-        cost="neighbours of n + N + M rows among n, O(K d) a row",
-        when="if errors grow where training rows are sparse",
-        neighbors="n_neighbors",
-    ),
-    _listed(
-        "lcp",
-        LCP,
-        "a local quantile of calibration errors, its level corrected",
-        "1−α",
-        cost="O(n² (d + log n)) to tune, n ≤ 2,000; O(N² d) to fit; "
-        "O(N (d + log N)) a new row and level",
-        when="if the shape of errors changes and N is a few thousand at most",
-    ),
-    _listed(
-        "rlcp",
-        RLCP,
-        "a local quantile of calibration errors around a random centre",
-        "1−α",
-        cost="O(n² d) to tune, n ≤ N; O(N d) a new row",
-        when="if coverage should hold nearly locally; widths are partly chance",
-    ),
-    _listed(
-        "lvd",
-        LVD,
-        "a local quantile in a learnt metric; often infinite",
-        "none proved",
-        cost="O(n² + n d) a step of learning, n ≤ 2,000; O(N + d) a new row and level",
-        when="to compare with the literature",
-    ),
-)
-
-METHODS = {method.name: method for method in _ALL}
+METHODS = {row[0]: Description(*row) for row in _ROWS}
 
 #: Methods that ask or refit the model itself, which a file of predictions cannot do.
+_SAME = "nearly the same width everywhere"
 PYTHON_ONLY = (
-    Description(
-        name="CQR",
-        what="that of two predicted quantiles, plus a constant",
-        guarantee="1−α",
-        needs="a model of quantiles",
-        cost="a fit of each quantile; O(N log N + M)",
-        when="if the model can be trained for quantiles: QuantileError and Split",
-        python="QuantileError and Split",
-    ),
-    Description(
-        name="JackknifePlus",
-        what="nearly the same width everywhere",
-        guarantee="1−2α",
-        needs="a model to refit",
-        cost="n fits of the model, n M predictions",
-        when="if rows are too few to set some aside",
-        python="JackknifePlus",
-    ),
-    Description(
-        name="CVPlus",
-        what="nearly the same width everywhere",
-        guarantee="1−2α−√(2/n)",
-        needs="a model to refit",
-        cost="a fit for each fold, and M predictions by each",
-        when="as JackknifePlus, if n fits take too long",
-        python="CVPlus",
-    ),
-    Description(
-        name="JackknifeAfterBootstrap",
-        what="nearly the same width everywhere",
-        guarantee="1−2α",
-        needs="a model to refit",
-        cost="a fit for each bootstrap, and M predictions by each",
-        when="as JackknifePlus, if the model is a bagged ensemble",
-        python="JackknifeAfterBootstrap",
-    ),
-)
+    Description("CQR", "QuantileError and Split", None, "1−α", "that of two predicted quantiles, "
+                "plus a constant"),
+    Description("JackknifePlus", "JackknifePlus", None, "1−2α", _SAME),
+    Description("CVPlus", "CVPlus", None, "1−2α−√(2/n)", _SAME),
+    Description("JackknifeAfterBootstrap", "JackknifeAfterBootstrap", None, "1−2α", _SAME),
+)  # fmt: skip
+
+_WHEN = {
+    "full": "unless there is a reason for another",
+    "jackknife": "to reproduce the paper, or with --scales from 'calliper tune'",
+    "minmax": "to compare: full promises the same and is narrower",
+    "split": "if one width is wanted, or as the yardstick",
+    "conditional": "if coverage must hold along each feature too; by groups in Python",
+    "mad-split": "if training errors resemble new ones, or calibration points are few",
+    "slcp": "if the shape of errors changes, not only their size",
+    "rcp": "with many features and many training rows",
+    "locart": "if coverage must hold in regions, and the regions be readable",
+    "normalized-knn": "if errors grow where training rows are sparse",
+    "lcp": "if the shape of errors changes and N is a few thousand at most",
+    "rlcp": "if coverage should hold nearly locally; widths are partly chance",
+    "lvd": "to compare with the literature",
+    "CQR": "if the model can be trained for quantiles: QuantileError and Split",
+    "JackknifePlus": "if rows are too few to set some aside",
+    "CVPlus": "as JackknifePlus, if n fits take too long",
+    "JackknifeAfterBootstrap": "as JackknifePlus, if the model is a bagged ensemble",
+}
+
+_COST = {
+    "full": "neighbours of N + M rows among N, and the reverse",
+    "jackknife": "neighbours of N + M rows among N, O(K log K) a new row",
+    "minmax": "neighbours of N + M rows among N, O(K) a row",
+    "split": "O(N log N + M)",
+    "conditional": "O(N d²) to fit, then about d times O(N (d + log N)) a new row and level",
+    "mad-split": "neighbours of N + M rows among n",
+    "slcp": "neighbours of N + M rows among n",
+    "rcp": "a fit to n rows and N + M predictions, for each level",
+    "locart": "O(n log²n · d) and O(N log N), then O(log n) a new row",
+    "normalized-knn": "neighbours of n + N + M rows among n, O(K d) a row",
+    "lcp": "O(n² (d + log n)) to tune, n ≤ 2,000; O(N² d) to fit; "
+    "O(N (d + log N)) a new row and level",
+    "rlcp": "O(n² d) to tune, n ≤ N; O(N d) a new row",
+    "lvd": "O(n² + n d) a step of learning, n ≤ 2,000; O(N + d) a new row and level",
+    "CQR": "a fit of each quantile; O(N log N + M)",
+    "JackknifePlus": "n fits of the model, n M predictions",
+    "CVPlus": "a fit for each fold, and M predictions by each",
+    "JackknifeAfterBootstrap": "a fit for each bootstrap, and M predictions by each",
+}
 
 
 @dataclass(frozen=True)
@@ -301,7 +187,7 @@ class MethodOptions:
         self._refuse_unheeded()
 
     @property
-    def listed(self) -> ListedMethod:
+    def listed(self) -> Description:
         """What there is to know of this method."""
         return METHODS[self.name]
 
@@ -358,7 +244,7 @@ def methods(long: bool) -> None:
 
 
 def _print_choice(terminal: Console, title: str, rows: Collection[Description]) -> None:
-    body = [(row.name, row.what, row.guarantee, row.needs, row.when) for row in rows]
+    body = [(row.name, row.what, row.guarantee, row.needs, _WHEN[row.name]) for row in rows]
     header = ("name", "width", "guarantee", "also needs", "when to choose it")
     first = max(len(row.name) for row in rows)
     _print_table(terminal, title, header, (first, None, 11, 10, None), body)
@@ -366,7 +252,9 @@ def _print_choice(terminal: Console, title: str, rows: Collection[Description]) 
 
 def _print_costs(terminal: Console) -> None:
     rows = chain(METHODS.values(), PYTHON_ONLY)
-    body = [("" if row.name == row.python else row.name, row.python, row.cost) for row in rows]
+    body = [
+        ("" if row.name == row.python else row.name, row.python, _COST[row.name]) for row in rows
+    ]
     _print_table(terminal, "What they cost", ("name", "Python", "cost"), (14, 23, None), body)
     _print_text(terminal, _LETTERS)
 

@@ -16,6 +16,7 @@ import click
 
 from calliper._types import Coverage
 from calliper._validation import check_levels
+from calliper.cli._csv import Form
 from calliper.cli._output import note
 from calliper.cli._tables import Names
 from calliper.exceptions import CalliperError
@@ -32,6 +33,10 @@ class Shared:
     prediction: str
     features: str | None
     features_prefix: str | None
+    delimiter: str | None
+    decimal: str
+    encoding: str
+    gaps: str
     seed: int
     quiet: bool
 
@@ -40,9 +45,17 @@ class Shared:
         """The columns as they were named."""
         return Names(self.target, self.prediction, self.features, self.features_prefix)
 
+    @property
+    def form(self) -> Form:
+        """How text files are written; decimal commas go with semicolons if nothing is said."""
+        delimiter = self.delimiter or {".": ",", ",": ";"}[self.decimal]
+        if delimiter == self.decimal:
+            raise CalliperError("--decimal , needs another --delimiter than a comma: give one.")
+        return Form(delimiter, self.decimal, self.encoding, gaps=self.gaps == "fill")
+
     def note_prediction_alone(self) -> None:
         """Say so if nothing was said about features."""
-        if self.names.judges_by_prediction:
+        if self.features is None and self.features_prefix is None:
             note("note: no --features, so nearness was judged by the prediction alone")
 
 
@@ -90,6 +103,53 @@ feature_columns = _together(
 )
 
 
+def _delimiter(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    sign = {"tab": "\t", "\\t": "\t"}.get(text or "", text)
+    # What numbers are written with cannot separate them.
+    if sign is not None and (len(sign) != 1 or sign.isalnum() or sign in '".+-\r\n\0'):
+        raise CalliperError(f"--delimiter {text!r}: give one sign, as in --delimiter ';', or tab.")
+    return sign
+
+
+def _encoding(context: click.Context, parameter: click.Parameter, name: str) -> str:
+    try:
+        "a".encode(name)
+    except (LookupError, ValueError) as error:
+        raise CalliperError(f"--encoding {name!r}: give one that Python knows: latin-1.") from error
+    return name
+
+
+#: How the numbers and letters of text files are written, and what an empty cell is.
+file_form = _together(
+    click.option(
+        "--delimiter",
+        metavar="SIGN",
+        callback=_delimiter,
+        help="Between cells of .csv files.  [default: a comma; with --decimal , a semicolon]",
+    ),
+    click.option(
+        "--decimal",
+        type=click.Choice([".", ","]),
+        default=".",
+        help="Decimal sign in .csv and .tsv files.",
+    ),
+    click.option(
+        "--encoding",
+        metavar="NAME",
+        default="utf-8",
+        callback=_encoding,
+        help="Of text files that do not begin with a byte order mark.",
+    ),
+    click.option(
+        "--gaps",
+        type=click.Choice(["fill", "refuse"]),
+        default="fill",
+        help="Feature cells without a number: fill with the median of --training, or refuse. "
+        "Without --training they are refused.",
+    ),
+)
+
+
 def calibration_file(*, required: bool = True) -> Decorator:
     """``--calibration``."""
     return click.option(
@@ -114,15 +174,13 @@ def coverage(help: str, *, several: bool = False) -> Decorator:  # noqa: A002
     """``--coverage``: a level, or with ``several`` a tuple of them in ascending order."""
     if several:
         return click.option("--coverage", type=float, multiple=True, callback=_levels, help=help)
-    return click.option(
-        "--coverage", type=float, default=0.9, show_default=True, callback=_level, help=help
-    )
+    return click.option("--coverage", type=float, default=0.9, callback=_level, help=help)
 
 
 def seed(help: str) -> Decorator:  # noqa: A002
     """``--seed``; ``help`` is what it decides."""
     kind = click.IntRange(0, 2**32 - 1)
-    return click.option("--seed", type=kind, default=0, show_default=True, help=help)
+    return click.option("--seed", type=kind, default=0, help=help)
 
 
 def seed_and_quiet(

@@ -7,18 +7,20 @@ error, where they cannot get into the data; tables and texts to standard output,
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from calliper.exceptions import CalliperError, UnscaledFeaturesWarning, ZeroScaleWarning
+from calliper.exceptions import CalliperError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,10 +33,16 @@ _FIGURES = (".png", ".pdf", ".svg")
 #: What a shell reports of a program whose reader went away (128 + SIGPIPE).
 _PIPE_CLOSED = 141
 
-#: The options behind the advice that a warning of the library gives in terms of Python.
-_OPTIONS: dict[type[Warning], str] = {
-    UnscaledFeaturesWarning: "Here: --training FILE.",
-    ZeroScaleWarning: "Here: --neighbors and --offset.",
+#: Advice of the library in terms of Python, and the same in terms of options.
+_OPTIONS = {
+    r"Pass X_train to calibrate \(.*?\), or embed=\.": "Give --training FILE, whose rows "
+    "standardise them.",
+    r"\bmore neighbours, or pass offset > 0": "more --neighbors, or --offset > 0",
+    r"\bfewer neighbours\b": "fewer --neighbors",
+    r" \(shuffle=False where calliper splits\)": "",
+    r"Raise min_leaf, lower max_leaves, or calibrate": "Calibrate",
+    r"calibration rows are also training rows": "rows of --calibration are also in --training",
+    r"\b(X_train|X_train and y_train|X_train, y_train)\b": "--training",
 }
 
 #: Told how much of the work is done, between 0 and 1, or ``None`` if that is not known.
@@ -47,6 +55,8 @@ def check_output(output: str, inputs: Sequence[str] = (), *, option: str = "--ou
     ``option`` is how the command line names the output.
     """
     if output == "-":
+        if getattr(sys.stdout, "name", None) == os.devnull:
+            raise CalliperError("cannot write to standard output: it is closed; name a file.")
         return
     for path in inputs:
         if os.path.exists(path) and os.path.exists(output) and os.path.samefile(path, output):
@@ -67,6 +77,7 @@ def open_output(path: str) -> Iterator[BinaryIO]:
         return
     target = Path(os.path.realpath(path))  # through a link, which stays a link
     _check_writable(target, path)
+    _remove_abandoned(target.parent)
     temporary = target.with_name(f".calliper-{secrets.token_hex(8)}.tmp")
     try:
         with _create(temporary, path) as handle:
@@ -128,11 +139,38 @@ def _check_writable(target: Path, path: str, option: str = "--output") -> None:
 
 def _create(temporary: Path, path: str) -> BinaryIO:
     try:
-        return open(temporary, "xb")
+        handle = open(temporary, "xb")  # noqa: SIM115
+        _lock(handle)
+        return handle
     except OSError as error:
         raise CalliperError(
             f"cannot write {path}: {error.strerror} in {temporary.parent}; choose another folder."
         ) from error
+
+
+def _lock(handle: BinaryIO) -> bool:
+    """Whether the file is ours; it is until it is closed or the program ends, however that may be.
+
+    False where another has it, and where nobody can tell.
+    """
+    try:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):
+        return False
+    return True
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove what runs that were killed have left behind: files of ours that nobody holds."""
+    for path in folder.glob(".calliper-*.tmp"):
+        with suppress(OSError), open(path, "rb+") as handle:
+            status = os.fstat(handle.fileno())
+            # Between its making and its locking a file is empty and young.
+            is_new = status.st_size == 0 and time.time() < status.st_mtime + 10
+            if not is_new and _lock(handle):
+                path.unlink()
 
 
 @contextmanager
@@ -155,6 +193,13 @@ def _forget_standard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def in_options(text: str) -> str:
+    """A message of the library as one line that names options in place of arguments."""
+    for python, option in _OPTIONS.items():
+        text = re.sub(python, option, text)
+    return one_line(text)
+
+
 def one_line(text: str) -> str:
     """The text with every run of white space, line ends among them, as one space."""
     return " ".join(text.split())
@@ -171,25 +216,12 @@ def warnings_as_lines() -> Iterator[None]:
 
     Not before: if the work fails, its error is the one thing to read.
     """
-    seen: dict[str, None] = {}
-
-    def show(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
-        seen[one_line(f"warning: {message} {_OPTIONS.get(category, '')}")] = None
-
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         for category in (UserWarning, RuntimeWarning):
             warnings.simplefilter("always", category)
-        warnings.showwarning = show
         yield
-    for text in seen:
+    for text in dict.fromkeys(in_options(f"warning: {warning.message}") for warning in caught):
         note(text)
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from calliper._blocks import CHUNK_ROWS
 from calliper._types import FloatArray
-from calliper.cli._csv import csv_texts
+from calliper.cli._csv import Form, csv_texts, refused
 from calliper.exceptions import CalliperError
 
 #: Values and bytes in a batch, which bound memory where rows have many columns or long texts.
@@ -31,22 +31,24 @@ class ParquetTable:
 
     newline = "\n"
 
-    def __init__(self, handle: BinaryIO, name: str) -> None:
-        self.name, self._rows_read = name, 0
+    def __init__(self, handle: BinaryIO, name: str, form: Form) -> None:
+        self.name, self.form, self._rows_read = name, form, 0
         with self._readable():
             # Reading ahead would keep all that was read until the end of the file.
             self._file = pq.ParquetFile(handle, buffer_size=BUFFER_BYTES, pre_buffer=False)
         self.columns: list[str] = self._file.schema_arrow.names
 
-    def chunks(self, needed: Sequence[str], *, carry: bool) -> Iterator[ParquetChunk]:
-        """Rows in order; without ``carry`` their numbers only."""
+    def chunks(
+        self, needed: Sequence[str], *, carry: bool, gaps: int = 0
+    ) -> Iterator[ParquetChunk]:
+        """Rows in order, see :meth:`CsvTable.chunks`."""
         columns = None if carry else list(dict.fromkeys(needed))
         with self._readable():
             for batch in self._file.iter_batches(batch_size=self._batch_size(), columns=columns):
                 if len(batch):
-                    values = [self._numbers(batch.column(name), name) for name in needed]
+                    numbers = self._numbers(batch, needed, gaps)
                     self._rows_read += len(batch)
-                    yield ParquetChunk(self.name, batch, np.stack(values, axis=1))
+                    yield ParquetChunk(self, batch, numbers)
 
     def header(self, delimiter: str) -> str:
         """The names of the columns as a line of text."""
@@ -67,7 +69,18 @@ class ParquetTable:
         by_values = BATCH_VALUES // max(1, len(self.columns))
         return max(1, min(CHUNK_ROWS, by_values, BATCH_BYTES // max(1, row_bytes)))
 
-    def _numbers(self, column: Any, name: str) -> FloatArray:
+    def _numbers(self, batch: Any, needed: Sequence[str], gaps: int) -> FloatArray:
+        values = np.stack([self._column(batch.column(name), name) for name in needed], axis=1)
+        for row, column in refused(values, gaps)[:1]:
+            first = batch.column(needed[column])[row].as_py()
+            raise CalliperError(
+                f"{self.name}, row {self._rows_read + row + 1}, column {needed[column]!r}: "
+                f"{'the value is missing' if first is None else f'{first} is not a finite number'}"
+                f"; repair or remove the row."
+            )
+        return values
+
+    def _column(self, column: Any, name: str) -> FloatArray:
         kind = column.type
         if not any(is_kind(kind) for is_kind in _NUMERIC):
             raise CalliperError(
@@ -75,14 +88,6 @@ class ParquetTable:
             )
         # Not "safe": integers beyond 2^53 are rounded, as everywhere in Python.
         values: FloatArray = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        wrong = np.flatnonzero(~np.isfinite(values))
-        if len(wrong):
-            first = column[int(wrong[0])].as_py()
-            raise CalliperError(
-                f"{self.name}, row {self._rows_read + int(wrong[0]) + 1}, column {name!r}: "
-                f"{'the value is missing' if first is None else f'{first} is not a finite number'}"
-                f"; repair or remove the row."
-            )
         return values
 
     @contextmanager
@@ -99,29 +104,32 @@ class ParquetTable:
 class ParquetChunk:
     """Rows of a Parquet file."""
 
-    name: str
+    table: ParquetTable
     batch: Any
     numbers: FloatArray
 
     def texts(self, delimiter: str) -> list[str]:
         """Each row as a line of CSV; what is missing is empty."""
-        columns = [self._text(name) for name in self.batch.schema.names]
+        columns = [self.labels(name) for name in self.batch.schema.names]
         return csv_texts(zip(*columns, strict=True), delimiter)
 
     def arrow(self, schema: Any) -> Any:
         """The rows as they are."""
         return self.batch
 
-    def _text(self, name: str) -> list[str]:
-        column = self.batch.column(name)
-        if column.type == pa.float64():
-            return ["" if value is None else repr(value) for value in column.to_pylist()]
+    def labels(self, name: str) -> list[str]:
+        """One column as text; what is missing is empty."""
+        column, comma = self.batch.column(name), self.table.form.decimal == ","
         try:
-            texts: list[str] = column.cast(pa.string()).fill_null("").to_pylist()
-        except pa.ArrowException as error:
+            values = column if column.type == pa.float64() else column.cast(pa.string())
+            texts = ["" if v is None else f"{v}" for v in values.to_pylist()]
+        except (pa.ArrowException, UnicodeDecodeError) as error:
             raise CalliperError(
-                f"{self.name}, column {name!r}: {column.type} has no text form; write .parquet."
+                f"{self.table.name}, column {name!r}: {column.type} has no text form; "
+                f"write .parquet."
             ) from error
+        if comma and any(is_kind(column.type) for is_kind in _NUMERIC):
+            return [text.replace(".", ",") for text in texts]
         return texts
 
 
@@ -143,3 +151,7 @@ class ParquetWriter:
     def close(self) -> None:
         """Write the footer, without which the file cannot be read."""
         self._writer.close()
+
+    def abandon(self) -> None:
+        """Write no footer, which would fail where the file is closed already."""
+        self._writer.is_open = False

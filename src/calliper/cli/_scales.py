@@ -7,8 +7,7 @@ the scales were chosen on: with any other numbers they would mean nothing.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from math import isfinite
@@ -17,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from calliper._types import FloatArray
-from calliper.cli._tables import Columns
+from calliper.cli._tables import Columns, listed, open_bytes
 from calliper.exceptions import CalliperError
 from calliper.tuning import TuningCurve
 
@@ -62,8 +61,8 @@ class Scales:
         made = self.origin.columns
         if made.features != columns.features:
             raise CalliperError(
-                f"{self.path}: was made with the features {_listed(made.features)}, not "
-                f"{_listed(columns.features)}; give the same, or run calliper tune again."
+                f"{self.path}: was made with the features {listed(made.features, _LISTED)}, not "
+                f"{listed(columns.features, _LISTED)}; give the same, or run calliper tune again."
             )
         for option in ("target", "prediction"):
             own, given = getattr(made, option), getattr(columns, option)
@@ -131,31 +130,19 @@ def read_scales(path: str) -> Scales:
             f"{path}: is version {document.get('version')!r} of the format, and this calliper "
             f"reads {VERSION}; run calliper tune again."
         )
-    texts = ["target", "prediction", "calibration_sha256"]
-    if document.get("training_sha256") is not None:
-        texts.append("training_sha256")
-    for name in texts:
-        if not isinstance(document.get(name), str):
-            _refuse_format(path, f"{name!r} must be text")
-    features: Any = document.get("features")
-    chosen: Any = document.get("chosen")
-    if not _all(features, lambda name: isinstance(name, str)):
-        _refuse_format(path, "'features' must be a list of names")
-    if not _all(chosen, _is_length):
-        _refuse_format(path, "'chosen' must be a list of positive numbers")
-    columns = Columns(document["target"], document["prediction"], tuple(features))
+    for name, (is_right, what) in _ENTRIES.items():
+        if not is_right(document.get(name)):
+            _refuse_format(path, f"{name!r} must be {what}")
+    columns = Columns(document["target"], document["prediction"], tuple(document["features"]))
     origin = Origin(columns, document["calibration_sha256"], document.get("training_sha256"))
-    return Scales(path, np.array(chosen, dtype=np.float64), origin)
+    return Scales(path, np.array(document["chosen"], dtype=np.float64), origin)
 
 
 def _document(path: str) -> Any:
-    if os.path.isdir(path):
-        raise CalliperError(f"cannot read {path}: it is a folder; name a file in it.")
+    with open_bytes(path) as handle:
+        text = handle.read()
     try:
-        with open(path, "rb") as handle:
-            return json.loads(handle.read())
-    except OSError as error:
-        raise CalliperError(f"cannot read {path}: {error.strerror}; check the name.") from error
+        return json.loads(text)
     except (ValueError, RecursionError):
         _refuse_format(path, "it is not JSON")
 
@@ -166,8 +153,8 @@ def _refuse_format(path: str, reason: str) -> NoReturn:
     )
 
 
-def _all(values: Any, is_right: Any) -> bool:
-    return isinstance(values, list) and bool(values) and all(map(is_right, values))
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def _is_length(value: Any) -> bool:
@@ -175,11 +162,19 @@ def _is_length(value: Any) -> bool:
     return isinstance(value, float | int) and 1e-150 < value < 1e150
 
 
+def _all(values: Any, is_right: Callable[[Any], bool]) -> bool:
+    return isinstance(values, list) and bool(values) and all(map(is_right, values))
+
+
+#: What the entries that are needed must be.
+_ENTRIES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(("target", "prediction", "calibration_sha256"), (_is_text, "text")),
+    "training_sha256": (lambda value: value is None or _is_text(value), "text"),
+    "features": (lambda values: _all(values, _is_text), "a list of names"),
+    "chosen": (lambda values: _all(values, _is_length), "a list of positive numbers"),
+}
+
+
 def _plain(values: FloatArray) -> list[float | None]:
     """JSON has no infinity."""
     return [value if isfinite(value) else None for value in values.tolist()]
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _LISTED
-    return ", ".join(map(repr, names[:_LISTED])) + (f" and {more} more" if more > 0 else "")

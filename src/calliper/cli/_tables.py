@@ -5,84 +5,93 @@ from __future__ import annotations
 import csv
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import numpy as np
 
 from calliper._calibrated import StoredRows
 from calliper._types import FloatArray
-from calliper.cli._csv import CsvTable, CsvWriter
+from calliper.cli._csv import CsvChunk, CsvTable, CsvWriter, Form
+from calliper.cli._output import note, writing
 from calliper.exceptions import CalliperError
 
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
-_FORMATS = (*_DELIMITERS, ".parquet")
+if TYPE_CHECKING:
+    from calliper.cli._parquet import ParquetChunk, ParquetTable, ParquetWriter
+
+_FORMATS = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
 
 #: Names that an error message lists before it only counts.
 _LISTED = 20
 
 
-class Chunk(Protocol):
-    """Some consecutive rows: the numbers that were asked for, and the rest as it came."""
-
-    @property
-    def numbers(self) -> FloatArray: ...
-
-    def texts(self, delimiter: str) -> list[str]: ...
-
-    def arrow(self, schema: Any) -> Any: ...
-
-
-class Table(Protocol):
-    """A table that is read from first to last, once."""
-
-    name: str
-    columns: list[str]
-    newline: str
-
-    def chunks(self, needed: Sequence[str], *, carry: bool) -> Iterator[Chunk]: ...
-
-    def header(self, delimiter: str) -> str: ...
-
-    def schema(self, numeric: Sequence[str]) -> Any: ...
-
-    def fraction_read(self) -> float | None: ...
-
-
-class Writer(Protocol):
-    """Takes chunks, adds columns of numbers to them and writes both."""
-
-    def write(self, chunk: Chunk, added: FloatArray) -> None: ...
-
-    def close(self) -> None: ...
+Table: TypeAlias = "CsvTable | ParquetTable"
+Chunk: TypeAlias = "CsvChunk | ParquetChunk"
+Writer: TypeAlias = "CsvWriter | ParquetWriter"
 
 
 def format_of(path: str) -> str:
     """The extension, if it is one that can be read and written; ``-`` is CSV."""
-    extension = ".csv" if path == "-" else Path(path).suffix.lower()
-    if extension not in _FORMATS:
-        raise CalliperError(f"{path}: the name must end in {', '.join(_FORMATS)}; rename it.")
-    return extension
+    for extension in _FORMATS:
+        if path == "-" or path.lower().endswith(extension):
+            return extension
+    raise CalliperError(f"{path}: the name must end in {', '.join(_FORMATS)}; rename it.")
 
 
 @contextmanager
-def open_table(path: str) -> Iterator[Table]:
+def open_table(path: str, form: Form) -> Iterator[Table]:
     """The table in a file; ``-`` is CSV on standard input."""
     extension = format_of(path)
-    with _open(path) as handle:
-        table = _table(handle, path, extension)
-        repeated = [name for name in dict.fromkeys(table.columns) if table.columns.count(name) > 1]
-        if repeated:
-            raise CalliperError(f"{path}: column {repeated[0]!r} occurs more than once; rename it.")
+    with open_bytes(path) as handle:
+        table = _table(handle, path, extension, form)
+        count = Counter(table.columns)
+        if len(count) < len(table.columns):
+            repeated = max(table.columns, key=lambda name: count[name] > 1)
+            raise CalliperError(f"{path}: column {repeated!r} occurs more than once; rename it.")
         yield table
 
 
-def read_numbers(table: Table, needed: Sequence[str]) -> FloatArray:
+@dataclass(eq=False)
+class Filling:
+    """What stands in for feature cells without a number: medians of training rows, as in Python.
+
+    Without medians such cells are refused where they are read.
+    """
+
+    medians: FloatArray = field(default_factory=lambda: np.empty(0))
+    n_filled: int = 0
+
+    @classmethod
+    def learn(cls, features: FloatArray) -> Filling:
+        """The medians of what there is in each column, 0 where there is nothing."""
+        known = [column[~np.isnan(column)] for column in features.T]
+        return cls(np.array([np.median(values) if len(values) else 0.0 for values in known]))
+
+    def say(self) -> None:
+        """How many cells were filled, if any."""
+        if self.n_filled:
+            what = f"{self.n_filled} feature cells without a number got the median of the training"
+            note(f"note: {what} rows; --gaps refuse would refuse them")
+
+    def fill(self, rows: FloatArray) -> FloatArray:
+        """The rows with no gaps among the features, which are their last columns."""
+        features = rows[:, rows.shape[1] - len(self.medians) :]
+        gaps = np.isnan(features)
+        self.n_filled += int(gaps.sum())
+        np.copyto(features, self.medians, where=gaps)
+        return rows
+
+
+def read_numbers(table: Table, needed: Sequence[str], filling: Filling) -> FloatArray:
     """The needed columns of the whole table, (n, number of columns); at least one row."""
-    parts = [chunk.numbers for chunk in table.chunks(needed, carry=False)]
+    return filling.fill(_read(table, needed, len(filling.medians)))
+
+
+def _read(table: Table, needed: Sequence[str], gaps: int) -> FloatArray:
+    parts = [chunk.numbers for chunk in table.chunks(needed, carry=False, gaps=gaps)]
     if not parts:
         refuse_no_rows(table)
     return np.concatenate(parts)
@@ -93,16 +102,32 @@ def refuse_no_rows(table: Table) -> None:
     raise CalliperError(f"{table.name}: there are columns but no rows; at least one is needed.")
 
 
-def make_writer(
-    path: str, handle: BinaryIO, table: Table, numeric: Sequence[str], added: Sequence[str]
-) -> Writer:
+@contextmanager
+def open_writer(
+    path: str,
+    handle: BinaryIO,
+    table: Table,
+    form: Form,
+    *,
+    numeric: Sequence[str],
+    added: Sequence[str],
+) -> Iterator[Writer]:
     """What writes the rows of ``table`` with ``added`` columns, in the format of ``path``."""
-    extension = format_of(path)
-    if extension in _DELIMITERS:
-        return CsvWriter(handle, table, added, _DELIMITERS[extension])
-    from calliper.cli._parquet import ParquetWriter
+    with writing(path):
+        extension = format_of(path)
+        if extension == ".parquet":
+            from calliper.cli._parquet import ParquetWriter
 
-    return ParquetWriter(handle, table.schema(numeric), added)
+            writer: Writer = ParquetWriter(handle, table.schema(numeric), added)
+        else:
+            writer = CsvWriter(handle, table, added, _form_of(extension, form))
+    try:
+        yield writer
+        with writing(path):
+            writer.close()
+    except BaseException:
+        writer.abandon()
+        raise
 
 
 @dataclass(frozen=True)
@@ -142,11 +167,6 @@ class Names:
         if self.features is not None and self.prefix is not None:
             raise CalliperError("--features and --features-prefix exclude one another: give one.")
 
-    @property
-    def judges_by_prediction(self) -> bool:
-        """Whether nothing was said about features."""
-        return self.features is None and self.prefix is None
-
     def resolve(self, calibration: Table) -> Columns:
         """The columns; a prefix is filled in by the calibration table."""
         features = [self.prediction]
@@ -157,7 +177,7 @@ class Names:
             if not features:
                 raise CalliperError(
                     f"{calibration.name}: no column starts with {self.prefix!r}; "
-                    f"{_listed(calibration)}."
+                    f"{_there_are(calibration)}."
                 )
         if self.target in features:
             raise CalliperError(
@@ -170,8 +190,9 @@ class Names:
         """No column has the prefix in this table but not in the calibration table."""
         if self.prefix is None:
             return
+        known = set(columns.features)
         for name in table.columns:
-            if name.startswith(self.prefix) and name not in columns.features:
+            if name.startswith(self.prefix) and name not in known:
                 raise CalliperError(
                     f"{table.name}: column {name!r} is a feature by its prefix, but the "
                     f"calibration file has none of this name; give both the same features."
@@ -188,9 +209,10 @@ def split_names(text: str) -> list[str]:
 
 def require_columns(table: Table, needed: Sequence[str]) -> None:
     """Every needed column is in the table."""
-    missing = [name for name in needed if name not in table.columns]
+    present = set(table.columns)
+    missing = [name for name in needed if name not in present]
     if missing:
-        raise CalliperError(f"{table.name}: no column {missing[0]!r}; {_listed(table)}.")
+        raise CalliperError(f"{table.name}: no column {missing[0]!r}; {_there_are(table)}.")
 
 
 def refuse_columns(table: Table, added: Sequence[str]) -> None:
@@ -202,29 +224,44 @@ def refuse_columns(table: Table, added: Sequence[str]) -> None:
         )
 
 
-def read_known(path: str | None, columns: Columns) -> FloatArray | None:
-    """Rows with known targets, (n, 2 + d): target, prediction, features; None without a file."""
+def read_training(
+    path: str | None, columns: Columns, form: Form
+) -> tuple[FloatArray | None, Filling]:
+    """Training rows, (n, 2 + d): target, prediction, features; and what they fill gaps with.
+
+    Without a file there are none, and gaps are refused.
+    """
     if path is None:
-        return None
-    with open_table(path) as table:
+        return None, Filling()
+    gaps = len(columns.features) if form.gaps else 0
+    with open_table(path, form) as table:
         require_columns(table, columns.known)
-        return read_numbers(table, columns.known)
+        rows = _read(table, columns.known, gaps)
+    filling = Filling.learn(rows[:, 2:]) if form.gaps else Filling()
+    return filling.fill(rows), filling
 
 
 def stored(known: FloatArray) -> StoredRows:
-    """Rows of :func:`read_known` by their parts."""
+    """Rows of target, prediction and features by their parts."""
     return StoredRows(X=known[:, 2:], y=known[:, 0], y_pred=known[:, 1])
 
 
-def _table(handle: BinaryIO, path: str, extension: str) -> Table:
-    if extension in _DELIMITERS:
-        return CsvTable(handle, path, _DELIMITERS[extension])
-    from calliper.cli._parquet import ParquetTable
+def _table(handle: BinaryIO, path: str, extension: str, form: Form) -> Table:
+    if extension == ".parquet":
+        from calliper.cli._parquet import ParquetTable
 
-    return ParquetTable(handle, path)
+        return ParquetTable(handle, path, form)
+    return CsvTable(handle, path, _form_of(extension, form))
 
 
-def _open(path: str) -> AbstractContextManager[BinaryIO]:
+def _form_of(extension: str, form: Form) -> Form:
+    """The form with what the name of a text file says: tabs, and whether it is compressed."""
+    delimiter = "\t" if extension.startswith(".tsv") else form.delimiter
+    return replace(form, delimiter=delimiter, zipped=extension.endswith(".gz"))
+
+
+def open_bytes(path: str) -> AbstractContextManager[BinaryIO]:
+    """A file to read from; ``-`` is standard input."""
     if path == "-":
         return nullcontext(sys.stdin.buffer)
     if os.path.isdir(path):
@@ -235,9 +272,15 @@ def _open(path: str) -> AbstractContextManager[BinaryIO]:
         raise CalliperError(f"cannot read {path}: {error.strerror}; check the name.") from error
 
 
-def _listed(table: Table) -> str:
-    names, more = table.columns[:_LISTED], len(table.columns) - _LISTED
-    text = "there are " + ", ".join(map(repr, names)) + (f" and {more} more" if more > 0 else "")
-    if len(names) == 1 and (";" in names[0] or "\t" in names[0]):
-        return f"{text}: separate cells by commas in .csv and by tabs in .tsv"
+def listed(names: Sequence[str], most: int) -> str:
+    """The first of the names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(map(repr, names[:most])) + (f" and {more} more" if more > 0 else "")
+
+
+def _there_are(table: Table) -> str:
+    names = table.columns
+    text = f"there are {listed(names, _LISTED)}"
+    if len(names) == 1 and (signs := [sign for sign in ";\t|," if sign in names[0]]):
+        return f"{text}: if {signs[0]!r} separates cells, give --delimiter {signs[0]!r}"
     return text

@@ -12,36 +12,20 @@ from typing import Any
 import click
 import numpy as np
 
+from calliper._calibrated import refuse_seen
 from calliper._types import FloatArray, IntArray
-from calliper.cli._options import (
-    Shared,
-    calibration_file,
-    feature_columns,
-    known_columns,
-    seed_and_quiet,
-    takes,
-    training_file,
-)
-from calliper.cli._output import (
-    check_figure_name,
-    check_output,
-    console,
-    note,
-    open_output,
-    progress,
-    save_figure,
-    titled_table,
-    warnings_as_lines,
-    wrapped,
-    writing,
-)
+from calliper.cli import _options as options
+from calliper.cli import _output as out
 from calliper.cli._scales import Origin, scales_text
-from calliper.cli._tables import open_table, read_known, read_numbers, require_columns
+from calliper.cli._tables import open_table, read_numbers, read_training, require_columns
 from calliper.embedding import fit_embedding
 from calliper.exceptions import CalliperError
 from calliper.kernels import TunedRBF
 from calliper.scores import AbsoluteError
 from calliper.tuning import MEASURES, TuningCurve, tuning_curve
+
+#: Bytes for each pair of calibration points, as measured; and how many are worth a warning.
+_PAIR_BYTES, _MANY_BYTES = {"mse": 30, "deviance": 30, "mi": 70}, 2e9
 
 #: Rows beyond which only some are shown: so many evenly spaced, so many that were chosen most.
 _ALL, _SPACED, _CHOSEN = 30, 25, 5
@@ -51,7 +35,7 @@ _ALL, _SPACED, _CHOSEN = 30, 25, 5
 class TuneRequest:
     """What ``calliper tune`` is asked for; ``None`` where an option was not given."""
 
-    shared: Shared
+    shared: options.Shared
     calibration: str
     training: str | None
     output: str
@@ -68,15 +52,17 @@ class TuneRequest:
         """Refuse what contradicts itself or cannot be written, before any work is done."""
         self.shared.names.check()
         self._check_grid()
+        if self.expand is not None and isnan(self.expand):  # which a range does not keep out
+            raise CalliperError("--expand must be a number; got nan.")
         if self.components is not None and self.criterion != "mi":
             raise CalliperError("--components is for --criterion mi only: omit it.")
         if self.components is not None and self.training is None:
             raise CalliperError("--components are fitted to training rows: give --training FILE.")
         if Path(self.output).suffix.lower() != ".json":
             raise CalliperError(f"{self.output}: the name must end in .json; rename it.")
-        check_output(self.output, [self.calibration, self.training or self.calibration])
+        out.check_output(self.output, [self.calibration, self.training or self.calibration])
         if self.figure is not None:
-            check_figure_name(self.figure)
+            out.check_figure_name(self.figure)
 
     def _check_grid(self) -> None:
         if self.length_scales is None and self.training is None:
@@ -120,29 +106,14 @@ def _length_scales(
     return tuple(scales)
 
 
-def _not_nan(
-    context: click.Context, parameter: click.Parameter, value: float | None
-) -> float | None:
-    """A range does not keep out what is not a number."""
-    if value is not None and isnan(value):
-        raise CalliperError(f"--{parameter.name} must be a number; got {value}.")
-    return value
-
-
 @click.command()
-@calibration_file()
-@training_file("their distances span the grid.")
-@known_columns
+@options.calibration_file()
+@options.training_file("their distances span the grid.")
+@options.known_columns
 @click.option("--output", metavar="FILE", required=True, help="The length scales: .json.")
 @click.option("--figure", metavar="FILE", help="The curve: .png, .pdf or .svg.")
-@feature_columns
-@click.option(
-    "--criterion",
-    type=click.Choice([*MEASURES]),
-    default="mse",
-    show_default=True,
-    help="See above.",
-)
+@options.feature_columns
+@click.option("--criterion", type=click.Choice([*MEASURES]), default="mse", help="See above.")
 @click.option(
     "--grid",
     type=click.Choice(["auto", "guarded", "paper"]),
@@ -157,7 +128,6 @@ def _not_nan(
 @click.option(
     "--expand",
     type=click.FloatRange(1, 1e6),
-    callback=_not_nan,
     help="Factor that widens the grid at both ends.  [default: 1]",
 )
 @click.option(
@@ -171,8 +141,9 @@ def _not_nan(
     type=click.IntRange(min=1),
     help="For mi: principal components of the features.  [default: all features]",
 )
-@seed_and_quiet("Draws pairs and settles ties.", "Print nothing but errors and warnings.")
-@takes(TuneRequest)
+@options.file_form
+@options.seed_and_quiet("Draws pairs and settles ties.", "Print nothing but errors and warnings.")
+@options.takes(TuneRequest)
 def tune(request: TuneRequest) -> None:
     """Choose how local the intervals are: a length scale for each calibration point.
 
@@ -182,8 +153,9 @@ def tune(request: TuneRequest) -> None:
     calliper interval --scales scales.json --calibration cal.csv --training train.csv \\
         --target y --prediction y_pred --features a,b --new new.csv --output out.csv
 
-    Prints how good each length scale is, with the 10 nearest neighbours for comparison. The scale
-    of a calibration point is chosen on all others, so that the proof for --method jackknife holds.
+    Prints how good each length scale is, with the 10 nearest neighbours, which --method jackknife
+    asks without --scales, for comparison. The scale of a calibration point is chosen on all others,
+    so that the proof for --method jackknife holds. (The rule of --method full needs no tuning.)
 
     \b
     Criteria; smaller is better:
@@ -198,13 +170,14 @@ def tune(request: TuneRequest) -> None:
 def _write_scales(request: TuneRequest) -> None:
     """Read, tune, write, and show what was found."""
     shared = request.shared
-    with warnings_as_lines():
-        with open_table(request.calibration) as table:
+    with out.warnings_as_lines():
+        with open_table(request.calibration, shared.form) as table:
             columns = shared.names.resolve(table)
             require_columns(table, columns.known)
-            known = read_numbers(table, columns.known)
-        training = read_known(request.training, columns)
-        with progress("tuning", hidden=shared.quiet) as report:
+            training, filling = read_training(request.training, columns, shared.form)
+            known = read_numbers(table, columns.known, filling)
+        _warn_of_memory(request.criterion, len(known))
+        with out.progress("tuning", hidden=shared.quiet) as report:
             curve = _curve(request, known, training, report)
         grid = "given" if request.length_scales is not None else request.grid or "auto"
         origin = Origin.of(columns, known, training)
@@ -212,6 +185,17 @@ def _write_scales(request: TuneRequest) -> None:
     if not shared.quiet:
         _show(request, curve)
         shared.note_prediction_alone()
+        filling.say()
+
+
+def _warn_of_memory(criterion: str, n: int) -> None:
+    """Before the work, for a machine may have less."""
+    about = _PAIR_BYTES[criterion] * n**2
+    if about > _MANY_BYTES:
+        out.note(
+            f"warning: tuning on {n} calibration rows takes about {about / 1e9:.0f} GB of memory: "
+            f"half of them take a quarter, and TunedRBF(n_folds=10) in Python far less"
+        )
 
 
 def _curve(
@@ -222,6 +206,8 @@ def _curve(
 ) -> TuningCurve:
     """The curve in the very features that ``calliper interval`` judges nearness in."""
     X, X_train = known[:, 2:], None if training is None else training[:, 2:]
+    if training is not None:
+        refuse_seen(X_train, training[:, 0], X, known[:, 0])
     embedding = fit_embedding(None, X_train, X)
     return tuning_curve(
         embedding.transform(X),
@@ -235,31 +221,31 @@ def _curve(
 def _write(request: TuneRequest, text: str, curve: TuningCurve) -> None:
     """Both files, or neither."""
     with ExitStack() as stack:
-        output = stack.enter_context(open_output(request.output))
-        with writing(request.output):
+        output = stack.enter_context(out.open_output(request.output))
+        with out.writing(request.output):
             output.write(text.encode())
         if request.figure is not None:
             from calliper.report import draw_tuning
 
-            figure = stack.enter_context(open_output(request.figure))
-            save_figure(draw_tuning(curve), figure, request.figure)
+            figure = stack.enter_context(out.open_output(request.figure))
+            out.save_figure(draw_tuning(curve), figure, request.figure)
 
 
 def _show(request: TuneRequest, curve: TuningCurve) -> None:
     _print_curve(curve)
-    click.echo(f"\n{wrapped(curve.describe())}")
+    click.echo(f"\n{out.wrapped(curve.describe())}")
     output = request.output
-    note(f"\n{len(curve.chosen)} length scales written to {output}")
+    out.note(f"\n{len(curve.chosen)} length scales written to {output}")
     if request.figure is not None:
-        note(f"figure written to {request.figure}")
-    note(f"to use them: calliper interval --scales {output} with the same files and features")
+        out.note(f"figure written to {request.figure}")
+    out.note(f"to use them: calliper interval --scales {output} with the same files and features")
 
 
 def _print_curve(curve: TuningCurve) -> None:
     """A row for each length scale; the last, the kernel to compare with, set apart."""
-    terminal, rows = console(), _shown(curve)
+    terminal, rows = out.console(), _shown(curve)
     title = f"Length scales for {len(curve.chosen)} calibration points"
-    table = titled_table(title, padding=(0, 1))
+    table = out.titled_table(title, padding=(0, 1))
     for name in ("length scale", f"{curve.criterion}, mean", "± deviation", "points"):
         table.add_column(name, justify="right", no_wrap=True)
     for place in rows:

@@ -1,6 +1,8 @@
 """Where nearness is judged: from inputs to the space where the error lives."""
 
 from calliper.embedding._embedding import (
+    RAW,
+    UNTOUCHED,
     Embedding,
     fit_embedding,
     refuse_changing,
@@ -19,7 +21,9 @@ from calliper.embedding._network import Layer
 
 __all__ = [
     "LEFT_OUT",
+    "RAW",
     "SEEN",
+    "UNTOUCHED",
     "Embedding",
     "Layer",
     "Learnt",

@@ -10,8 +10,11 @@
 | states a standard deviation (``return_std``) | prediction, deviation |
 | any other, with training rows | standardised inputs and prediction |
 | linear, without training rows | what each input adds, and prediction |
-| any other without training rows, or inputs that are text or sparse | prediction |
+| any other without training rows, or inputs that have no columns | prediction |
 | any but the first four, with one input | that input |
+
+Categories, text, dates and sparse columns become numbers (``_encoding.py``). Where nothing but the
+prediction is left, a warning says why.
 
 Everything is a function of the fitted model and of training rows. That the numbers really are the
 model's predictions is known of scikit-learn's own classes; any other class that looks like one of
@@ -35,15 +38,16 @@ from sklearn.utils.validation import check_is_fitted
 from calliper._models import OpenedModel, check_predictions, is_module, open_model, predictions
 from calliper._types import FloatArray
 from calliper._validation import check_features, n_rows
+from calliper.embedding._encoding import ColumnEncoder
 from calliper.embedding._network import Layer, Network
 from calliper.embedding._spaces import (
     Contributions,
-    Filled,
     InputsAndPrediction,
     Mapped,
     OneInput,
     Prediction,
     Space,
+    Untouched,
     as_features,
     coefficients,
     prepared_and_predicted,
@@ -65,6 +69,7 @@ N_REPEATED = 8
 REPEAT_TOLERANCE, ROUNDING = 1e-3, 1e-6
 
 RAW = Mapped(name="inputs as they are")
+UNTOUCHED = Untouched()
 
 
 class Embedding:
@@ -112,6 +117,8 @@ class Embedding:
         return predictions(self.model, X, self.n_outputs)
 
     def _checked(self, Z: FloatArray) -> FloatArray:
+        if self.space is UNTOUCHED:  # a frame, perhaps: who asked for it knows what to do
+            return Z
         features = check_features(Z, "the embedding")
         self.n_dimensions = features.shape[1]
         return features
@@ -130,7 +137,7 @@ def fit_embedding(
     model: Any = None,
     n_outputs: int = 1,
     y_train: FloatArray | None = None,
-    raw: bool = False,
+    raw: Space | None = None,
     nearness: bool = True,
 ) -> Embedding:
     """The map that ``embed`` asks for, learnt from the model and training rows alone.
@@ -143,8 +150,8 @@ def fit_embedding(
     model : fitted regressor or callable, for "auto" and "prediction"
     n_outputs : predictions that the model makes for each row
     y_train : targets of the training rows, or None
-    raw : whether "auto" and "inputs" shall mean the inputs as they are, which no distance is asked
-        of: kernels that are made of a model of their own
+    raw : what "auto" and "inputs" shall mean where no distance is asked of the inputs, ``RAW`` for
+        numbers (kernels that are made of a model of their own) or ``UNTOUCHED``; None elsewhere
     nearness : whether any distance will be asked; if not, inputs need not be numbers, and the
         prediction takes their place
     """
@@ -154,36 +161,52 @@ def fit_embedding(
         X_train=X_train,
         y_train=y_train,
         X_calibration=X_calibration,
+        nearness=nearness,
     )
-    return Embedding(_space(embed, given, raw=raw, nearness=nearness), model, n_outputs)
+    return Embedding(_space(embed, given, raw=raw), model, n_outputs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelAndRows:
-    """What a space may be chosen by; of ``X_calibration`` only the layout."""
+    """What a space may be chosen by; of ``X_calibration`` only the layout.
+
+    ``nearness`` says whether any distance will be asked.
+    """
 
     model: Any
     n_outputs: int
     X_train: Any
     y_train: FloatArray | None
     X_calibration: Any
+    nearness: bool = True
+
+    def prediction_alone(self, why: str) -> Prediction:
+        """The space that is left, pointed out if it matters."""
+        if self.nearness:
+            warn(
+                f"Nearness is judged by the prediction alone, since {why}. embed='prediction' "
+                f"says that this is meant, another embed= chooses another space.",
+                EmbeddingWarning,
+            )
+        return Prediction()
 
 
-def _space(embed: Any, given: ModelAndRows, *, raw: bool, nearness: bool) -> Space:
+def _space(embed: Any, given: ModelAndRows, *, raw: Space | None) -> Space:
     name = "inputs" if embed is None else embed if isinstance(embed, str) else ""
-    if raw and name in ("auto", "inputs"):
-        return RAW
+    if raw is not None and name in ("auto", "inputs"):
+        return raw
     if name == "inputs":
-        return _inputs(given) if nearness else Prediction()
+        return _inputs(given) if given.nearness else Prediction()
     if name == "auto":
-        return choose_space(given, nearness=nearness)
+        return choose_space(given)
     if name == "prediction":
         return Prediction()
+    if isinstance(embed, Layer):
+        mine = embed.module is given.model
+        return Network(embed) if mine else Mapped(mapping=embed, name=_name_of(embed))
     if hasattr(embed, "transform"):
         fitted = _fit_transformer(embed, given.X_train)
         return Mapped(mapping=fitted.transform, name=type(fitted).__name__)
-    if isinstance(embed, Layer) and embed.module is given.model:
-        return Network(embed)
     if callable(embed):
         return Mapped(mapping=embed, name=_name_of(embed))
     raise TypeError(
@@ -194,8 +217,9 @@ def _space(embed: Any, given: ModelAndRows, *, raw: bool, nearness: bool) -> Spa
 
 def _inputs(given: ModelAndRows) -> Space:
     if given.X_train is not None:
-        scaler = StandardScaler().fit(as_features(given.X_train, given.X_train))
-        return Mapped(scaler=scaler, name="standardised inputs")
+        encode = ColumnEncoder.learn(given.X_train, given.y_train)
+        scaler = StandardScaler().fit(encode(given.X_train))
+        return Mapped(mapping=encode, scaler=scaler, name="standardised inputs")
     _warn_if_unscaled(as_features(given.X_calibration, given.X_calibration))
     return RAW
 
@@ -219,11 +243,11 @@ def _name_of(mapping: Any) -> str:
     return "function" if name in (None, "<lambda>") else str(name)
 
 
-def choose_space(given: ModelAndRows, *, nearness: bool = True) -> Space:
+def choose_space(given: ModelAndRows) -> Space:
     """The first space of the table that fits the model."""
     opened = open_model(given.model)
     if is_module(opened.core):
-        return Network(Layer(opened.core)) if nearness else Prediction()
+        return Network(Layer(opened.core)) if given.nearness else Prediction()
     if given.n_outputs == 1:
         for source in SOURCES:
             if source.suits(opened.core):
@@ -244,18 +268,18 @@ def _inputs_space(opened: OpenedModel, given: ModelAndRows) -> Space:
         return _untrained_space(opened, given)
     try:
         rows = opened.prepare(given.X_train)
-        filled = Filled.learn(rows)
-        features = filled(rows)
-    except (TypeError, ValueError):  # text, sparse rows, or nothing that has columns
-        return Prediction()
+        encode = ColumnEncoder.learn(rows, given.y_train)
+        features = encode(rows)
+    except (TypeError, ValueError) as error:  # nothing that has columns
+        return given.prediction_alone(f"the inputs cannot be turned into numbers ({error})")
     inputs = StandardScaler().fit(features)
     if features.shape[1] == 1:  # predictions are a function of the one input, and add nothing
-        return OneInput(opened=opened, filled=filled, scaler=inputs)
+        return OneInput(opened=opened, encode=encode, scaler=inputs)
     _, y_pred = prepared_and_predicted(opened, given.X_train, given.n_outputs)
     return InputsAndPrediction(
         opened=opened,
         n_outputs=given.n_outputs,
-        filled=filled,
+        encode=encode,
         inputs=inputs,
         outputs=StandardScaler().fit(y_pred.reshape(len(y_pred), -1)),
     )
@@ -265,13 +289,13 @@ def _untrained_space(opened: OpenedModel, given: ModelAndRows) -> Space:
     """The space of a model without a spread and without training rows."""
     d = _n_inputs(opened, given.X_calibration)
     if d == 1:
-        return OneInput(opened=opened, filled=Filled(medians=np.zeros(1)))
+        return OneInput(opened=opened, encode=ColumnEncoder.of_numbers(1))
     if given.n_outputs == 1 and hasattr(opened.core, "coef_"):
         weights = coefficients(opened.core)
         if len(weights) == d and weights.any():
             used = np.count_nonzero(weights)
             return Contributions(opened=opened, name=f"what {used} inputs add each, and prediction")
-    return Prediction()
+    return given.prediction_alone("there are no training rows (pass X_train and y_train)")
 
 
 def _n_inputs(opened: OpenedModel, X: Any) -> int | None:
@@ -357,12 +381,18 @@ def warn_if_poor(embedding: Embedding, Z: FloatArray) -> None:
     elif d > n:
         problem = (
             f"has {d} dimensions for {n} calibration rows, so that all are about equally far from "
-            f"one another. Reduce it on training rows (for example embed=PCA(5)), or use "
-            f"embed='prediction'."
+            f"one another. Reduce it on training rows (for example {_reduction(embedding)}), or "
+            f"use embed='prediction'."
         )
     else:
         return
     warn(f"The space ({embedding.space.name}) {problem}", EmbeddingWarning)
+
+
+def _reduction(embedding: Embedding) -> str:
+    """How to say that the coordinates, and not the inputs, are to be reduced."""
+    layer = isinstance(embedding.space, Network)
+    return "embed=make_pipeline(Layer(module), PCA(5))" if layer else "embed=PCA(5)"
 
 
 def refuse_changing(embedding: Embedding, X: Any, y_pred: FloatArray, Z: FloatArray) -> None:
@@ -374,7 +404,8 @@ def refuse_changing(embedding: Embedding, X: Any, y_pred: FloatArray, Z: FloatAr
     few = np.arange(min(N_REPEATED, (n_rows(X) + 1) // 2))
     y_again, again = embedding.predict_and_transform(_safe_indexing(indexable(X)[0], few))
     _refuse_change(y_pred.reshape(len(y_pred), -1), y_again.reshape(len(few), -1), "the model")
-    _refuse_change(Z, again, f"the space ({embedding.space.name})")
+    if embedding.space is not UNTOUCHED:
+        _refuse_change(Z, again, f"the space ({embedding.space.name})")
 
 
 def _refuse_change(before: FloatArray, again: FloatArray, what: str) -> None:

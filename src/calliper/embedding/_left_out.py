@@ -6,7 +6,7 @@ bag) at no training; otherwise clones are trained on all folds but one.
 
 Spread is what the model knows of its own doubt; the errors that it makes on rows left out show
 the rest, such as noise that depends on an input which the mean ignores. A few boosted trees learn
-the size e of those errors from the inputs (gaps filled with the median) and the prediction
+the size e of those errors from the inputs (as numbers: see ``_encoding.py``) and the prediction
 (centred, since trees compute in single precision), and one coordinate more is
 
     WEIGHT · log(max(ê(x), LEAST · mean e) / u + FLOOR),     u the standard deviation of y.
@@ -31,7 +31,8 @@ from calliper._models import OpenedModel, fresh, is_frozen, open_model, unwrappe
 from calliper._types import FloatArray, IntArray
 from calliper._validation import n_rows
 from calliper.embedding._embedding import Embedding
-from calliper.embedding._spaces import Filled, InputsAndPrediction, Predict, Prediction
+from calliper.embedding._encoding import ColumnEncoder
+from calliper.embedding._spaces import InputsAndPrediction, Predict, Prediction
 from calliper.embedding._spread import (
     MEMBERS,
     NO_SPREAD,
@@ -337,14 +338,14 @@ class WithExpectedError:
     ----------
     base : the space
     model : from inputs and centred prediction to the expected error
-    filled : fills gaps of the inputs
+    encode : makes numbers of the inputs; levels are in the order of their left-out errors
     centre, unit : mean and standard deviation of the training targets
     least : expected errors below are all alike
     """
 
     base: PredictionAndSpread
     model: Any
-    filled: Filled
+    encode: ColumnEncoder
     centre: float
     unit: float
     least: float
@@ -363,7 +364,7 @@ class WithExpectedError:
         """Predictions and coordinates; inputs are prepared once for both models."""
         rows = self.base.opened.prepare(X)
         y_pred, Z = self.base.place(rows, X, predict)
-        clues = np.column_stack([self.filled(rows), (y_pred - self.centre) / self.unit])
+        clues = np.column_stack([self.encode(rows), (y_pred - self.centre) / self.unit])
         expected = self.model.predict(clues)
         return y_pred, np.column_stack([Z, self.coordinate(expected)])
 
@@ -383,23 +384,28 @@ def expect_errors(
     """The space with the expected error, and the left-out rows in it.
 
     Both are returned as they came where nothing can be learnt: few errors, all of them zero,
-    inputs that are not numbers, or a space that is not in the model's unit.
+    inputs without columns, or a space that is not in the model's unit.
     """
     base, unit, centre = _base(embedding, y_train), float(y_train.std()), float(y_train.mean())
     if base is None or len(errors) < FEWEST_ERRORS or not errors.any():
         return embedding, unseen
     X = _safe_indexing(indexable(X_train)[0], unseen.rows)
     try:
-        rows = base.opened.prepare(X)
-        filled = Filled.learn(rows)
-        known = np.column_stack([filled(rows), (unseen.y_pred - centre) / unit])
-    except (TypeError, ValueError):
+        encode, features = ColumnEncoder.learn_and_encode(base.opened.prepare(X), errors)
+    except (TypeError, ValueError) as error:
+        if not isinstance(embedding.space, Prediction):  # of which this was said before
+            warn(
+                f"The error that is to be expected was not learnt from the inputs, since they "
+                f"cannot be turned into numbers: {error}",
+                EmbeddingWarning,
+            )
         return embedding, unseen
+    known = np.column_stack([features, (unseen.y_pred - centre) / unit])
     model = _error_model(len(errors))
     space = WithExpectedError(
         base=base,
         model=clone(model).fit(known, errors),
-        filled=filled,
+        encode=encode,
         centre=centre,
         unit=unit,
         least=LEAST * float(errors.mean()),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
 
 from calliper._models import BATCH_ROWS, OpenedModel, as_array, batches, evaluating
 from calliper._types import FloatArray
@@ -17,8 +18,8 @@ from calliper.embedding._spaces import Predict
 from calliper.exceptions import CalliperError
 
 
-class Layer:
-    """Output of a layer of a PyTorch module, as an embedding.
+class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Output of a layer of a PyTorch module, as an embedding; a transformer with nothing to fit.
 
     Rows go through the module in batches, in evaluation mode and without gradients, on the device
     where the module is; every part is then put back into the mode that it was in.
@@ -36,6 +37,7 @@ class Layer:
     Examples
     --------
     >>> ConformalRegressor(predict, embed=Layer(module, "body.3"))  # doctest: +SKIP
+    >>> ConformalRegressor(module, embed=make_pipeline(Layer(module), PCA(5)))  # doctest: +SKIP
     """
 
     def __init__(
@@ -53,9 +55,15 @@ class Layer:
             raise CalliperError(f"batch_size must be a whole number >= 1; got {batch_size!r}.")
         self.module, self.name, self.batch_size = module, name, batch_size
 
-    def __call__(self, X: Any) -> FloatArray:
+    def fit(self, X: Any = None, y: Any = None) -> Self:
+        """Nothing: the module is trained already."""
+        return self
+
+    def transform(self, X: Any) -> FloatArray:
         """Place of each row, (m, d)."""
         return self.predict_and_place(X)[1]
+
+    __call__ = transform
 
     def predict_and_place(self, X: Any) -> tuple[list[Any], FloatArray]:
         """What the module answers, and the place of each row, in one pass."""
@@ -76,6 +84,9 @@ class Layer:
     def __repr__(self) -> str:
         layer = "" if self.name is None else f", {self.name!r}"
         return f"Layer({type(self.module).__name__}{layer})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
 
     def __sklearn_clone__(self) -> Self:
         """A trained module is used as it is, never copied."""

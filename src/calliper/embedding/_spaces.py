@@ -18,13 +18,11 @@ from sklearn.preprocessing import StandardScaler
 from calliper._models import OpenedModel, predictions
 from calliper._types import FloatArray
 from calliper._validation import check_features, n_rows, refuse_sparse
+from calliper.embedding._encoding import ColumnEncoder
 from calliper.exceptions import CalliperError
 
 #: From rows to what the whole model predicts of them.
 Predict = Callable[[Any], FloatArray]
-
-#: Inputs beyond are as good as infinite: trees compute in single precision, distances square.
-LARGEST = 1e30
 
 
 class Space(Protocol):
@@ -71,12 +69,29 @@ class Mapped:
         return self
 
 
+@dataclass(frozen=True)
+class Untouched:
+    """Rows as they came, frames too, for methods that make something of their own of them."""
+
+    name: str = "inputs as they are"
+
+    has_unit = False
+
+    def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, Any]:
+        """No predictions, and the rows."""
+        return None, X
+
+    def with_model(self, opened: OpenedModel) -> Untouched:
+        """The same space: it does not depend on the model."""
+        return self
+
+
 @dataclass(frozen=True, kw_only=True)
 class OneInput:
     """The only input of a model without a spread: predictions are a function of it."""
 
     opened: OpenedModel
-    filled: Filled
+    encode: ColumnEncoder
     scaler: StandardScaler | None = None
     name: str = "the one input"
 
@@ -84,7 +99,7 @@ class OneInput:
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """No predictions, and the input as the core is given it, gaps at the training median."""
-        return None, _scaled(self.filled(self.opened.prepare(X)), self.scaler)
+        return None, _scaled(self.encode(self.opened.prepare(X)), self.scaler)
 
     def with_model(self, opened: OpenedModel) -> OneInput:
         """The input as the other model's core is given it."""
@@ -119,7 +134,7 @@ class InputsAndPrediction:
 
     opened: OpenedModel
     n_outputs: int
-    filled: Filled
+    encode: ColumnEncoder
     inputs: StandardScaler
     outputs: StandardScaler
 
@@ -128,12 +143,12 @@ class InputsAndPrediction:
     @property
     def name(self) -> str:
         """What the coordinates are, in words."""
-        return f"{len(self.filled.medians)} standardised inputs and prediction"
+        return f"{self.encode.n_features} standardised inputs and prediction"
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions and coordinates; inputs are prepared once for both."""
         rows, y_pred = prepared_and_predicted(self.opened, X, self.n_outputs)
-        features = self.inputs.transform(self.filled(rows))
+        features = self.inputs.transform(self.encode(rows))
         columns = self.outputs.transform(y_pred.reshape(len(y_pred), -1))
         return y_pred, np.hstack([features / np.sqrt(features.shape[1]), columns])
 
@@ -156,7 +171,7 @@ class Contributions:
         rows, y_pred = prepared_and_predicted(self.opened, X, 1)
         weights = coefficients(self.opened.core)
         used = np.flatnonzero(weights)
-        added = Filled(medians=np.zeros(len(weights)))(rows)[:, used] * weights[used]
+        added = ColumnEncoder.of_numbers(len(weights))(rows)[:, used] * weights[used]
         return y_pred, np.column_stack([added, y_pred])
 
     def with_model(self, opened: OpenedModel) -> Contributions:
@@ -196,55 +211,6 @@ def as_features(values: Any, X: Any, *, name: str = "X") -> FloatArray:
             f"embed turned {n_rows(X)} rows into {len(features)}; it must keep rows."
         )
     return features
-
-
-@dataclass(frozen=True, kw_only=True)
-class Filled:
-    """Inputs as numbers, with the training median of the column in place of each gap.
-
-    Models that take rows with gaps predict for them, so that they must have a place as well.
-    What no training row has held, such as a category that is not a number, is a gap, too.
-    """
-
-    medians: FloatArray
-
-    @classmethod
-    def learn(cls, values: Any) -> Filled:
-        """Medians of training rows, 0 for a column without numbers; text is refused."""
-        features = _numbers(values, strict=True)
-        columns = [column[~np.isnan(column)] for column in features.T]
-        medians = [np.median(known) if len(known) else 0.0 for known in columns]
-        return cls(medians=np.array(medians))
-
-    def __call__(self, values: Any) -> FloatArray:
-        """The numbers (m, d) of rows."""
-        features = _numbers(values, strict=False)
-        return np.clip(np.where(np.isnan(features), self.medians, features), -LARGEST, LARGEST)
-
-
-def _numbers(values: Any, *, strict: bool) -> FloatArray:
-    """Numbers with NaN at gaps; text is refused, or a gap as well."""
-    table = _table(values, "X")
-    try:
-        features = np.asarray(table, dtype=np.float64)
-    except (TypeError, ValueError):  # one by one: some are missing, or text
-        cells = np.asarray(table, dtype=object)
-        numbers = [_number(cell, strict) for cell in cells.ravel()]
-        features = np.array(numbers).reshape(cells.shape)
-    if features.ndim != 2:
-        raise CalliperError(f"inputs must have rows and columns; got shape {features.shape}.")
-    return features
-
-
-def _number(cell: Any, strict: bool) -> float:
-    try:
-        return float(cell)
-    except TypeError:  # None and its like
-        return np.nan
-    except ValueError:
-        if strict:
-            raise
-        return np.nan
 
 
 def _table(values: Any, name: str) -> Any:

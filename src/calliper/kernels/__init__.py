@@ -2,7 +2,7 @@
 
 from calliper.kernels._base import Bag, Kernel, LeaveTwoOut, as_kernel, rescale
 from calliper.kernels._criterion import CRITERIA
-from calliper.kernels._knn import KNN, STATISTICS
+from calliper.kernels._knn import KNN
 from calliper.kernels._learnt import LearntMetric, Mahalanobis, learn_metric, loss_and_gradient
 from calliper.kernels._rbf import (
     RBF,
@@ -12,6 +12,8 @@ from calliper.kernels._rbf import (
     to_weights,
 )
 from calliper.kernels._search import EUCLIDEAN, NeighborSearch, all_distances, paired_distances
+from calliper.kernels._shared import Shells, shared_means
+from calliper.kernels._statistic import STATISTICS
 from calliper.kernels._tuned import TunedKNN, TunedRBF
 from calliper.kernels._weighted import ForestProximity
 
@@ -29,6 +31,7 @@ __all__ = [
     "Mahalanobis",
     "NeighborSearch",
     "RadialExponents",
+    "Shells",
     "TunedKNN",
     "TunedRBF",
     "all_distances",
@@ -39,5 +42,6 @@ __all__ = [
     "median_distance",
     "paired_distances",
     "rescale",
+    "shared_means",
     "to_weights",
 ]

@@ -21,7 +21,7 @@ from calliper.quantile import row_order_statistics
 #: Where one point carries more than this part of a sum, the rest is summed without it.
 DOMINANT = 0.999
 
-#: What settles ties and draws samples.
+#: What draws samples.
 Rng = np.random.RandomState
 
 #: Rows, or numbers for each, where they are known.
@@ -147,7 +147,7 @@ class Kernel:
         ----------
         Z, magnitudes : (N, d) and (N,) calibration points, N ≥ 2, and what scales are made of
         offset : constant added to every scale
-        rng : settles ties in distance
+        rng : draws what a tuned kernel needs drawn
         Z_train : (n, d) training inputs, if there are any
         """
         raise TypeError(
@@ -162,7 +162,6 @@ class Kernel:
         *,
         statistic: str,
         offset: float,
-        priorities: FloatArray,
     ) -> Bag:
         """Thresholds of full conformal.
 
@@ -172,19 +171,16 @@ class Kernel:
         scores : (N,) what is divided by scales
         statistic : "mean", "rms" or "quantile" of the neighbours; for "rms", squares are given
         offset : constant added to every scale
-        priorities : (N+1,) settle ties in distance, the new point's last
         """
         raise TypeError(f"no scale over the bag is known for {self!r}.")
 
-    def mean(self, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray) -> LocalMean:
+    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> LocalMean:
         """The local mean, at new rows, of ``magnitudes`` observed at ``Z``."""
         raise TypeError(
             f"no local mean is known for {self!r}: use FullRescaled, or another kernel."
         )
 
-    def local_quantile(
-        self, Z: FloatArray, scores: FloatArray, priorities: FloatArray
-    ) -> LocalQuantile:
+    def local_quantile(self, Z: FloatArray, scores: FloatArray) -> LocalQuantile:
         """The local quantile, at new rows and levels, of ``scores`` observed at ``Z``."""
         raise TypeError(
             f"SLCP takes KNN, RBF without smoothing, TunedKNN or TunedRBF; got {self!r}."
@@ -202,7 +198,6 @@ class Kernel:
         magnitudes: FloatArray,
         *,
         statistic: str,
-        rng: Rng,
     ) -> ScalesAtLevel:
         """Scales of all points without themselves, for several kernels of this class at once."""
         raise TypeError(f"no scales to compare are known for {cls.__name__}.")
@@ -223,12 +218,14 @@ def rescale(scores: FloatArray, scale: FloatArray) -> FloatArray:
     """S / ŝ; +∞ wherever ŝ = 0, even for s = 0.
 
     The rule follows from comparing scores by cross-multiplication, s_i ŝ_j > s_j ŝ_i: a point of
-    zero scale loses no comparison, and only an infinite rescaled score never loses one.
+    zero scale loses no comparison, and only an infinite rescaled score never loses one. Likewise a
+    ratio too small to have all its digits is raised to the next number, and never to zero.
     """
     rescaled = np.full_like(scores, np.inf)
-    with np.errstate(over="ignore"):  # a tiny scale may carry the ratio to infinity, which is valid
+    with np.errstate(over="ignore", under="ignore"):  # an infinite ratio is valid
         np.divide(scores, scale, out=rescaled, where=scale > 0)
-    return rescaled
+    lossy = (scores > 0) & (rescaled < np.finfo(np.float64).tiny)
+    return np.where(lossy, np.nextafter(rescaled, np.inf), rescaled) if lossy.any() else rescaled
 
 
 def times(scale: FloatArray, rescaled: FloatArray) -> FloatArray:

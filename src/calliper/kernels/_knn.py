@@ -17,22 +17,19 @@ not decrease in t gives one crossing t_i, where s_i / ŝ_i(t) = t / ŝ_{N+1}:
     t_i = ŝ_{N+1} · s_i / ŝ_i          where it does not enter: presorted multiples
     t_i = the crossing of the statistic     where it enters: about K points a row
 
-and a reverse-neighbour search replaces a scan of all N for every level. With C = s_i ŝ_{N+1} and
-the K−1 other neighbours of i the crossings are
+and a reverse-neighbour search replaces a scan of all N for every level. The crossings of mean and
+quantile are in ``_statistic.py``.
 
-- mean, A = Σ of the others:    t² + A t − K C = 0
-- quantile, the r-th smallest of K:  ŝ_i(t) = clamp(t, a, b) with a, b the (r−1)-th and r-th
-  smallest of the others, so t = C/a if C ≤ a², √C if C ≤ b², C/b beyond.
-
-A constant offset added to every scale keeps each equation quadratic, and so does an offset that
-rises with t, κt, on both sides of the comparison.
+Points at the same distance share the last place (``_shared.py``): rows that have more than one
+candidate for it take their sums and order statistics from there, and so does a new point that
+comes just as near as the last neighbour. All else is written for rows that have one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from math import ceil
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -48,18 +45,30 @@ from calliper.kernels._base import (
     Rng,
     Rows,
     ScalesAtLevel,
-    positive_root,
     rescale,
     signed_root,
     times,
 )
-from calliper.kernels._search import EUCLIDEAN, Metric, NeighborSearch, check_metric
+from calliper.kernels._nearest import (
+    NearestMean,
+    NearestMeansWithout,
+    NearestQuantile,
+    sums_of_others,
+)
+from calliper.kernels._search import (
+    EUCLIDEAN,
+    Metric,
+    NeighborSearch,
+    Pairs,
+    check_metric,
+    unique_rows,
+)
+from calliper.kernels._shared import SharedNeighbors
+from calliper.kernels._statistic import STATISTICS, MeanStatistic, QuantileStatistic
 from calliper.quantile import (
-    as_fraction,
     conformal_rank,
     merged_multiple,
     pad_exceptions,
-    row_order_statistics,
 )
 
 #: Pairs of a new row and a calibration point that are held in memory at a time.
@@ -70,8 +79,8 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
     """K(x, x') = 1 if x' is among the K nearest of x, else 0: the kernel of the paper, K = 10.
 
     "Nearest" is meant inside the set that the mean is taken over: if a point is left out of the
-    set, the next nearest takes its place. Points at equal distance are ordered at random, by
-    priorities that the calibrator draws once.
+    set, the next nearest takes its place. Points that are just as far as the K-th share its place
+    equally: nothing is drawn, and copies of a row speak as one.
 
     Parameters
     ----------
@@ -115,7 +124,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         Z_train: Rows = None,
     ) -> LeaveTwoOutKNN:
         """Scales of the Jackknife+ for N ≥ 2 calibration points."""
-        search = NeighborSearch(Z, rng.uniform(size=len(Z)), self.metric)
+        search = NeighborSearch(Z, self.metric)
         return LeaveTwoOutKNN(search, magnitudes, self.at_most(len(Z) - 1), offset)
 
     def bag(
@@ -126,30 +135,24 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         *,
         statistic: str,
         offset: float,
-        priorities: FloatArray,
     ) -> BagKNN:
         """Thresholds of full conformal."""
         return BagKNN(
-            NeighborSearch(Z, priorities[:-1], self.metric),
+            NeighborSearch(Z, self.metric),
             magnitudes,
             scores,
             n_neighbors=self.at_most(len(Z)),
             statistic=STATISTICS[statistic],
             offset=offset,
-            priority=float(priorities[-1]),
         )
 
-    def mean(self, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray) -> NearestMean:
+    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> NearestMean:
         """Mean over the K nearest."""
-        search = NeighborSearch(Z, priorities, self.metric)
-        return NearestMean(search, magnitudes, self.at_most(len(Z)))
+        return NearestMean(NeighborSearch(Z, self.metric), magnitudes, self.at_most(len(Z)))
 
-    def local_quantile(
-        self, Z: FloatArray, scores: FloatArray, priorities: FloatArray
-    ) -> NearestQuantile:
+    def local_quantile(self, Z: FloatArray, scores: FloatArray) -> NearestQuantile:
         """Quantile of the K nearest."""
-        search = NeighborSearch(Z, priorities, self.metric)
-        return NearestQuantile(search, scores, self.at_most(len(Z)))
+        return NearestQuantile(NeighborSearch(Z, self.metric), scores, self.at_most(len(Z)))
 
     def widened(self, multiple: float, most: int) -> KNN:
         """The same with K multiplied, at least 1 and at most ``most``."""
@@ -164,17 +167,25 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         magnitudes: FloatArray,
         *,
         statistic: str,
-        rng: Rng,
     ) -> ScalesAtLevel:
         """Scales over the K nearest others; neighbours are sorted once for all K."""
         ks = [kernel.n_neighbors for kernel in kernels]
-        search = NeighborSearch(Z, rng.uniform(size=len(Z)), kernels[0].metric)
-        member = magnitudes[search.nearest_others(max(ks))]
+        search = NeighborSearch(Z, kernels[0].metric)
+        near, tied = search.nearest_others(max(ks))
+        member, shared = magnitudes[near], SharedNeighbors(search, magnitudes)
+        tied |= search.any_equal(near)
+        crowded = np.flatnonzero(tied)
         if statistic == "quantile":
-            nearest = [QuantileStatistic(member[:, : k - 1], member[:, k - 1], 0.0) for k in ks]
+            nearest = [
+                QuantileStatistic(member[:, : k - 1], member[:, k - 1], 0.0, shared, crowded)
+                for k in ks
+            ]
             return lambda level: np.stack([each.of_calibration(level) for each in nearest])
         sums = np.cumsum(member, axis=1)
         means = np.stack([sums[:, k - 1] / k for k in ks])
+        if len(crowded):
+            of_tied = shared.sums_of_others(crowded, ks)
+            means[:, crowded] = [sums.total / k for k, sums in zip(ks, of_tied, strict=True)]
         return lambda level: means
 
 
@@ -193,8 +204,12 @@ class LeaveTwoOutKNN(LeaveTwoOut):
     ) -> None:
         self.search, self.magnitudes = search, magnitudes
         self.n_neighbors, self.offset = n_neighbors, offset
-        others = search.nearest_others(n_neighbors)
+        others, tied = search.nearest_others(n_neighbors)
         self.without_one: FloatArray = magnitudes[others].mean(axis=1) + offset
+        self.shared = SharedNeighbors(search, magnitudes)
+        if tied.any():
+            (sums,) = self.shared.sums_of_others(np.flatnonzero(tied), [n_neighbors])
+            self.without_one[tied] = sums.total / n_neighbors + offset
 
     def prepare(self, scores: FloatArray) -> FloatArray:
         """Rescaled scores s_i⁺ = s_i / ŝ_{i,N+1}, remembered in ascending order."""
@@ -209,51 +224,75 @@ class LeaveTwoOutKNN(LeaveTwoOut):
 
     def largest(self, Z: FloatArray) -> FloatArray:
         """Leave out the smallest of the K nearest for the next nearest, if larger: (m,), O(K)."""
-
-        def largest(near: IntArray) -> FloatArray:
+        found = np.empty(len(Z))
+        for rows in row_slices(len(Z), CHUNK_ROWS):
+            near, tied = self.search.nearest(Z[rows], self.n_neighbors + 1)
             inner, following = self.magnitudes[near[:, :-1]], self.magnitudes[near[:, -1]]
             gain = np.maximum(following - inner.min(axis=1), 0.0)
-            return np.asarray((inner.sum(axis=1) + gain) / self.n_neighbors + self.offset)
-
-        return self.search.over_nearest(Z, self.n_neighbors + 1, largest)
+            found[rows] = (inner.sum(axis=1) + gain) / self.n_neighbors + self.offset
+            if tied.any():
+                found[rows][tied] = of_different(self._largest_of_tied, Z[rows][tied])
+        return found
 
     def order_statistics(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
         """For each row and rank, the rank-th smallest of ŝ_{N+1,i} s_i⁺ over i: (m, L)."""
         radius = np.empty((len(Z), len(ranks)))
         for chunk in row_slices(len(Z), max(1, min(CHUNK_ROWS, (1 << 22) // self.n_neighbors))):
-            near = self.search.nearest(Z[chunk], self.n_neighbors + 1)
+            near, tied = self.search.nearest(Z[chunk], self.n_neighbors + 1)
             part = radius[chunk]
 
             def select(rows: slice, near: IntArray = near, part: FloatArray = part) -> None:
                 part[rows] = self._select(near[rows], ranks)
 
             map_row_blocks(select, len(near), 4 * self.n_neighbors)
+            if tied.any():
+                part[tied] = of_different(partial(self._of_tied, ranks=ranks), Z[chunk][tied])
         return radius
 
     def _select(self, near: IntArray, ranks: list[int]) -> FloatArray:
+        """The order statistics of rows with neighbours ``near`` (m, K+1) and no tie, (m, L)."""
         inner, replacement = near[:, :-1], self.magnitudes[near[:, -1:]]
         member = self.magnitudes[inner]
-        mean = member.mean(axis=1) + self.offset
-        without_two = sums_of_others(member, replacement) / self.n_neighbors + self.offset
-        value = times(without_two, self.rescaled[inner])
-        place = self.place[inner]
+        without_two = sums_of_others(member, replacement) / self.n_neighbors
+        return self._merge(inner, member.mean(axis=1), without_two, ranks)
+
+    def _merge(
+        self, points: IntArray, mean: FloatArray, without: FloatArray, ranks: list[int]
+    ) -> FloatArray:
+        """The order statistics of rows with means ``without`` some points, (m, W), and a common one."""
+        value, place = times(without + self.offset, self.rescaled[points]), self.place[points]
+        mean = mean + self.offset
         columns = [merged_multiple(self.ordered, mean, place, value, rank) for rank in ranks]
         return np.stack(columns, axis=1)
 
+    def _of_tied(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
+        """The order statistics of rows with a tie, (m, L)."""
+        few, points, without, mean = self.shared.few_without(Z, self.n_neighbors)
+        radius = np.empty((len(Z), len(ranks)))
+        radius[few] = self._merge(points, mean, without, ranks)
+        if not few.all():
+            radius[~few] = super().order_statistics(Z[~few], ranks)
+        return radius
 
-def sums_of_others(member: FloatArray, replacement: FloatArray) -> FloatArray:
-    """For (m, K) members, the sum of all but each one, with the replacement (m, 1) in its place.
+    def _largest_of_tied(self, Z: FloatArray) -> FloatArray:
+        """The largest of the scales without each point, of rows with a tie, (m,)."""
+        few, points, without, mean = self.shared.few_without(Z, self.n_neighbors)
+        others = mean if points.shape[1] < len(self.magnitudes) else 0.0
+        found = np.empty(len(Z))
+        found[few] = np.maximum(without.max(axis=1, initial=0.0), others) + self.offset
+        if not few.all():
+            found[~few] = super().largest(Z[~few])
+        return found
 
-    Sums before and after each member: no cancellation, and exactly 0 if all others are 0.
-    """
-    others = replacement + np.zeros_like(member)
-    others[:, 1:] += np.cumsum(member[:, :-1], axis=1)
-    others[:, :-1] += np.cumsum(member[:, :0:-1], axis=1)[:, ::-1]
-    return others
+
+def of_different(function: Callable[[FloatArray], FloatArray], rows: FloatArray) -> FloatArray:
+    """``function(rows)``, whose rows do not depend on one another, asked once for equal rows."""
+    different, inverse = unique_rows(rows)
+    return function(different)[inverse]
 
 
 class BagKNN:
-    """Thresholds t_i over the K nearest, K ≤ N; ``priority`` settles ties of the new point."""
+    """Thresholds t_i over the K nearest, K ≤ N."""
 
     def __init__(
         self,
@@ -264,20 +303,20 @@ class BagKNN:
         n_neighbors: int,
         statistic: type[MeanStatistic] | type[QuantileStatistic],
         offset: float,
-        priority: float,
     ) -> None:
         self.search, self.magnitudes, self.scores = search, magnitudes, scores
-        self.n_neighbors, self.offset, self.priority = n_neighbors, offset, priority
+        self.n_neighbors, self.offset = n_neighbors, offset
         n = len(scores)
         # With K = N a point has only K−1 others, so the new one always enters.
         self.always_enters = n_neighbors == n
-        others = search.nearest_others(min(n_neighbors, n - 1))
+        others, tied = search.nearest_others(min(n_neighbors, n - 1))
         inner, last = others, np.full(n, np.inf)
         if not self.always_enters:
             self.reach = search.distance_to(others[:, -1])
-            self.edge = search.priorities[others[:, -1]]
             inner, last = others[:, :-1], magnitudes[others[:, -1]]
-        self.statistic = statistic(magnitudes[inner], last, offset)
+        self.crowded = np.flatnonzero(tied & (not self.always_enters))
+        self.shared = SharedNeighbors(search, magnitudes)
+        self.statistic = statistic(magnitudes[inner], last, offset, self.shared, self.crowded)
         self._orders: dict[int, tuple[FloatArray, IntArray]] = {}
 
     def with_offset(self, offset: float) -> BagKNN:
@@ -293,10 +332,9 @@ class BagKNN:
 
     def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         """For each row and level, the Q-th smallest threshold t_i: (m, L)."""
-        if not self.always_enters and (self.reach == 0).any():
+        if len(self.crowded):
             # Repeated inputs: a row has the threshold of its twins, and twins enter by thousands.
-            Z, inverse = np.unique(Z, axis=0, return_inverse=True)
-            return self._by_chunks(Z, levels)[inverse.reshape(-1)]
+            return of_different(lambda rows: self._by_chunks(rows, levels), Z)
         return self._by_chunks(Z, levels)
 
     def rising_order_statistic(self, Z: FloatArray, level: float, slope: float) -> FloatArray:
@@ -305,12 +343,11 @@ class BagKNN:
         linear = self.calibration_scale(level) - slope * self.scores
         answer = np.empty(len(Z))
         for rows in row_slices(len(Z), max(1, BLOCK_FLOATS // len(linear))):
-            member = self.magnitudes[self.search.nearest(Z[rows], self.n_neighbors)]
-            scale = self.statistic.of_new(member, level)
+            scale = self._scales_of_new(Z[rows], [level])[0]
             threshold = signed_root(slope, linear, self.scores * scale[:, None])
-            row, point = self._entered(Z[rows])
+            row, point, at_edge = self._entered(Z[rows])
             threshold[row, point] = self.statistic.rising_crossing(
-                point, self.scores[point], scale[row], slope, level
+                point, at_edge, self.scores[point], scale[row], slope, level
             )
             answer[rows] = np.partition(threshold, rank - 1, axis=1)[:, rank - 1]
         return answer
@@ -319,6 +356,8 @@ class BagKNN:
         """Chunks so large that their pairs fit in memory, judged by the pairs of the last."""
         parts, start = [], 0
         size = max(1, min(CHUNK_ROWS, MOST_PAIRS // (8 * self.n_neighbors)))
+        if len(self.crowded):  # any row may enter all of them
+            size = max(1, min(size, MOST_PAIRS // len(self.scores)))
         while start < len(Z):
             radius, n_pairs = self._thresholds(Z[start : start + size], levels)
             parts.append(radius)
@@ -329,17 +368,30 @@ class BagKNN:
 
     def _thresholds(self, Z: FloatArray, levels: list[float]) -> tuple[FloatArray, int]:
         """Thresholds, and the number of pairs that had to be looked at."""
-        member = self.magnitudes[self.search.nearest(Z, self.n_neighbors)]
-        row, point = self._entered(Z)
+        scales = self._scales_of_new(Z, levels)
+        row, point, at_edge = self._entered(Z)
         radius = np.empty((len(Z), len(levels)))
-        for column, level in enumerate(levels):
-            scale = self.statistic.of_new(member, level)
+        for column, (level, scale) in enumerate(zip(levels, scales, strict=True)):
+            product = self.scores[point] * scale[row]
             with np.errstate(over="ignore"):
-                value = self.statistic.crossing(point, self.scores[point] * scale[row], level)
+                value = self.statistic.crossing(point, at_edge, product, level)
             ordered, place = self._ordered(level)
             rank = conformal_rank(level, len(ordered))
             radius[:, column] = _select(ordered, scale, row, place[point], value, rank)
-        return radius, len(row) + member.size
+        return radius, len(row) + len(Z) * self.n_neighbors
+
+    def _scales_of_new(self, Z: FloatArray, levels: list[float]) -> list[FloatArray]:
+        """The scale of each new row at each level, (m,) each."""
+        near, tied = self.search.nearest(Z, self.n_neighbors)
+        member = self.magnitudes[near]
+        scales = {}
+        for level in levels:
+            key = self.statistic.key(level)
+            if key not in scales:
+                scales[key] = self.statistic.of_new(member, level)
+                if tied.any():
+                    scales[key][tied] = self.statistic.of_tied(Z[tied], level)
+        return [scales[self.statistic.key(level)] for level in levels]
 
     def _ordered(self, level: float) -> tuple[FloatArray, IntArray]:
         """The ratios s_i / ŝ_i in ascending order, and the place of each point among them."""
@@ -349,12 +401,16 @@ class BagKNN:
             self._orders[key] = in_order(ratio)
         return self._orders[key]
 
-    def _entered(self, Z: FloatArray) -> tuple[IntArray, IntArray]:
-        """Pairs (new row, calibration point) where the new row is among the point's K nearest."""
+    def _entered(self, Z: FloatArray) -> Pairs:
+        """Pairs (new row, calibration point) where the new row is among the point's K nearest.
+
+        The third array says where it is just as far as the K-th.
+        """
         if self.always_enters:
             n = len(self.scores)
-            return np.repeat(np.arange(len(Z)), n), np.tile(np.arange(n), len(Z))
-        return self.search.balls_containing(Z, self.reach, self.edge, self.priority)
+            row, point = np.repeat(np.arange(len(Z)), n), np.tile(np.arange(n), len(Z))
+            return row, point, np.zeros(len(row), dtype=bool)
+        return self.search.balls_containing(Z, self.reach)
 
 
 def _select(
@@ -402,169 +458,3 @@ def in_order(values: FloatArray) -> tuple[FloatArray, IntArray]:
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     return values[order], place
-
-
-class MeanStatistic:
-    """Mean of the K neighbours. ``inner`` (N, K−1) are those that stay if a new point enters."""
-
-    def __init__(self, inner: FloatArray, last: FloatArray, offset: float) -> None:
-        self.k, self.offset = inner.shape[1] + 1, offset
-        self.inner_sum = inner.sum(axis=1)
-        self.full_sum = self.inner_sum + last
-
-    def key(self, level: float) -> int:
-        """Levels with equal keys have equal scales."""
-        return 0
-
-    def of_calibration(self, level: float) -> FloatArray:
-        """Scales of the calibration points that the new point does not enter."""
-        scale: FloatArray = self.full_sum / self.k + self.offset
-        return scale
-
-    def of_new(self, member: FloatArray, level: float) -> FloatArray:
-        """Scale of new points with neighbours' scores ``member`` (m, K)."""
-        scale: FloatArray = member.mean(axis=1) + self.offset
-        return scale
-
-    def crossing(self, point: IntArray, product: FloatArray, level: float) -> FloatArray:
-        """t_i for points that the new one enters; ``product`` is C = s_i ŝ_{N+1}."""
-        linear = self.inner_sum[point] + self.k * self.offset
-        return positive_root(1.0, linear, self.k * product)
-
-    def rising_crossing(
-        self, point: IntArray, score: FloatArray, scale: FloatArray, slope: float, level: float
-    ) -> FloatArray:
-        """As :meth:`crossing` where slope·t is added to both scales, s_i's and ŝ_{N+1}."""
-        linear = self.inner_sum[point] / self.k + self.offset - slope * score
-        return signed_root(slope + 1 / self.k, linear, score * scale)
-
-
-class QuantileStatistic:
-    """The r-th smallest of the K neighbours, r = ⌈coverage·K⌉: a scale for each level."""
-
-    def __init__(self, inner: FloatArray, last: FloatArray, offset: float) -> None:
-        self.k, self.offset = inner.shape[1] + 1, offset
-        self.inner = np.sort(inner, axis=1)
-        self.full = np.sort(np.column_stack([inner, last]), axis=1)
-
-    def of_calibration(self, level: float) -> FloatArray:
-        """Scales of the calibration points that the new point does not enter."""
-        scale: FloatArray = self.full[:, self.key(level) - 1] + self.offset
-        return scale
-
-    def of_new(self, member: FloatArray, level: float) -> FloatArray:
-        """Scale of new points with neighbours' scores ``member`` (m, K)."""
-        r = self.key(level)
-        scale: FloatArray = np.partition(member, r - 1, axis=1)[:, r - 1] + self.offset
-        return scale
-
-    def crossing(self, point: IntArray, product: FloatArray, level: float) -> FloatArray:
-        """t_i for points that the new one enters; ``product`` is C = s_i ŝ_{N+1}."""
-        a, b = self._clamp(point, level)
-        below = _divide(product, a + self.offset)
-        between = positive_root(1.0, np.full(len(point), self.offset), product)
-        above = _divide(product, b + self.offset)
-        t = np.where(between <= b, between, above)
-        t = np.where((between <= a) & (a > 0), below, t)
-        # A scale that stays zero however large t is keeps the point ahead of every candidate.
-        return np.where(b + self.offset == 0, np.inf, t)
-
-    def rising_crossing(
-        self, point: IntArray, score: FloatArray, scale: FloatArray, slope: float, level: float
-    ) -> FloatArray:
-        """As :meth:`crossing` where slope·t is added to both scales, s_i's and ŝ_{N+1}."""
-        a, b = self._clamp(point, level)
-        linear, constant = self.offset - slope * score, score * scale
-        finite = np.where(np.isinf(b), 0.0, b)
-        between = signed_root(slope + 1, linear, constant)
-        t = np.where(between <= b, between, signed_root(slope, finite + linear, constant))
-        return np.where(between <= a, signed_root(slope, a + linear, constant), t)
-
-    def _clamp(self, point: IntArray, level: float) -> tuple[FloatArray, FloatArray]:
-        """The a and b between which the scale of a point is the new score itself."""
-        r = self.key(level)
-        zero, unbounded = np.zeros(len(point)), np.full(len(point), np.inf)
-        a = self.inner[point, r - 2] if r > 1 else zero
-        return a, self.inner[point, r - 1] if r < self.k else unbounded
-
-    def key(self, level: float) -> int:
-        """r, the order statistic: levels with equal r have equal scales."""
-        rank: int = ceil(as_fraction(level) * self.k)
-        return rank
-
-
-def _divide(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
-    return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)
-
-
-STATISTICS: dict[str, type[MeanStatistic] | type[QuantileStatistic]] = {
-    "mean": MeanStatistic,
-    "rms": MeanStatistic,
-    "quantile": QuantileStatistic,
-}
-
-
-class NearestMean:
-    """Mean over the K nearest of the points searched."""
-
-    def __init__(self, search: NeighborSearch, magnitudes: FloatArray, n_neighbors: int) -> None:
-        self.search, self.magnitudes, self.n_neighbors = search, magnitudes, n_neighbors
-
-    def predict(self, Z: FloatArray) -> FloatArray:
-        """The mean for each row, (m,)."""
-        return self.search.over_nearest(
-            Z, self.n_neighbors, lambda near: self.magnitudes[near].mean(axis=1)
-        )
-
-
-class NearestQuantile:
-    """The ⌈level·K⌉-th smallest score of the K nearest of the points searched."""
-
-    def __init__(self, search: NeighborSearch, scores: FloatArray, n_neighbors: int) -> None:
-        self.search, self.scores, self.n_neighbors = search, scores, n_neighbors
-
-    def __call__(self, Z: FloatArray, levels: Sequence[float]) -> FloatArray:
-        ranks = [ceil(as_fraction(level) * self.n_neighbors) for level in levels]
-        return self.search.over_nearest(
-            Z, self.n_neighbors, lambda near: row_order_statistics(self.scores[near], ranks)
-        )
-
-
-class NearestFamily:
-    """Nearest-neighbour kernels on fixed points; the candidate is K, at most N − 2."""
-
-    def __init__(self, search: NeighborSearch, magnitudes: FloatArray) -> None:
-        self.search, self.magnitudes = search, magnitudes
-
-    def without_two(self, candidate: float) -> FloatArray:
-        """(N, N) means at point i without i and m: only its K nearest make a difference."""
-        near = self.search.nearest_others(int(candidate) + 1)
-        return self.means_without(candidate, np.arange(len(self.magnitudes))).over(near)
-
-    def means_without(self, candidate: float, members: IntArray) -> NearestMeansWithout:
-        """For new rows, the means without each of the ``members``."""
-        return NearestMeansWithout(self.search, self.magnitudes, int(candidate), members)
-
-
-class NearestMeansWithout:
-    """Means at new rows over the K nearest, without each of the members."""
-
-    def __init__(
-        self, search: NeighborSearch, magnitudes: FloatArray, k: int, members: IntArray
-    ) -> None:
-        self.search, self.magnitudes, self.k, self.members = search, magnitudes, k, members
-        self.place = np.full(len(magnitudes), -1, dtype=np.intp)
-        self.place[members] = np.arange(len(members))
-
-    def __call__(self, Z: FloatArray) -> FloatArray:
-        return self.over(self.search.nearest(Z, self.k + 1))
-
-    def over(self, near: IntArray) -> FloatArray:
-        """(m, members) means over the K nearest of ``near`` (m, K+1), the last as replacement."""
-        member = self.magnitudes[near[:, :-1]]
-        means = np.repeat(member.mean(axis=1)[:, None], len(self.members), axis=1)
-        replaced = sums_of_others(member, self.magnitudes[near[:, -1:]]) / self.k
-        place = self.place[near[:, :-1]]
-        row, entry = np.nonzero(place >= 0)
-        means[row, place[row, entry]] = replaced[row, entry]
-        return means

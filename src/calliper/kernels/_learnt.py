@@ -157,7 +157,6 @@ class LearntKernel(Kernel):
         *,
         statistic: str,
         offset: float,
-        priorities: FloatArray,
     ) -> LearntBag:
         """Thresholds of full conformal, on mapped rows."""
         bag = self.kernel.bag(
@@ -166,7 +165,6 @@ class LearntKernel(Kernel):
             scores,
             statistic=statistic,
             offset=offset,
-            priorities=priorities,
         )
         return LearntBag(bag, self.metric)
 

@@ -164,7 +164,6 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         *,
         statistic: str,
         offset: float,
-        priorities: FloatArray,
     ) -> Bag:
         """Thresholds of full conformal."""
         refuse_quantile(statistic)
@@ -172,17 +171,15 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
             return BagWeighted(self._smoothed(Z), magnitudes, scores, offset)
         return BagRBF(self._exponents(Z), magnitudes, scores, offset)
 
-    def mean(self, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray) -> WeightedMean:
+    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> WeightedMean:
         """Nadaraya–Watson mean."""
         weigh = self._smoothed(Z).to if self.smoothing else self._exponents(Z).weights
         return WeightedMean(weigh, magnitudes)
 
-    def local_quantile(
-        self, Z: FloatArray, scores: FloatArray, priorities: FloatArray
-    ) -> LocalQuantile:
+    def local_quantile(self, Z: FloatArray, scores: FloatArray) -> LocalQuantile:
         """Quantile by radial weights."""
         if self.smoothing:
-            return super().local_quantile(Z, scores, priorities)
+            return super().local_quantile(Z, scores)
         order = np.argsort(scores)
         return RadialQuantile(self._exponents(Z[order]), scores[order])
 
@@ -199,7 +196,6 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         magnitudes: FloatArray,
         *,
         statistic: str,
-        rng: Rng,
     ) -> ScalesAtLevel:
         """Means of the others with smoothed radial weights; distances are computed once."""
         squared = squared_distances(Z, Z, kernels[0].metric)

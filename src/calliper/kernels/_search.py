@@ -1,15 +1,16 @@
-"""Exact nearest neighbours, with ties broken by random priorities.
+"""Exact nearest neighbours, and which rows have more than one candidate for the last place.
 
-Conformal validity asks that "the K nearest" be a rule that treats all points alike. Ordering by
-(distance, priority), with one random priority a point, is such a rule; the order of an index is
-not. A fast engine (a sorted line for one feature, a k-d tree in low dimension, blocked matrix
-products otherwise) proposes the neighbours; wherever two distances at the edge of the
-neighbourhood are closer than its rounding error, the row is settled again by direct differences
-and priorities.
+Conformal validity asks that "the K nearest" be a rule that treats all points alike; the order of
+an index is not. Points at the same distance therefore *share* the last place, which is worked out
+in ``_shared.py``; here rows are found that need it. A fast engine (a sorted line for one feature,
+a k-d tree in low dimension, blocked matrix products otherwise) proposes the neighbours; wherever
+two distances at the edge of the neighbourhood are closer than its rounding error, the row is
+settled again by direct differences.
 
 Fast searches use the expansion ‖x‖² − 2x·z + ‖z‖², whose rounding can order two equal distances
 either way. What decides a tie is therefore always computed coordinate by coordinate, so that the
-same two rows give the same number wherever it is asked for.
+same two rows give the same number wherever it is asked for. Features whose squares would overflow
+or vanish are first divided by a power of two, which changes no digit.
 
 Reverse neighbours are the calibration points that would count a new point among their nearest:
 each owns a ball that reaches to its K-th neighbour, and a new point enters the neighbourhood of
@@ -20,6 +21,7 @@ that can qualify, and marks as doubtful those within rounding error of the edge.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -27,7 +29,7 @@ from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 from sklearn.neighbors import NearestNeighbors
 
-from calliper._blocks import CHUNK_ROWS, Scratch, map_row_blocks, row_slices
+from calliper._blocks import BLOCK_FLOATS, Scratch, map_row_blocks, row_slices
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.kernels._wide import LARGEST, WideSearch
@@ -38,11 +40,20 @@ Metric = str | Callable[[FloatArray, FloatArray], float]
 
 EUCLIDEAN = "euclidean"
 
-#: Pairs (query, point), and which of them are doubtful.
+#: Pairs (query, point), and which of them are at the edge, or doubtful.
 Pairs = tuple[IntArray, IntArray, BoolArray]
+
+#: What makes pairs at the edge of doubtful ones.
+Check = Callable[[IntArray, IntArray, BoolArray], Pairs]
 
 #: Candidates beyond those asked for that are looked at first where distances tie.
 TIED_SHELL = 24
+
+#: Largest coordinates between these have squares whose sums neither vanish nor overflow.
+ORDINARY = 1e-100, 1e100
+
+#: From so many features on single precision would leave nearly all pairs in doubt.
+TOO_WIDE = 1000
 
 #: With fewer queries, a scan of all points costs less than a ball search for each of them.
 MIN_QUERIES_FOR_TREE = 400
@@ -54,12 +65,15 @@ class NeighborSearch:
     Parameters
     ----------
     points : (N, d)
-    priorities : (N,) distinct numbers; of two points at one distance the smaller comes first
     metric : see :data:`Metric`
     """
 
-    def __init__(self, points: FloatArray, priorities: FloatArray, metric: Metric) -> None:
-        self.points, self.priorities, self.metric = points, priorities, metric
+    def __init__(self, points: FloatArray, metric: Metric) -> None:
+        self.metric, self.unit = metric, 1.0
+        largest = power_of_two(points)
+        if metric == EUCLIDEAN and not ORDINARY[0] < largest < ORDINARY[1]:
+            self.unit = largest
+        self.points = points = self.scaled(points)
         self.centre = points.mean(axis=0)
         n, dimension = points.shape
         self.line = self.tree = self.wide = self.brute = None
@@ -72,25 +86,30 @@ class NeighborSearch:
         elif metric == EUCLIDEAN:
             self.brute = NearestNeighbors(algorithm="brute").fit(points - self.centre)
 
-    def nearest(self, queries: FloatArray, n: int) -> IntArray:
-        """The n nearest points of each query, (m, n).
+    def nearest(self, queries: FloatArray, n: int) -> tuple[IntArray, BoolArray]:
+        """The n nearest points of each query, (m, n), and the rows where the last place is tied.
 
         The last column is exactly the n-th, and the others are exactly the n−1 before it, in an
-        order that is by distance up to rounding.
+        order that is by distance up to rounding. Tied are rows, (m,), whose n-th is just as far as
+        the one before or the one after; of points as far as that, any are named.
         """
+        queries = self.scaled(queries)
         found, distance, sure = self._propose(queries, n + 1)
+        tied = np.zeros(len(queries), dtype=bool)
         unsettled = np.flatnonzero(~(sure & self._settled(queries, distance, n)))
         found = found[:, :n]
         if len(unsettled):
-            location, inverse = np.unique(queries[unsettled], axis=0, return_inverse=True)
-            found[unsettled] = self._settle(location, n)[inverse.reshape(-1)]
-        return found
+            location, inverse = unique_rows(queries[unsettled])
+            near, at_edge = self._settle(location, n)
+            found[unsettled], tied[unsettled] = near[inverse], at_edge[inverse]
+        return found, tied
 
-    def nearest_others(self, n: int) -> IntArray:
-        """As :meth:`nearest` for the points themselves, each one without itself: (N, n)."""
+    def nearest_others(self, n: int) -> tuple[IntArray, BoolArray]:
+        """As :meth:`nearest` for the points themselves, each one without itself: (N, n), (N,)."""
         own = np.arange(len(self.points))
+        tied = np.zeros(len(own), dtype=bool)
         if n == 0:
-            return np.empty((len(own), 0), dtype=np.intp)
+            return np.empty((len(own), 0), dtype=np.intp), tied
         # Queries in the order of the engine find what they need still in cache.
         engine = self.line or self.tree
         order = own if engine is None else engine.indices
@@ -101,44 +120,85 @@ class NeighborSearch:
         found[order] = near[:, :n]
         unsettled = order[~(sure & self._settled(self.points[order], distance, n))]
         if len(unsettled):
-            location, inverse = np.unique(self.points[unsettled], axis=0, return_inverse=True)
-            with_own = self._settle(location, n + 1)[inverse.reshape(-1)]
-            found[unsettled] = with_own[_all_but(unsettled, with_own)].reshape(-1, n)
-        return found
+            location, inverse = unique_rows(self.points[unsettled])
+            copy = np.empty(len(location), dtype=np.intp)
+            copy[inverse] = unsettled
+            near, at_edge = self._settle(location, n, copy)
+            near, copy = near[inverse], copy[inverse]
+            # One of the copies of a row was left out for all: the others have it in their place.
+            found[unsettled] = np.where(near == unsettled[:, None], copy[:, None], near)
+            tied[unsettled] = at_edge[inverse]
+        return found, tied
 
-    def over_nearest(
-        self, queries: FloatArray, n: int, summary: Callable[[IntArray], FloatArray]
-    ) -> FloatArray:
-        """What ``summary`` makes of the n nearest, (rows, n), of some rows after the other."""
-        chunks = row_slices(len(queries), CHUNK_ROWS)
-        return np.concatenate([summary(self.nearest(queries[rows], n)) for rows in chunks])
-
-    def balls_containing(
-        self, queries: FloatArray, reach: FloatArray, edge: FloatArray, priority: float
-    ) -> tuple[IntArray, IntArray]:
+    def balls_containing(self, queries: FloatArray, reach: FloatArray) -> Pairs:
         """All pairs (query, point) such that the query lies in the ball around the point.
 
-        The ball of point i reaches as far as ``reach[i]`` (squared if Euclidean). A query at
-        just that distance is inside if its ``priority`` is smaller than ``edge[i]``. Pairs are
-        ordered by query.
+        The ball of point i reaches as far as ``reach[i]``, as :meth:`distance_to` has it. Pairs
+        are ordered by query; the third array says which queries lie just at that distance.
         """
+        queries = self.scaled(queries)
+
+        def check(query: IntArray, point: IntArray, doubtful: BoolArray) -> Pairs:
+            """The pairs that are inside, and which are at the edge, by direct differences."""
+            inside, at_edge = np.ones(len(query), dtype=bool), np.zeros(len(query), dtype=bool)
+            in_doubt = np.flatnonzero(doubtful)
+            for rows in row_slices(len(in_doubt), max(1, BLOCK_FLOATS // queries.shape[1])):
+                pairs = in_doubt[rows]
+                ball = point[pairs]
+                distance = paired_distances(queries[query[pairs]], self.points[ball])
+                inside[pairs], at_edge[pairs] = distance <= reach[ball], distance == reach[ball]
+            return query[inside], point[inside], at_edge[inside]
+
         if self.line is not None:
-            query, point, doubtful = balls_by_line(self.points, queries, reach)
-        elif self.tree is not None and len(queries) >= MIN_QUERIES_FOR_TREE:
-            query, point, doubtful = balls_by_tree(self.points, queries, reach)
-        elif self.metric == EUCLIDEAN:
-            query, point, doubtful = balls_by_scan(self.points, queries, reach, self.centre)
-        else:
-            return self._balls_by_metric(queries, reach, edge, priority)
-        check = np.flatnonzero(doubtful)
-        ball = point[check]
-        distance = paired_distances(queries[query[check]], self.points[ball])
-        keep = np.ones(len(query), dtype=bool)
-        keep[check] = _is_inside(distance, reach[ball], edge[ball], priority)
-        return query[keep], point[keep]
+            return check(*balls_by_line(self.points, queries, reach))
+        if self.tree is not None and len(queries) >= MIN_QUERIES_FOR_TREE:
+            return check(*balls_by_tree(self.points, queries, reach))
+        if self.metric == EUCLIDEAN:
+            return balls_by_scan(self.points, queries, reach, self.centre, check)
+        return self._balls_by_metric(queries, reach)
+
+    def any_equal(self, neighbors: IntArray) -> BoolArray:
+        """Whether some of the neighbours of each point, (N, n), are at the same distance, (N,)."""
+        columns = [self.distance_to(column) for column in neighbors.T]
+        ordered = np.sort(np.stack(columns, axis=1), axis=1)
+        return np.asarray((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
+
+    def shell(
+        self, rows: FloatArray, n: int, left_out: IntArray | None = None
+    ) -> tuple[IntArray, FloatArray, BoolArray]:
+        """Some candidates beyond the n nearest, by direct differences: (m, W), (m, W), (m,).
+
+        Points in order of their distances, these, and rows where no other point is as near as the
+        n-th. ``rows`` are in the unit of the search; ``left_out`` names a point that does not count
+        for each. Engines of many features do not look for more than they were asked for.
+        """
+        k = min(n + TIED_SHELL, len(self.points))
+        if self.line is None and self.tree is None:
+            none = np.zeros((len(rows), n), dtype=np.intp)
+            return none, np.zeros(none.shape), np.zeros(len(rows), dtype=bool)
+        near, proposed, _ = self._propose(rows, k)
+        distance = np.stack([paired_distances(rows, self.points[each]) for each in near.T], axis=1)
+        if left_out is not None:
+            distance[near == left_out[:, None]] = np.inf
+        order = np.argsort(distance, axis=1, kind="stable")
+        near, distance = (np.take_along_axis(each, order, axis=1) for each in (near, distance))
+        inside = distance[:, n - 1] < proposed[:, -1] * (1 - 1e-9)
+        return near, distance, inside | (k == len(self.points))
+
+    @cached_property
+    def places(self) -> Places:
+        """Where there are points, and how many."""
+        return Places(self.points)
+
+    def scaled(self, rows: FloatArray) -> FloatArray:
+        """Rows in the unit of the search; far beyond all points, only the direction counts."""
+        if self.unit == 1:
+            return rows
+        with np.errstate(over="ignore"):
+            return np.clip(rows / self.unit, -ORDINARY[1], ORDINARY[1])
 
     def distance_to(self, neighbor: IntArray) -> FloatArray:
-        """Distance of every point to one other point each, (N,); squared if Euclidean."""
+        """Distance of every point to one other each, (N,); squared, in ``unit``, if Euclidean."""
         other = self.points[neighbor]
         if self.metric == EUCLIDEAN:
             return paired_distances(self.points, other)
@@ -184,53 +244,74 @@ class NeighborSearch:
             settled &= distance[:, left + 1] - distance[:, left] > error
         return settled
 
-    def _settle(self, locations: FloatArray, n: int) -> IntArray:
-        """The first n points by (distance, priority), by direct differences.
+    def _settle(
+        self, locations: FloatArray, n: int, left_out: IntArray | None = None
+    ) -> tuple[IntArray, BoolArray]:
+        """The first n points by direct differences, and where the n-th is tied.
 
         A few more candidates often hold all that is tied; where they do not, all points are
-        compared.
+        compared. ``left_out`` names a point that does not count for each location.
         """
-        found = np.empty((len(locations), n), dtype=np.intp)
-        left = np.arange(len(locations))
-        if self.line is not None or self.tree is not None:
-            k = min(n + TIED_SHELL, len(self.points))
-            near, distance, _ = self._propose(locations, k)
-            exact = np.stack(
-                [paired_distances(locations, self.points[column]) for column in near.T], axis=1
-            )
-            by_priority = np.argsort(self.priorities[near], axis=1)
-            exact = np.take_along_axis(exact, by_priority, axis=1)
-            order = np.argsort(exact, axis=1, kind="stable")
-            ranked = np.take_along_axis(
-                np.take_along_axis(near, by_priority, axis=1), order, axis=1
-            )
-            edge = np.take_along_axis(exact, order, axis=1)[:, n - 1]
-            found = ranked[:, :n]
-            inside = edge < distance[:, -1] * (1 - 1e-9)
-            left = np.flatnonzero(~inside & (k < len(self.points)))
+        near, distance, inside = self.shell(locations, n, left_out)
+        found, tied = near[:, :n], _tied_at(distance, n)
+        left = np.flatnonzero(~inside)
 
         def settle(rows: slice) -> None:
             distances = all_distances(locations[left[rows]], self.points, self.metric)
             for row, distance in zip(left[rows], distances, strict=True):
+                if left_out is not None:
+                    distance[left_out[row]] = np.inf
                 edge = np.partition(distance, n - 1)[n - 1]
                 candidates = np.flatnonzero(distance <= edge)
-                order = np.lexsort((self.priorities[candidates], distance[candidates]))
+                order = np.argsort(distance[candidates], kind="stable")[: n + 1]
                 found[row] = candidates[order[:n]]
+                tied[row] = _tied_at(distance[candidates[order]][None], n)[0]
 
         map_row_blocks(settle, len(left), len(self.points))
-        return found
+        return found, tied
 
-    def _balls_by_metric(
-        self, queries: FloatArray, reach: FloatArray, edge: FloatArray, priority: float
-    ) -> tuple[IntArray, IntArray]:
-        def scan(rows: slice) -> tuple[IntArray, IntArray]:
+    def _balls_by_metric(self, queries: FloatArray, reach: FloatArray) -> Pairs:
+        def scan(rows: slice) -> Pairs:
             distance = all_distances(queries[rows], self.points, self.metric)
-            query, point = np.nonzero(_is_inside(distance, reach, edge, priority))
-            return query + rows.start, point
+            query, point = np.nonzero(distance <= reach)
+            return query + rows.start, point, distance[query, point] == reach[point]
 
-        found = map_row_blocks(scan, len(queries), len(self.points))
-        query, point = (np.concatenate(part) for part in zip(*found, strict=True))
-        return query, point
+        return _joined(map_row_blocks(scan, len(queries), len(self.points)))
+
+
+class Places:
+    """Points by where they are: equal rows are one place.
+
+    Attributes
+    ----------
+    rows : (U, d) the places
+    of_point : (N,) the place of each point
+    size : (U,) how many points are there
+    """
+
+    def __init__(self, points: FloatArray) -> None:
+        self.rows, self.of_point = unique_rows(points)
+        self.size = np.bincount(self.of_point)
+
+
+def unique_rows(rows: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Different rows, and which of them each row is."""
+    different, inverse = np.unique(rows, axis=0, return_inverse=True)
+    return different, inverse.reshape(-1)
+
+
+def _tied_at(ascending: FloatArray, n: int) -> BoolArray:
+    """Rows of distances whose n-th equals the one before or the one after, if there is one."""
+    edge = ascending[:, n - 1]
+    tied: BoolArray = np.zeros(len(ascending), dtype=bool)
+    for other in {max(n - 2, 0), min(n, ascending.shape[1] - 1)} - {n - 1}:
+        tied |= ascending[:, other] == edge
+    return tied
+
+
+def _joined(found: list[Pairs]) -> Pairs:
+    query, point, mark = (np.concatenate(part) for part in zip(*found, strict=True))
+    return query, point, mark
 
 
 def min_points_for_tree(dimension: int) -> float:
@@ -244,13 +325,6 @@ def _all_but(own: IntArray, found: IntArray) -> BoolArray:
     is_own[:, -1] |= ~is_own.any(axis=1)
     others: BoolArray = ~is_own
     return others
-
-
-def _is_inside(
-    distance: FloatArray, reach: FloatArray, edge: FloatArray, priority: float
-) -> BoolArray:
-    inside: BoolArray = (distance < reach) | ((distance == reach) & (priority < edge))
-    return inside
 
 
 class SortedLine:
@@ -311,9 +385,11 @@ def balls_by_tree(points: FloatArray, queries: FloatArray, reach: FloatArray) ->
 
 
 def balls_by_scan(
-    points: FloatArray, queries: FloatArray, reach: FloatArray, centre: FloatArray
+    points: FloatArray, queries: FloatArray, reach: FloatArray, centre: FloatArray, check: Check
 ) -> Pairs:
     """Compare all distances with all reaches, a block of queries at a time; O(N m d).
+
+    Doubtful pairs are checked block by block, since in high dimension most of them are.
 
     One matrix product of rows extended by a one gives ‖z‖² − reach − 2x·z, which lies below
     −‖x‖² exactly when x is inside. Centring keeps the rounding error τ(‖x‖² + ‖z‖²) small, and
@@ -324,13 +400,15 @@ def balls_by_scan(
     unit = power_of_two(z)
     far = float(np.abs(queries - centre).max(initial=0.0)) > LARGEST * unit
     # The product decides the cost of wide rows; half of it suffices, since the edge is checked.
-    dtype = np.float64 if points.shape[1] < 16 or far else np.float32
+    dtype = np.float32 if 16 <= points.shape[1] < TOO_WIDE and not far else np.float64
     unit = 1.0 if dtype is np.float64 else unit
     z, shift, reach = z / unit, shift / unit**2, reach / unit**2
     z_norm = np.square(z).sum(axis=1)
     tolerance = 8 * (points.shape[1] + 4) * float(np.finfo(dtype).eps)
     # Centring itself errs in double precision, with the size of the centre.
     centring = 8 * (points.shape[1] + 4) * float(np.finfo(float).eps) * shift
+    # Below the smallest number errors are no longer relative.
+    centring += (points.shape[1] + 4) * float(np.finfo(dtype).tiny)
     bias = z_norm - reach * (1 + 4 * tolerance)
     right = np.ascontiguousarray(np.vstack([-2 * z.T, bias]), dtype=dtype)
     scratch = Scratch()
@@ -348,11 +426,9 @@ def balls_by_scan(
         query, point = np.divmod(hit, len(points))
         margin = excess.reshape(-1)[hit] + x_norm[query]
         error = slack[query] + tolerance * (z_norm[point] + reach[point])
-        return query + rows.start, point, margin > -4 * error
+        return check(query + rows.start, point, margin >= -4 * error)
 
-    found = map_row_blocks(scan, len(queries), len(points))
-    query, point, doubtful = (np.concatenate(part) for part in zip(*found, strict=True))
-    return query, point, doubtful
+    return _joined(map_row_blocks(scan, len(queries), len(points)))
 
 
 def check_metric(metric: Metric) -> None:
@@ -390,6 +466,10 @@ def all_distances(queries: FloatArray, points: FloatArray, metric: Metric) -> Fl
 
 def paired_distances(left: FloatArray, right: FloatArray) -> FloatArray:
     """Squared Euclidean distances of row r of ``left`` to row r of ``right``, (m,)."""
+    if left.shape[1] >= 16:  # the same sums, one after the other, without a stride
+        difference = left - right
+        np.square(difference, out=difference)
+        return np.asarray(np.cumsum(difference, axis=1, out=difference)[:, -1].copy())
     total = np.zeros(len(left))
     for column in range(left.shape[1]):
         total += np.square(left[:, column] - right[:, column])

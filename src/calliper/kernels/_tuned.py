@@ -32,7 +32,8 @@ from calliper.kernels._criterion import (
     Tuning,
     best_for_all,
 )
-from calliper.kernels._knn import KNN, NearestFamily, check_neighbors
+from calliper.kernels._knn import KNN, check_neighbors
+from calliper.kernels._nearest import NearestFamily
 from calliper.kernels._rbf import RBF, RadialFamily, check_length_scale
 from calliper.kernels._search import (
     EUCLIDEAN,
@@ -92,7 +93,7 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
     ) -> LeaveTwoOut:
         """Scales of the Jackknife+ with a kernel for each point left out."""
         n = len(Z)
-        family = self._family(Z, magnitudes, rng.uniform(size=n))
+        family = self._family(Z, magnitudes)
         if self.chosen is not None:
             chosen = np.asarray(self.chosen)
             if len(chosen) != n:
@@ -130,7 +131,7 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
                 f"such as KNN(10)."
             )
         candidates = self._candidates(len(Z_train))
-        family = self._family(Z_train, scores_train, rng.uniform(size=len(Z_train)))
+        family = self._family(Z_train, scores_train)
         tuning = self._tuning(candidates, Z_train, Z_train, rng)
         return self._kernel(best_for_all(family, scores_train, tuning, 0.0)[0])
 
@@ -147,7 +148,7 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
         replaced: Self = copy(self).set_params(**parameters)
         return replaced
 
-    def _family(self, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray) -> Family:
+    def _family(self, Z: FloatArray, magnitudes: FloatArray) -> Family:
         """The kernels to choose from, on fixed points."""
         raise NotImplementedError
 
@@ -301,7 +302,7 @@ class TunedRBF(_Tuned):
         if folds is not None and (not isinstance(folds, Integral) or folds < 2):
             raise ValueError(f"n_folds must be an integer >= 2 or None; got {folds!r}.")
 
-    def _family(self, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray) -> Family:
+    def _family(self, Z: FloatArray, magnitudes: FloatArray) -> Family:
         return RadialFamily(Z, magnitudes, self.metric)
 
     def _candidates(self, n: int) -> FloatArray:
@@ -347,8 +348,8 @@ class TunedKNN(_Tuned):
         candidates = sorted({check_neighbors(k) for k in np.ravel(self.n_neighbors).tolist()})
         return self._with(n_neighbors=tuple(_some(candidates, "n_neighbors")))
 
-    def _family(self, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray) -> Family:
-        return NearestFamily(NeighborSearch(Z, priorities, self.metric), magnitudes)
+    def _family(self, Z: FloatArray, magnitudes: FloatArray) -> Family:
+        return NearestFamily(NeighborSearch(Z, self.metric), magnitudes)
 
     def _candidates(self, n: int) -> FloatArray:
         """A K must leave one point to take the place of the one left out."""
@@ -407,10 +408,10 @@ def _neighbor_distance(kernel: TunedRBF, Z: FloatArray, rng: Rng) -> float:
     k = min(GUARD_NEIGHBORS, len(Z) - 1)
     if k < 1:
         return 0.0
-    search = NeighborSearch(Z, rng.uniform(size=len(Z)), kernel.metric)
-    distance = search.distance_to(search.nearest_others(k)[:, -1])
+    search = NeighborSearch(Z, kernel.metric)
+    distance = search.distance_to(search.nearest_others(k)[0][:, -1])
     median = float(np.median(distance))
-    radius = float(np.sqrt(median)) if kernel.metric == EUCLIDEAN else median
+    radius = float(np.sqrt(median)) * search.unit if kernel.metric == EUCLIDEAN else median
     d = Z.shape[1]
     log_ball = d / 2 * np.log(np.pi) - gammaln(d / 2 + 1)
     return radius * float(np.exp(log_ball / d) / np.sqrt(2 * np.pi))

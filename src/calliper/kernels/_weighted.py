@@ -129,13 +129,12 @@ class ForestProximity(Kernel, BaseEstimator):  # type: ignore[misc]
         *,
         statistic: str,
         offset: float,
-        priorities: FloatArray,
     ) -> BagWeighted:
         """Thresholds of full conformal."""
         refuse_quantile(statistic)
         return BagWeighted(SharedLeaves(self, Z), magnitudes, scores, offset)
 
-    def mean(self, Z: FloatArray, magnitudes: FloatArray, priorities: FloatArray) -> WeightedMean:
+    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> WeightedMean:
         """Mean weighted by common leaves."""
         return WeightedMean(SharedLeaves(self, Z).to, magnitudes)
 

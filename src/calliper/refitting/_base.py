@@ -34,7 +34,7 @@ from calliper._validation import (
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
-from calliper.quantile import conformal_rank, row_order_statistics
+from calliper.quantile import above, below, conformal_rank, row_order_statistics
 
 #: Predictions held at a time, models times new rows: 128 MB.
 CHUNK_FLOATS = 1 << 24
@@ -91,7 +91,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
 
     A method writes ``fit``, which sets ``models_``, ``residuals_`` and, for folds, ``fold_`` and
     ``estimator_``; what is proved of it; and a remark on that. One whose models left out no folds
-    also writes ``predict`` and ``_left_out``.
+    also writes ``predict``, ``_left_out`` and, if that averages, ``_spread``.
     """
 
     estimator: Any
@@ -166,15 +166,20 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         """μ₋ᵢ(x), (m, n), from the predictions of all models, (m, n_models)."""
         return per_model[:, self.fold_]
 
+    def _spread(self, per_model: FloatArray) -> FloatArray:
+        """R_i, (n,), or (m, n) with what μ₋ᵢ(x) may be wrong by through rounding."""
+        return self.residuals_
+
     def _ends(self, X: Any, levels: tuple[float, ...]) -> list[tuple[FloatArray, FloatArray]]:
         """Ends for one chunk of rows, in blocks: (rows, n) never exists for all of them."""
-        per_model, residuals = self._per_model(X), self.residuals_
+        per_model = self._per_model(X)
         ends = minmax_ends if self.minmax else plus_ends
 
         def block(rows: slice) -> tuple[FloatArray, FloatArray]:
-            return ends(self._left_out(per_model[rows]), residuals, levels)
+            near = per_model[rows]
+            return ends(self._left_out(near), self._spread(near), levels)
 
-        return map_row_blocks(block, len(per_model), len(residuals))
+        return map_row_blocks(block, len(per_model), len(self.residuals_))
 
     def _per_model(self, X: Any) -> FloatArray:
         """Predictions of each model, (m, n_models)."""
@@ -210,11 +215,11 @@ def plus_ends(
 ) -> tuple[FloatArray, FloatArray]:
     """Order statistics of μ₋ᵢ(x) ∓ R_i at ranks n+1−Q = ⌊α(n+1)⌋ and Q: two (m, L).
 
-    ``left_out`` is (m, n); ``residuals`` (n,), infinite where nothing is known about a row. Below
-    level 1/2 the ends can be out of order; no target then qualifies, and the point halfway is
-    returned. O(mn) by selection.
+    ``left_out`` is (m, n); ``residuals`` (n,) or (m, n), infinite where nothing is known about a
+    row. Below level 1/2 the ends can be out of order; no target then qualifies, and the point
+    halfway is returned. O(mn) by selection.
     """
-    n = len(residuals)
+    n = left_out.shape[1]
     ranks = [conformal_rank(level, n) for level in levels]
     finite = [column for column, rank in enumerate(ranks) if rank <= n]
     lower = np.full((len(left_out), len(levels)), -np.inf)
@@ -222,8 +227,8 @@ def plus_ends(
     if finite:
         high = [ranks[column] for column in finite]
         low = [n + 1 - rank for rank in high]
-        lower[:, finite] = row_order_statistics(left_out - residuals, low)
-        upper[:, finite] = row_order_statistics(left_out + residuals, high)
+        lower[:, finite] = row_order_statistics(below(left_out, residuals), low)
+        upper[:, finite] = row_order_statistics(above(left_out, residuals), high)
     empty = lower > upper
     halfway = lower[empty] + (upper[empty] - lower[empty]) / 2
     lower[empty] = upper[empty] = halfway
@@ -237,7 +242,7 @@ def minmax_ends(
     ordered = np.append(np.sort(residuals), np.inf)
     radius = ordered[[conformal_rank(level, len(residuals)) - 1 for level in levels]]
     lowest, highest = left_out.min(axis=1), left_out.max(axis=1)
-    return lowest[:, None] - radius, highest[:, None] + radius
+    return below(lowest[:, None], radius), above(highest[:, None], radius)
 
 
 def _fit_and_predict(

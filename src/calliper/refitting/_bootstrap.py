@@ -62,7 +62,7 @@ class JackknifeAfterBootstrap(RefittedRegressor):
     ----------
     models_ : the B models
     in_bag_ : (B, n) whether a bootstrap holds a row
-    residuals_ : (n,) error of the ensemble without the row; infinite if there is none
+    residuals_ : (n,) error of the ensemble without the row, rounded up; infinite if there is none
 
     Examples
     --------
@@ -142,7 +142,8 @@ class JackknifeAfterBootstrap(RefittedRegressor):
         judged = (~self.in_bag_).any(axis=0)
         residuals = np.full(len(y), np.inf)
         average = np.nanmean if self.aggregate == "mean" else np.nanmedian
-        residuals[judged] = np.abs(y[judged] - average(per_model[judged], axis=1))
+        known = per_model[judged]
+        residuals[judged] = np.abs(y[judged] - average(known, axis=1)) + averaging_error(known)
         if not judged.all():
             warn(
                 f"{np.count_nonzero(~judged)} of {len(y)} rows are in every one of the "
@@ -154,6 +155,9 @@ class JackknifeAfterBootstrap(RefittedRegressor):
 
     def _left_out(self, per_model: FloatArray) -> FloatArray:
         return aggregate_without(per_model, self.in_bag_, self.aggregate)
+
+    def _spread(self, per_model: FloatArray) -> FloatArray:
+        return self.residuals_ + averaging_error(per_model)[:, None]
 
     def _proved(self, coverage: float, n: int) -> float:
         if conformal_rank(coverage, n) > n:
@@ -188,3 +192,14 @@ def aggregate_without(per_model: FloatArray, in_bag: BoolArray, aggregate: str) 
     for i in np.flatnonzero(unseen.any(axis=0)):
         left_out[:, i] = np.median(per_model[:, unseen[:, i]], axis=1)
     return left_out
+
+
+def averaging_error(per_model: FloatArray) -> FloatArray:
+    """What an average of some of B predictions may be wrong by through rounding, (m,).
+
+    A sum of B terms in any order, each the product of a prediction and an inverse count, is wrong
+    by at most (B + 2)u times the sum of their sizes, with u half the spacing of numbers at 1; a
+    median of two by less. NaN stands for a model that is not asked.
+    """
+    n_models = per_model.shape[1]
+    return np.asarray((n_models + 3) * 2.0**-53 * np.nanmax(np.abs(per_model), axis=1))

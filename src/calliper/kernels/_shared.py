@@ -1,0 +1,376 @@
+"""Points at the same distance share the last place among the K nearest.
+
+Let ρ be the distance of the K-th nearest of a row, c the number of points nearer than that and T
+the number just as far. The c nearer ones weigh 1 and the T tied ones (K−c)/T each, K in all. The
+rule looks at nothing but distances: it treats all points alike, draws nothing, and is the plain
+one where T = 1. If some point i is left out of the set,
+
+    i farther than ρ     nothing changes
+    c+T > K, i nearer    the others nearer weigh 1, tied ones (K−c+1)/T
+    c+T > K, i tied      the nearer weigh 1, the other tied ones (K−c)/(T−1)
+    c+T = K, i either    all other nearer and tied ones weigh 1, and the T₂ points of the next
+                         distance share one place, 1/T₂ each
+
+and if a new point joins the set, with weight w,
+
+    nearer than ρ        w = 1, tied ones (K−c−1)/T
+    just as far          w = (K−c)/(T+1), tied ones alike
+    farther              w = 0, nothing changes.
+
+Only rows with a tie come here. A few candidates beyond the K nearest often hold all points that
+are tied; where copies are many, equal rows are one place and asked once, and of a calibration
+point among others one copy is left out. Sums never subtract a number that dominates them.
+
+Letters: T → ``size``, K − c → ``seats``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from calliper._blocks import map_row_blocks
+from calliper._types import BoolArray, FloatArray, IntArray
+from calliper.kernels._search import NeighborSearch, all_distances, unique_rows
+from calliper.quantile import count_true
+
+#: Weights of those nearer and of those tied, and weights to be reached, (m,) each.
+Case = tuple[IntArray, IntArray, Sequence[IntArray]]
+
+
+@dataclass(frozen=True)
+class Shells:
+    """Who is nearer than the K-th neighbour of some rows, and who is just as far.
+
+    Attributes
+    ----------
+    reach : (m, 1) the distance of the K-th neighbour
+    near, tied : (m, W) which columns, points or places that hold several, are
+    seats, size : (m,) K less the number of points nearer, and the number of points tied
+    """
+
+    reach: FloatArray
+    near: BoolArray
+    tied: BoolArray
+    seats: IntArray
+    size: IntArray
+
+    @classmethod
+    def of_points(cls, distance: FloatArray, k: int) -> Shells:
+        """From distances to points, (m, N)."""
+        reach = np.partition(distance, k - 1, axis=1)[:, k - 1 : k]
+        near, tied = distance < reach, distance == reach
+        return cls(reach, near, tied, k - count_true(near), count_true(tied))
+
+    @classmethod
+    def of_places(cls, distance: FloatArray, held: IntArray, k: int) -> Shells:
+        """From distances to places and the number of points they hold, both (m, U)."""
+        # The K nearest places hold K points, but for one whose only point does not count.
+        most = min(k + 1, distance.shape[1])
+        first = np.argpartition(distance, most - 1, axis=1)[:, :most]
+        order = np.argsort(np.take_along_axis(distance, first, axis=1), axis=1)
+        first = np.take_along_axis(first, order, axis=1)
+        short = np.cumsum(np.take_along_axis(held, first, axis=1), axis=1) < k
+        last = np.take_along_axis(first, count_true(short)[:, None], axis=1)
+        reach = np.take_along_axis(distance, last, axis=1)
+        near, tied = distance < reach, distance == reach
+        return cls(reach, near, tied, k - (near * held).sum(axis=1), (tied * held).sum(axis=1))
+
+    def quantiles(self, ranks: Sequence[int]) -> Iterator[Case]:
+        """What it takes to reach the ranks."""
+        yield self.size, self.seats, [self.size * rank for rank in ranks]
+
+    def clamps(self, rank: int) -> Iterator[Case]:
+        """What it takes to reach the rank with a new point nearer, with one as far, without one.
+
+        With one, first if it is among the smaller ones and then if not.
+        """
+        size, seats = self.size, self.seats
+        yield size, seats - 1, (size * (rank - 1), size * rank)
+        yield size + 1, seats, ((size + 1) * rank - seats, (size + 1) * rank)
+        yield size, seats, (size * rank,)
+
+
+@dataclass(frozen=True)
+class SharedSums:
+    """Sums of magnitudes over nearer and over tied points, seats and sizes, each (m,)."""
+
+    near: FloatArray
+    tied: FloatArray
+    seats: FloatArray
+    size: FloatArray
+
+    @property
+    def total(self) -> FloatArray:
+        """K times the shared mean."""
+        return np.asarray(self.near + self.seats / self.size * self.tied)
+
+
+class SharedNeighbors:
+    """What the neighbours say of rows with a tie: new rows, or points among the others.
+
+    The K-th neighbour of all of them is found by direct differences.
+    """
+
+    def __init__(self, search: NeighborSearch, magnitudes: FloatArray) -> None:
+        self.search, self.magnitudes = search, magnitudes
+
+    def means(self, Z: FloatArray, k: int) -> FloatArray:
+        """Means over K at new rows, (m,)."""
+        rows, inverse = unique_rows(self.search.scaled(Z))
+        near, distance, few = self.search.shell(rows, k)
+        total = np.empty(len(rows))
+        total[few] = self._candidates(near[few], distance[few]).sums(k).total
+        if not few.all():
+            total[~few] = SharedSums(*self._crowd.sums(rows[~few], None, [k])[0, :4]).total
+        return total[inverse] / k
+
+    def sums_of_others(self, points: IntArray, ks: Sequence[int]) -> list[SharedSums]:
+        """Sums around points, without themselves, for each K."""
+        near, distance, few = self.search.shell(self.search.points[points], max(ks), points)
+        found = np.empty((len(ks), 4, len(points)))
+        candidates = self._candidates(near[few], distance[few])
+        for part, k in zip(found, ks, strict=True):
+            sums = candidates.sums(k)
+            part[:, few] = sums.near, sums.tied, sums.seats, sums.size
+        if not few.all():
+            found[:, :, ~few] = self._crowd.sums_of_others(points[~few], ks)
+        return [SharedSums(*part) for part in found]
+
+    def quantiles(self, Z: FloatArray, k: int, ranks: Sequence[int]) -> FloatArray:
+        """At new rows the rank-th smallest of K, by weight, for each rank: (m, L)."""
+        rows, inverse = unique_rows(self.search.scaled(Z))
+        near, distance, few = self.search.shell(rows, k)
+        found = np.empty((len(ranks), len(rows)))
+        candidates = self._candidates(near[few], distance[few])
+        found[:, few] = candidates.reached(k, lambda shells: shells.quantiles(ranks))
+        if not few.all():
+            found[:, ~few] = self._crowd.quantiles(rows[~few], k, ranks)
+        return np.asarray(found.T[inverse])
+
+    def clamps(self, points: IntArray, k: int, rank: int) -> FloatArray:
+        """Around points, without themselves, between what a new score t is their scale, (5, m).
+
+        The rank-th smallest of K, by weight, is min(max(t, a), b) for a and b of rows 0 and 1 if
+        a new point of score t comes nearer than the K-th, of rows 2 and 3 if it comes just as
+        near, and of row 4 both if it does not.
+        """
+        near, distance, few = self.search.shell(self.search.points[points], k, points)
+        found = np.empty((5, len(points)))
+        candidates = self._candidates(near[few], distance[few])
+        found[:, few] = candidates.reached(k, lambda shells: shells.clamps(rank))
+        if not few.all():
+            found[:, ~few] = self._crowd.clamps(points[~few], k, rank)
+        return found
+
+    def few_without(self, Z: FloatArray, k: int) -> tuple[BoolArray, IntArray, FloatArray, Any]:
+        """Means over K at new rows without each of a few points, and without any other.
+
+        Rows (m,) for which this is enough; of these, points (f, W), means (f, W) and (f,).
+        """
+        near, distance, few = self.search.shell(self.search.scaled(Z), k + 1)
+        means, common = self._candidates(near[few], distance[few]).means_without(k)
+        return few, near[few], means, common
+
+    def means_without(self, rows: FloatArray, k: int, points: IntArray | None = None) -> FloatArray:
+        """Means over K at rows without each point, (m, N); at ``points``, without themselves too.
+
+        Rows are in the unit of the search.
+        """
+        distance = all_distances(rows, self.search.points, self.search.metric)
+        if points is not None:
+            distance[np.arange(len(rows)), points] = np.inf
+        return Candidates(distance, self.magnitudes[None]).means_without(k)[0]
+
+    def _candidates(self, near: IntArray, distance: FloatArray) -> Candidates:
+        return Candidates(distance, self.magnitudes[near])
+
+    @cached_property
+    def _crowd(self) -> Crowd:
+        return Crowd(self.search, self.magnitudes)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Points of some rows, among them all as near as the K-th: distances and magnitudes, (m, W)."""
+
+    distance: FloatArray
+    magnitudes: FloatArray
+
+    def sums(self, k: int) -> SharedSums:
+        """Sums over nearer and over tied points."""
+        shells = Shells.of_points(self.distance, k)
+        near, tied = shells.near * self.magnitudes, shells.tied * self.magnitudes
+        return SharedSums(near.sum(axis=1), tied.sum(axis=1), shells.seats, shells.size)
+
+    def reached(self, k: int, cases: Callable[[Shells], Iterator[Case]]) -> FloatArray:
+        """Magnitudes at which weights in ascending order reach what each case needs, (L, m)."""
+        order = np.argsort(self.magnitudes, axis=1)
+        ascending = np.take_along_axis(self.magnitudes, order, axis=1)
+        shells = Shells.of_points(np.take_along_axis(self.distance, order, axis=1), k)
+        extended = np.hstack([ascending, np.full((len(order), 1), np.inf)])
+        found = []
+        for near, tied, needed in cases(shells):
+            weight = np.cumsum(shells.near * near[:, None] + shells.tied * tied[:, None], axis=1)
+            for each in needed:
+                place = count_true(weight < each[:, None])[:, None]
+                value = np.take_along_axis(extended, place, axis=1)[:, 0]
+                found.append(np.where(each > 0, value, 0.0))
+        return np.stack(found)
+
+    def means_without(self, k: int) -> tuple[FloatArray, FloatArray]:
+        """Means over K without each of the points, (m, W), and without any other, (m,)."""
+        shells = Shells.of_points(self.distance, k)
+        seats, size = shells.seats[:, None], shells.size[:, None]
+        near, tied = shells.near * self.magnitudes, shells.tied * self.magnitudes
+        near_sum, tied_sum = near.sum(axis=1, keepdims=True), tied.sum(axis=1, keepdims=True)
+        beyond = np.where(self.distance > shells.reach, self.distance, np.inf)
+        following = (beyond == beyond.min(axis=1, keepdims=True)) & np.isfinite(beyond)
+        next_sum = (following * self.magnitudes).sum(axis=1, keepdims=True)
+        replacement = next_sum / np.maximum(following.sum(axis=1, keepdims=True), 1)
+        total, crowded = near_sum + seats / size * tied_sum, size > seats
+        without = np.where(shells.near | shells.tied, sums_without(near + tied), 0.0) + replacement
+        of_near = sums_without(near) + (seats + 1) / size * tied_sum
+        of_tied = near_sum + seats / np.maximum(size - 1, 1) * sums_without(tied)
+        without = np.where(shells.near & crowded, of_near, without)
+        without = np.where(shells.tied & crowded, of_tied, without)
+        return np.where(shells.near | shells.tied, without, total) / k, total[:, 0] / k
+
+
+class Crowd:
+    """Where copies are many: points by their places, all of which are compared."""
+
+    def __init__(self, search: NeighborSearch, magnitudes: FloatArray) -> None:
+        self.places, self.metric, self.magnitudes = search.places, search.metric, magnitudes
+        self.order = np.argsort(magnitudes, kind="stable")
+        #: Magnitudes in ascending order, infinity for the place behind them, 0 for the last.
+        self.values = np.append(magnitudes[self.order], [np.inf, 0.0])
+
+    def sums_of_others(self, points: IntArray, ks: Sequence[int]) -> FloatArray:
+        """Sums around points, without themselves, seats and sizes, (L, 4, m)."""
+        own, inverse = np.unique(self.places.of_point[points], return_inverse=True)
+        parts = self.sums(self.places.rows[own], own, ks)[:, :, inverse]
+        parts[:, :2] += parts[:, 4:] * self._beside[points]
+        return parts[:, :4]
+
+    def sums(self, rows: FloatArray, own: IntArray | None, ks: Sequence[int]) -> FloatArray:
+        """Sums, seats, sizes, and whether a row's own place is near or tied, (L, 6, m).
+
+        Sums leave a row's own place out, if it has one.
+        """
+        total = np.bincount(self.places.of_point, self.magnitudes)
+
+        def one_block(distance: FloatArray, own: IntArray | None) -> FloatArray:
+            row, found = np.arange(len(distance)), np.zeros((len(ks), 6, len(distance)))
+            for part, k in zip(found, ks, strict=True):
+                shells = self._shells(distance, own, k)
+                if own is not None:
+                    part[4], part[5] = shells.near[row, own], shells.tied[row, own]
+                    shells.near[row, own] = shells.tied[row, own] = False
+                part[0], part[1] = shells.near @ total, shells.tied @ total
+                part[2], part[3] = shells.seats, shells.size
+            return found
+
+        found: FloatArray = self._over(one_block, rows, own)
+        return found
+
+    def quantiles(self, rows: FloatArray, k: int, ranks: Sequence[int]) -> FloatArray:
+        """The rank-th smallest of K, by weight, for each rank: (L, m)."""
+
+        def one_block(distance: FloatArray, own: IntArray | None) -> IntArray:
+            shells = self._shells(distance, own, k)
+            ((near, tied, needed),) = shells.quantiles(ranks)
+            return self._reached(shells, near, tied, needed)
+
+        return np.asarray(self.values[self._over(one_block, rows, None)])
+
+    def clamps(self, points: IntArray, k: int, rank: int) -> FloatArray:
+        """As :meth:`SharedNeighbors.clamps`."""
+        own, inverse = np.unique(self.places.of_point[points], return_inverse=True)
+
+        def one_block(distance: FloatArray, own: IntArray | None) -> IntArray:
+            shells, row, found = self._shells(distance, own, k), np.arange(len(distance)), []
+            for near, tied, needed in shells.clamps(rank):
+                mine = shells.near[row, own] * near + shells.tied[row, own] * tied
+                for each in needed:
+                    place = self._reached(shells, near, tied, [each, each + mine])
+                    found.append(np.where(each > 0, place, -1))
+            return np.stack(found)
+
+        # Without a point, weights before its place in the order are as they were, and those after
+        # it less by its own.
+        with_own, less_own = np.moveaxis(self._over(one_block, self.places.rows[own], own), 1, 0)
+        place = np.empty_like(self.order)
+        place[self.order] = np.arange(len(place))
+        before = with_own[:, inverse] < place[points]
+        clamp: FloatArray = self.values[
+            np.where(before, with_own[:, inverse], less_own[:, inverse])
+        ]
+        return clamp
+
+    @cached_property
+    def _beside(self) -> FloatArray:
+        """The sum over all other points at the place of each point, (N,)."""
+        place, size = self.places.of_point, self.places.size
+        largest = np.lexsort((self.magnitudes, place))[np.cumsum(size) - 1]
+        rest = self.magnitudes.copy()
+        rest[largest] = 0.0
+        beside = np.bincount(place, self.magnitudes)[place] - self.magnitudes
+        beside[largest] = np.bincount(place, rest)
+        return beside
+
+    def _shells(self, distance: FloatArray, own: IntArray | None, k: int) -> Shells:
+        """Shells of rows, one point less at a row's own place."""
+        held = np.broadcast_to(self.places.size, distance.shape)
+        if own is not None:
+            held = held.copy()
+            held[np.arange(len(own)), own] -= 1
+        return Shells.of_places(distance, held, k)
+
+    def _reached(
+        self, shells: Shells, near: IntArray, tied: IntArray, needed: Sequence[IntArray]
+    ) -> IntArray:
+        """Where the weights of points in ascending order reach what is needed, (L, m)."""
+        place = self.places.of_point[self.order]
+        weight = shells.near[:, place] * near[:, None] + shells.tied[:, place] * tied[:, None]
+        reached = np.cumsum(weight, axis=1, out=weight)
+        return np.stack([count_true(reached < each[:, None]) for each in needed])
+
+    def _over(
+        self,
+        work: Callable[[FloatArray, IntArray | None], Any],
+        rows: FloatArray,
+        own: IntArray | None,
+    ) -> Any:
+        """What ``work`` makes of distances to all places and of rows' own, (..., m), in blocks."""
+
+        def one_block(block: slice) -> Any:
+            of_block = None if own is None else own[block]
+            return work(all_distances(rows[block], self.places.rows, self.metric), of_block)
+
+        blocks = map_row_blocks(one_block, len(rows), len(self.magnitudes))
+        return np.concatenate(blocks, axis=-1)
+
+
+def sums_without(part: FloatArray) -> FloatArray:
+    """For (m, N) non-negative numbers, the sum of each row without each of them."""
+    row, largest = np.arange(len(part)), part.argmax(axis=1)
+    rest: FloatArray = part.sum(axis=1, keepdims=True) - part
+    # Only the largest can dominate the sum: without it, the others are summed anew.
+    part[row, largest] = 0.0
+    rest[row, largest] = part.sum(axis=1)
+    return rest
+
+
+def shared_means(
+    search: NeighborSearch, magnitudes: FloatArray, k: int, who: FloatArray | IntArray
+) -> FloatArray:
+    """Means over K at new rows (m, d), or at points (m,) without themselves: (m,)."""
+    shared = SharedNeighbors(search, magnitudes)
+    if who.ndim == 1:
+        return shared.sums_of_others(np.asarray(who, dtype=np.intp), [k])[0].total / k
+    return shared.means(np.asarray(who, dtype=np.float64), k)

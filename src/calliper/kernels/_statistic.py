@@ -1,0 +1,201 @@
+"""What K neighbours say of the scale of a point, and where a new score among them crosses it.
+
+With C = s_i ŝ_{N+1} and the K−1 other neighbours of i, a new point of score t that enters with
+weight w (1, or less where it shares the last place; see ``_shared.py``) crosses at
+
+- mean, A = Σ of the others by weight:  w t² + A t − K C = 0
+- quantile, the r-th smallest of K:  ŝ_i(t) = clamp(t, a, b) with a, b the (r−1)-th and r-th
+  smallest of the others, so t = C/a if C ≤ a², √C if C ≤ b², C/b beyond.
+
+A constant offset added to every scale keeps each equation quadratic, and so does an offset that
+rises with t, κt, on both sides of the comparison.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+import numpy as np
+
+from calliper._types import BoolArray, FloatArray, IntArray
+from calliper.kernels._base import positive_root, signed_root
+from calliper.kernels._shared import SharedNeighbors
+from calliper.quantile import as_fraction
+
+
+class MeanStatistic:
+    """Mean of the K neighbours of N points.
+
+    Parameters
+    ----------
+    inner, last : (N, K−1) and (N,) magnitudes of the neighbours, in order
+    offset : constant added to every scale
+    shared, crowded : where some point is tied with the last, and who they are
+    """
+
+    def __init__(
+        self,
+        inner: FloatArray,
+        last: FloatArray,
+        offset: float,
+        shared: SharedNeighbors,
+        crowded: IntArray,
+    ) -> None:
+        self.k, self.offset, self.shared = inner.shape[1] + 1, offset, shared
+        self.inner_sum = inner.sum(axis=1)
+        self.full_sum = self.inner_sum + last
+        #: Weight of a new point just as far as the last, and the sum of the others there.
+        self.edge_weight, self.edge_sum = np.full(len(last), 0.5), self.inner_sum + 0.5 * last
+        if len(crowded):
+            (tied,) = shared.sums_of_others(crowded, [self.k])
+            self.edge_weight[crowded] = weight = tied.seats / (tied.size + 1)
+            self.edge_sum[crowded] = tied.near + weight * tied.tied
+            self.inner_sum[crowded] = tied.near + (tied.seats - 1) / tied.size * tied.tied
+            self.full_sum[crowded] = tied.total
+
+    def key(self, level: float) -> int:
+        """Levels with equal keys have equal scales."""
+        return 0
+
+    def of_calibration(self, level: float) -> FloatArray:
+        """Scales of the calibration points that the new point does not enter."""
+        scale: FloatArray = self.full_sum / self.k + self.offset
+        return scale
+
+    def of_new(self, member: FloatArray, level: float) -> FloatArray:
+        """Scale of new points with neighbours' scores ``member`` (m, K)."""
+        scale: FloatArray = member.mean(axis=1) + self.offset
+        return scale
+
+    def of_tied(self, Z: FloatArray, level: float) -> FloatArray:
+        """Scale of new points whose last place is shared."""
+        return self.shared.means(Z, self.k) + self.offset
+
+    def crossing(
+        self, point: IntArray, at_edge: BoolArray, product: FloatArray, level: float
+    ) -> FloatArray:
+        """t_i for points that the new one enters; ``product`` is C = s_i ŝ_{N+1}."""
+        weight, others = self._entered(point, at_edge)
+        return positive_root(weight, others + self.k * self.offset, self.k * product)
+
+    def rising_crossing(
+        self,
+        point: IntArray,
+        at_edge: BoolArray,
+        score: FloatArray,
+        scale: FloatArray,
+        slope: float,
+        level: float,
+    ) -> FloatArray:
+        """As :meth:`crossing` where slope·t is added to both scales, s_i's and ŝ_{N+1}."""
+        weight, others = self._entered(point, at_edge)
+        linear = others / self.k + self.offset - slope * score
+        return signed_root(slope + weight / self.k, linear, score * scale)
+
+    def _entered(self, point: IntArray, at_edge: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """The weight of the new point, and the sum of the others."""
+        weight = np.where(at_edge, self.edge_weight[point], 1.0)
+        return weight, np.where(at_edge, self.edge_sum[point], self.inner_sum[point])
+
+
+class QuantileStatistic:
+    """The r-th smallest of the K neighbours, r = ⌈coverage·K⌉: a scale for each level.
+
+    Parameters are those of :class:`MeanStatistic`.
+    """
+
+    def __init__(
+        self,
+        inner: FloatArray,
+        last: FloatArray,
+        offset: float,
+        shared: SharedNeighbors,
+        crowded: IntArray,
+    ) -> None:
+        self.k, self.offset, self.shared, self.crowded = inner.shape[1] + 1, offset, shared, crowded
+        self.inner = np.sort(inner, axis=1)
+        self.full = np.sort(np.column_stack([inner, last]), axis=1)
+        self._clamps: dict[int, FloatArray] = {}
+
+    def of_calibration(self, level: float) -> FloatArray:
+        """Scales of the calibration points that the new point does not enter."""
+        scale: FloatArray = self._clamp(level)[4] + self.offset
+        return scale
+
+    def of_new(self, member: FloatArray, level: float) -> FloatArray:
+        """Scale of new points with neighbours' scores ``member`` (m, K)."""
+        r = self.key(level)
+        scale: FloatArray = np.partition(member, r - 1, axis=1)[:, r - 1] + self.offset
+        return scale
+
+    def of_tied(self, Z: FloatArray, level: float) -> FloatArray:
+        """Scale of new points whose last place is shared."""
+        return self.shared.quantiles(Z, self.k, [self.key(level)])[:, 0] + self.offset
+
+    def crossing(
+        self, point: IntArray, at_edge: BoolArray, product: FloatArray, level: float
+    ) -> FloatArray:
+        """t_i for points that the new one enters; ``product`` is C = s_i ŝ_{N+1}."""
+        a, b = self._clamp_of(point, at_edge, level)
+        below = _divide(product, a + self.offset)
+        between = positive_root(1.0, np.full(len(point), self.offset), product)
+        above = _divide(product, b + self.offset)
+        t = np.where(between <= b, between, above)
+        t = np.where((between <= a) & (a > 0), below, t)
+        # A scale that stays zero however large t is keeps the point ahead of every candidate.
+        return np.where(b + self.offset == 0, np.inf, t)
+
+    def rising_crossing(
+        self,
+        point: IntArray,
+        at_edge: BoolArray,
+        score: FloatArray,
+        scale: FloatArray,
+        slope: float,
+        level: float,
+    ) -> FloatArray:
+        """As :meth:`crossing` where slope·t is added to both scales, s_i's and ŝ_{N+1}."""
+        a, b = self._clamp_of(point, at_edge, level)
+        linear, constant = self.offset - slope * score, score * scale
+        finite = np.where(np.isinf(b), 0.0, b)
+        between = signed_root(slope + 1, linear, constant)
+        t = np.where(between <= b, between, signed_root(slope, finite + linear, constant))
+        return np.where(between <= a, signed_root(slope, a + linear, constant), t)
+
+    def _clamp_of(
+        self, point: IntArray, at_edge: BoolArray, level: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """The a and b between which the scale of a point is the new score itself."""
+        clamp = self._clamp(level)
+        case = 2 * at_edge
+        return clamp[case, point], clamp[case + 1, point]
+
+    def _clamp(self, level: float) -> FloatArray:
+        """As :meth:`SharedNeighbors.clamps`, of all points: (5, N)."""
+        r = self.key(level)
+        if r not in self._clamps:
+            none, unbounded = np.zeros(len(self.full)), np.full(len(self.full), np.inf)
+            a = self.inner[:, r - 2] if r > 1 else none
+            b = self.inner[:, r - 1] if r < self.k else unbounded
+            # Half a place each, for the last and a new point just as far.
+            clamp = np.stack([a, b, self.full[:, r - 1], b, self.full[:, r - 1]])
+            if len(self.crowded):
+                clamp[:, self.crowded] = self.shared.clamps(self.crowded, self.k, r)
+            self._clamps[r] = clamp
+        return self._clamps[r]
+
+    def key(self, level: float) -> int:
+        """r, the order statistic: levels with equal r have equal scales."""
+        rank: int = ceil(as_fraction(level) * self.k)
+        return rank
+
+
+def _divide(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
+    return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)
+
+
+STATISTICS: dict[str, type[MeanStatistic] | type[QuantileStatistic]] = {
+    "mean": MeanStatistic,
+    "rms": MeanStatistic,
+    "quantile": QuantileStatistic,
+}
