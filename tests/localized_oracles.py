@@ -44,14 +44,14 @@ def radial_bag(kind: str, Z: Matrix, h: float) -> list[list[Fraction]]:
     return [[radial_weight(kind, a, b, h) for b in Z] for a in Z]
 
 
-def neighbor_bag(Z: Matrix, K: int, priorities: Vector) -> list[list[Fraction]]:
-    """H_ij = 1 if j is i or among the K nearest of i in the bag, ties by priority."""
+def neighbor_bag(Z: Matrix, K: int) -> list[list[Fraction]]:
+    """H_ij: 1 for i itself, and what j weighs among the K nearest of i in the bag."""
     size = len(Z)
     bag = []
     for i in range(size):
         others = [j for j in range(size) if j != i]
-        near = set(nearest(Z, Z[i], others, min(K, size - 1), priorities)) | {i}
-        bag.append([Fraction(int(j in near)) for j in range(size)])
+        weights = dict(nearest(Z, Z[i], others, min(K, size - 1))) | {i: Fraction(1)}
+        bag.append([weights.get(j, Fraction(0)) for j in range(size)])
     return bag
 
 

@@ -75,33 +75,26 @@ def squared_distance(a: Vector, b: Vector) -> float:
     return total
 
 
-def nearest(
-    Z: Matrix, z: Vector, allowed: Collection[int], K: int, priorities: Vector
-) -> list[int]:
-    """§1.4(a): the K members of `allowed` nearest to z, ordered by (distance, priority).
-
-    Raises if the K-th and the next member agree in both: the set is then undefined.
-    """
+def nearest(Z: Matrix, z: Vector, allowed: Collection[int], K: int) -> Weights:
+    """§24: the K members of `allowed` nearest to z; those as far as the K-th share its place."""
     if not 1 <= K <= len(allowed):
         raise ValueError("need 1 <= K <= number of allowed points")
-    keyed = sorted((squared_distance(Z[j], z), float(priorities[j]), j) for j in allowed)
-    if len(keyed) > K and keyed[K - 1][:2] == keyed[K][:2]:
-        raise ValueError("tie in distance and in priority at the K-th neighbour")
-    return [j for _, _, j in keyed[:K]]
+    distance = {j: squared_distance(Z[j], z) for j in allowed}
+    reach = sorted(distance.values())[K - 1]
+    nearer = [j for j in allowed if distance[j] < reach]
+    tied = [j for j in allowed if distance[j] == reach]
+    share = Fraction(K - len(nearer), len(tied))
+    return [*((j, Fraction(1)) for j in nearer), *((j, share) for j in tied)]
 
 
-def kernel_weights(
-    Z: Matrix, z: Vector, allowed: Collection[int], kernel: Kernel, priorities: Vector | None
-) -> Weights:
+def kernel_weights(Z: Matrix, z: Vector, allowed: Collection[int], kernel: Kernel) -> Weights:
     """Weights of the members of `allowed` in a local scale at z (§2.3 KNN, §2.6 RBF).
 
-    K is cut to the size of `allowed` (§4).  Without priorities a tie in distance is refused.
+    K is cut to the size of `allowed` (§4).
     """
     name, parameter = kernel
     if name == "knn":
-        order = [0.0] * len(Z) if priorities is None else priorities
-        K = min(int(parameter), len(allowed))
-        return [(j, Fraction(1)) for j in nearest(Z, z, allowed, K, order)]
+        return nearest(Z, z, allowed, min(int(parameter), len(allowed)))
     if name == "rbf":
         length = MP.mpf(float(parameter))
         squares = [(j, MP.mpf(squared_distance(Z[j], z))) for j in allowed]
@@ -123,9 +116,19 @@ def weighted_mean(weights: Weights, values: Sequence[Any]) -> Any:
     return numerator / sum(w for _, w in weights)
 
 
+def weighted_rank(weights: Weights, values: Sequence[Any], level: Fraction) -> Any:
+    """§24: the smallest value whose weight at or below reaches ceil(level K)."""
+    needed, reached = math.ceil(level * sum(w for _, w in weights)), Fraction(0)
+    for k, w in sorted(weights, key=lambda pair: values[pair[0]]):
+        reached += w
+        if reached >= needed:
+            return values[k]
+    raise AssertionError("all weights together reach every rank")
+
+
 def _jackknife_radius(
     Z: Matrix, magnitudes: Vector, scores: Vector, z_new: Vector, kernel: Kernel,
-    priorities: Vector | None, coverage: Coverage, offset: float,
+    coverage: Coverage, offset: float,
 ) -> float:  # fmt: skip
     """§2.1, Eq. (6): Q-th smallest of Delta_i = scale_{N+1,i} s_i / scale_{i,N+1}.
 
@@ -141,19 +144,19 @@ def _jackknife_radius(
     deltas = []
     for i in range(n):
         others = [k for k in range(n) if k != i]
-        scale_i = weighted_mean(kernel_weights(Z, Z[i], others, kernel, priorities), m) + b
-        scale_new = weighted_mean(kernel_weights(Z, z_new, others, kernel, priorities), m) + b
+        scale_i = weighted_mean(kernel_weights(Z, Z[i], others, kernel), m) + b
+        scale_new = weighted_mean(kernel_weights(Z, z_new, others, kernel), m) + b
         deltas.append(math.inf if scale_i == 0 else to_float(scale_new * s[i] / scale_i))
     return order_statistic(deltas, conformal_rank(coverage, n))
 
 
 def jackknife_knn_radius(
     Z: Matrix, magnitudes: Vector, scores: Vector, z_new: Vector, K: int,
-    priorities: Vector | None, coverage: Coverage, offset: float = 0.0,
+    coverage: Coverage, offset: float = 0.0,
 ) -> float:  # fmt: skip
     """§2.1 with the K nearest inside the restricted set (§2.3), K cut to N - 1."""
     kernel = ("knn", float(K))
-    return _jackknife_radius(Z, magnitudes, scores, z_new, kernel, priorities, coverage, offset)
+    return _jackknife_radius(Z, magnitudes, scores, z_new, kernel, coverage, offset)
 
 
 def jackknife_rbf_radius(
@@ -162,29 +165,23 @@ def jackknife_rbf_radius(
 ) -> float:  # fmt: skip
     """§2.1 with the weights exp(-d^2 / (2 l^2)) of §2.6."""
     kernel = ("rbf", length_scale)
-    return _jackknife_radius(Z, magnitudes, scores, z_new, kernel, None, coverage, offset)
+    return _jackknife_radius(Z, magnitudes, scores, z_new, kernel, coverage, offset)
 
 
 def _p_value_function(
     Z: Matrix, magnitudes: Vector, scores: Vector, z_new: Vector, coverage: Coverage | None,
-    kernel: Kernel, priorities: Vector | None, priority_new: float | None,
-    statistic: str, offset: float,
+    kernel: Kernel, statistic: str, offset: float,
 ) -> Callable[[float], Fraction]:  # fmt: skip
     """The map t -> p(t) of §3.1; the weights are found once because they do not involve t."""
     if statistic not in ("mean", "rms") and (statistic, kernel[0]) != ("quantile", "knn"):
         raise ValueError(f"no statistic {statistic!r} for the kernel {kernel[0]!r}")
-    if (priorities is None) != (priority_new is None):
-        raise ValueError("give both priorities and priority_new, or neither")
     level = None if coverage is None else exact_coverage(coverage)
     n = len(scores)
     bag = np.vstack([np.asarray(Z, dtype=float), np.asarray(z_new, dtype=float)])
-    order = None
-    if priorities is not None and priority_new is not None:
-        order = [*(float(u) for u in priorities), float(priority_new)]
     rows = []
     for i in range(n + 1):
         others = [k for k in range(n + 1) if k != i]
-        rows.append(kernel_weights(bag, bag[i], others, kernel, order))
+        rows.append(kernel_weights(bag, bag[i], others, kernel))
     m = exact_numbers(magnitudes, kernel)
     s = exact_numbers(scores, kernel)
     (b,) = exact_numbers([offset], kernel)
@@ -195,8 +192,7 @@ def _p_value_function(
     def scale(i: int, bag_magnitudes: list[Any]) -> Any:
         if statistic == "quantile":
             assert level is not None, "the quantile statistic needs a coverage"
-            ordered = sorted(bag_magnitudes[k] for k, _ in rows[i])
-            return ordered[math.ceil(level * len(ordered)) - 1] + b
+            return weighted_rank(rows[i], bag_magnitudes, level) + b
         return weighted_mean(rows[i], [v**power for v in bag_magnitudes]) + b**power
 
     def p_value(t: float) -> Fraction:
@@ -214,8 +210,7 @@ def _p_value_function(
 
 def full_p_value(
     t: float, Z: Matrix, magnitudes: Vector, scores: Vector, z_new: Vector,
-    coverage: Coverage | None, *, kernel: Kernel, priorities: Vector | None = None,
-    priority_new: float | None = None, statistic: str = "mean", offset: float = 0.0,
+    coverage: Coverage | None, *, kernel: Kernel, statistic: str = "mean", offset: float = 0.0,
 ) -> Fraction:  # fmt: skip
     """§3.1: p(t) = (1 + #{i <= N: sigma_i(t) >= sigma_{N+1}(t)}) / (N + 1).
 
@@ -225,24 +220,19 @@ def full_p_value(
     only weight on a non-zero score, scale_i(t) grows with t and s_i * scale_new = 0 leaves
     t = 0 alone; so does scale_new = 0 with a positive calibration scale.  p(0) = 1 always.
     """
-    return _p_value_function(
-        Z, magnitudes, scores, z_new, coverage, kernel, priorities, priority_new, statistic, offset
-    )(t)
+    return _p_value_function(Z, magnitudes, scores, z_new, coverage, kernel, statistic, offset)(t)
 
 
 def full_radius(
     Z: Matrix, magnitudes: Vector, scores: Vector, z_new: Vector, coverage: Coverage, *,
-    kernel: Kernel, priorities: Vector | None = None, priority_new: float | None = None,
-    statistic: str = "mean", offset: float = 0.0,
+    kernel: Kernel, statistic: str = "mean", offset: float = 0.0,
 ) -> float:  # fmt: skip
     """§3.1: sup{t >= 0: p(t) > alpha}, bisected to the largest float inside the set.
 
     inf if the largest float is still inside; 0 if the smallest positive one is outside.
     """
     alpha = 1 - exact_coverage(coverage)
-    p_value = _p_value_function(
-        Z, magnitudes, scores, z_new, coverage, kernel, priorities, priority_new, statistic, offset
-    )
+    p_value = _p_value_function(Z, magnitudes, scores, z_new, coverage, kernel, statistic, offset)
     if p_value(sys.float_info.max) > alpha:
         return math.inf
     if p_value(math.ulp(0.0)) <= alpha:

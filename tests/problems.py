@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 
 @dataclass(frozen=True)
@@ -24,10 +23,6 @@ class SmallProblem:
     @property
     def level(self) -> float:
         return float(self.coverage)
-
-    def priorities(self, size: int) -> Any:
-        """What a calibrator with random_state=seed draws."""
-        return check_random_state(self.seed).uniform(size=size)
 
 
 def small_problem(seed: int, *, largest: int = 14, smallest: int = 1) -> SmallProblem:

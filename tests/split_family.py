@@ -21,7 +21,7 @@ METHODS = [
     SLCP(random_state=0),
     SLCP(RBF(0.7)),
     SLCP(RBF("median")),
-    *(NormalizedKNN(difficulty=d, random_state=0) for d in DIFFICULTIES),
+    *(NormalizedKNN(difficulty=d) for d in DIFFICULTIES),
     NormalizedKNN(difficulty="distance+labels", form="exp"),
     RCP(kernel=KNN(10), random_state=0),
     RCP(QuantileRegressor(alpha=0.0)),

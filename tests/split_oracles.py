@@ -35,10 +35,10 @@ from oracles import (
 
 def local_quantile(
     Z_train: Matrix, scores_train: Vector, z: Vector, kernel: Kernel,
-    priorities: Vector | None, coverage: Coverage,
+    coverage: Coverage,
 ) -> float:  # fmt: skip
     """§1.2 without mass at infinity: the first score at which the weights reach the level."""
-    weights = dict(kernel_weights(Z_train, z, range(len(Z_train)), kernel, priorities))
+    weights = dict(kernel_weights(Z_train, z, range(len(Z_train)), kernel))
     level, total = exact_coverage(coverage), sum(weights.values())
     slack: Any = 0
     needed: Any = level * total if kernel[0] == "knn" else None
@@ -55,12 +55,12 @@ def local_quantile(
 
 def slcp_radius(
     Z: Matrix, scores: Vector, z_new: Vector, Z_train: Matrix, scores_train: Vector,
-    kernel: Kernel, priorities: Vector | None, coverage: Coverage,
+    kernel: Kernel, coverage: Coverage,
 ) -> float:  # fmt: skip
     """§9.7: Q(x) + the rank-th smallest of s_i - Q(X_i); not below 0 if no score is."""
 
     def local(z: Vector) -> Fraction:
-        return Fraction(local_quantile(Z_train, scores_train, z, kernel, priorities, coverage))
+        return Fraction(local_quantile(Z_train, scores_train, z, kernel, coverage))
 
     rank = conformal_rank(coverage, len(scores))
     if rank > len(scores):
@@ -72,34 +72,37 @@ def slcp_radius(
 
 def rcp_knn_radius(
     Z: Matrix, scores: Vector, z_new: Vector, Z_train: Matrix, scores_train: Vector, K: int,
-    priorities: Vector | None, coverage: Coverage, offset: float,
+    coverage: Coverage, offset: float,
 ) -> float:  # fmt: skip
     """§10, RCP: scores divided by the local quantile at the same level."""
 
     def scale(z: Vector) -> float:
         kernel = ("knn", float(K))
-        return local_quantile(Z_train, scores_train, z, kernel, priorities, coverage) + offset
+        return local_quantile(Z_train, scores_train, z, kernel, coverage) + offset
 
     return mad_split_radius(scores, [scale(z) for z in Z], scale(z_new), coverage)
 
 
 def raw_difficulty(
     name: str, Z_train: Matrix, y_train: Vector, scores_train: Vector, z: Vector,
-    allowed: list[int], K: int, priorities: Vector,
+    allowed: list[int], K: int,
 ) -> float:  # fmt: skip
     """§9.3 before division by the training median, from the K nearest among ``allowed``."""
-    near = nearest(Z_train, z, allowed, K, priorities)
+    near = nearest(Z_train, z, allowed, K)
     if name == "distance":
-        return math.fsum(math.sqrt(squared_distance(Z_train[k], z)) for k in near)
+        return math.fsum(w * math.sqrt(squared_distance(Z_train[k], z)) for k, w in near)
+    values = y_train if name == "labels" else scores_train
+    exact = {k: Fraction(float(values[k])) for k, _ in near}
+    mean = sum(w * exact[k] for k, w in near) / K
     if name == "labels":
-        return statistics.pstdev(Fraction(float(y_train[k])) for k in near)
+        return math.sqrt(sum(w * (exact[k] - mean) ** 2 for k, w in near) / K)
     assert name == "residuals"
-    return float(sum(Fraction(float(scores_train[k])) for k in near) / K)
+    return float(mean)
 
 
 def normalized_scale(
     Z_train: Matrix, y_train: Vector, scores_train: Vector, z: Vector, K: int,
-    priorities: Vector, difficulty: str, form: str, gamma: float, rho: float,
+    difficulty: str, form: str, gamma: float, rho: float,
 ) -> float:  # fmt: skip
     """§9.3: what the score at z is divided by; K is cut to the n - 1 others of a training point."""
     everyone = list(range(len(Z_train)))
@@ -110,12 +113,10 @@ def normalized_scale(
         for k in everyone:
             others = [j for j in everyone if j != k]
             at_training.append(
-                raw_difficulty(
-                    name, Z_train, y_train, scores_train, Z_train[k], others, K, priorities
-                )
+                raw_difficulty(name, Z_train, y_train, scores_train, Z_train[k], others, K)
             )
         unit = statistics.median(at_training) or statistics.fmean(at_training) or 1.0
-        raw = raw_difficulty(name, Z_train, y_train, scores_train, z, everyone, K, priorities)
+        raw = raw_difficulty(name, Z_train, y_train, scores_train, z, everyone, K)
         parts.append(raw / unit)
     if form == "sum":
         return gamma + sum(parts)
@@ -148,7 +149,7 @@ def locart_radius(Z: Matrix, scores: Vector, z_new: Vector, tree: Any, coverage:
 
 def minmax_radius(
     Z: Matrix, magnitudes: Vector, scores: Vector, z_new: Vector, kernel: Kernel,
-    priorities: Vector | None, coverage: Coverage, offset: float = 0.0,
+    coverage: Coverage, offset: float = 0.0,
 ) -> float:  # fmt: skip
     """§3.6: (max over i of scale_{N+1,i}) times the Q-th smallest s_i / scale_{i,N+1}."""
     n = len(scores)
@@ -159,10 +160,8 @@ def minmax_radius(
     new_scales, rescaled = [], []
     for i in range(n):
         others = [k for k in range(n) if k != i]
-        scale_i = weighted_mean(kernel_weights(Z, Z[i], others, kernel, priorities), m) + b
-        new_scales.append(
-            weighted_mean(kernel_weights(Z, z_new, others, kernel, priorities), m) + b
-        )
+        scale_i = weighted_mean(kernel_weights(Z, Z[i], others, kernel), m) + b
+        new_scales.append(weighted_mean(kernel_weights(Z, z_new, others, kernel), m) + b)
         rescaled.append(math.inf if scale_i == 0 else s[i] / scale_i)
     rank = conformal_rank(coverage, n)
     threshold = sorted(rescaled)[rank - 1] if rank <= n else math.inf

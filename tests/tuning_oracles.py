@@ -46,15 +46,13 @@ def leave_two_out_scale(
     return to_float(_rbf_mean(Z, values, Z[i], others, length_scale))
 
 
-def leave_two_out_knn(
-    Z: Matrix, magnitudes: Vector, i: int, m: int, K: int, priorities: Vector | None
-) -> float:
-    """§2.3: mean over the K nearest, by (squared distance, priority), of i among all but i, m.
+def leave_two_out_knn(Z: Matrix, magnitudes: Vector, i: int, m: int, K: int) -> float:
+    """§2.3: mean over the K nearest, ties shared (§24), of i among all but i, m.
 
     K is cut to the number of those points.
     """
     others = [k for k in range(len(magnitudes)) if k not in (i, m)]
-    weights = base.kernel_weights(Z, Z[i], others, ("knn", float(K)), priorities)
+    weights = base.kernel_weights(Z, Z[i], others, ("knn", float(K)))
     return to_float(base.weighted_mean(weights, exact_numbers(magnitudes, ("knn", float(K)))))
 
 

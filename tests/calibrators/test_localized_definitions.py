@@ -4,7 +4,6 @@ import localized_oracles as oracles
 import numpy as np
 import pytest
 from problems import small_problem
-from sklearn.utils import check_random_state
 
 from calliper.calibrators import LCP, LVD, RLCP
 from calliper.calibrators._lcp import tuned_bandwidth
@@ -27,7 +26,7 @@ def bandwidth_of(p):
 def bag_of(localizer, p, z, h):
     bag = np.vstack([p.Z, z])
     if localizer == "neighbors":
-        return oracles.neighbor_bag(bag, h, p.priorities(len(bag)))
+        return oracles.neighbor_bag(bag, h)
     return oracles.radial_bag(localizer, bag, h)
 
 
@@ -37,7 +36,7 @@ def test_lcp_equals_trying_every_candidate(localizer, batch):
     for seed in range(50 * batch, 50 * batch + 50):
         p = small_problem(seed)
         h = p.n_neighbors if localizer == "neighbors" else bandwidth_of(p)
-        method = LCP(localizer, bandwidth=h, random_state=seed).fit(p.Z, p.scores)
+        method = LCP(localizer, bandwidth=h).fit(p.Z, p.scores)
         expected = [
             oracles.lcp_radius(bag_of(localizer, p, z, h), p.scores, p.coverage) for z in p.new
         ]
@@ -85,14 +84,13 @@ def test_lcp_tunes_on_points_left_out_one_by_one(localizer, seed):
     rng = np.random.default_rng(seed)
     Z_train = rng.integers(0, 6, (11, 1)) * 1.0 if seed % 2 else rng.normal(size=(11, 1))
     errors = rng.integers(0, 9, 11) * 0.5 if seed % 3 == 0 else rng.exponential(size=11)
-    found = tuned_bandwidth(localizer, Z_train, errors, 0.6, check_random_state(seed))
+    found = tuned_bandwidth(localizer, Z_train, errors, 0.6)
     order = np.argsort(errors, kind="stable")
     bag, V = Z_train[order], errors[order]
-    priorities = check_random_state(seed).uniform(size=11)
 
     def mean_radius(h):
         if localizer == "neighbors":
-            H = oracles.neighbor_bag(bag, int(h), priorities)
+            H = oracles.neighbor_bag(bag, int(h))
         else:
             H = oracles.radial_bag(localizer, bag, h)
         radius = []

@@ -37,10 +37,10 @@ def test_knn_equals_the_definition(batch):
         p = small_problem(seed)
         method = JackknifeMinmaxRescaled(KNN(p.n_neighbors), offset=p.offset, random_state=seed)
         radius = method.fit(p.Z, p.scores, magnitudes=p.magnitudes).predict_radius(p.new, p.level)
-        kernel, priorities = ("knn", float(p.n_neighbors)), p.priorities(len(p.Z))
+        kernel = ("knn", float(p.n_neighbors))
         expected = [
             split_oracles.minmax_radius(
-                p.Z, p.magnitudes, p.scores, z, kernel, priorities, p.coverage, p.offset
+                p.Z, p.magnitudes, p.scores, z, kernel, p.coverage, p.offset
             )
             for z in p.new
         ]
@@ -61,7 +61,7 @@ def test_rbf_equals_the_definition(batch, log10):
         kernel = ("rbf", length_scale)
         expected = [
             split_oracles.minmax_radius(
-                p.Z, positive, scores, z, kernel, None, p.coverage, p.offset
+                p.Z, positive, scores, z, kernel, p.coverage, p.offset
             )
             for z in p.new
         ]

@@ -16,12 +16,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 def test_jackknife_knn(batch):
     for seed in range(50 * batch, 50 * batch + 50):
         p = small_problem(seed)
-        method = JackknifeRescaled(KNN(p.n_neighbors), offset=p.offset, random_state=seed)
+        method = JackknifeRescaled(KNN(p.n_neighbors), offset=p.offset)
         radius = method.fit(p.Z, p.scores, magnitudes=p.magnitudes).predict_radius(p.new, p.level)
-        priorities = p.priorities(len(p.Z))
         expected = [
             oracles.jackknife_knn_radius(
-                p.Z, p.magnitudes, p.scores, z, p.n_neighbors, priorities, p.coverage, p.offset
+                p.Z, p.magnitudes, p.scores, z, p.n_neighbors, p.coverage, p.offset
             )
             for z in p.new
         ]
@@ -34,13 +33,12 @@ def test_full_knn_is_where_the_literal_p_value_falls(batch, statistic):
     """p(t) > α just below the radius and p(t) ≤ α just above it."""
     for seed in range(50 * batch, 50 * batch + 50):
         p = small_problem(seed)
-        method = FullRescaled(
-            KNN(p.n_neighbors), statistic=statistic, offset=p.offset, random_state=seed
-        ).fit(p.Z, p.scores, magnitudes=p.magnitudes)
-        priorities = p.priorities(len(p.Z) + 1)
+        method = FullRescaled(KNN(p.n_neighbors), statistic=statistic, offset=p.offset).fit(
+            p.Z, p.scores, magnitudes=p.magnitudes
+        )
         alpha = 1 - oracles.exact_coverage(p.coverage)
 
-        def p_value(t, z, p=p, priorities=priorities):
+        def p_value(t, z, p=p):
             return oracles.full_p_value(
                 t,
                 p.Z,
@@ -49,8 +47,6 @@ def test_full_knn_is_where_the_literal_p_value_falls(batch, statistic):
                 z,
                 p.coverage,
                 kernel=("knn", p.n_neighbors),
-                priorities=priorities[:-1],
-                priority_new=priorities[-1],
                 statistic=statistic,
                 offset=p.offset,
             )
@@ -67,11 +63,8 @@ def test_full_knn_is_where_the_literal_p_value_falls(batch, statistic):
 @pytest.mark.parametrize("seed", range(0, 60, 3))
 def test_full_knn_equals_bisection(seed, statistic):
     p = small_problem(seed)
-    method = FullRescaled(
-        KNN(p.n_neighbors), statistic=statistic, offset=p.offset, random_state=seed
-    )
+    method = FullRescaled(KNN(p.n_neighbors), statistic=statistic, offset=p.offset)
     radius = method.fit(p.Z, p.scores, magnitudes=p.magnitudes).predict_radius(p.new[:1], p.level)
-    priorities = p.priorities(len(p.Z) + 1)
     expected = oracles.full_radius(
         p.Z,
         p.magnitudes,
@@ -79,8 +72,6 @@ def test_full_knn_equals_bisection(seed, statistic):
         p.new[0],
         p.coverage,
         kernel=("knn", p.n_neighbors),
-        priorities=priorities[:-1],
-        priority_new=priorities[-1],
         statistic=statistic,
         offset=p.offset,
     )
@@ -190,13 +181,15 @@ def test_split_and_mad_split(seed):
     np.testing.assert_array_equal(split, oracles.split_radius(p.scores, p.coverage))
     train = small_problem(seed + 1000).scores
     k = min(p.n_neighbors, len(train))
-    Z_train = np.random.default_rng(seed).normal(size=(len(train), p.Z.shape[1]))
+    rng = np.random.default_rng(seed)
+    Z_train = rng.normal(size=(len(train), p.Z.shape[1]))
+    Z_train = np.round(Z_train) if p.discrete else Z_train
     method = MADSplit(KNN(k), offset=p.offset)
     method.fit(p.Z, p.scores, Z_train=Z_train, scores_train=train)
 
     def scale(z):
-        near = oracles.nearest(Z_train, z, range(len(train)), k, np.arange(len(train)))
-        return float(np.mean(train[near])) + p.offset
+        near = oracles.nearest(Z_train, z, range(len(train)), k)
+        return float(oracles.weighted_mean(near, train)) + p.offset
 
     expected = [
         oracles.mad_split_radius(p.scores, [scale(z) for z in p.Z], scale(z), p.coverage)

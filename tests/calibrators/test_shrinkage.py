@@ -18,7 +18,6 @@ SHRINKAGES = [0.05, 0.25, 0.5, 0.75, 0.95]
 def p_value(t, p, z, method, m, statistic="mean"):
     """The literal p(t), with the median of the bag counted out and mixed into every scale."""
     name = method[0]
-    priorities = p.priorities(len(p.Z) + 1)
     n, power = len(p.Z), 2 if statistic == "rms" else 1
     number = Fraction if name == "knn" else oracles.MP.mpf
     bag = np.vstack([p.Z, z])
@@ -29,10 +28,9 @@ def p_value(t, p, z, method, m, statistic="mean"):
 
     def scale(i):
         others = [k for k in range(n + 1) if k != i]
-        weights = oracles.kernel_weights(bag, bag[i], others, method, priorities)
+        weights = oracles.kernel_weights(bag, bag[i], others, method)
         if statistic == "quantile":
-            ordered = sorted(sizes[k] for k, _ in weights)
-            local = ordered[-(-(Fraction(p.coverage) * len(ordered)) // 1) - 1]
+            local = oracles.weighted_rank(weights, sizes, Fraction(p.coverage))
         else:
             local = oracles.weighted_mean(weights, sizes)
         return (1 - m) * local + m * middle + offset
@@ -45,9 +43,9 @@ def p_value(t, p, z, method, m, statistic="mean"):
 
 def assert_literal(p, method, m, statistic="mean"):
     kernel = KNN(method[1]) if method[0] == "knn" else RBF(method[1])
-    full = FullRescaled(
-        kernel, shrinkage=m, statistic=statistic, offset=p.offset, random_state=p.seed
-    ).fit(p.Z, p.scores, magnitudes=p.magnitudes)
+    full = FullRescaled(kernel, shrinkage=m, statistic=statistic, offset=p.offset).fit(
+        p.Z, p.scores, magnitudes=p.magnitudes
+    )
     alpha = 1 - Fraction(p.coverage)
     radii = full.predict_radius(p.new, p.level)
     for z, radius in zip(p.new, radii, strict=True):

@@ -20,7 +20,7 @@ def training_part(seed, dimension, smallest=2):
     lattice = rng.integers(0, 4, (n, dimension)) * 1.0
     features = lattice if train.discrete else rng.normal(size=(n, dimension))
     labels = rng.integers(0, 3, n) * 1.0 if rng.random() < 0.5 else rng.normal(size=n)
-    return features, train.scores, labels, train.priorities(n)
+    return features, train.scores, labels
 
 
 @quiet
@@ -28,14 +28,14 @@ def training_part(seed, dimension, smallest=2):
 def test_slcp_knn_equals_the_definition(batch):
     for seed in range(60 * batch, 60 * batch + 60):
         p = small_problem(seed)
-        features, errors, _, _ = training_part(seed, p.Z.shape[1], smallest=1)
+        features, errors, _ = training_part(seed, p.Z.shape[1], smallest=1)
         shift = 0.0 if seed % 3 else 1.0  # also scores below 0
-        method = SLCP(KNN(p.n_neighbors), random_state=seed)
+        method = SLCP(KNN(p.n_neighbors))
         method.fit(p.Z, p.scores - shift, Z_train=features, scores_train=errors)
-        kernel, priorities = ("knn", float(p.n_neighbors)), p.priorities(len(features))
+        kernel = ("knn", float(p.n_neighbors))
         expected = [
             split_oracles.slcp_radius(
-                p.Z, p.scores - shift, z, features, errors, kernel, priorities, p.coverage
+                p.Z, p.scores - shift, z, features, errors, kernel, p.coverage
             )
             for z in p.new
         ]
@@ -50,11 +50,11 @@ def test_slcp_knn_equals_the_definition(batch):
 def test_slcp_rbf_equals_the_definition(batch, log10):
     for seed in range(20 * batch, 20 * batch + 20):
         p = small_problem(seed, largest=10)
-        features, errors, _, _ = training_part(seed, p.Z.shape[1], smallest=1)
+        features, errors, _ = training_part(seed, p.Z.shape[1], smallest=1)
         method = SLCP(RBF(10.0**log10)).fit(p.Z, p.scores, Z_train=features, scores_train=errors)
         expected = [
             split_oracles.slcp_radius(
-                p.Z, p.scores, z, features, errors, ("rbf", 10.0**log10), None, p.coverage
+                p.Z, p.scores, z, features, errors, ("rbf", 10.0**log10), p.coverage
             )
             for z in p.new
         ]
@@ -69,10 +69,10 @@ def test_slcp_rbf_equals_the_definition(batch, log10):
 def test_normalized_knn_equals_the_definition(difficulty, form):
     for seed in range(45):
         p = small_problem(seed)
-        features, errors, labels, _ = training_part(seed, p.Z.shape[1])
+        features, errors, labels = training_part(seed, p.Z.shape[1])
         gamma, rho = 0.3 + 0.1 * (seed % 3), 0.2 * (seed % 4)
         method = NormalizedKNN(
-            p.n_neighbors, difficulty=difficulty, form=form, gamma=gamma, rho=rho, random_state=seed
+            p.n_neighbors, difficulty=difficulty, form=form, gamma=gamma, rho=rho
         )
         method.fit(p.Z, p.scores, Z_train=features, y_train=labels, scores_train=errors)
         scale = {
@@ -80,7 +80,6 @@ def test_normalized_knn_equals_the_definition(difficulty, form):
             "y_train": labels,
             "scores_train": errors,
             "K": p.n_neighbors,
-            "priorities": p.priorities(len(features)),
             "difficulty": difficulty,
             "form": form,
             "gamma": gamma,
@@ -104,13 +103,12 @@ def test_normalized_knn_equals_the_definition(difficulty, form):
 def test_rcp_knn_equals_the_definition(batch):
     for seed in range(60 * batch, 60 * batch + 60):
         p = small_problem(seed)
-        features, errors, _, _ = training_part(seed, p.Z.shape[1], smallest=1)
-        method = RCP(kernel=KNN(p.n_neighbors), offset=p.offset, random_state=seed)
+        features, errors, _ = training_part(seed, p.Z.shape[1], smallest=1)
+        method = RCP(kernel=KNN(p.n_neighbors), offset=p.offset)
         method.fit(p.Z, p.scores, Z_train=features, scores_train=errors)
-        priorities = p.priorities(len(features))
         expected = [
             split_oracles.rcp_knn_radius(
-                p.Z, p.scores, z, features, errors, p.n_neighbors, priorities, p.coverage, p.offset
+                p.Z, p.scores, z, features, errors, p.n_neighbors, p.coverage, p.offset
             )
             for z in p.new
         ]
@@ -123,7 +121,7 @@ def test_rcp_knn_equals_the_definition(batch):
 @pytest.mark.parametrize("seed", range(30))
 def test_rcp_with_a_regressor_equals_the_definition(seed):
     p = small_problem(seed)
-    features, errors, _, _ = training_part(seed, p.Z.shape[1])
+    features, errors, _ = training_part(seed, p.Z.shape[1])
     regressor = QuantileRegressor(alpha=0.01)
     method = RCP(regressor, offset=p.offset)
     method.fit(p.Z, p.scores, Z_train=features, scores_train=errors)
@@ -144,7 +142,7 @@ def test_rcp_with_a_regressor_equals_the_definition(seed):
 def test_locart_equals_the_definition(batch):
     for seed in range(100 * batch, 100 * batch + 100):
         p = small_problem(seed, largest=40)
-        features, errors, _, _ = training_part(seed, p.Z.shape[1])
+        features, errors, _ = training_part(seed, p.Z.shape[1])
         method = LoCart(min_leaf=1 + seed % 4, max_leaves=None if seed % 2 else 3, random_state=0)
         method.fit(p.Z, p.scores, Z_train=features, scores_train=errors)
         tree = method.tree_.tree_

@@ -115,6 +115,25 @@ def test_groups_and_other_formats(calliper, compare, files):
         assert parts[0]["labels"] == ["x, 0", "x, 1"] and parts[0]["n"] == [25, 25]
 
 
+def test_groups_with_quotes_and_line_breaks_in_their_names(calliper, files):
+    import pyarrow.parquet
+
+    rows = (files / "new.csv").read_text().splitlines()[1:]
+    names, cells = (
+        ("id", "a", "b", "y", "y_pred"),
+        zip(*(row.split(",") for row in rows), strict=True),
+    )
+    columns = {name: [*map(float, column)] for name, column in zip(names, cells, strict=True)}
+    columns["site"] = ['two\nlines, "quoted"', "a\rb"] * 25
+    columns["list"] = [[1, 2]] * 50
+    pyarrow.parquet.write_table(pyarrow.table(columns), files / "sites.parquet")
+    options = ["--test", "sites.parquet", "--group", "site", "--format", "json"]
+    done = calliper("compare", *CALIBRATION, *COLUMNS, *options)
+    assert done.returncode == 0, done.stderr
+    parts = [part for part in json.loads(done.stdout)["parts"] if part["by"] == "group"]
+    assert sorted(parts[0]["labels"]) == sorted(set(columns["site"]))
+
+
 def test_shared_rows_are_said_loudly(calliper, files):
     done = calliper("compare", *CALIBRATION, "--test", "cal.csv", *COLUMNS)
     assert done.returncode == 0 and done.stdout.startswith("This comparison is void")

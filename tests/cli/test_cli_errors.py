@@ -88,7 +88,7 @@ def test_options(calliper, files, base, leftovers, options, words):
         (HEADER + "1,-inf,0\n", "'-inf' is not a finite number"),
         (HEADER + '1,"1,5",0\n', "'1,5' is not a number"),
         (HEADER + '"1,0.5,0.25\n', "check the quotation marks"),
-        ("id;y_pred;a\n1;2;3\n", "separate cells by commas"),
+        ("id;y_pred;a\n1;2;3\n", "if ';' separates cells, give --delimiter ';'"),
         ("id,y_pred,a,lower\n1,2,3,4\n", "has a column 'lower' already"),
     ],
 )
@@ -101,7 +101,10 @@ def test_new_rows_as_csv(calliper, files, base, leftovers, text, words):
 def test_letters_that_are_not_utf8(calliper, files, base):
     (files / "new.csv").write_bytes(HEADER.encode() + "é,1,2\n".encode("latin-1"))
     done = calliper(*base, "--new", "new.csv", "--features", "a", "--quiet")
-    assert "not UTF-8; save the file as UTF-8" in error_of(done)
+    assert "not UTF-8; save the file as UTF-8, or say what it is" in error_of(done)
+    done = calliper(*base, "--new", "new.csv", "--features", "a", "--encoding", "latin-1")
+    assert done.returncode == 0
+    assert (files / "out.csv").read_text("latin-1").splitlines()[1].startswith("é,1,2,")
 
 
 @pytest.mark.parametrize("option", ["--calibration", "--training"])
@@ -188,7 +191,76 @@ def test_an_extra_that_is_not_installed(files, base, package, args):
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=files, capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr == (
-        f"calliper: error: this command needs {package}: pip install 'calliper[cli]'\n"
-    )
+    assert done.stderr == f"calliper: error: this command needs {package}: pip install {package}\n"
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("output", "streams", "code", "words"),
+    [
+        ("-", ">&-", 2, "error: cannot write to standard output: it is closed; name a file."),
+        ("out.csv", ">&- <&-", 0, "50 rows written to out.csv"),
+        ("out.csv --new -", "<&-", 2, "error: -: the file is empty"),
+    ],
+)
+def test_streams_that_are_closed(files, base, output, streams, code, words):
+    program = [sys.executable, "-m", "calliper", *base[:-1], output]
+    new = [] if "--new" in output else ["--new", "new.csv"]
+    shell = " ".join([*program, *new, streams])
+    done = subprocess.run(shell, shell=True, cwd=files, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == code and words in done.stderr
+    assert "Traceback" not in done.stderr
+    if code == 0:
+        assert len((files / "out.csv").read_text().splitlines()) == 51
+
+
+@pytest.mark.parametrize("output", ["out.parquet", "out.csv.gz"])
+def test_nothing_is_said_after_the_error(files, base, leftovers, output):
+    """A writer that is taken down with the program must not write into a file that is closed."""
+    (files / "new.csv").write_text(HEADER + ROW + "1,abc,0\n")
+    command = [sys.executable, "-m", "calliper", *base[:-1], output, "--new", "new.csv"]
+    done = subprocess.run(command, cwd=files, capture_output=True, text=True)
+    assert "'abc' is not a number" in done.stderr and done.stderr.count("\n") == 1
+    assert leftovers() == [] and not (files / output).exists()
+
+
+def test_advice_speaks_of_options(calliper, files, base):
+    """Messages of the library name arguments of Python, which mean nothing here."""
+    args = [*base, "--new", "new.csv", "--features", "a,b", "--quiet"]
+    few = "y,y_pred,a,b\n" + "1,1,1,1000\n2,1,2,5\n1,1,1,100\n" * 9
+    (files / "few.csv").write_text(few)
+    said = calliper(*args, "--calibration", "few.csv", "--neighbors", 20).stderr
+    said += calliper(*args, "--calibration", "few.csv", "--neighbors", 99).stderr
+    said += calliper(*args, "--method", "locart", "--training", "train.csv").stderr
+    said += calliper(*args, "--training", "cal.csv").stderr
+    assert "Give --training FILE, whose rows standardise them." in said
+    assert "fewer --neighbors" in said
+    assert "rows of --calibration are also in --training" in said
+    for word in ("X_train", "embed=", "min_leaf", "pass offset", "Here:"):
+        assert word not in said
+
+
+@pytest.mark.parametrize("command", ["interval", "tune"])
+def test_calibration_rows_that_are_training_rows(calliper, files, base, command):
+    data = "--calibration cal.csv --target y --prediction y_pred --features a,b"
+    more = "--new new.csv --output out.csv" if command == "interval" else "--output s.json"
+    args = [command, *data.split(), *more.split(), "--training"]
+    assert "All 300 rows of --calibration are also in --training" in error_of(
+        calliper(*args, "cal.csv")
+    )
+    _, *rows = (files / "cal.csv").read_text().splitlines(keepends=True)
+    (files / "mixed.csv").write_text((files / "train.csv").read_text() + "".join(rows[:30]))
+    done = calliper(*args, "mixed.csv")
+    assert done.returncode == 0
+    assert "warning: Nothing is promised any more. 30 of 300 rows of --calibration" in done.stderr
+    assert "with probability at least" not in done.stderr
+
+
+def test_rows_whose_order_matters(calliper, files, base):
+    header, *rows = (files / "cal.csv").read_text().splitlines(keepends=True)
+    rows.sort(key=lambda row: float(row.split(",")[1]))  # noise grows with a
+    (files / "cal.csv").write_text(header + "".join(rows))
+    done = calliper(*base, "--new", "new.csv")
+    assert done.returncode == 0
+    assert "warning: The size of the error depends on the row number" in done.stderr
+    assert "shuffle=" not in done.stderr

@@ -61,6 +61,21 @@ def test_not_even_a_kill_touches_the_output(running, files):
     assert (files / "out.csv").read_text() == "of an earlier run"
 
 
+def test_what_a_kill_left_is_removed_and_a_run_at_work_is_not_disturbed(
+    running, calliper, files, base, leftovers
+):
+    (files / "rows.csv").write_text("y_pred\n1\n")
+    args = [*base[:-1], "other.csv", "--new", "rows.csv", "--quiet"]
+    (mine,) = leftovers()
+    assert calliper(*args).returncode == 0
+    assert leftovers() == [mine]
+    running.kill()
+    running.wait(timeout=30)
+    assert leftovers() == [mine]
+    assert calliper(*args).returncode == 0
+    assert leftovers() == []
+
+
 def test_a_bad_row_far_down_leaves_nothing_behind(calliper, files, base, leftovers):
     header, *rows = (files / "new.csv").read_text().splitlines(keepends=True)
     (files / "new.csv").write_text(header + "".join(rows * 1500) + "1,2,3,4,five\n")

@@ -182,6 +182,31 @@ def test_csv_and_parquet_convert_into_one_another(calliper, files, base):
     assert (files / "out.tsv").read_text() == tabs
 
 
+def test_thousands_of_columns_are_looked_up_not_searched(tmp_path, monkeypatch):
+    from calliper.cli import _csv
+    from calliper.cli._tables import Filling, Names, open_table, read_numbers, require_columns
+
+    class Counted(str):
+        seen = 0
+
+        def __eq__(self, other):
+            Counted.seen += 1
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    n = 2000
+    names = ",".join(["y", "y_pred", *(f"f{i}" for i in range(n))])
+    (tmp_path / "wide.csv").write_text(f"{names}\n" + ",".join(["1"] * (n + 2)) + "\n")
+    with open_table(str(tmp_path / "wide.csv"), _csv.Form()) as table:
+        table.columns = [*map(Counted, table.columns)]
+        columns = Names("y", "y_pred", None, "f").resolve(table)
+        require_columns(table, columns.known)
+        Names("y", "y_pred", None, "f").require_same_features(table, columns)
+        assert read_numbers(table, columns.known, Filling()).shape == (1, n + 2)
+    assert Counted.seen < 20 * n
+
+
 def test_a_pipe_in_and_out(calliper, files, base):
     calliper(*base, "--new", "new.csv", "--quiet")
     done = calliper(*base[:-1], "-", "--new", "-", stdin=(files / "new.csv").read_text())
@@ -192,9 +217,13 @@ def test_a_pipe_in_and_out(calliper, files, base):
 def test_what_is_said_on_standard_error(calliper, files, base):
     done = calliper(*base, "--new", "new.csv", "--coverage", "0.9")
     assert done.stdout == ""
-    first, second, third = done.stderr.splitlines()
+    first, second, local, third = done.stderr.splitlines()
     assert first == "note: no --features, so nearness was judged by the prediction alone"
     assert second == "50 rows written to out.csv (FullRescaled, 300 calibration points)"
+    assert local == (
+        "how local: KNN(n_neighbors=20), shrinkage 0.462, by a rule of the number of "
+        "calibration points"
+    )
     assert "with probability at least 0.9" in third and "marginal" in third
     done = calliper(*base, "--new", "new.csv", "--quiet")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,7 +28,7 @@ from calliper import (
     Split,
 )
 from calliper.calibrators import ConditionalCalibration
-from calliper.cli._methods import METHODS, PYTHON_ONLY
+from calliper.cli._methods import _COST, METHODS, PYTHON_ONLY, MethodOptions
 
 CALIBRATORS = {
     "full": FullRescaled(random_state=0),
@@ -38,7 +40,7 @@ CALIBRATORS = {
     "slcp": SLCP(random_state=0),
     "rcp": RCP(random_state=0),
     "locart": LoCart(random_state=0),
-    "normalized-knn": NormalizedKNN(random_state=0),
+    "normalized-knn": NormalizedKNN(),
     "lcp": LCP(random_state=0),
     "rlcp": RLCP(random_state=0),
     "lvd": LVD(random_state=0),
@@ -49,7 +51,7 @@ WITH_OPTIONS = {
     "mad-split --neighbors 7": MADSplit(KNN(7), random_state=0),
     "slcp --neighbors 30": SLCP(KNN(30), random_state=0),
     "rcp --neighbors 30 --offset 0.1": RCP(kernel=KNN(30), offset=0.1, random_state=0),
-    "normalized-knn --neighbors 7": NormalizedKNN(7, random_state=0),
+    "normalized-knn --neighbors 7": NormalizedKNN(7),
     "rlcp --seed 5": RLCP(random_state=5),
 }
 TRAINED = [name for name, entry in METHODS.items() if entry.needs_training]
@@ -95,6 +97,37 @@ def test_every_method_equals_python_digit_for_digit(calliper, files, base, optio
     assert f"50 rows written to out.csv ({type(calibrator).__name__}, 300" in done.stderr
     expected = python_ends(files, calibrator)
     np.testing.assert_array_equal(columns(files / "out.csv", *ENDS), expected)
+
+
+def test_help_and_docs_say_what_runs_without_neighbors(calliper):
+    """Numbers by asking for them, the rule of full by its result."""
+    rng = np.random.default_rng(0)
+    Z, Z_train, Z_new = rng.normal(size=(3, 90, 2))
+    scores, trained = abs(rng.normal(size=(2, 90)))
+    page = Path(__file__).parents[2].joinpath("docs/command-line.md").read_text("utf-8")
+    rows = [re.split(r" *\| *", line) for line in page.splitlines() if line.startswith("| `")]
+    said = {row[1].strip("`"): row[5] for row in rows if row[1].strip("`") in METHODS}
+    said_in_help = " ".join(calliper("interval", "--help").stdout.split())
+    assert "slcp: 20; rcp: trees instead; others: 10" in said_in_help
+    for name, entry in METHODS.items():
+        if not said[name].isdigit():
+            continue
+        given, default = (MethodOptions(name, neighbors=k).build() for k in (int(said[name]), None))
+        known = {"Z_train": Z_train, "scores_train": trained, "y_train": trained}
+        known = {k: v for k, v in known.items() if k in entry.kind().needs}
+        radii = [
+            method.fit(Z, scores, **known).predict_radius(Z_new) for method in (given, default)
+        ]
+        np.testing.assert_array_equal(*radii)
+        assert int(said[name]) == (20 if name == "slcp" else 10)
+    assert "rule" in said["full"]
+    text = "the 20 nearest (at most half of all points), their mean mixed with the median error"
+    assert f"full: {text} by 8/√N, at least 0.2 and at most 0.5" in said_in_help
+    for n in (30, 90, 400, 4000):
+        Z, scores = rng.normal(size=(n, 2)), abs(rng.normal(size=n))
+        locality = FullRescaled().fit(Z, scores).locality_
+        assert locality.kernel.n_neighbors == min(20, n // 2)
+        assert locality.shrinkage == pytest.approx(np.clip(8 / np.sqrt(n), 0.2, 0.5), abs=1e-3)
 
 
 @pytest.mark.parametrize("name", [*METHODS])
@@ -174,7 +207,7 @@ def test_the_long_list_adds_cost_and_class(calliper):
     short, long = calliper("methods"), calliper("methods", "--long")
     words = " ".join(long.stdout.split())
     for entry in [*METHODS.values(), *PYTHON_ONLY]:
-        assert f"{entry.python} {entry.cost}" in words
+        assert f"{entry.python} {_COST[entry.name]}" in words
     assert set(short.stdout.splitlines()) < set(long.stdout.splitlines())
 
 

@@ -160,6 +160,25 @@ def test_a_long_grid_is_shown_in_part_and_saved_in_full(calliper, folder):
     assert f"{favourite:#.4g}" in done.stdout.split()
 
 
+def test_much_memory_is_said_before_the_work(tuned, monkeypatch, capsys):
+    from calliper.cli import _tune
+
+    def at_work(*arguments):
+        raise KeyError("at work")
+
+    monkeypatch.setattr(_tune, "_curve", at_work)
+    monkeypatch.chdir(tuned)
+    with pytest.raises(KeyError, match="at work"):
+        _tune.tune.main(TRAINED[1:], standalone_mode=False)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(_tune, "_MANY_BYTES", 30 * 99**2)
+    with pytest.raises(KeyError, match="at work"):
+        _tune.tune.main(TRAINED[1:], standalone_mode=False)
+    assert "tuning on 100 calibration rows takes about 0 GB" in capsys.readouterr().err
+    _tune._warn_of_memory("mse", 20_000)
+    assert "about 12 GB of memory" in capsys.readouterr().err
+
+
 def test_quiet_and_the_figure(calliper, folder):
     done = calliper(*TRAINED, "--scan", 4, "--figure", "tuning.png", "--quiet")
     assert done == (0, "", "")

@@ -79,9 +79,7 @@ def test_a_resolved_kernel_is_a_kernel_and_the_one_given_is_left_alone(kernel):
     fixed = kernel.resolved(TRAIN, state).fixed(TRAIN, ERRORS, state)
     assert isinstance(fixed, Kernel) and not fixed.learns_on_errors
     assert repr(kernel) == before
-    bag = fixed.bag(
-        Z, SCORES, SCORES, statistic="mean", offset=0.0, priorities=state.uniform(size=41)
-    )
+    bag = fixed.bag(Z, SCORES, SCORES, statistic="mean", offset=0.0)
     assert bag.order_statistics(NEW, [0.5, 0.9]).shape == (30, 2)
     assert bag.with_offset(1.0).calibration_scale(0.5) == pytest.approx(
         bag.calibration_scale(0.5) + 1.0
@@ -118,8 +116,8 @@ def test_only_a_kernel_is_a_kernel():
 class Everyone(Kernel, BaseEstimator):
     """All points speak, equally: a kernel that knows its mean and nothing else."""
 
-    def mean(self, Z, magnitudes, priorities):
-        return RBF(1e9).mean(Z, magnitudes, priorities)
+    def mean(self, Z, magnitudes):
+        return RBF(1e9).mean(Z, magnitudes)
 
 
 def test_a_kernel_of_ones_own_does_what_it_can_and_says_what_it_cannot():

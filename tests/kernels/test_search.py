@@ -1,4 +1,4 @@
-"""The search against sorting all points by (distance, priority)."""
+"""The search against sorting all points by distance."""
 
 import numpy as np
 import oracles
@@ -51,12 +51,25 @@ KINDS = [
 
 def make(rng, engine, d, n, kind):
     metric = "sqeuclidean" if engine == "metric" else "euclidean"
-    search = NeighborSearch(cloud(rng, n, d, kind), rng.uniform(size=n), metric)
+    search = NeighborSearch(cloud(rng, n, d, kind), metric)
     active = {name: getattr(search, name) for name in ("line", "tree", "wide", "brute")}
     assert [name for name, found in active.items() if found is not None] == (
         [engine] if engine in active else []
     )
     return search
+
+
+def assert_nearest(found, tied, distance):
+    """The k smallest distances, the k-th last, and a tie named if and only if there is one."""
+    k, ordered = len(found), np.sort(distance)
+    around = [ordered[k - 2] if k > 1 else -1.0, ordered[k] if k < len(ordered) else np.inf]
+    assert tied == (ordered[k - 1] in around)
+    np.testing.assert_array_equal(np.sort(distance[found]), ordered[:k])
+    assert distance[found[-1]] == ordered[k - 1] and len(set(found)) == k
+
+
+def distances(points, z):
+    return np.array([oracles.squared_distance(point, z) for point in points])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -67,11 +80,9 @@ def test_nearest(engine, d, n, kind, seed):
     search = make(rng, engine, d, n, kind)
     queries = np.vstack([cloud(rng, 10, d, kind), search.points[:3]])
     for k in (1, 2, 7, n - 1, n):
-        found = search.nearest(queries, k)
+        found, tied = search.nearest(queries, k)
         for row, z in enumerate(queries):
-            expected = oracles.nearest(search.points, z, range(n), k, search.priorities)
-            assert set(found[row]) == set(expected)
-            assert found[row, -1] == expected[-1]
+            assert_nearest(found[row], tied[row], distances(search.points, z))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -81,14 +92,11 @@ def test_nearest_others(engine, d, n, kind, seed):
     rng = np.random.default_rng(seed)
     search = make(rng, engine, d, n, kind)
     for k in (1, 5, n - 1):
-        found = search.nearest_others(k)
+        found, tied = search.nearest_others(k)
         for i in range(0, n, 3):
-            others = [j for j in range(n) if j != i]
-            expected = oracles.nearest(
-                search.points, search.points[i], others, k, search.priorities
-            )
-            assert set(found[i]) == set(expected)
-            assert found[i, -1] == expected[-1]
+            others = distances(search.points, search.points[i])
+            others[i] = np.inf
+            assert_nearest(found[i], tied[i], others)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -99,43 +107,40 @@ def test_balls_containing(engine, d, n, kind, few, monkeypatch):
     rng = np.random.default_rng(d)
     search = make(rng, engine, d, n, kind)
     queries = np.vstack([cloud(rng, 20, d, kind), search.points[:5]])
-    last = search.nearest_others(4)[:, -1]
-    reach, edge = search.distance_to(last), search.priorities[last]
-    query, point = search.balls_containing(queries, reach, edge, 0.5)
-    expected = [
-        (q, i)
-        for q, z in enumerate(queries)
-        for i, centre in enumerate(search.points)
-        if (oracles.squared_distance(z, centre), 0.5) < (reach[i], edge[i])
-    ]
-    assert sorted(zip(query.tolist(), point.tolist(), strict=True)) == expected
+    reach = search.distance_to(search.nearest_others(4)[0][:, -1])
+    query, point, at_edge = search.balls_containing(queries, reach)
+    expected = []
+    for q, z in enumerate(queries):
+        distance = distances(search.points, z)
+        expected += [(q, i, distance[i] == reach[i]) for i in np.flatnonzero(distance <= reach)]
+    found = zip(query.tolist(), point.tolist(), at_edge.tolist(), strict=True)
+    assert sorted(found) == expected
     assert np.all(np.diff(query) >= 0)
 
 
 def test_all_points_equal():
-    priorities = np.array([0.5, 0.1, 0.9, 0.3])
     for d in (1, 3):
-        search = NeighborSearch(np.ones((4, d)), priorities, "euclidean")
-        np.testing.assert_array_equal(search.nearest(np.ones((1, d)), 2), [[1, 3]])
-        np.testing.assert_array_equal(search.nearest_others(2), [[1, 3], [3, 0], [1, 3], [1, 0]])
+        search = NeighborSearch(np.ones((4, d)), "euclidean")
+        assert search.nearest(np.ones((1, d)), 2)[1].all()
+        found, tied = search.nearest_others(2)
+        assert tied.all() and all(i not in row for i, row in enumerate(found))
 
 
 def test_engines_agree_on_large_data():
     rng = np.random.default_rng(0)
     points, queries = rng.normal(size=(20000, 2)), rng.normal(size=(3000, 2))
-    tree = NeighborSearch(points, rng.uniform(size=20000), "euclidean")
+    tree = NeighborSearch(points, "euclidean")
     padded = np.zeros((20000, 20))
     padded[:, :2] = points
-    brute = NeighborSearch(padded, tree.priorities, "euclidean")
+    brute = NeighborSearch(padded, "euclidean")
     wide = np.hstack([queries, np.zeros((3000, 18))])
     assert tree.tree is not None and brute.brute is not None
-    near = tree.nearest(queries, 11)
-    np.testing.assert_array_equal(np.sort(near), np.sort(brute.nearest(wide, 11)))
-    last = tree.nearest_others(10)[:, -1]
-    reach, edge = tree.distance_to(last), tree.priorities[last]
-    by_tree = tree.balls_containing(queries, reach, edge, 0.5)
-    by_scan = brute.balls_containing(wide, reach, edge, 0.5)
-    order = [np.lexsort(pairs[::-1]) for pairs in (by_tree, by_scan)]
+    near = tree.nearest(queries, 11)[0]
+    np.testing.assert_array_equal(np.sort(near), np.sort(brute.nearest(wide, 11)[0]))
+    reach = tree.distance_to(tree.nearest_others(10)[0][:, -1])
+    by_tree = tree.balls_containing(queries, reach)
+    by_scan = brute.balls_containing(wide, reach)
+    order = [np.lexsort(pairs[1::-1]) for pairs in (by_tree, by_scan)]
     np.testing.assert_array_equal(by_tree[1][order[0]], by_scan[1][order[1]])
 
 
@@ -145,24 +150,23 @@ def test_wide_search_with_a_bounding_sample(kind):
     rng = np.random.default_rng(0)
     points = cloud(rng, 2000, 40, kind)
     points[500:600] = points[0]
-    search = NeighborSearch(points, rng.uniform(size=2000), "euclidean")
+    search = NeighborSearch(points, "euclidean")
     assert search.wide is not None
     queries = np.vstack([cloud(rng, 20, 40, kind), points[:3]])
     for k in (1, 11, 200):
-        found = search.nearest(queries, k)
+        found, tied = search.nearest(queries, k)
         for row, z in enumerate(queries):
             squared = sum((points[:, c] - z[c]) ** 2 for c in range(40))
-            expected = np.lexsort((search.priorities, squared))[:k]
-            assert set(found[row]) == set(expected) and found[row, -1] == expected[-1]
+            assert_nearest(found[row], tied[row], squared)
 
 
 def test_a_query_beyond_single_precision():
     rng = np.random.default_rng(0)
     points = rng.normal(size=(1500, 40))
-    search = NeighborSearch(points, rng.uniform(size=1500), "euclidean")
+    search = NeighborSearch(points, "euclidean")
     query = np.full((1, 40), 1e39)
-    expected = oracles.nearest(points, query[0], range(1500), 3, search.priorities)
-    assert set(search.nearest(query, 3)[0]) == set(expected)
+    found, tied = search.nearest(query, 3)
+    assert_nearest(found[0], tied[0], distances(points, query[0]))
 
 
 def test_a_regular_line_is_settled_without_comparing_all(monkeypatch):
@@ -170,9 +174,9 @@ def test_a_regular_line_is_settled_without_comparing_all(monkeypatch):
     compared = []
     monkeypatch.setattr(_search, "all_distances", lambda *a: compared.append(a))
     n = 5000
-    priorities = np.random.default_rng(0).uniform(size=n)
-    search = NeighborSearch(np.arange(n)[:, None] * 1.0, priorities, "euclidean")
-    found = search.nearest_others(3)
+    search = NeighborSearch(np.arange(n)[:, None] * 1.0, "euclidean")
+    found, tied = search.nearest_others(3)
+    assert tied.all()
     inner = np.arange(10, n - 10)
     assert not compared
     assert (np.sort(np.abs(found[inner] - inner[:, None]), axis=1) == [1, 1, 2]).all()

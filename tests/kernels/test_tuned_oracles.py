@@ -8,7 +8,7 @@ import tuning_oracles
 from calliper import JackknifeRescaled, TunedKNN, TunedRBF
 from calliper.kernels import NeighborSearch
 from calliper.kernels._criterion import choose
-from calliper.kernels._knn import NearestFamily
+from calliper.kernels._nearest import NearestFamily
 from calliper.kernels._rbf import RadialFamily
 
 GRID = np.geomspace(0.05, 3, 7)
@@ -46,12 +46,11 @@ def test_leave_two_out_means_where_one_score_outweighs_all():
 def test_leave_two_out_neighbours(k, discrete):
     Z, magnitudes, _ = draw(k)
     Z = np.round(Z) if discrete else Z
-    priorities = np.random.default_rng(1).uniform(size=14)
-    family = NearestFamily(NeighborSearch(Z, priorities, "euclidean"), magnitudes)
+    family = NearestFamily(NeighborSearch(Z, "euclidean"), magnitudes)
     found = family.without_two(k)
     for i in range(14):
         for m in range(14):
-            expected = tuning_oracles.leave_two_out_knn(Z, magnitudes, i, m, k, priorities)
+            expected = tuning_oracles.leave_two_out_knn(Z, magnitudes, i, m, k)
             assert found[i, m] == pytest.approx(expected, rel=1e-12)
 
 
@@ -143,14 +142,13 @@ def test_tuned_neighbours_radius(seed):
     magnitudes, new = rng.exponential(size=15), rng.integers(0, 5, (4, 2)) * 1.0
     method = JackknifeRescaled(TunedKNN(n_neighbors=[1, 3, 6]), random_state=seed)
     method.fit(Z, magnitudes)
-    priorities = np.random.RandomState(seed).uniform(size=15)
     rank = oracles.conformal_rank("0.8", 15)
     for z, found in zip(new, method.predict_radius(new, 0.8), strict=True):
         products = []
         for m in range(15):
             k, others = int(method.scale_.chosen[m]), [j for j in range(15) if j != m]
-            own = np.mean(magnitudes[oracles.nearest(Z, Z[m], others, k, priorities)])
-            there = np.mean(magnitudes[oracles.nearest(Z, z, others, k, priorities)])
+            own = float(oracles.weighted_mean(oracles.nearest(Z, Z[m], others, k), magnitudes))
+            there = float(oracles.weighted_mean(oracles.nearest(Z, z, others, k), magnitudes))
             products.append(there * magnitudes[m] / own)
         assert found == pytest.approx(sorted(products)[rank - 1], rel=1e-10)
 

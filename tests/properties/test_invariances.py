@@ -105,20 +105,16 @@ def test_moving_and_turning_the_space_does_not_matter(name, problem, shift, angl
     np.testing.assert_allclose(moved, expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["mad-split", "jackknife", "full", "full-quantile"])
-@pytest.mark.parametrize("seed", range(5))
-def test_seed_decides_ties(name, seed):
-    rng = np.random.default_rng(seed)
-    Z, scores, new = rng.integers(0, 2, (30, 2)), rng.exponential(size=30), np.eye(2)
-    first = fit(name, Z, scores).predict_radius(new)
-    np.testing.assert_array_equal(first, fit(name, Z, scores).predict_radius(new))
-
-
-def test_ties_are_broken_differently_by_different_seeds():
+@pytest.mark.parametrize(
+    "method", [FullRescaled(KNN(3)), JackknifeRescaled(KNN(3)), FullRescaled(RBF(1.0))], ids=repr
+)
+def test_ties_are_shared_and_not_drawn(method):
+    """Seed, order of rows and copies asked for at once make no difference."""
     rng = np.random.default_rng(0)
-    Z, scores = np.ones((30, 1)), rng.exponential(size=30)
-    radii = {
-        float(FullRescaled(KNN(3), random_state=s).fit(Z, scores).predict_radius([[1.0]])[0])
-        for s in range(10)
-    }
-    assert len(radii) > 3
+    Z, scores, new = rng.integers(0, 2, (30, 2)), rng.exponential(size=30), np.eye(2)
+    expected = clone(method).fit(Z, scores).predict_radius(new)
+    for seed in range(5):
+        order = np.random.default_rng(seed).permutation(30)
+        again = clone(method).set_params(random_state=seed).fit(Z[order], scores[order])
+        found = again.predict_radius(np.repeat(new, 3, axis=0))
+        np.testing.assert_allclose(found, np.repeat(expected, 3), rtol=1e-12)

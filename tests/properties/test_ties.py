@@ -47,11 +47,11 @@ RESCALED_BY_OTHERS = [
     RCP(kernel=KNN(7), random_state=0),
     RCP(kernel=KNN(7), offset=0.1, random_state=0),
     RCP(QuantileRegressor(alpha=0), offset=0.1),
-    NormalizedKNN(7, random_state=0),
-    NormalizedKNN(7, form="exp", random_state=0),
-    NormalizedKNN(7, difficulty="labels", random_state=0),
-    NormalizedKNN(7, difficulty="residuals", gamma=0.1, random_state=0),
-    NormalizedKNN(7, difficulty="distance+labels", form="exp", gamma=3.0, random_state=0),
+    NormalizedKNN(7),
+    NormalizedKNN(7, form="exp"),
+    NormalizedKNN(7, difficulty="labels"),
+    NormalizedKNN(7, difficulty="residuals", gamma=0.1),
+    NormalizedKNN(7, difficulty="distance+labels", form="exp", gamma=3.0),
     SLCP(KNN(7), random_state=0),
     SLCP(RBF(0.2)),
     JackknifeMinmaxRescaled(KNN(7), random_state=0),
@@ -123,7 +123,7 @@ def test_the_threshold_covers_the_points_that_it_was_found_on(method, unit):
 def test_a_large_scale_does_not_lose_digits_of_a_small_score():
     """Ratios below the range of normal numbers keep few digits, and a large scale shows that."""
     rng = np.random.default_rng(0)
-    method = NormalizedKNN(3, form="exp", gamma=1e6, random_state=0)
+    method = NormalizedKNN(3, form="exp", gamma=1e6)
     fitted, Z, scores = fit(method, rng, lambda n: 1e-17 / rng.integers(1, 10, n))
     covered = (scores[:, None] <= fitted.predict_radius(Z, LEVELS)).sum(axis=0)
     assert np.all(covered >= [conformal_rank(level, len(Z)) for level in LEVELS])

@@ -42,7 +42,7 @@ _OPTIONS = {
     r" \(shuffle=False where calliper splits\)": "",
     r"Raise min_leaf, lower max_leaves, or calibrate": "Calibrate",
     r"calibration rows are also training rows": "rows of --calibration are also in --training",
-    r"\b(X_train|X_train and y_train|X_train, y_train)\b": "--training",
+    r"\bX_train( and y_train|, y_train)?\b": "--training FILE",
 }
 
 #: Told how much of the work is done, between 0 and 1, or ``None`` if that is not known.

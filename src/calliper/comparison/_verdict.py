@@ -60,8 +60,8 @@ class Verdict:
     clear: bool = False
     headline: str
     covers: str
-    adapts: str
-    why: str
+    adapts: str = "Cannot be told."
+    why: str = "Cannot be told."
     promise: str
     as_good: tuple[str, ...] = ()
     size: str = ""
@@ -138,17 +138,20 @@ def judge(case: Case) -> Verdict:
     if facts.void is not None:
         return _void(case.level, facts.void)
     if facts.n_test < FEWEST_TEST_POINTS:
-        return _no_answer(
-            case.constant,
-            f"Too few test points to tell: {facts.n_test}.",
-            f"{facts.n_test} test points say next to nothing about coverage; bring "
+        return Verdict(
+            level=case.level,
+            headline=f"Too few test points to tell: {facts.n_test}.",
+            covers=f"{facts.n_test} test points say next to nothing about coverage; bring "
             f"{FEWEST_TEST_POINTS} at the very least, and some hundreds to tell methods apart.",
+            promise=case.constant.guarantee,
         )
     if all(record.fraction_infinite == 1 for record in case.records):
-        return _no_answer(
-            case.constant,
-            f"Too few calibration points for {percent(case.level)}: every interval is infinite.",
-            "Infinite intervals cover always and say nothing.",
+        few = f"Too few calibration points for {percent(case.level)}"
+        return Verdict(
+            level=case.level,
+            headline=f"{few}: every interval is infinite.",
+            covers="Infinite intervals cover always and say nothing.",
+            promise=case.constant.guarantee,
         )
     return _recommended(case) if case.fit else _none_covers(case.records)
 
@@ -223,43 +226,17 @@ def _none_covers(records: Sequence[Record]) -> Verdict:
     )
 
 
-def _no_answer(constant: Record, headline: str, covers: str) -> Verdict:
-    words = "Cannot be told."
-    return Verdict(
-        level=constant.level,
-        headline=headline,
-        covers=covers,
-        adapts=words,
-        why=words,
-        promise=constant.guarantee,
-    )
-
-
-#: What is void, by the kind of the check that found it: the headline, and what to do.
-_VOID = {
-    "test-in-calibration": (
-        "This comparison is void: test rows are calibration rows.",
-        "Take test rows that the calibration has not seen, and compare again.",
-    ),
-    "test-in-training": (
-        "This comparison is void: test rows are training rows.",
-        "Take test rows that the model has not seen, and compare again.",
-    ),
-    "calibration-in-training": (
-        "The guarantee is void: calibration rows are training rows.",
-        "Take calibration rows that the model has not seen, and compare again.",
-    ),
-}
-
-
 def _void(level: float, check: Check) -> Verdict:
-    headline, remedy = _VOID[check.kind]
+    """That rows of one set are in another, by the kind of the check: ``"test-in-training"``."""
+    rows, _, there = check.kind.partition("-in-")
+    what = "This comparison" if rows == "test" else "The guarantee"
+    who = "calibration" if there == "calibration" else "model"
     return Verdict(
         level=level,
-        headline=headline,
+        headline=f"{what} is void: {rows} rows are {there} rows.",
         covers=f"{check.title} {check.meaning}",
         adapts="Not judged: the numbers below are not those of new rows.",
-        why=remedy,
+        why=f"Take {rows} rows that the {who} has not seen, and compare again.",
         promise="None: rows that were seen before break the assumption behind every promise.",
     )
 

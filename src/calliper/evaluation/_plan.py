@@ -51,24 +51,18 @@ class Trial:
 
     def rows(self, status: str, **more: Any) -> list[Row]:
         """A row for each level, with the fields that every row has."""
+        known = {
+            **dict.fromkeys(FIELDS),
+            "problem": self.problem.name,
+            "method": self.name,
+            "n_calibration": self.n_calibration,
+            "n_test": self.n_test,
+            "split": self.split,
+            "status": status,
+        }
+        measured = dict.fromkeys(self.measures, float("nan"))
         return [
-            {
-                "problem": self.problem.name,
-                "method": self.name,
-                "n_calibration": self.n_calibration,
-                "n_test": self.n_test,
-                "split": self.split,
-                "level": level,
-                "status": status,
-                "error": None,
-                "warnings": [],
-                "seconds_fit": None,
-                "seconds_predict": None,
-                "guaranteed": None,
-                **dict.fromkeys(self.measures, float("nan")),
-                **more,
-            }
-            for level in self.levels
+            {**known, "level": level, "warnings": [], **measured, **more} for level in self.levels
         ]
 
 

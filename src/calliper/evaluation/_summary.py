@@ -101,7 +101,8 @@ class Summary:
         heads += ["method", *(self._head(name) for name in self.measures)]
         rows = [_markdown_row(_in_cell(head) for head in heads), "|---" * len(heads) + "|"]
         for line in self.lines:  # a group is named on its first line only
-            group = [_in_cell(_as_text(value)) for value in line.group[line.same :]]
+            new = line.group[line.same :]
+            group = [_in_cell(f"{v:g}" if isinstance(v, float) else str(v)) for v in new]
             values = [_bold(line.entries[name]) for name in self.measures]
             rows.append(_markdown_row([*[""] * line.same, *group, _in_cell(line.method), *values]))
         notes = [f"- {_in_cell(note)}" for note in self.notes]
@@ -215,8 +216,10 @@ def summarise(
         covers = {method: coverage_of(rows, records.measures) for method, rows in methods.items()}
         mark_best(entries, shown, covers)
         for method, of_method in entries.items():
-            same = _n_same(group, lines[-1].group) if lines else 0
-            lines.append(Line(group=group, same=same, method=method, entries=of_method))
+            above = lines[-1].group if lines else ()
+            same = [one == other for one, other in zip(group, above, strict=False)]
+            n_same = [*same, False].index(False)
+            lines.append(Line(group=group, same=n_same, method=method, entries=of_method))
     return Summary(
         by=keys,
         measures=shown,
@@ -225,14 +228,6 @@ def summarise(
         levels=levels,
         uncertainty=uncertainty,
     )
-
-
-def _n_same(group: tuple[Any, ...], above: tuple[Any, ...]) -> int:
-    """How many values from the first on a group shares with the one above."""
-    same = 0
-    while same < len(group) and group[same] == above[same]:
-        same += 1
-    return same
 
 
 def _columns(records: Records, measures: Sequence[str] | None) -> dict[str, dict[str, Any]]:
@@ -365,10 +360,6 @@ def _markdown_row(cells: Iterable[str]) -> str:
 def _bold(entry: TableEntry) -> str:
     text = entry.text + (" †" if entry.flagged else "")
     return f"**{text}**" if entry.best else text
-
-
-def _as_text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _in_cell(text: str) -> str:

@@ -259,7 +259,7 @@ class LeaveTwoOutKNN(LeaveTwoOut):
     def _merge(
         self, points: IntArray, mean: FloatArray, without: FloatArray, ranks: list[int]
     ) -> FloatArray:
-        """The order statistics of rows with means ``without`` some points, (m, W), and a common one."""
+        """The order statistics, (m, L), given means ``without`` some points, (m, W), and others."""
         value, place = times(without + self.offset, self.rescaled[points]), self.place[points]
         mean = mean + self.offset
         columns = [merged_multiple(self.ordered, mean, place, value, rank) for rank in ranks]

@@ -181,7 +181,8 @@ class NeighborSearch:
         if left_out is not None:
             distance[near == left_out[:, None]] = np.inf
         order = np.argsort(distance, axis=1, kind="stable")
-        near, distance = (np.take_along_axis(each, order, axis=1) for each in (near, distance))
+        near = np.take_along_axis(near, order, axis=1)
+        distance = np.take_along_axis(distance, order, axis=1)
         inside = distance[:, n - 1] < proposed[:, -1] * (1 - 1e-9)
         return near, distance, inside | (k == len(self.points))
 

@@ -101,8 +101,8 @@ class SharedSums:
 
     near: FloatArray
     tied: FloatArray
-    seats: FloatArray
-    size: FloatArray
+    seats: FloatArray | IntArray
+    size: FloatArray | IntArray
 
     @property
     def total(self) -> FloatArray:
@@ -306,10 +306,8 @@ class Crowd:
         with_own, less_own = np.moveaxis(self._over(one_block, self.places.rows[own], own), 1, 0)
         place = np.empty_like(self.order)
         place[self.order] = np.arange(len(place))
-        before = with_own[:, inverse] < place[points]
-        clamp: FloatArray = self.values[
-            np.where(before, with_own[:, inverse], less_own[:, inverse])
-        ]
+        with_own, less_own = with_own[:, inverse], less_own[:, inverse]
+        clamp: FloatArray = self.values[np.where(with_own < place[points], with_own, less_own)]
         return clamp
 
     @cached_property

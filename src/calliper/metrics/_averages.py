@@ -97,15 +97,7 @@ def median_width(intervals: IntervalsLike, *, half: bool = False) -> float | Flo
     Misleads: it sees the middle only. A method may be narrow for most rows and useless for the
     others; quote it beside :func:`fraction_infinite` and :func:`mean_width`.
 
-    Parameters
-    ----------
-    intervals : Intervals or (lower, upper)
-    half : bool
-        Divide by two.
-
-    Returns
-    -------
-    float, or array of shape (L,) if the intervals hold several levels
+    Parameters and what is returned are those of :func:`mean_width`.
 
     Examples
     --------
@@ -128,13 +120,7 @@ def fraction_infinite(intervals: IntervalsLike) -> float | FloatArray:
     Always quote it beside a mean width or an adaptivity measure that capped or dropped the
     infinite intervals, as the paper does for its baselines.
 
-    Parameters
-    ----------
-    intervals : Intervals or (lower, upper)
-
-    Returns
-    -------
-    float, or array of shape (L,) if the intervals hold several levels
+    Returns a float, or an array of shape (L,) if the intervals hold several levels.
 
     Examples
     --------
@@ -164,10 +150,6 @@ def interval_score(y: Any, intervals: IntervalsLike, *, coverage: float | None =
     intervals : Intervals or (lower, upper), of one level
     coverage : float, optional
         The level to score at; by default the one the intervals carry.
-
-    Returns
-    -------
-    float
 
     References
     ----------
@@ -256,18 +238,7 @@ def pinball_loss(y: Any, intervals: IntervalsLike, *, coverage: float | None = N
     Misleads: as the interval score does; and it takes the ends for the quantiles at α/2 and
     1 − α/2, which intervals ŷ ± r around skewed noise need not be, however well they cover.
 
-    Parameters
-    ----------
-    y : array of shape (m,)
-        True targets.
-    intervals : Intervals or (lower, upper), of one level
-    coverage : float, optional
-        The level to score at; by default the one the intervals carry.
-
-    Returns
-    -------
-    float
-        Infinite as soon as one interval is.
+    Parameters are those of :func:`interval_score`; infinite as soon as one interval is.
 
     References
     ----------

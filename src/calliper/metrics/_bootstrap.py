@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -136,14 +137,12 @@ def bootstrap(
     with warnings.catch_warnings():
         for category in (UndefinedMetricWarning, SparseBinsWarning):
             warnings.simplefilter("ignore", category)
-        values = np.array(
-            [measure(rng.randint(n, size=n) if replace else _half(n, rng)) for _ in range(draws)]
-        )
-    return _estimate(value, values)
-
-
-def _half(n: int, rng: np.random.RandomState) -> Any:
-    return rng.permutation(n)[: max(1, n // 2)]
+        half = max(1, n // 2)
+        values = [
+            measure(rng.randint(n, size=n) if replace else rng.permutation(n)[:half])
+            for _ in range(draws)
+        ]
+    return _estimate(value, np.array(values))
 
 
 def _estimate(value: float, values: FloatArray) -> Estimate:
@@ -152,25 +151,14 @@ def _estimate(value: float, values: FloatArray) -> Estimate:
     if n_undefined:
         few = n_undefined <= len(values) / 2
         rest = "the error is that of the others." if few else "no error."
-        warn(
-            f"{n_undefined} of {len(values)} resamples have no value: {rest}",
-            UndefinedMetricWarning,
-        )
-    if not np.isfinite(value) or n_undefined > len(values) / 2:
-        lower = upper = error = float("nan")
-    else:
+        text = f"{n_undefined} of {len(values)} resamples have no value: {rest}"
+        warn(text, UndefinedMetricWarning)
+    lower = upper = nan
+    if np.isfinite(value) and n_undefined <= len(values) / 2:
         # Order statistics, not means of two: infinite resamples then do no harm within the tails.
         tails = [ONE_SIGMA_TAIL, 1 - ONE_SIGMA_TAIL]
         lower, upper = np.quantile(defined, tails, method="inverted_cdf").tolist()
-        error = (upper - lower) / 2
-    return Estimate(
-        value=value,
-        error=error,
-        lower=lower,
-        upper=upper,
-        n_resamples=len(values),
-        n_undefined=n_undefined,
-    )
+    return Estimate(value, (upper - lower) / 2, lower, upper, len(values), n_undefined)
 
 
 def _splits_the_rows(metric: Any) -> bool:

@@ -171,7 +171,8 @@ def coverage_by_width(y: Any, intervals: IntervalsLike, *, n_bins: int = 10) -> 
     References
     ----------
     A. Angelopoulos, S. Bates (2023), "Conformal Prediction: A Gentle Introduction", Foundations
-    and Trends in Machine Learning, doi:10.1561/2200000101, section 4 (size-stratified coverage).
+    and Trends in Machine Learning, doi:10.1561/2200000101, section 4 (size- and feature-stratified
+    coverage).
 
     Examples
     --------
@@ -264,11 +265,6 @@ def coverage_by_group(y: Any, intervals: IntervalsLike, groups: Any) -> Coverage
     -------
     CoverageTable
         In the order of the labels; with a :class:`SparseBinsWarning` if groups hold under 20 rows.
-
-    References
-    ----------
-    A. Angelopoulos, S. Bates (2023), "Conformal Prediction: A Gentle Introduction", Foundations
-    and Trends in Machine Learning, doi:10.1561/2200000101, section 4 (feature-stratified).
 
     Examples
     --------

@@ -19,11 +19,6 @@ windows up to twice the least length L = ⌈δn⌉, and it keeps tied projection
 
 Letters: δ → ``slab``, c → ``covered``, v → ``directions``.
 
-Reference: M. Cauchois, S. Gupta, J. Duchi (2021), "Knowing what You Know: valid and validated
-confidence sets in multiclass and multilabel prediction", JMLR 22(81), arXiv:2004.10181, section 4;
-the two-part version: Y. Romano, M. Sesia, E. Candès (2020), "Classification with Valid and
-Adaptive Coverage", NeurIPS, arXiv:2006.02544, supplement.
-
 **Excess risk of the target coverage (ERT).** How much better than "c everywhere" can one do?
 If coverage is c at every input, nobody can forecast misses from x better than by saying c. So
 train a classifier p̂(x) of being covered, by cross-validation, and measure with a proper loss how
@@ -40,9 +35,6 @@ with p(x) the true coverage at x. In expectation none exceeds what it estimates,
 classifier: the value is a lower bound on the fault, tight if p̂ = p.
 
 Letters: c → ``coverage``, C → ``covered``, p̂ → ``forecast``.
-
-Reference: S. Braun, D. Holzmüller, M. Jordan, F. Bach (2025), "Conditional Coverage Diagnostics for
-Conformal Prediction", arXiv:2512.11779.
 """
 
 from __future__ import annotations
@@ -154,17 +146,10 @@ def coverage_width_correlation(y: Any, intervals: IntervalsLike) -> float:
     narrow ones that miss? :func:`coverage_by_width` says); a few very wide intervals drown all
     others; chance alone leaves about 1/√m. Constant widths have no correlation, not 0.
 
-    Parameters
-    ----------
-    y : array of shape (m,)
-        True targets.
-    intervals : Intervals or (lower, upper), of one level
-
     Returns
     -------
     float in [0, 1]
-        NaN with an ``UndefinedMetricWarning`` if all widths are equal (up to rounding) or one is
-        infinite, if all targets are covered or none, or for fewer than 20 rows.
+        NaN with a warning where :func:`hsic` is.
 
     References
     ----------
@@ -270,8 +255,10 @@ def worst_slab_coverage(
 
     References
     ----------
-    Cauchois, Gupta, Duchi (2021), JMLR 22(81), arXiv:2004.10181; in two parts: Romano, Sesia,
-    Candès (2020), arXiv:2006.02544.
+    M. Cauchois, S. Gupta, J. Duchi (2021), "Knowing what You Know: valid and validated confidence
+    sets in multiclass and multilabel prediction", JMLR 22(81), arXiv:2004.10181, section 4; in two
+    parts: Y. Romano, M. Sesia, E. Candès (2020), "Classification with Valid and Adaptive Coverage",
+    NeurIPS, arXiv:2006.02544, supplement.
 
     Examples
     --------
@@ -378,11 +365,8 @@ def excess_risk_of_target_coverage(
 
     Parameters
     ----------
-    y : array of shape (m,)
-        True targets.
-    intervals : Intervals or (lower, upper), of one level
-    X : array of shape (m, d)
-        Inputs, or an embedding.
+    y, intervals, X, max_points
+        As in :func:`worst_slab_coverage`. More rows find smaller faults.
     loss : {"l1", "l2", "kl"}
         Estimates the mean of |p − c|, (p − c)² or KL(p ‖ c) over inputs, p the coverage there.
     side : {"both", "under", "over"}
@@ -394,8 +378,6 @@ def excess_risk_of_target_coverage(
         A scikit-learn classifier with ``predict_proba``; by default 50 boosted trees of 8 leaves.
     n_folds : int
         Parts of the cross-validation; no row is forecast by a model that has seen it.
-    max_points : int
-        If there are more rows, so many are taken at random. More rows find smaller faults.
     random_state : optional
         Seed of that sample, the folds and the default classifier.
 

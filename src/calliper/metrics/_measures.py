@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from math import nan
 from typing import Any, Literal, get_args
 
@@ -95,36 +96,20 @@ class Measure:
         return {name: getattr(self, name) for name in ("best", "if_covered", "label")}
 
 
-def _coverage(y: FloatArray, intervals: Intervals, context: Context) -> float:
-    return float(empirical_coverage(y, intervals))
+def _ask(
+    metric: Callable[..., Any],
+    takes: tuple[str, ...],
+    y: FloatArray,
+    intervals: Intervals,
+    context: Context,
+) -> float:
+    """What a metric says of the intervals, told of what else it takes."""
+    known = {"y": y, "y_pred": context.y_pred, "coverage": context.level}
+    return float(metric(intervals=intervals, **{name: known[name] for name in takes}))
 
 
-def _mean_width(y: FloatArray, intervals: Intervals, context: Context) -> float:
-    return float(mean_width(intervals))
-
-
-def _median_width(y: FloatArray, intervals: Intervals, context: Context) -> float:
-    return float(median_width(intervals))
-
-
-def _interval_score(y: FloatArray, intervals: Intervals, context: Context) -> float:
-    return interval_score(y, intervals, coverage=context.level)
-
-
-def _r2_sqi(y: FloatArray, intervals: Intervals, context: Context) -> float:
-    return r2_sqi(y, intervals, y_pred=context.y_pred, coverage=context.level)
-
-
-def _tau_sqi(y: FloatArray, intervals: Intervals, context: Context) -> float:
-    return tau_sqi(y, intervals, y_pred=context.y_pred, coverage=context.level)
-
-
-def _tau_si(y: FloatArray, intervals: Intervals, context: Context) -> float:
-    return tau_si(y, intervals, y_pred=context.y_pred)
-
-
-def _fraction_infinite(y: FloatArray, intervals: Intervals, context: Context) -> float:
-    return float(fraction_infinite(intervals))
+def _of(metric: Callable[..., Any], *takes: str) -> MeasureFunction:
+    return partial(_ask, metric, takes)  # which can be pickled
 
 
 def _worst_by_prediction(y: FloatArray, intervals: Intervals, context: Context) -> float:
@@ -144,52 +129,52 @@ def _worst(table: CoverageTable) -> float:
 #: paper's table.
 MEASURES: Mapping[str, Measure] = {
     "coverage": Measure(
-        _coverage,
+        _of(empirical_coverage, "y"),
         best="level",
         meaning="share of the test points inside their interval",
     ),
     "mean_width": Measure(
-        _mean_width,
+        _of(mean_width),
         best="smaller",
         if_covered=True,
         label="mean width",
         meaning="upper minus lower end, in the unit of the target",
     ),
     "r2_sqi": Measure(
-        _r2_sqi,
+        _of(r2_sqi, "y", "y_pred", "coverage"),
         best="larger",
         label="R²_SQI",
         meaning="are widths in proportion to the errors they meet, tenth by tenth: 1 is best, "
         "negative means no better than a constant width",
     ),
     "tau_sqi": Measure(
-        _tau_sqi,
+        _of(tau_sqi, "y", "y_pred", "coverage"),
         best="larger",
         label="τ_SQI",
         meaning="do errors grow from tenth to tenth of the widths: 1 if they always do",
     ),
     "tau_si": Measure(
-        _tau_si,
+        _of(tau_si, "y", "y_pred"),
         best="larger",
         label="τ_SI",
         meaning="rank correlation of width and error: 1 if wider always means a larger error, 0 "
         "if widths say nothing",
     ),
     "interval_score": Measure(
-        _interval_score,
+        _of(interval_score, "y", "coverage"),
         best="smaller",
         label="interval score",
         meaning="width plus a fine for misses; the measure that decides",
     ),
     "median_width": Measure(
-        _median_width,
+        _of(median_width),
         best="smaller",
         if_covered=True,
         label="median width",
         meaning="half of the intervals are narrower; its half is the usual ±",
     ),
     "fraction_infinite": Measure(
-        _fraction_infinite,
+        _of(fraction_infinite),
         best="smaller",
         label="infinite",
         meaning="share of the intervals without a bound",

@@ -137,7 +137,9 @@ class MetricCurveDisplay(style.Display):
         known = np.isfinite(drawn)
         bars = ", bars ± 1 σ of a split" if known.any() else ""
         bars += "" if known.all() else "; no bar: one value, its error is not known"
-        over = f"{_span(splits)} split{'' if splits == {1} else 's'}"
+        low, high = min(splits), max(splits)
+        span = f"{low}" if low == high else f"{low} to {high}"
+        over = f"{span} split{'' if splits == {1} else 's'}"
         return f"{style.percent(self.level)} asked for · mean over {over}{bars}"
 
     def _set_up(self, ax: Any) -> None:
@@ -206,16 +208,13 @@ def _mark_edge(ax: Any, x: FloatArray, edge: int, color: str) -> None:
         ax.plot(x, [edge] * len(x), transform=ax.get_xaxis_transform(), clip_on=False, **look)
 
 
-def _span(numbers: set[int]) -> str:
-    low, high = min(numbers), max(numbers)
-    return f"{low}" if low == high else f"{low} to {high}"
-
-
 def draw_tuning(curve: TuningCurve) -> Figure:
     """Above, the criterion against the length scale; below, how many points chose each."""
     figure, axes = style.blank_figure((7.6, 5.0), 2, 1, sharex=True, height_ratios=(4, 1))
     axes[1].set_xscale("log")
-    _set_up(axes[1].xaxis, *_limits(curve.candidates))
+    single = len(curve.candidates) == 1
+    room = 2.0 if single else _half_width(curve.candidates) ** 1.5
+    _set_up(axes[1].xaxis, float(curve.candidates[0] / room), float(curve.candidates[-1] * room))
     _draw_criterion(axes[0], curve)
     _draw_counts(axes[1], curve)
     _mark_favourite(axes, curve)
@@ -304,8 +303,3 @@ def _mark_favourite(axes: Any, curve: TuningCurve) -> None:
 def _half_width(candidates: FloatArray) -> float:
     """Factor from the middle of a bar to its end: bars do not touch and are not too wide."""
     return float(np.exp(0.4 * min([0.25, *np.diff(np.log(candidates))])))
-
-
-def _limits(candidates: FloatArray) -> tuple[float, float]:
-    factor = 2.0 if len(candidates) == 1 else _half_width(candidates) ** 1.5
-    return float(candidates[0] / factor), float(candidates[-1] * factor)

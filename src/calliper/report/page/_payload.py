@@ -60,7 +60,9 @@ def _points(comparison: Comparison) -> dict[str, Any]:
     return {
         "n": len(rows),
         "n_intervals": min(MOST_INTERVALS, len(rows)),
-        "ids": [_id(comparison, int(row)) for row in rows],
+        "ids": [
+            f"row {row + 1}" if test.ids is None else test.ids[row][:LONGEST_ID] for row in rows
+        ],
         "error": packed((test.y - test.y_pred)[rows], np.float32),  # with its sign
         "y_pred": centred(test.y_pred[rows]),
         "features": names,
@@ -76,11 +78,6 @@ def _points(comparison: Comparison) -> dict[str, Any]:
             for method, intervals in answers.items()
         },
     }
-
-
-def _id(comparison: Comparison, row: int) -> str:
-    ids = comparison.test.ids
-    return f"row {row + 1}" if ids is None else ids[row][:LONGEST_ID]
 
 
 def centred(values: NDArray[Any]) -> dict[str, Any]:
