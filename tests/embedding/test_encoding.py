@@ -72,7 +72,7 @@ def test_levels_are_placed_by_their_mean_target():
     for level in sorted(n, key=shrunk.get):
         expected[level] = (before + n[level] / 2) / len(y)
         before += n[level]
-    assert sorted(expected, key=expected.get) == ["c", "a", "d", "b"]
+    assert sorted(expected, key=expected.get) == ["c", "a", "b", "d"]
     found = column(cells, y)(objects(["a", "b", "c", "d", "new", None])).ravel()
     np.testing.assert_allclose(found[:4], [expected[k] for k in "abcd"])
     assert found[4] == found[5] == found[3]  # never seen is as good as rare
