@@ -60,9 +60,7 @@ def test_rbf_equals_the_definition(batch, log10):
         radius = method.fit(p.Z, scores, magnitudes=positive).predict_radius(p.new, p.level)
         kernel = ("rbf", length_scale)
         expected = [
-            split_oracles.minmax_radius(
-                p.Z, positive, scores, z, kernel, p.coverage, p.offset
-            )
+            split_oracles.minmax_radius(p.Z, positive, scores, z, kernel, p.coverage, p.offset)
             for z in p.new
         ]
         np.testing.assert_allclose(radius, expected, rtol=1e-8, err_msg=f"seed {seed}")
