@@ -12,18 +12,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
-from calliper import (
-    CalliperError,
-    ConditionalCalibration,
-    ConformalRegressor,
-    EmbeddingWarning,
-    Intervals,
-    SignedError,
-    Split,
-)
+from calliper import CalliperError, ConformalRegressor, Intervals, SignedError, Split
 from calliper._calibrated import StoredRows, calibrate_stored
 from calliper._row_order import LEVEL, find_trend
-from calliper.exceptions import RowOrderWarning, SharedRowsWarning
+from calliper.calibrators import ConditionalCalibration
+from calliper.exceptions import EmbeddingWarning, RowOrderWarning, SharedRowsWarning
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(600, 3))
