@@ -11,19 +11,14 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from calliper import (
-    CalliperError,
-    ConditionalCalibration,
-    ConformalRegressor,
-    EmbeddingWarning,
-    Intervals,
-    SignedError,
-    Split,
-)
+from calliper import CalliperError, ConformalRegressor, Intervals, SignedError, Split
+from calliper._blocks import map_slices
 from calliper._calibrated import StoredRows, calibrate_stored
 from calliper._row_order import LEVEL, find_trend
-from calliper.exceptions import RowOrderWarning, SharedRowsWarning
+from calliper.calibrators import ConditionalCalibration
+from calliper.exceptions import EmbeddingWarning, RowOrderWarning, SharedRowsWarning
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(600, 3))
@@ -308,3 +303,32 @@ def test_intervals_are_short_to_read(n):
         assert ("% infinite" in lines[0]) == (n > 0)
         page = intervals._repr_html_()
         assert page.count("<tr>") == len(lines) - 1 and "<0>" not in page
+
+
+# A row at a time
+
+
+@pytest.mark.parametrize("embed", ["auto", "inputs"])
+def test_a_few_rows_start_no_threads(embed, monkeypatch):
+    forest = RandomForestRegressor(20, n_jobs=2, random_state=0).fit(X_TRAIN, Y_TRAIN)
+    model = ConformalRegressor(forest, embed=embed)
+    model.calibrate(X_CAL, Y_CAL, X_train=X_TRAIN, y_train=Y_TRAIN)
+    expected = model.predict_interval(X[400:]).upper
+
+    def refuse(*_, **__):
+        raise AssertionError("a thread was started")
+
+    monkeypatch.setattr("calliper._blocks.ThreadPoolExecutor", refuse)
+    if embed == "auto":  # elsewhere the forest is asked as it is, with threads of its own
+        monkeypatch.setattr("calliper.embedding._spread.Parallel", refuse)
+    one_by_one = [model.predict_interval(X[[i]]).upper[0] for i in range(400, 410)]
+    np.testing.assert_allclose(one_by_one, expected[:10], rtol=1e-12)
+
+
+def test_linear_algebra_of_one_block_keeps_to_one_thread():
+    def n_threads(_):
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    with threadpool_limits(2, user_api="blas"):
+        assert set(map_slices(n_threads, [slice(0, 1)])[0]) <= {1}
+        assert max(n_threads(None), default=2) == 2

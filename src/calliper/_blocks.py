@@ -91,6 +91,9 @@ def map_slices(work: Callable[[slice], Result], slices: list[slice]) -> list[Res
     NumPy releases the interpreter lock in the loops that matter, so threads suffice; linear
     algebra is kept to one thread each while they run, to not ask for every core twice.
     """
+    if len(slices) == 1:  # too little for threads, those of linear algebra too
+        with _single_threaded_blas:
+            return [work(slices[0])]
     workers = min(_n_cores(), len(slices))
     if workers <= 1:
         return [work(rows) for rows in slices]

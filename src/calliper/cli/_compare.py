@@ -141,7 +141,7 @@ class CompareRequest:
     help="A page for people, or all numbers for machines.  [default: by the name of the report]",
 )
 @options.file_form
-@options.seed_and_quiet("Settles ties, draws resamples and splits --data.")
+@options.seed_and_quiet("Draws resamples, and splits --data.")
 @options.takes(CompareRequest)
 def compare(request: CompareRequest) -> None:
     """Compare methods on a test set: does it cover, does it adapt, which one to use.

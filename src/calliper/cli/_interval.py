@@ -129,7 +129,7 @@ def _bounds(
     help="The range that the target can have; 'inf' and '-inf' leave a side open.",
 )
 @options.file_form
-@options.seed_and_quiet("Settles ties in distance, and whatever else a method draws.")
+@options.seed_and_quiet("Decides whatever a method draws at random.")
 @options.takes(IntervalRequest)
 def interval(request: IntervalRequest) -> None:
     """Put prediction intervals around the predictions in a file.

@@ -142,7 +142,7 @@ def _length_scales(
     help="For mi: principal components of the features.  [default: all features]",
 )
 @options.file_form
-@options.seed_and_quiet("Draws pairs and settles ties.", "Print nothing but errors and warnings.")
+@options.seed_and_quiet("Draws pairs of training rows.", "Print nothing but errors and warnings.")
 @options.takes(TuneRequest)
 def tune(request: TuneRequest) -> None:
     """Choose how local the intervals are: a length scale for each calibration point.

@@ -67,7 +67,7 @@ _MEANINGS = {
     "censored": "It looks like a limit of measurement. There the recorded value, not the true "
     "one, is covered; beyond the limit intervals promise nothing, and errors at it look smaller "
     "than they are.",
-    "duplicated-inputs": "Ties in distance are settled at random, which is valid. But repeated "
+    "duplicated-inputs": "Ties in distance share their places, which is valid. But repeated "
     "measurements of one unit are not independent points: if that is what they are, split by unit.",
     "missing-groups": "Nothing is known of what they have in common: fill them in, or remove them.",
     "single-member-group": "Its coverage is 0 or 1 and says nothing.",

@@ -49,6 +49,8 @@ Member = Callable[[Any], FloatArray]
 
 #: Part of the unit below which steps and residuals are all alike: they are smaller than spreads.
 STEP_FLOOR = 0.003
+#: Predictions of members below which no threads are started: they would cost more than they save.
+FEWEST_IN_THREADS = 50_000
 
 
 def _no_deviation(core: Any) -> float | None:
@@ -188,11 +190,14 @@ def _mean_and_spread(core: Any, X: Any) -> tuple[FloatArray, FloatArray]:
     rows, members = members_on(core, X)
     first = members[0](rows)
     others = members[1:]
-    n_groups = max(1, min(effective_n_jobs(getattr(core, "n_jobs", None)), len(others)))
-    groups = [others[start::n_groups] for start in range(n_groups)]
-    workers = Parallel(n_jobs=n_groups, require="sharedmem")
-    sums = workers(delayed(_sums)(group, rows, first) for group in groups)
-    total, squares = (np.sum(parts, axis=0) for parts in zip(*sums, strict=True))
+    if len(first) * len(others) < FEWEST_IN_THREADS:
+        total, squares = _sums(others, rows, first)
+    else:
+        n_groups = max(1, min(effective_n_jobs(getattr(core, "n_jobs", None)), len(others)))
+        groups = [others[start::n_groups] for start in range(n_groups)]
+        workers = Parallel(n_jobs=n_groups, require="sharedmem")
+        sums = workers(delayed(_sums)(group, rows, first) for group in groups)
+        total, squares = (np.sum(parts, axis=0) for parts in zip(*sums, strict=True))
     mean, spread = moments(first, total, squares, len(members))
     return mean, spread[None]
 
