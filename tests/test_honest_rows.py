@@ -206,7 +206,9 @@ def test_calibrating_after_fit_uses_the_model_that_was_trained():
     model = ConformalRegressor(KNeighborsRegressor(), embed="inputs", random_state=0).fit(X, Y)
     trained = model.estimator_
     before = model.predict(X)
-    model.set_params(embed="prediction").calibrate(X_CAL, Y_CAL)
+    with pytest.warns(SharedRowsWarning, match="150 of 200"):  # X_CAL is a part of X
+        model.set_params(embed="prediction").calibrate(X_CAL, Y_CAL)
+    assert model.guaranteed_coverage(0.9) == 0
     assert model.estimator_ is trained and model.calibrator_.n_calibration_ == 200
     np.testing.assert_array_equal(model.predict(X), before)
     other = model.set_params(estimator=MODEL).calibrate(X_CAL, Y_CAL)
@@ -332,3 +334,31 @@ def test_linear_algebra_of_one_block_keeps_to_one_thread():
     with threadpool_limits(2, user_api="blas"):
         assert set(map_slices(n_threads, [slice(0, 1)])[0]) <= {1}
         assert max(n_threads(None), default=2) == 2
+
+
+def test_rows_that_fit_has_trained_on_are_refused():
+    """A model that calliper itself has trained: its rows need not be passed to be known again."""
+    model = ConformalRegressor(Ridge(), random_state=0).fit(X[:400], Y[:400])
+    half = ConformalRegressor(Ridge(), calibration_size=0.5, random_state=0).fit(X, Y)
+    with pytest.warns(SharedRowsWarning, match="also training rows"):
+        half.calibrate(X, Y)
+    assert "also training rows" in repr(half)
+    with pytest.raises(CalliperError, match="All 200 calibration rows"):  # by inputs alone
+        ConformalRegressor(Ridge().fit(X_CAL, Y_CAL)).calibrate(X_CAL, Y_CAL, X_train=X_CAL)
+    fresh = model.calibrate(X[400:], Y[400:])
+    assert fresh.guaranteed_coverage(0.9) >= 0.9
+
+
+def test_weights_of_another_length_and_names_of_methods_are_refused():
+    with pytest.raises(CalliperError, match="sample_weight has 5 values for 600 rows"):
+        ConformalRegressor(Ridge()).fit(X, Y, sample_weight=np.ones(5))
+    with pytest.raises(TypeError, match=r"such as FullRescaled\(\) or Split\(\); got 'split'"):
+        ConformalRegressor(Ridge(), "split").fit(X, Y)
+
+
+def test_groups_promise_nothing_for_new_groups():
+    groups = np.repeat(np.arange(60), 10)
+    model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, groups=groups)
+    assert model.guaranteed_coverage(0.9) == 0
+    assert "150 calibration rows come in 15 groups" in model.guarantee(0.9).describe()
+    assert ConformalRegressor(Ridge(), random_state=0).fit(X, Y).void_ is None

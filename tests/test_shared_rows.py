@@ -2,10 +2,16 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from scipy import sparse
 
-from calliper._shared_rows import SharedRows, find_shared
+from calliper._shared_rows import SharedRows, sketch_rows
+from calliper._shared_rows import find_shared as find_shared_rows
+
+
+def find_shared(X_a, y_a, X_b, y_b):
+    return find_shared_rows(sketch_rows(X_a, y_a), X_b, y_b)
 
 
 def continuous(n, d=3, seed=0):
@@ -93,3 +99,21 @@ def test_other_targets_or_widths_are_other_rows():
     X, y = continuous(200)
     assert not find_shared(X, y, X, y + np.random.default_rng(0).normal(size=200)).certain
     assert find_shared(X, y, X[:, :2], y) == SharedRows(n_shared=0, n_rows=200)
+
+
+def test_a_sketch_knows_rows_whatever_holds_them():
+    X, y = continuous(200)
+    frame = pd.DataFrame(X, columns=list("abc")).assign(city=np.where(X[:, 0] > 0, "Bern", None))
+    known = sketch_rows(frame, y)
+    assert known.numbers.nbytes == 24 * 200
+    again = pl.from_pandas(frame.iloc[100:]).with_columns(pl.col("city").cast(pl.Categorical))
+    assert find_shared_rows(known, again, y[100:]).all_shared
+    assert find_shared_rows(known, frame.astype({"city": "category"}), y).all_shared
+
+
+def test_columns_of_frames_go_by_name_and_small_sets_are_noticed():
+    X, y = continuous(95)
+    frame = pd.DataFrame(X, columns=list("abc"))
+    assert find_shared(frame, y, frame[["c", "a", "b"]], y).all_shared
+    found = find_shared(X[:50], y[:50], X[45:], y[45:])
+    assert found.certain and found.n_shared == 5

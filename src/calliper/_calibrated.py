@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
 from calliper._row_order import warn_of_trend
-from calliper._shared_rows import SharedRows, find_shared
+from calliper._shared_rows import RowSketch, SharedRows, find_shared, sketch_rows
 from calliper._types import Coverage, FloatArray, Score
 from calliper._validation import check_levels, like_coverage
 from calliper.embedding import Embedding, fit_embedding
@@ -34,12 +34,12 @@ class Calibrated:
     ----------
     score : what is called an error
     calibrators : one for most scores, two where each side of the prediction has its own
-    seen : calibration rows that the model was trained on, if there are any: nothing is proved then
+    void : why nothing is proved with these calibration rows, in words; None if all is well
     """
 
     score: Any
     calibrators: tuple[Any, ...]
-    seen: SharedRows | None = None
+    void: str | None = None
 
     def intervals(
         self,
@@ -80,12 +80,12 @@ class Calibrated:
         return y_pred if y_pred.ndim == 1 else np.asarray(self.score.centre(y_pred))
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
-        """The proved marginal coverage, with two tails by the union bound; 0 if rows were seen."""
+        """The proved marginal coverage, with two tails by the union bound; 0 if void."""
         proved = [self._proved(level) for level in check_levels(coverage)]
         return proved[0] if np.ndim(coverage) == 0 else np.array(proved)
 
     def _proved(self, level: float) -> float:
-        if self.seen is not None:
+        if self.void is not None:
             return 0.0
         per_tail = (c.guaranteed_coverage(self._of_tail(level)) for c in self.calibrators)
         return float(1 - sum(1 - proved for proved in per_tail))
@@ -94,7 +94,7 @@ class Calibrated:
         """The promise with its assumptions; what a tail promises beyond is dropped with two."""
         of_tail: Guarantee = self.calibrators[0].guarantee(self._of_tail(coverage))
         tails = len(self.calibrators)
-        if tails == 1 and self.seen is None:
+        if tails == 1 and self.void is None:
             return of_tail
         return Guarantee(
             method=of_tail.method,
@@ -103,7 +103,7 @@ class Calibrated:
             proved=self._proved(coverage),
             has_law=of_tail.has_law,
             tails=tails,
-            note=None if self.seen is None else f"nothing is promised. {_meaning(self.seen)}",
+            note=None if self.void is None else f"nothing is promised. {self.void}",
         )
 
     def _of_tail(self, level: float) -> float:
@@ -129,20 +129,20 @@ def calibrate(
     return Calibrated(score, tuple(clone(calibrator).fit(Z, tail, **taken) for tail in tails))
 
 
-def refuse_seen(X_train: Any, y_train: Any, X: Any, y: Any) -> SharedRows | None:
-    """Calibration rows that the model was trained on; None if there are none beyond chance.
+def refuse_seen(training: RowSketch | None, X: Any, y: Any) -> str | None:
+    """Why calibration rows that the model was trained on void the promise; None if none are.
 
     Some are pointed out by a warning. If all are, nothing is left to calibrate on: an error.
     """
-    if X_train is None or y_train is None:
+    if training is None:
         return None
-    found = find_shared(X_train, y_train, X, y)
+    found = find_shared(training, X, y)
     if found.all_shared:
         raise CalliperError(_meaning(found))
     if not found.certain:
         return None
     warn(f"Nothing is promised any more. {_meaning(found)}", SharedRowsWarning)
-    return found
+    return _meaning(found)
 
 
 def _meaning(seen: SharedRows) -> str:
@@ -229,17 +229,18 @@ def calibrate_stored(
         known["scores_train"] = score.measure(training.y, training.y_pred)
         known["y_train"] = training.y
     Z = embedding.transform(calibration.X)
-    seen = _check_stored(calibration, training) if check_rows else None
+    void = _check_stored(calibration, training) if check_rows else None
     fitted = calibrate(calibrator, score, Z, calibration.y, calibration.y_pred, **known)
-    return CalibratedOnStored(replace(fitted, seen=seen), embedding)
+    return CalibratedOnStored(replace(fitted, void=void), embedding)
 
 
-def _check_stored(calibration: StoredRows, training: StoredRows | None) -> SharedRows | None:
+def _check_stored(calibration: StoredRows, training: StoredRows | None) -> str | None:
     """As ``refuse_seen``; errors that depend on the order of rows are pointed out, too."""
     warn_of_trend(calibration.y - calibration.y_pred)
     if training is None:
         return None
-    return refuse_seen(training.X, training.y, calibration.X, calibration.y)
+    known = sketch_rows(training.X, training.y)
+    return refuse_seen(known, calibration.X, calibration.y)
 
 
 def check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:

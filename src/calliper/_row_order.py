@@ -65,11 +65,12 @@ def find_trend(errors: Any, order: Any = None) -> RowTrend | None:
     return clearest if clearest.p_value < LEVEL else None
 
 
-def warn_of_trend(errors: Any, order: Any = None) -> None:
-    """Point out errors of calibration rows that depend on the row number."""
+def warn_of_trend(errors: Any, order: Any = None) -> RowTrend | None:
+    """Errors of calibration rows that depend on the row number, pointed out; None if not."""
     trend = find_trend(errors, order)
     if trend is not None:
         warn(trend.describe(), RowOrderWarning)
+    return trend
 
 
 def _trend(values: FloatArray, *, of_size: bool) -> RowTrend:

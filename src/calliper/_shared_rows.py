@@ -6,9 +6,10 @@ chance does is known: if the two sets are random parts of one pool, every way to
 them is equally likely. So rows are dealt anew some times: if equal rows are divided between the
 sets more evenly than that, by six standard deviations, it is no chance. Two rules see what this
 cannot: sets that are the same but for the order of rows; and ten rows or more in common, 1 % at
-least, where a column hardly ever repeats a value and no row is twice in its own set. Of pools that
-hold ten copies, dealt at random, the last rule is wrong about one in 2¹⁰; wrong alarms of the
-others are rarer than one in 10⁵.
+least, or five and 5 %, where a column hardly ever repeats a value and no row is twice in its own
+set. Of pools that hold ten (five) copies, dealt at random, the last rule is wrong about one in 2¹⁰
+(2⁵); wrong alarms of the others are rarer than one in 10⁵. Sets that were not dealt at random, such
+as even and odd rows of a sorted table, may be divided too evenly without sharing a row.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +29,8 @@ from calliper._types import FloatArray, IntArray
 TOLERANCE = 1e-4
 #: Standard deviations beyond chance, and how often rows are dealt anew to know it.
 BEYOND, N_DEALT = 6.0, 40
-#: Shared rows that are noticed where only copies can coincide, at least, and their share.
-FEW, FEW_SHARE = 10, 0.01
+#: Shared rows that are noticed where only copies can coincide: how many and what share at least.
+FEW = ((5, 0.05), (10, 0.01))
 #: Share of the rows that is as good as all; share of different values that makes a column fine.
 NEARLY_ALL, FINE = 0.99, 0.95
 #: Kinds of rows of which no two sets hold the same number each by chance; rows of one kind that
@@ -37,8 +39,8 @@ _CELLS, _FEW_ROWS = 20, 8
 #: Numbers that a row is projected to, and the two grids they are rounded on: what lies at an edge
 #: of one does not in the other.
 _PROJECTED, _OFFSETS = 3, (0.318, 0.818)
-#: Columns beyond which rows are projected as they are, without units.
-_WIDE = 512
+#: Columns beyond which rows are projected as they are, without units; the place of gaps.
+_WIDE, _GAP = 512, -97.3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,27 +76,68 @@ class SharedRows:
         return f"{text}, but not all." if self.certain else f"{text}."
 
 
-def find_shared(X_a: Any, y_a: Any, X_b: Any, y_b: Any) -> SharedRows:
-    """Which rows of the second set are in the first, and whether that can be chance.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowSketch:
+    """Rows as a few numbers each, by which copies of them are known again; 24 bytes a row.
 
-    Parameters
+    Attributes
     ----------
-    X_a, X_b : inputs, one row each: arrays of any shape, frames, sparse matrices, tensors, lists
-        of anything; columns are compared by position
-    y_a, y_b : targets
+    numbers : (n, 3) random projections of columns in units of their spread
+    units : where each column starts and how far it spreads; None for text
+    fine : whether a column hardly ever repeats a value
+    names : of the columns of a frame
+    has_targets : whether the last column is the target
+    """
+
+    numbers: FloatArray
+    units: tuple[tuple[float, float] | None, ...]
+    fine: bool
+    names: tuple[Any, ...] | None = None
+    has_targets: bool = True
+
+    def columns(self, X: Any, y: Any) -> list[NDArray[Any]]:
+        """Columns of other rows: by name where both have names, else by position."""
+        if self.names is not None and set(self.names) <= set(_names(X) or ()):
+            X = X[list(self.names)]
+        return [*_columns(X), *(_columns(y) if self.has_targets else [])]
+
+
+def sketch_rows(X: Any, y: Any = None) -> RowSketch:
+    """What to keep of rows to find them again in another set; inputs alone if ``y`` is None.
+
+    ``X`` are arrays of any shape, frames, sparse matrices, tensors, or lists of anything.
+    """
+    columns = [*_columns(X), *([] if y is None else _columns(y))]
+    units = tuple(_unit(column) for column in columns)
+    n = len(columns[-1])
+    fine = any(len(np.unique(_hashed(column))) > FINE * n for column in columns)
+    return RowSketch(
+        numbers=_projected(columns, units),
+        units=units,
+        fine=fine,
+        names=_names(X),
+        has_targets=y is not None,
+    )
+
+
+def find_shared(known: RowSketch, X: Any, y: Any) -> SharedRows:
+    """Which rows are among the known ones, and whether that can be chance.
+
+    Rows of another width share nothing.
 
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(200, 3))
-    >>> find_shared(X[:100], X[:100, 0], X[90:190], X[90:190, 0]).describe()
+    >>> known = sketch_rows(X[:100], X[:100, 0])
+    >>> find_shared(known, X[90:190], X[90:190, 0]).describe()
     '10 of 100 calibration rows are also training rows (same inputs and target).'
     """
-    a, b = ([*_columns(X), *_columns(y)] for X, y in ((X_a, y_a), (X_b, y_b)))
-    n_a, n_b = len(a[-1]), len(b[-1])
-    if len(a) != len(b) or not n_a or not n_b:
+    columns = known.columns(X, y)
+    n_a, n_b = len(known.numbers), len(columns[-1])
+    if len(columns) != len(known.units) or not n_a or not n_b:
         return SharedRows(n_shared=0, n_rows=n_b)
-    numbers, fine = _sketch(a, b)
-    found = [_judge(_cells(numbers, offset), n_a, fine) for offset in _OFFSETS]
+    numbers = np.concatenate([known.numbers, _projected(columns, known.units)])
+    found = [_judge(_cells(numbers, offset), n_a, known.fine) for offset in _OFFSETS]
     return max(found, key=lambda shared: (shared.certain, shared.n_shared))
 
 
@@ -110,7 +153,8 @@ def _judge(cell: IntArray, n_a: int, fine: bool) -> SharedRows:
     beyond = _evenness(in_a, in_b) > even.mean() + BEYOND * max(float(even.std()), 0.25)
     equal = np.array_equal(in_a, in_b) and len(in_a) >= _CELLS
     no_twins = max(in_a.max(), in_b.max()) == 1
-    copies = fine and no_twins and n_shared >= max(FEW, FEW_SHARE * n_b)
+    few = any(n_shared >= max(count, share * n_b) for count, share in FEW)
+    copies = fine and no_twins and few
     certain = bool(beyond or equal or copies)
     return SharedRows(
         n_shared=n_shared,
@@ -157,45 +201,54 @@ def _cells(numbers: FloatArray, offset: float) -> IntArray:
     return np.unique(rows.ravel(), return_inverse=True)[1].reshape(-1)
 
 
-def _sketch(a: list[NDArray[Any]], b: list[NDArray[Any]]) -> tuple[FloatArray, bool]:
-    """A few numbers for each row of both sets, and whether a column hardly ever repeats a value.
-
-    They are random projections of columns in units of their spread: rows that agree in all columns
-    agree in these, and others do not.
-    """
+def _projected(
+    columns: list[NDArray[Any]], units: tuple[tuple[float, float] | None, ...]
+) -> FloatArray:
+    """(n, 3) numbers that agree for rows which agree in all columns, and for no others."""
     rng = np.random.default_rng(0)
-    n, n_a = len(a[-1]) + len(b[-1]), len(a[-1])
-    numbers, fine = np.zeros((n, _PROJECTED)), False
-    for column in _in_pairs(a, b):
-        fine = fine or len(np.unique(column[:n_a])) > FINE * n_a
-        numbers += np.outer(_in_units(column), rng.normal(size=_PROJECTED))
-    return numbers / np.sqrt(max(len(a), 1)), fine
+    numbers = np.zeros((len(columns[-1]), _PROJECTED))
+    for column, unit in zip(columns, units, strict=True):
+        scaled = _hashed(column) if unit is None else _in_units(column, *unit)
+        numbers += np.outer(scaled, rng.normal(size=_PROJECTED))
+    return np.asarray(numbers / np.sqrt(len(columns)))
 
 
-def _in_pairs(a: list[NDArray[Any]], b: list[NDArray[Any]]) -> Iterator[FloatArray]:
-    """Columns of both sets as numbers, those of the second below those of the first."""
-    for left, right in zip(a, b, strict=True):
-        both = (
-            [*left, *right]
-            if left.dtype.kind != right.dtype.kind
-            else np.concatenate([left, right])
-        )
-        column = np.asarray(both, dtype=object if isinstance(both, list) else None)
-        try:
-            yield column.astype(np.float64)
-        except (TypeError, ValueError):  # text, categories, mixed: numbered as they come
-            known: dict[str, int] = {}
-            yield np.array([known.setdefault(str(each), len(known)) for each in column], float)
+def _unit(column: NDArray[Any]) -> tuple[float, float] | None:
+    """The low end and the spread of a column of numbers; None for text."""
+    numbers = _as_numbers(column)
+    if numbers is None:
+        return None
+    finite = numbers[np.isfinite(numbers)]
+    if not len(finite):
+        return 0.0, 1.0
+    low, high = np.percentile(finite, [5, 95])
+    return float(low), float((high - low) or np.ptp(finite) or 1.0)
 
 
-def _in_units(column: FloatArray) -> FloatArray:
-    """A column in units of its spread; gaps and infinities have places of their own."""
-    finite = column[np.isfinite(column)]
-    low, high = np.percentile(finite, [5, 95]) if len(finite) else (0.0, 0.0)
-    unit = (high - low) or float(np.ptp(finite) if len(finite) else 0.0) or 1.0
+def _in_units(column: NDArray[Any], low: float, spread: float) -> FloatArray:
+    """Numbers in units of the spread; gaps, text and infinities have places of their own."""
+    numbers = _as_numbers(column)
+    if numbers is None:
+        return _hashed(column)
     with np.errstate(over="ignore"):
-        scaled = (column - low) / unit
-    return np.nan_to_num(scaled, nan=-97.3, posinf=1e9, neginf=-1e9)
+        scaled = (numbers - low) / spread
+    return np.asarray(np.nan_to_num(scaled, nan=_GAP, posinf=1e9, neginf=-1e9))
+
+
+def _hashed(column: NDArray[Any]) -> FloatArray:
+    """A number for each cell: itself, or one made of its text, the same wherever it stands."""
+    numbers = _as_numbers(column)
+    if numbers is not None:
+        return np.asarray(np.nan_to_num(numbers, nan=_GAP))
+    texts = ["" if cell is None or cell != cell else str(cell) for cell in column.tolist()]
+    return np.array([crc32(text.encode()) / 2**20 if text else _GAP for text in texts])
+
+
+def _as_numbers(column: NDArray[Any]) -> FloatArray | None:
+    try:
+        return column.astype(np.float64)
+    except (TypeError, ValueError):
+        return None
 
 
 def _columns(X: Any) -> list[NDArray[Any]]:
@@ -212,8 +265,13 @@ def _columns(X: Any) -> list[NDArray[Any]]:
         rows = np.array([repr(row) for row in X], dtype=object)
     rows = rows.reshape(len(rows), -1)
     if rows.shape[1] > _WIDE and rows.dtype.kind in "biuf":
-        rows = _narrowed(np.nan_to_num(rows.astype(np.float64), nan=-97.3))
+        rows = _narrowed(np.nan_to_num(rows.astype(np.float64), nan=_GAP))
     return [_plain(column) for column in rows.T]
+
+
+def _names(X: Any) -> tuple[Any, ...] | None:
+    """Names of the columns of a frame."""
+    return tuple(X.columns) if hasattr(X, "columns") and hasattr(X, "shape") else None
 
 
 def _narrowed(rows: Any) -> Any:

@@ -28,6 +28,7 @@ from sklearn.utils.validation import (
 from calliper._calibrated import Calibrated, calibrate, refuse_seen, seeded
 from calliper._models import check_known_rows, check_new_rows, fresh, predictions
 from calliper._row_order import warn_of_trend
+from calliper._shared_rows import sketch_rows
 from calliper._types import Coverage, FloatArray, IntArray, Score
 from calliper._validation import check_vector
 from calliper.calibrators import FullRescaled
@@ -105,6 +106,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     calibrators_ : the fitted calibrator of each tail of the score; one for most scores
     embedding_ : the fitted map to the space where nearness is judged; its repr says which
     left_out_ : training rows as seen by models that were not trained on them, or None
+    void_ : why nothing is promised, in words, or None
 
     Examples
     --------
@@ -149,7 +151,9 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         ----------
         X, y : rows and targets
         groups : (n,), optional
-            Rows of one group are held out together, in refits too.
+            Rows of one group are held out together, in refits too. Intervals are then made from
+            errors on groups that the model has not seen, but nothing is proved for new groups:
+            rows of one group are not exchangeable with those of others.
         **fit_params
             Passed to ``fit`` of the estimator whenever it is trained (``sample_weight``,
             ``cat_features``, ``eval_set``, …); by requests, where scikit-learn's metadata routing
@@ -169,6 +173,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
                 f"{len(y)}."
             )
         train, held_out = self._split(len(y), groups)
+        _check_weights(fit_params.get("sample_weight"), len(y))
         X, fit_params = indexable(X)[0], self._routed(fit_params)
         X_train, y_train = _safe_indexing(X, train), y[train]
         refits = Refits(
@@ -185,7 +190,9 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         refits.report(1 / (1 + training.n_refits))
         self._calibrate(estimator, _safe_indexing(X, held_out), y[held_out], training, held_out)
         refits.report(1.0)
-        self._trained = self.estimator, estimator
+        if groups is not None:
+            self.void_: str | None = _few_groups(_safe_indexing(groups, held_out))
+        self._trained = self.estimator, estimator, sketch_rows(X_train, y_train)
         return self
 
     def calibrate(self, X: Any, y: Any, *, X_train: Any = None, y_train: Any = None) -> Self:
@@ -206,15 +213,18 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         if y_train is not None:
             check_consistent_length(X_train, y_train)
             y_train = check_vector(y_train, "y_train")
-        seen = refuse_seen(X_train, y_train, X, y)
+        untrained, model, rows = getattr(self, "_trained", (None, None, None))
+        if untrained is not self.estimator:
+            model, rows = self.estimator, None
+        if X_train is not None:
+            rows = sketch_rows(X_train, y_train)
+        void = refuse_seen(rows, X, y)
         refits = Refits(random_state=self.random_state, shuffle=self.shuffle)
         training = Training(X=X_train, y=y_train, folds=self.left_out_folds, refits=refits)
-        untrained, model = getattr(self, "_trained", (None, None))
-        model = model if untrained is self.estimator else self.estimator
         same = getattr(self, "_placed", None) == (id(model), id(self.embed), True)
         before = self.embedding_ if same and X_train is None else None
         self._calibrate(model, X, y, training)
-        self.seen_ = seen
+        self.void_ = void
         if before is not None:
             _warn_if_other(before, self.embedding_)
         return self
@@ -327,13 +337,14 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             "" if locality is None else f"as local as {locality.describe()}",
             "" if self.left_out_ is None else f"left-out errors: {self.left_out_}",
             f"promised at 0.9: {np.floor(promise.proved * 1e4) / 1e4:g}"
-            + (" (rows were seen in training)" if self.seen_ is not None else ""),
+            + (f" ({self.void_})" if self.void_ is not None else "")
+            + (", unless rows are in order of time" if self._row_trend is not None else ""),
         ]
         return [line for line in lines if line]
 
     @property
     def _calibrated(self) -> Calibrated:
-        return Calibrated(self.score_, self.calibrators_, self.seen_)
+        return Calibrated(self.score_, self.calibrators_, self.void_)
 
     def _split(self, n: int, groups: Any) -> tuple[IntArray, IntArray]:
         """Rows to train on, and rows to hold out."""
@@ -370,6 +381,11 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     ) -> None:
         score: Any = AbsoluteError() if self.score_function is None else self.score_function
         calibrator = FullRescaled() if self.calibrator is None else self.calibrator
+        if not hasattr(calibrator, "predict_radius"):
+            raise TypeError(
+                f"calibrator must be a method such as FullRescaled() or Split(); got "
+                f"{calibrator!r}. calliper.calibrators lists them."
+            )
         calibrator = seeded(calibrator, self.random_state)
         learnt, known = self._learn(estimator, calibrator, score, X, training)
         embedding = learnt.embedding
@@ -379,8 +395,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             warn_if_poor(embedding, Z)
         known["length_scale"] = embedding.length_scale(len(y))
         calibrated = calibrate(calibrator, score, Z, y, y_pred, **known)
-        warn_of_trend(y - calibrated.centre(y_pred), order)
-        self.calibrators_, self.seen_ = calibrated.calibrators, None
+        self._row_trend = warn_of_trend(y - calibrated.centre(y_pred), order)
+        self.calibrators_, self.void_ = calibrated.calibrators, None
         self.embedding_: Embedding = embedding
         self._placed = (id(estimator), id(self.embed), training.X is not None)
         self.estimator_, self.score_, self.left_out_ = estimator, score, learnt.unseen
@@ -407,6 +423,23 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             learnt = training.learn(embedding, score, chosen=chosen)
         seen = training.seen(learnt.embedding, score, wanted=_names(calibrator, SEEN))
         return learnt, {**learnt.extras, **seen}
+
+
+def _few_groups(held_out: Any) -> str:
+    """Why rows of groups promise nothing for rows of new ones."""
+    n, n_groups = len(held_out), len({str(group) for group in held_out})
+    return (
+        f"The {n:,} calibration rows come in {n_groups:,} groups, and rows of one group are alike: "
+        f"they are not exchangeable with rows of new groups, for which coverage may be lower."
+    )
+
+
+def _check_weights(sample_weight: Any, n: int) -> None:
+    """Some libraries pass over weights of another length in silence."""
+    if sample_weight is not None and len(sample_weight) != n:
+        raise CalliperError(
+            f"sample_weight has {len(sample_weight)} values for {n} rows: pass one for each row."
+        )
 
 
 def _warn_if_other(before: Embedding, now: Embedding) -> None:

@@ -262,3 +262,8 @@ def test_a_basis_that_changes_its_columns():
     method = ConditionalCalibration(basis=lambda Z: np.ones((len(Z), len(Z)))).fit(Z, SCORES)
     with pytest.raises(CalliperError, match="gave 60 columns in fit and 7 now"):
         method.predict_radius(NEW)
+
+
+def test_scores_that_cannot_be_added_up_are_refused():
+    with pytest.raises(CalliperError, match="span more than double"):
+        ConditionalCalibration().fit(np.zeros((4, 1)), [1e-310, 1.0, 1e300, 0.0])

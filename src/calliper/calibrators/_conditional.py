@@ -75,6 +75,9 @@ from calliper.quantile import conformal_rank, power_of_two
 #: How far below the level the new point pulls, which settles ties in favour of the lower fit.
 BELOW = 1e-9
 
+#: Ratio of the largest to the smallest score beyond which sums and comparisons lose the smallest.
+LARGEST_SPAN = 1e300
+
 #: Directions in which calibration points differ by less, in relation to the others, are none.
 LEAST_SPREAD = 1e-9
 
@@ -145,6 +148,7 @@ class ConditionalCalibration(Calibrator):
         """
         rows = self._check_fit(_columns(self.basis, Z), scores)
         self.basis_ = self.basis
+        _refuse_extremes(rows.scores)
         self.span_ = Span(rows.Z)
         self._design = self.span_.coordinates(rows.Z)[0]
         self.n_dimensions_ = self._design.shape[1]
@@ -262,6 +266,16 @@ def _columns(basis: Callable[[Any], Any] | None, Z: Any) -> Any:
             f"{columns.shape}."
         )
     return check_features(columns, "basis(Z)")
+
+
+def _refuse_extremes(scores: FloatArray) -> None:
+    """Sums of scores of very different sizes lose the small ones, and comparisons with them."""
+    sizes = np.abs(scores[scores != 0])
+    if len(sizes) and sizes.max() > LARGEST_SPAN * sizes.min():
+        raise CalliperError(
+            f"scores from {sizes.min():.3g} to {sizes.max():.3g} in size span more than double "
+            f"precision can add up. Set the smallest to 0, or take Split."
+        )
 
 
 class Span:

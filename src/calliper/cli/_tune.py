@@ -13,6 +13,7 @@ import click
 import numpy as np
 
 from calliper._calibrated import refuse_seen
+from calliper._shared_rows import sketch_rows
 from calliper._types import FloatArray, IntArray
 from calliper.cli import _options as options
 from calliper.cli import _output as out
@@ -207,7 +208,7 @@ def _curve(
     """The curve in the very features that ``calliper interval`` judges nearness in."""
     X, X_train = known[:, 2:], None if training is None else training[:, 2:]
     if training is not None:
-        refuse_seen(X_train, training[:, 0], X, known[:, 0])
+        refuse_seen(sketch_rows(X_train, training[:, 0]), X, known[:, 0])
     embedding = fit_embedding(None, X_train, X)
     return tuning_curve(
         embedding.transform(X),

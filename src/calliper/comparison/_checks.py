@@ -25,7 +25,7 @@ import numpy as np
 from scipy import stats
 
 from calliper._row_order import find_trend
-from calliper._shared_rows import find_shared
+from calliper._shared_rows import find_shared, sketch_rows
 from calliper._types import FloatArray
 from calliper.comparison._answers import Answer, Sets
 from calliper.comparison._evenness import ShortGroup, short_groups
@@ -144,7 +144,7 @@ def check_answers(
 
 def _seen(kind: str, known: Points, points: Points) -> Iterator[Check]:
     """Rows that are in a set where they must not be, or so many twins that none could tell."""
-    shared = find_shared(known.Z, known.y, points.Z, points.y)
+    shared = find_shared(sketch_rows(known.Z, known.y), points.Z, points.y)
     if not shared.certain and shared.n_shared <= len(points) / 2:
         return
     rows, _, there = kind.partition("-in-")
