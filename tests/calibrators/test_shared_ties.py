@@ -9,12 +9,22 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import shared_ties_oracle as oracle
 from sklearn.base import clone
 
-from calliper import KNN, RBF, RLCP, FullRescaled, JackknifeRescaled, MADSplit, TunedKNN, TunedRBF
-from calliper.calibrators import LCP, LVD, RCP, SLCP, JackknifeMinmaxRescaled, LoCart, NormalizedKNN
-from calliper.kernels import Mahalanobis, NeighborSearch, _search, _shared
+from calliper import KNN, RBF, FullRescaled, JackknifeRescaled
+from calliper.calibrators import (
+    LCP,
+    LVD,
+    RCP,
+    RLCP,
+    SLCP,
+    JackknifeMinmaxRescaled,
+    LoCart,
+    MADSplit,
+    NormalizedKNN,
+)
+from calliper.kernels import Mahalanobis, NeighborSearch, TunedKNN, TunedRBF, _search, _shared
+from oracles import shared_ties as oracle
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 PLACES = {
