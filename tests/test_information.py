@@ -130,15 +130,15 @@ def test_p_values_of_tied_data_are_uniform_given_a_seed(seed):
 
     One feature of one value and scores of two: all there is to find is the order of ties.
     """
-    draws = [np.random.default_rng(number).integers(2, size=30) for number in range(300)]
+    draws = [np.random.default_rng(number).integers(2, size=30) for number in range(150)]
     p = [
         mutual_information(
             np.ones((30, 1)), y, n_neighbors=3, n_permutations=19, random_state=seed
         ).p_value
         for y in draws
     ]
-    assert abs(np.mean(p) - 0.525) < 4 * np.sqrt(1 / 12 / 300)
-    assert np.mean(np.array(p) <= 0.1) < 0.1 + 3.5 * np.sqrt(0.09 / 300)
+    assert abs(np.mean(p) - 0.525) < 4 * np.sqrt(1 / 12 / 150)
+    assert np.mean(np.array(p) <= 0.1) < 0.1 + 3.5 * np.sqrt(0.09 / 150)
 
 
 def test_random_order_of_ties_makes_no_dependence():

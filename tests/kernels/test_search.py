@@ -176,7 +176,7 @@ def test_a_regular_line_is_settled_without_comparing_all(monkeypatch):
     n = 5000
     search = NeighborSearch(np.arange(n)[:, None] * 1.0, "euclidean")
     found, tied = search.nearest_others(3)
-    assert tied.all()
+    assert tied[10:-10].all()
     inner = np.arange(10, n - 10)
     assert not compared
     assert (np.sort(np.abs(found[inner] - inner[:, None]), axis=1) == [1, 1, 2]).all()

@@ -113,12 +113,13 @@ class NeighborSearch:
         # Queries in the order of the engine find what they need still in cache.
         engine = self.line or self.tree
         order = own if engine is None else engine.indices
-        near, distance, sure = self._propose(self.points[order], n + 2)
+        rows = self.points if engine is None else self.points[order]
+        near, distance, sure = self._propose(rows, n + 2)
         keep = _all_but(order, near)
         near, distance = near[keep].reshape(len(own), -1), distance[keep].reshape(len(own), -1)
         found = np.empty((len(own), n), dtype=np.intp)
         found[order] = near[:, :n]
-        unsettled = order[~(sure & self._settled(self.points[order], distance, n))]
+        unsettled = order[~(sure & self._settled(rows, distance, n))]
         if len(unsettled):
             location, inverse = unique_rows(self.points[unsettled])
             copy = np.empty(len(location), dtype=np.intp)
@@ -221,7 +222,7 @@ class NeighborSearch:
             found = np.reshape(found, (len(queries), k)).astype(np.intp, copy=False)
             distance = distance.reshape(found.shape)
         elif self.wide is not None:
-            squared, found, sure = self.wide.query(queries - self.centre, k)
+            squared, found, sure = self.wide.query(queries, k)
             return found, squared, sure
         elif self.brute is not None:
             distance, found = self.brute.kneighbors(queries - self.centre, k)
@@ -237,7 +238,10 @@ class NeighborSearch:
         error = 8 * (dimension + 4) * np.finfo(float).eps * distance[:, -1]
         if self.brute is not None or self.wide is not None:
             # ‖x‖² − 2x·z + ‖z‖² errs with the norms, and ‖z‖² ≤ 2‖x‖² + 2‖x − z‖².
-            centred = np.square(queries - self.centre).sum(axis=1)
+            chunks = row_slices(len(queries), max(1, BLOCK_FLOATS // dimension))
+            centred = np.concatenate(
+                [np.square(queries[rows] - self.centre).sum(axis=1) for rows in chunks]
+            )
             shift = float(np.square(self.centre).sum())
             error = 2 * error + 8 * (dimension + 4) * np.finfo(float).eps * (3 * centred + shift)
         settled = np.ones(len(distance), dtype=bool)
@@ -399,7 +403,8 @@ def balls_by_scan(
     shift = float(np.square(centre).sum())
     z = points - centre
     unit = power_of_two(z)
-    far = float(np.abs(queries - centre).max(initial=0.0)) > LARGEST * unit
+    largest, smallest = queries.max(axis=0) - centre, queries.min(axis=0) - centre
+    far = max(float(largest.max()), -float(smallest.min())) > LARGEST * unit
     # The product decides the cost of wide rows; half of it suffices, since the edge is checked.
     dtype = np.float32 if 16 <= points.shape[1] < TOO_WIDE and not far else np.float64
     unit = 1.0 if dtype is np.float64 else unit

@@ -38,7 +38,7 @@ class WideSearch:
     """Points with many features, centred."""
 
     def __init__(self, points: FloatArray, centre: FloatArray) -> None:
-        self.z = points - centre
+        self.z, self.centre = points - centre, centre
         # A power of two keeps single precision from overflowing or underflowing, and loses nothing.
         self.unit = power_of_two(self.z)
         scaled = self.z / self.unit
@@ -55,12 +55,14 @@ class WideSearch:
     def query(self, x: FloatArray, k: int) -> tuple[FloatArray, IntArray, BoolArray]:
         """Squared distances (m, k) and indices of the k nearest, and which rows are sure.
 
-        ``x`` is centred as the points are. Distances are those of double precision. A row is sure
+        Distances are those of double precision. A row is sure
         if no point outside its candidates can be as near as its k-th.
         """
         scratch = Scratch()
         found = map_row_blocks(
-            lambda rows: self._one_block(x[rows], k, scratch), len(x), len(self.z) // TALL
+            lambda rows: self._one_block(x[rows] - self.centre, k, scratch),
+            len(x),
+            max(len(self.z) // TALL, x.shape[1] // 4),
         )
         distance, index, sure = (np.concatenate(part) for part in zip(*found, strict=True))
         return distance, index, sure
