@@ -1,12 +1,13 @@
 from fractions import Fraction
 
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calliper import FullRescaled, JackknifeRescaled, MADSplit, Split, guarantees
+from calliper import FullRescaled, JackknifeRescaled, Split, guarantees
+from calliper.calibrators import MADSplit
+from oracles import rescaled as oracles
 
 
 @given(thousandths=st.integers(1, 999), n=st.integers(1, 500))

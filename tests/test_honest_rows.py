@@ -13,19 +13,12 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from calliper import (
-    CalliperError,
-    ConditionalCalibration,
-    ConformalRegressor,
-    EmbeddingWarning,
-    Intervals,
-    SignedError,
-    Split,
-)
+from calliper import CalliperError, ConformalRegressor, Intervals, SignedError, Split
 from calliper._blocks import map_slices
 from calliper._calibrated import StoredRows, calibrate_stored
 from calliper._row_order import LEVEL, find_trend
-from calliper.exceptions import RowOrderWarning, SharedRowsWarning
+from calliper.calibrators import ConditionalCalibration
+from calliper.exceptions import EmbeddingWarning, RowOrderWarning, SharedRowsWarning
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(600, 3))

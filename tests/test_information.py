@@ -2,11 +2,11 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-import tuning_oracles
 from sklearn.feature_selection import mutual_info_regression
 
-from calliper import CalliperError, information, mutual_information
-from calliper.information import random_ranks, rank_ksg
+from calliper import CalliperError, information
+from calliper.information import mutual_information, random_ranks, rank_ksg
+from oracles import tuning as tuning_oracles
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 10])

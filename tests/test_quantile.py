@@ -2,7 +2,6 @@ from fractions import Fraction
 from math import ceil
 
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +14,7 @@ from calliper.quantile import (
     pad_exceptions,
     required_calibration_size,
 )
+from oracles import rescaled as oracles
 
 
 @given(thousandths=st.integers(1, 999), n=st.integers(1, 3000))

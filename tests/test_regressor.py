@@ -19,14 +19,14 @@ from calliper import (
     RBF,
     CalliperError,
     ConformalRegressor,
-    ForestProximity,
     FullRescaled,
     JackknifeRescaled,
-    MADSplit,
     SignedError,
     Split,
     metrics,
 )
+from calliper.calibrators import MADSplit
+from calliper.kernels import ForestProximity
 
 rng = np.random.default_rng(0)
 X = rng.uniform(size=(600, 2))

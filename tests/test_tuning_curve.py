@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from calliper import KNN, CalliperError, JackknifeRescaled, TunedKNN, TunedRBF, ZeroScaleWarning
+from calliper import KNN, CalliperError, JackknifeRescaled
+from calliper.exceptions import ZeroScaleWarning
+from calliper.kernels import TunedKNN, TunedRBF
 from calliper.report import draw_tuning
 from calliper.tuning import TuningCurve, tuning_curve
 

@@ -10,14 +10,10 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsRegressor
 
-from calliper import (
-    KNN,
-    ConformalRegressor,
+from calliper import KNN, ConformalRegressor, FullRescaled, JackknifeRescaled, Split
+from calliper.exceptions import (
     EmbeddingWarning,
-    FullRescaled,
-    JackknifeRescaled,
     SmallCalibrationWarning,
-    Split,
     UnscaledFeaturesWarning,
     ZeroScaleWarning,
 )

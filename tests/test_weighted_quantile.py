@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 
-import localized_oracles as oracles
 import numpy as np
 import pytest
 
@@ -13,6 +12,7 @@ from calliper.quantile import (
     weighted_quantiles,
     weighted_quantiles_in_blocks,
 )
+from oracles import localized as oracles
 
 LEVELS = ["0.1", "0.25", "0.5", "0.8", "0.9"]
 

@@ -1,81 +1,64 @@
-"""Honest, locally adaptive prediction intervals around any regression model."""
+"""Honest, locally adaptive prediction intervals around any regression model.
 
-from calliper import datasets, evaluation, guarantees, metrics, tuning
+What a few lines need is here; everything else is in the submodules, each a topic of its own.
+"""
+
+from importlib import import_module
+from typing import Any
+
 from calliper._quantile_pair import QuantilePair
-from calliper.calibrators import (
-    LCP,
-    LVD,
-    RCP,
-    RLCP,
-    SLCP,
-    ConditionalCalibration,
-    FullRescaled,
-    JackknifeMinmaxRescaled,
-    JackknifeRescaled,
-    LoCart,
-    MADSplit,
-    NormalizedKNN,
-    Split,
-)
+from calliper.calibrators import FullRescaled, JackknifeRescaled, Split
+from calliper.comparison import compare
 from calliper.embedding import Layer
-from calliper.evaluation import Problem, evaluate, summarise
-from calliper.exceptions import (
-    CalliperError,
-    EmbeddingWarning,
-    SmallCalibrationWarning,
-    UnscaledFeaturesWarning,
-    ZeroScaleWarning,
-)
-from calliper.information import mutual_information
+from calliper.evaluation import evaluate
+from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
-from calliper.kernels import KNN, RBF, ForestProximity, Mahalanobis, TunedKNN, TunedRBF
-from calliper.refitting import CVPlus, JackknifeAfterBootstrap, JackknifePlus
+from calliper.kernels import KNN, RBF
 from calliper.regressor import ConformalRegressor
 from calliper.scores import AbsoluteError, QuantileError, SignedError
 
+#: Topics, loaded when first asked for.
+_SUBMODULES = (
+    "calibrators",
+    "comparison",
+    "datasets",
+    "evaluation",
+    "exceptions",
+    "guarantees",
+    "information",
+    "kernels",
+    "metrics",
+    "refitting",
+    "report",
+    "scores",
+    "tuning",
+)
+
 __all__ = [
     "KNN",
-    "LCP",
-    "LVD",
     "RBF",
-    "RCP",
-    "RLCP",
-    "SLCP",
     "AbsoluteError",
-    "CVPlus",
     "CalliperError",
-    "ConditionalCalibration",
     "ConformalRegressor",
-    "EmbeddingWarning",
-    "ForestProximity",
     "FullRescaled",
     "Intervals",
-    "JackknifeAfterBootstrap",
-    "JackknifeMinmaxRescaled",
-    "JackknifePlus",
     "JackknifeRescaled",
     "Layer",
-    "LoCart",
-    "MADSplit",
-    "Mahalanobis",
-    "NormalizedKNN",
-    "Problem",
     "QuantileError",
     "QuantilePair",
     "SignedError",
-    "SmallCalibrationWarning",
     "Split",
-    "TunedKNN",
-    "TunedRBF",
-    "UnscaledFeaturesWarning",
-    "ZeroScaleWarning",
-    "datasets",
+    "compare",
     "evaluate",
-    "evaluation",
-    "guarantees",
-    "metrics",
-    "mutual_information",
-    "summarise",
-    "tuning",
 ]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return import_module(f"calliper.{name}")
+    raise AttributeError(f"module 'calliper' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_SUBMODULES, "__version__"])

@@ -28,6 +28,8 @@ from calliper.intervals import Intervals
 
 Noise = Literal["cycles", "radians"]
 
+__all__ = ["OneDimensional", "one_dimensional"]
+
 #: k_ε, in radians for each unit of x.
 _FREQUENCY = {"cycles": 2 * 2 * pi, "radians": 2.0}
 

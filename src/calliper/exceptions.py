@@ -6,6 +6,21 @@ import sys
 import warnings
 from types import FrameType
 
+__all__ = [
+    "CalliperError",
+    "EmbeddingWarning",
+    "FailedTrialsWarning",
+    "InEveryBootstrapWarning",
+    "QuantileCrossingWarning",
+    "RowOrderWarning",
+    "SharedRowsWarning",
+    "SmallCalibrationWarning",
+    "SparseBinsWarning",
+    "TornStoreWarning",
+    "UnscaledFeaturesWarning",
+    "ZeroScaleWarning",
+]
+
 
 class CalliperError(ValueError):
     """An input that no valid interval can be computed from; the message says what to change."""

@@ -41,6 +41,8 @@ from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError
 
+__all__ = ["MutualInformation", "mutual_information"]
+
 #: Parts into which the points are divided to see how estimates scatter, and how often.
 SUBSAMPLES, PARTITIONS = 4, 10
 

@@ -27,6 +27,9 @@ TEN_NEAREST = KNN(10)
 MEASURES = {"mse": "mean squared error", "deviance": "gamma deviance", "mi": "mutual information"}
 
 
+__all__ = ["TuningCurve", "tuning_curve"]
+
+
 @dataclass(frozen=True, eq=False)
 class TuningCurve:
     """How good each candidate is, and how often it was chosen.

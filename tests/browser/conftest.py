@@ -8,10 +8,10 @@ import shutil
 import time
 
 import pytest
-from comparisons import methods, points
 
 from calliper.comparison import compare
 from calliper.report.page import Provenance, render_page
+from cases.comparisons import methods, points
 
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",

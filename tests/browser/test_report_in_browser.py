@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from comparisons import methods, points
 
 from calliper import FullRescaled
 from calliper.comparison import Points, compare, number, percent
 from calliper.report.page import render_page
+from cases.comparisons import methods, points
 
 
 def test_it_opens_without_complaint_and_asks_for_nothing(opened, path):

@@ -3,11 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
-from edge_problems import METHODS, NEW, RESCALED, SCORES, Z
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
-from calliper import KNN, RBF, CalliperError, FullRescaled, JackknifeRescaled, MADSplit, Split
+from calliper import KNN, RBF, CalliperError, FullRescaled, JackknifeRescaled, Split
+from calliper.calibrators import MADSplit
+from cases.edges import METHODS, NEW, RESCALED, SCORES, Z
 
 
 @pytest.mark.parametrize("method", METHODS, ids=repr)

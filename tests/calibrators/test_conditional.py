@@ -2,22 +2,16 @@
 
 import warnings
 
-import conditional_oracles
 import numpy as np
 import pytest
-from problems import small_problem
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression
 
-from calliper import (
-    CalliperError,
-    ConformalRegressor,
-    SignedError,
-    SmallCalibrationWarning,
-    Split,
-    guarantees,
-)
+from calliper import CalliperError, ConformalRegressor, SignedError, Split, guarantees
 from calliper.calibrators import ConditionalCalibration
+from calliper.exceptions import SmallCalibrationWarning
+from cases.problems import small_problem
+from oracles import conditional as conditional_oracles
 
 rng = np.random.default_rng(0)
 Z, SCORES, NEW = rng.normal(size=(60, 2)), rng.exponential(size=60), rng.normal(size=(7, 2))

@@ -4,21 +4,13 @@ import warnings
 
 import numpy as np
 import pytest
-from edge_problems import METHODS, NEW, RESCALED, SCORES, Z, fit_mad
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LinearRegression
 
-from calliper import (
-    KNN,
-    RBF,
-    CalliperError,
-    FullRescaled,
-    JackknifeRescaled,
-    MADSplit,
-    SmallCalibrationWarning,
-    Split,
-    ZeroScaleWarning,
-)
+from calliper import KNN, RBF, CalliperError, FullRescaled, JackknifeRescaled, Split
+from calliper.calibrators import MADSplit
+from calliper.exceptions import SmallCalibrationWarning, ZeroScaleWarning
+from cases.edges import METHODS, NEW, RESCALED, SCORES, Z, fit_mad
 
 rng = np.random.default_rng(1)
 

@@ -3,12 +3,13 @@
 from fractions import Fraction
 
 import numpy as np
-import oracles
 import pytest
 
-from calliper import KNN, RBF, FullRescaled, Split, TunedKNN
+from calliper import KNN, RBF, FullRescaled, Split
 from calliper.calibrators import _locality
 from calliper.calibrators._locality import locality_rule, search_locality
+from calliper.kernels import TunedKNN
+from oracles import rescaled as oracles
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

@@ -3,12 +3,13 @@
 from fractions import Fraction
 
 import numpy as np
-import oracles
 import pytest
-from problems import small_problem
 
-from calliper import KNN, RBF, CalliperError, FullRescaled, TunedKNN
+from calliper import KNN, RBF, CalliperError, FullRescaled
 from calliper.calibrators._locality import locality_rule
+from calliper.kernels import TunedKNN
+from cases.problems import small_problem
+from oracles import rescaled as oracles
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

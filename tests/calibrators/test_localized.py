@@ -9,11 +9,12 @@ from scipy import stats
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
-from calliper import CalliperError, SmallCalibrationWarning, Split
+from calliper import CalliperError, Split
 from calliper.calibrators import LCP, LVD, RLCP
 from calliper.calibrators._rlcp import row_normals
+from calliper.exceptions import SmallCalibrationWarning
 
-pytestmark = pytest.mark.filterwarnings("ignore::calliper.SmallCalibrationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::calliper.exceptions.SmallCalibrationWarning")
 
 LEVELS = [0.1, 0.5, 0.8, 0.9]
 rng = np.random.default_rng(5)

@@ -10,7 +10,7 @@ from calliper.datasets import one_dimensional
 from calliper.metrics import tau_si, tau_sqi
 from calliper.quantile import weighted_quantiles
 
-pytestmark = pytest.mark.filterwarnings("ignore::calliper.SmallCalibrationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::calliper.exceptions.SmallCalibrationWarning")
 
 
 def heteroscedastic(rng, n):

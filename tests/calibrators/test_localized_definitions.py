@@ -1,16 +1,16 @@
 """LCP, RLCP and LVD equal their definitions, on problems with ties, zeros and duplicates."""
 
-import localized_oracles as oracles
 import numpy as np
 import pytest
-from problems import small_problem
 
 from calliper.calibrators import LCP, LVD, RLCP
 from calliper.calibrators._lcp import tuned_bandwidth
 from calliper.calibrators._lvd import widening_factor
 from calliper.calibrators._rlcp import effective_length_scale, row_normals
+from cases.problems import small_problem
+from oracles import localized as oracles
 
-pytestmark = pytest.mark.filterwarnings("ignore::calliper.SmallCalibrationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::calliper.exceptions.SmallCalibrationWarning")
 
 LEVELS = [0.1, 0.5, 0.8, 0.9]
 rng = np.random.default_rng(5)

@@ -5,24 +5,16 @@ import warnings
 from fractions import Fraction
 
 import numpy as np
-import oracles
 import pytest
-import split_oracles
-from problems import small_problem
 from sklearn.base import clone
 
-from calliper import (
-    KNN,
-    RBF,
-    CalliperError,
-    ForestProximity,
-    JackknifeRescaled,
-    SmallCalibrationWarning,
-    Split,
-    TunedKNN,
-    ZeroScaleWarning,
-)
+from calliper import KNN, RBF, CalliperError, JackknifeRescaled, Split
 from calliper.calibrators import JackknifeMinmaxRescaled
+from calliper.exceptions import SmallCalibrationWarning, ZeroScaleWarning
+from calliper.kernels import ForestProximity, TunedKNN
+from cases.problems import small_problem
+from oracles import rescaled as oracles
+from oracles import split as split_oracles
 
 rng = np.random.default_rng(0)
 Z, SCORES, NEW = rng.normal(size=(50, 2)), rng.exponential(size=50), rng.normal(size=(7, 2))

@@ -3,11 +3,12 @@
 import warnings
 
 import numpy as np
-import oracles
 import pytest
-from problems import small_problem
 
-from calliper import KNN, RBF, FullRescaled, JackknifeRescaled, MADSplit, Split
+from calliper import KNN, RBF, FullRescaled, JackknifeRescaled, Split
+from calliper.calibrators import MADSplit
+from cases.problems import small_problem
+from oracles import rescaled as oracles
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

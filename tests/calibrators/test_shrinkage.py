@@ -4,11 +4,11 @@ import dataclasses
 from fractions import Fraction
 
 import numpy as np
-import oracles
 import pytest
-from problems import small_problem
 
 from calliper import KNN, RBF, FullRescaled, Split
+from cases.problems import small_problem
+from oracles import rescaled as oracles
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 LEVELS = [0.1, 0.5, 0.8, 0.9]

@@ -7,7 +7,11 @@ import pytest
 from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
-from split_family import (
+
+from calliper import KNN, RBF
+from calliper.calibrators import RCP, SLCP, LoCart, NormalizedKNN
+from calliper.kernels import TunedKNN
+from cases.split_family import (
     LEVELS,
     NEW,
     SCORES,
@@ -20,9 +24,6 @@ from split_family import (
     fit,
     quiet,
 )
-
-from calliper import KNN, RBF, TunedKNN
-from calliper.calibrators import RCP, SLCP, LoCart, NormalizedKNN
 
 rng = np.random.default_rng(1)
 

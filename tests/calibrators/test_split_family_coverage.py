@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from sklearn.linear_model import QuantileRegressor
-from split_family import fit, quiet
 
 from calliper import KNN, RBF, guarantees
 from calliper.calibrators import RCP, SLCP, LoCart, NormalizedKNN
+from cases.split_family import fit, quiet
 
 
 def draw(rng, n):

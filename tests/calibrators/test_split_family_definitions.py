@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
-import split_oracles
-from problems import small_problem
 from sklearn.base import clone
 from sklearn.linear_model import QuantileRegressor
-from split_family import quiet
 
 from calliper import KNN, RBF
 from calliper.calibrators import RCP, SLCP, LoCart, NormalizedKNN
 from calliper.calibrators._normalized_knn import DIFFICULTIES
+from cases.problems import small_problem
+from cases.split_family import quiet
+from oracles import split as split_oracles
 
 
 def training_part(seed, dimension, smallest=2):

@@ -7,7 +7,11 @@ import pytest
 from sklearn.base import BaseEstimator
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression, QuantileRegressor
-from split_family import (
+
+from calliper import KNN, RBF, CalliperError
+from calliper.calibrators import RCP, SLCP, LoCart, NormalizedKNN
+from calliper.exceptions import SmallCalibrationWarning, ZeroScaleWarning
+from cases.split_family import (
     LEVELS,
     NEW,
     SCORES,
@@ -20,9 +24,6 @@ from split_family import (
     fit,
     quiet,
 )
-
-from calliper import KNN, RBF, CalliperError, SmallCalibrationWarning, ZeroScaleWarning
-from calliper.calibrators import RCP, SLCP, LoCart, NormalizedKNN
 
 rng = np.random.default_rng(1)
 

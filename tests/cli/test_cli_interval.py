@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from calliper import KNN, ConformalRegressor, FullRescaled, JackknifeRescaled, MADSplit, Split
+from calliper import KNN, ConformalRegressor, FullRescaled, JackknifeRescaled, Split
+from calliper.calibrators import MADSplit
 
 BY_HAND = """\
 name,y,y_pred,a,b
@@ -72,7 +73,7 @@ def test_a_file_made_by_hand_gives_what_python_gives_digit_for_digit(tmp_path, b
     assert (tmp_path / "out.csv").read_text() == "\n".join(text) + "\n"
 
 
-@pytest.mark.filterwarnings("ignore::calliper.UnscaledFeaturesWarning")
+@pytest.mark.filterwarnings("ignore::calliper.exceptions.UnscaledFeaturesWarning")
 @pytest.mark.parametrize(
     ("options", "calibrator", "training"),
     [
@@ -90,7 +91,7 @@ def test_every_method_equals_python(calliper, files, base, options, calibrator, 
     np.testing.assert_array_equal(columns(files / "out.csv", "lower", "upper"), expected)
 
 
-@pytest.mark.filterwarnings("ignore::calliper.UnscaledFeaturesWarning")
+@pytest.mark.filterwarnings("ignore::calliper.exceptions.UnscaledFeaturesWarning")
 def test_bounds_and_many_chunks_equal_python(calliper, files, base):
     header, *rows = (files / "new.csv").read_text().splitlines(keepends=True)
     # Long names fill a chunk with few rows: 50,000 rows of a thousand letters need several.

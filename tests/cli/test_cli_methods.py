@@ -11,23 +11,19 @@ import pytest
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
-from calliper import (
-    KNN,
+from calliper import KNN, ConformalRegressor, FullRescaled, JackknifeRescaled, Split
+from calliper.calibrators import (
     LCP,
     LVD,
     RCP,
     RLCP,
     SLCP,
-    ConformalRegressor,
-    FullRescaled,
+    ConditionalCalibration,
     JackknifeMinmaxRescaled,
-    JackknifeRescaled,
     LoCart,
     MADSplit,
     NormalizedKNN,
-    Split,
 )
-from calliper.calibrators import ConditionalCalibration
 from calliper.cli._methods import _COST, METHODS, PYTHON_ONLY, MethodOptions
 
 CALIBRATORS = {

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import StandardScaler
 
-from calliper import AbsoluteError, JackknifeRescaled, TunedRBF
+from calliper import AbsoluteError, JackknifeRescaled
+from calliper.kernels import TunedRBF
 from calliper.tuning import tuning_curve
 
 DATA = ["--calibration", "cal.csv", "--target", "y", "--prediction", "y_pred", "--features", "a,b"]

@@ -9,14 +9,15 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from comparisons import methods, points
 from scipy import stats
 
-from calliper import KNN, CalliperError, FullRescaled, MADSplit, metrics
+from calliper import KNN, CalliperError, FullRescaled, metrics
+from calliper.calibrators import MADSplit
 from calliper.comparison import LEVELS, Points, _contest, compare
 from calliper.comparison._contest import Resamples, coverage_by_chance
 from calliper.quantile import conformal_rank
 from calliper.scores import AbsoluteError
+from cases.comparisons import methods, points
 
 
 @pytest.fixture(scope="module")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from comparisons import points
 from scipy import stats
 
 from calliper import KNN, FullRescaled, Split
 from calliper.comparison import _contest
 from calliper.comparison._answers import Sets, ask
 from calliper.comparison._contest import Redrawn, Resamples, Scores, better, redraw
+from cases.comparisons import points
 
 
 def asked(compared, calibration, test):

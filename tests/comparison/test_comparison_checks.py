@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from comparisons import methods, points
 
-from calliper import ConditionalCalibration, FullRescaled, Split
+from calliper import FullRescaled, Split
+from calliper.calibrators import ConditionalCalibration
 from calliper.comparison import Points, compare
 from calliper.comparison._checks import told_apart
+from cases.comparisons import methods, points
 
 
 def kinds(calibration, test, **options):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from comparisons import methods, points
 
-from calliper import KNN, FullRescaled, LoCart, MADSplit, Split
+from calliper import KNN, FullRescaled, Split
+from calliper.calibrators import LoCart, MADSplit
 from calliper.comparison import Points, compare, percent
 from calliper.comparison._evenness import evenness
 from calliper.comparison._tables import Part
 from calliper.metrics import CoverageTable
+from cases.comparisons import methods, points
 
 
 def test_noise_that_changes_asks_for_an_adaptive_method():

@@ -25,8 +25,9 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
-from calliper import ConformalRegressor, EmbeddingWarning, QuantileError, Split
+from calliper import ConformalRegressor, QuantileError, Split
 from calliper.embedding import fit_embedding
+from calliper.exceptions import EmbeddingWarning
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(400, 3))

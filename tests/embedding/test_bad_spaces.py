@@ -11,8 +11,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
-from calliper import CalliperError, ConformalRegressor, EmbeddingWarning, Split
+from calliper import CalliperError, ConformalRegressor, Split
 from calliper.embedding import fit_embedding
+from calliper.exceptions import EmbeddingWarning
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(300, 3))

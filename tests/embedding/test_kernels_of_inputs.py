@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 from sklearn.ensemble import RandomForestRegressor
 
-from calliper import CalliperError, ConformalRegressor, ForestProximity, FullRescaled
+from calliper import CalliperError, ConformalRegressor, FullRescaled
+from calliper.kernels import ForestProximity
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(300, 2)) * [1000, 1] + [5000, 0]

@@ -18,8 +18,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
-from calliper import ConformalRegressor, EmbeddingWarning
+from calliper import ConformalRegressor
 from calliper.embedding import fit_embedding
+from calliper.exceptions import EmbeddingWarning
 
 rng = np.random.default_rng(0)
 X = rng.uniform(size=(400, 2))

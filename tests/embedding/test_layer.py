@@ -10,8 +10,9 @@ from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 
-from calliper import CalliperError, ConformalRegressor, EmbeddingWarning
+from calliper import CalliperError, ConformalRegressor
 from calliper.embedding import Layer
+from calliper.exceptions import EmbeddingWarning
 
 torch = pytest.importorskip("torch", reason="torch is not installed: layers are not tested")
 nn = torch.nn

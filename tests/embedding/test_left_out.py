@@ -19,8 +19,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVR
 
-from calliper import CalliperError, ConformalRegressor, EmbeddingWarning
+from calliper import CalliperError, ConformalRegressor
 from calliper.embedding import Refits, fit_embedding, left_out
+from calliper.exceptions import EmbeddingWarning
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(260, 3))

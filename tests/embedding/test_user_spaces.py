@@ -15,14 +15,8 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from calliper import (
-    KNN,
-    CalliperError,
-    ConformalRegressor,
-    FullRescaled,
-    JackknifeRescaled,
-    UnscaledFeaturesWarning,
-)
+from calliper import KNN, CalliperError, ConformalRegressor, FullRescaled, JackknifeRescaled
+from calliper.exceptions import UnscaledFeaturesWarning
 
 rng = np.random.default_rng(0)
 X = rng.uniform(size=(600, 2))

@@ -2,24 +2,16 @@
 
 import numpy as np
 import pytest
-from evaluation_cases import Failing, Logging, Seeded, fan, without_time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from joblib import parallel_config
 from sklearn.preprocessing import FunctionTransformer
 
-from calliper import (
-    KNN,
-    LVD,
-    ConformalRegressor,
-    FullRescaled,
-    MADSplit,
-    QuantileError,
-    SignedError,
-    Split,
-)
+from calliper import KNN, ConformalRegressor, FullRescaled, QuantileError, SignedError, Split
+from calliper.calibrators import LVD, MADSplit
 from calliper.evaluation import FailedTrialsWarning, Method, evaluate
 from calliper.evaluation._plan import method_seed, split_rows
+from cases.evaluation import Failing, Logging, Seeded, fan, without_time
 
 METHODS = {"Split": Split(), "FullRescaled": FullRescaled(KNN(5))}
 IDENTITY = ("problem", "method", "n_calibration", "split", "level")

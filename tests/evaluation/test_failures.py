@@ -4,11 +4,11 @@ import warnings
 
 import numpy as np
 import pytest
-from evaluation_cases import Dying, Failing, Threaded, fan, without_time
 from joblib import parallel_config
 
 from calliper import KNN, FullRescaled, Split
 from calliper.evaluation import FailedTrialsWarning, evaluate
+from cases.evaluation import Dying, Failing, Threaded, fan, without_time
 
 METHODS = {"Split": Split(), "FullRescaled": FullRescaled(KNN(5))}
 

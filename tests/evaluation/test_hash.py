@@ -8,11 +8,11 @@ from threading import Lock
 
 import numpy as np
 import pytest
-from evaluation_cases import fan
 
 from calliper import Split
 from calliper.evaluation._plan import plan
 from calliper.evaluation._store import Keys, content_hash
+from cases.evaluation import fan
 
 SETTINGS = {"coverage": 0.9, "n_splits": 1, "n_calibration": None, "n_test": None}
 

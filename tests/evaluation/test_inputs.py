@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from evaluation_cases import fan
 
 from calliper import CalliperError, FullRescaled, Split
 from calliper.evaluation import Problem, evaluate
+from cases.evaluation import fan
 
 METHODS = {"Split": Split(), "FullRescaled": FullRescaled()}
 

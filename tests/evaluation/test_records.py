@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from evaluation_cases import Failing, fan, without_time
 
 from calliper import CalliperError, FullRescaled, Split
 from calliper.evaluation import FailedTrialsWarning, Records, evaluate
+from cases.evaluation import Failing, fan, without_time
 
 
 @pytest.fixture(scope="module")

@@ -11,16 +11,16 @@ from threading import Lock
 
 import numpy as np
 import pytest
-from evaluation_cases import Failing, Logging, Slow, fan, without_time
 
 from calliper import KNN, CalliperError, FullRescaled, Split
 from calliper.evaluation import FailedTrialsWarning, Records, TornStoreWarning, evaluate
 from calliper.metrics import Measure
+from cases.evaluation import Failing, Logging, Slow, fan, without_time
 
 SCRIPT = """
 import sys
 from pathlib import Path
-from evaluation_cases import Slow, fan
+from cases.evaluation import Slow, fan
 from joblib import parallel_config
 from calliper.evaluation import evaluate
 

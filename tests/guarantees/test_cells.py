@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-import tuning_oracles as oracles
 
 from calliper import CalliperError, Split
 from calliper.guarantees import Cell, cell_coverage, partition
+from oracles import tuning as oracles
 
 
 @pytest.mark.parametrize("n_cells", [1, 3, 10])

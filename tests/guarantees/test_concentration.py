@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import tuning_oracles as oracles
 from scipy import stats
 
 from calliper import CalliperError
@@ -11,6 +10,7 @@ from calliper.guarantees import (
     cantelli_threshold,
     markov_local_coverage,
 )
+from oracles import tuning as oracles
 
 LAWS = {
     "gamma": stats.gamma(0.5, scale=3.0),

@@ -5,7 +5,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import tuning_oracles as oracles
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from calliper.guarantees import (
     plug_in_local_coverage,
 )
 from calliper.information import MutualInformation
+from oracles import tuning as oracles
 
 LEVELS = [0.3, 0.5, 0.8, 0.9, 0.95, 0.99]
 RHO = np.array([1e-6, 0.01, 0.05, 0.1, 0.3, 0.5, 0.9, 0.999, 1.0])

@@ -7,23 +7,10 @@ import pytest
 from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import RandomForestRegressor
 
-from calliper import (
-    KNN,
-    RBF,
-    SLCP,
-    ConformalRegressor,
-    ForestProximity,
-    FullRescaled,
-    JackknifeMinmaxRescaled,
-    JackknifeRescaled,
-    MADSplit,
-    Mahalanobis,
-    SmallCalibrationWarning,
-    Split,
-    TunedKNN,
-    TunedRBF,
-)
-from calliper.kernels import Kernel, as_kernel
+from calliper import KNN, RBF, ConformalRegressor, FullRescaled, JackknifeRescaled, Split
+from calliper.calibrators import SLCP, JackknifeMinmaxRescaled, MADSplit
+from calliper.exceptions import SmallCalibrationWarning
+from calliper.kernels import ForestProximity, Kernel, Mahalanobis, TunedKNN, TunedRBF, as_kernel
 
 rng = np.random.default_rng(0)
 Z, SCORES, NEW = rng.normal(size=(40, 2)), rng.exponential(size=40), rng.normal(size=(30, 2))

@@ -5,17 +5,9 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 
-from calliper import (
-    KNN,
-    RBF,
-    CalliperError,
-    ConformalRegressor,
-    FullRescaled,
-    JackknifeRescaled,
-    MADSplit,
-    TunedKNN,
-)
-from calliper.kernels import Mahalanobis, learn_metric
+from calliper import KNN, RBF, CalliperError, ConformalRegressor, FullRescaled, JackknifeRescaled
+from calliper.calibrators import MADSplit
+from calliper.kernels import Mahalanobis, TunedKNN, learn_metric
 
 rng = np.random.default_rng(0)
 Z = rng.normal(size=(900, 6))

@@ -2,13 +2,13 @@
 
 import pickle
 
-import localized_oracles as oracles
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from calliper import CalliperError
 from calliper.kernels import learn_metric, loss_and_gradient
+from oracles import localized as oracles
 
 
 def problem(seed, n=12, d=2, p=3):

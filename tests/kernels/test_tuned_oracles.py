@@ -1,15 +1,15 @@
 """Tuned kernels against the literal triple loop."""
 
 import numpy as np
-import oracles
 import pytest
-import tuning_oracles
 
-from calliper import JackknifeRescaled, TunedKNN, TunedRBF
-from calliper.kernels import NeighborSearch
+from calliper import JackknifeRescaled
+from calliper.kernels import NeighborSearch, TunedKNN, TunedRBF
 from calliper.kernels._criterion import choose
 from calliper.kernels._nearest import NearestFamily
 from calliper.kernels._rbf import RadialFamily
+from oracles import rescaled as oracles
+from oracles import tuning as tuning_oracles
 
 GRID = np.geomspace(0.05, 3, 7)
 

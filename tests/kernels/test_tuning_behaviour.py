@@ -11,13 +11,12 @@ from calliper import (
     ConformalRegressor,
     FullRescaled,
     JackknifeRescaled,
-    MADSplit,
-    SmallCalibrationWarning,
-    TunedKNN,
-    TunedRBF,
     guarantees,
 )
+from calliper.calibrators import MADSplit
 from calliper.datasets import one_dimensional
+from calliper.exceptions import SmallCalibrationWarning
+from calliper.kernels import TunedKNN, TunedRBF
 
 rng = np.random.default_rng(0)
 Z, SCORES, NEW, TRAIN = (

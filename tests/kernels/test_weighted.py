@@ -3,9 +3,7 @@
 from fractions import Fraction
 
 import numpy as np
-import oracles
 import pytest
-from problems import small_problem
 from sklearn.base import clone
 from sklearn.ensemble import (
     ExtraTreesRegressor,
@@ -15,17 +13,12 @@ from sklearn.ensemble import (
 )
 from sklearn.exceptions import NotFittedError
 
-from calliper import (
-    KNN,
-    RBF,
-    CalliperError,
-    ConformalRegressor,
-    FullRescaled,
-    JackknifeRescaled,
-    MADSplit,
-)
+from calliper import KNN, RBF, CalliperError, ConformalRegressor, FullRescaled, JackknifeRescaled
+from calliper.calibrators import MADSplit
 from calliper.kernels import ForestProximity
 from calliper.kernels._weighted import LeaveTwoOutWeighted, SharedLeaves
+from cases.problems import small_problem
+from oracles import rescaled as oracles
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 LEVELS = [0.1, 0.5, 0.8, 0.9]

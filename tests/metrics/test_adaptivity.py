@@ -5,9 +5,7 @@ from __future__ import annotations
 from math import isnan
 
 import numpy as np
-import oracles
 import pytest
-from adaptivity_cases import two_sizes
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.exceptions import UndefinedMetricWarning
@@ -15,6 +13,8 @@ from sklearn.metrics import r2_score
 
 from calliper.intervals import Intervals
 from calliper.metrics import SparseBinsWarning, r2_sqi, tau_si, tau_sqi
+from cases.adaptivity import two_sizes
+from oracles import rescaled as oracles
 
 ALL = [tau_si, tau_sqi, r2_sqi]
 ignore_warnings = pytest.mark.filterwarnings("ignore::UserWarning")

@@ -6,12 +6,12 @@ from math import isnan
 
 import numpy as np
 import pytest
-from adaptivity_cases import two_sizes
 from sklearn.exceptions import UndefinedMetricWarning
 
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.metrics import r2_sqi, tau_si, tau_sqi
+from cases.adaptivity import two_sizes
 
 INF = float("inf")
 ALL = [tau_si, tau_sqi, r2_sqi]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 
-import metric_oracles
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,6 +19,7 @@ from calliper.metrics import (
     empirical_coverage,
 )
 from calliper.metrics._by_bin import ONE_SIGMA_TAIL, binomial_bounds
+from oracles import metrics as metric_oracles
 
 INF = float("inf")
 ignore_warnings = pytest.mark.filterwarnings("ignore::calliper.metrics.SparseBinsWarning")

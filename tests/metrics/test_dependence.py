@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from math import isnan
 
-import metric_oracles
 import numpy as np
 import pytest
 from hypothesis import given
@@ -22,6 +21,7 @@ from calliper.metrics import (
     median_width,
     pinball_loss,
 )
+from oracles import metrics as metric_oracles
 
 INF = float("inf")
 BOTH = pytest.mark.parametrize("measure", [hsic, coverage_width_correlation])

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import interval_score as slow_interval_score
 from scipy.stats import norm
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LinearRegression
@@ -19,6 +18,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.metrics import interval_score, interval_scorer
+from oracles.rescaled import interval_score as slow_interval_score
 
 INF = float("inf")
 rows = st.lists(st.tuples(*[st.floats(-1e6, 1e6)] * 3), min_size=1, max_size=30)

@@ -5,13 +5,13 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from comparisons import methods, points
 
 from calliper import Intervals, metrics
 from calliper.comparison import Record, compare
 from calliper.evaluation import Problem, evaluate
 from calliper.metrics import MEASURES, Context, measured
 from calliper.report.page._payload import COLUMNS
+from cases.comparisons import methods, points
 
 
 def test_every_measure_says_what_it_means_and_the_page_says_it():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from math import isnan, log
 
-import metric_oracles
 import numpy as np
 import pytest
 from sklearn.exceptions import UndefinedMetricWarning
@@ -15,6 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.metrics import excess_risk_of_target_coverage as ert
+from oracles import metrics as metric_oracles
 
 LOSSES = pytest.mark.parametrize("loss", ["l1", "l2", "kl"])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from fractions import Fraction
 from math import isnan
 
-import metric_oracles
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,6 +14,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from calliper.exceptions import CalliperError
 from calliper.metrics import worst_slab_coverage
 from calliper.metrics._conditional import find_slab
+from oracles import metrics as metric_oracles
 
 
 @given(st.integers(0, 10_000), st.integers(1, 40), st.sampled_from([2, 6, 1000]), st.data())

@@ -5,7 +5,8 @@ import pytest
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.frozen import FrozenEstimator
 
-from calliper import LVD, ConformalRegressor, Intervals, Split
+from calliper import ConformalRegressor, Intervals, Split
+from calliper.calibrators import LVD
 from calliper.evaluation import Problem
 from calliper.kernels import learn_metric
 from calliper.metrics import Context

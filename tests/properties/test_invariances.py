@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 
-from calliper import KNN, RBF, FullRescaled, JackknifeRescaled, MADSplit, Split
-from calliper.calibrators import ConditionalCalibration
+from calliper import KNN, RBF, FullRescaled, JackknifeRescaled, Split
+from calliper.calibrators import ConditionalCalibration, MADSplit
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

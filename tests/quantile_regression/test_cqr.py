@@ -4,7 +4,16 @@ import pickle
 
 import numpy as np
 import pytest
-from quantile_models import (
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import cross_val_score
+from sklearn.utils.estimator_checks import check_estimator
+
+from calliper import CalliperError, ConformalRegressor, QuantilePair, Split, guarantees, quantile
+from calliper.calibrators import MADSplit
+from calliper.scores import QuantileError
+from cases.quantile_models import (
     LINEAR,
     VARIANTS,
     X_CAL,
@@ -18,22 +27,6 @@ from quantile_models import (
     fixed_quantiles,
     regressor,
 )
-from sklearn.base import clone
-from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.linear_model import Ridge
-from sklearn.model_selection import cross_val_score
-from sklearn.utils.estimator_checks import check_estimator
-
-from calliper import (
-    CalliperError,
-    ConformalRegressor,
-    MADSplit,
-    QuantilePair,
-    Split,
-    guarantees,
-    quantile,
-)
-from calliper.scores import QuantileError
 
 
 @pytest.mark.filterwarnings("ignore::calliper.exceptions.QuantileCrossingWarning")

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from quantile_models import LINEAR, X_NEW, X_TRAIN, Y_TRAIN, X, Y
 from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
 from sklearn.linear_model import Ridge, SGDRegressor
@@ -10,6 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from calliper import CalliperError, QuantilePair
+from cases.quantile_models import LINEAR, X_NEW, X_TRAIN, Y_TRAIN, X, Y
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,14 @@ import warnings
 
 import numpy as np
 import pytest
-import refit_oracles
 from hypothesis import given
 from hypothesis import strategies as st
-from quantile_models import VARIANTS, X_CAL, X_NEW, Y_CAL, fixed_quantiles, regressor
 
 from calliper import CalliperError, ConformalRegressor, FullRescaled, JackknifeRescaled, Split
 from calliper.exceptions import QuantileCrossingWarning
 from calliper.scores import QuantileError
+from cases.quantile_models import VARIANTS, X_CAL, X_NEW, Y_CAL, fixed_quantiles, regressor
+from oracles import refitting as refit_oracles
 
 numbers = st.floats(-1e3, 1e3)
 
@@ -36,7 +36,7 @@ def test_measure_and_invert_belong_together(variant, y, row, radius):
 
 
 @pytest.mark.filterwarnings("ignore::calliper.exceptions.QuantileCrossingWarning")
-@pytest.mark.filterwarnings("ignore::calliper.SmallCalibrationWarning")
+@pytest.mark.filterwarnings("ignore::calliper.exceptions.SmallCalibrationWarning")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_equals_the_definition(variant):
     """Random small problems with ties, crossings, empty sets and too few points."""

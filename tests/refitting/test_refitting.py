@@ -5,8 +5,6 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-import refit_oracles
-from refit_problems import METHODS, NEW, Nearest, X, Y, ends, small_problem
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
@@ -14,9 +12,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from calliper.refitting import CVPlus, JackknifeAfterBootstrap, JackknifePlus, _base
+from cases.refitting import METHODS, NEW, Nearest, X, Y, ends, small_problem
+from oracles import refitting as refit_oracles
 
 
-@pytest.mark.filterwarnings("ignore::calliper.SmallCalibrationWarning")
+@pytest.mark.filterwarnings("ignore::calliper.exceptions.SmallCalibrationWarning")
 @pytest.mark.parametrize("minmax", [False, True])
 @pytest.mark.parametrize("estimator", [Nearest(), Ridge()], ids=lambda value: type(value).__name__)
 def test_jackknife_plus_equals_its_definition(estimator, minmax):
@@ -32,7 +32,7 @@ def test_jackknife_plus_equals_its_definition(estimator, minmax):
     assert infinite > 5
 
 
-@pytest.mark.filterwarnings("ignore::calliper.SmallCalibrationWarning")
+@pytest.mark.filterwarnings("ignore::calliper.exceptions.SmallCalibrationWarning")
 @pytest.mark.parametrize("minmax", [False, True])
 @pytest.mark.parametrize("estimator", [Nearest(), Ridge()], ids=lambda value: type(value).__name__)
 def test_cv_plus_equals_its_definition(estimator, minmax):
@@ -48,7 +48,7 @@ def test_cv_plus_equals_its_definition(estimator, minmax):
         )
 
 
-@pytest.mark.filterwarnings("ignore::calliper.SmallCalibrationWarning")
+@pytest.mark.filterwarnings("ignore::calliper.exceptions.SmallCalibrationWarning")
 @pytest.mark.filterwarnings("ignore::calliper.exceptions.InEveryBootstrapWarning")
 @pytest.mark.parametrize("aggregate", ["mean", "median"])
 @pytest.mark.parametrize("estimator", [Nearest(), Ridge()], ids=lambda value: type(value).__name__)

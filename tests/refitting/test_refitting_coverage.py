@@ -5,7 +5,6 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from refit_problems import NEW, Nearest, X, Y
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.linear_model import Ridge
 
@@ -16,6 +15,7 @@ from calliper.refitting import (
     JackknifeAfterBootstrap,
     JackknifePlus,
 )
+from cases.refitting import NEW, Nearest, X, Y
 
 
 @pytest.mark.filterwarnings("ignore::calliper.exceptions.InEveryBootstrapWarning")

@@ -2,19 +2,19 @@
 
 import numpy as np
 import pytest
-from refit_problems import METHODS, NEW, Nearest, X, Y
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 
-from calliper import CalliperError, SmallCalibrationWarning
-from calliper.exceptions import InEveryBootstrapWarning
+from calliper import CalliperError
+from calliper.exceptions import InEveryBootstrapWarning, SmallCalibrationWarning
 from calliper.refitting import (
     CVPlus,
     JackknifeAfterBootstrap,
     JackknifePlus,
 )
+from cases.refitting import METHODS, NEW, Nearest, X, Y
 
 
 @pytest.mark.parametrize("method", METHODS[:4], ids=lambda value: type(value).__name__)

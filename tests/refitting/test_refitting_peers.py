@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from refit_problems import NEW, X, Y, ends
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.model_selection import KFold, LeaveOneOut
 
 from calliper.refitting import CVPlus, JackknifeAfterBootstrap, JackknifePlus
+from cases.refitting import NEW, X, Y, ends
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.95])

@@ -10,9 +10,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from comparisons import methods, points
 
-from calliper import MADSplit
+from calliper.calibrators import MADSplit
 from calliper.comparison import (
     Points,
     compare,
@@ -23,6 +22,7 @@ from calliper.comparison import (
 )
 from calliper.report.page import Provenance, SourceFile, render_page
 from calliper.report.page._payload import MOST_POINTS, payload, rounded, table_rows
+from cases.comparisons import methods, points
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \"'&"
 

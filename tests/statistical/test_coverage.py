@@ -3,11 +3,12 @@
 from fractions import Fraction
 
 import numpy as np
-import oracles
 import pytest
 from scipy import stats
 
-from calliper import KNN, RBF, FullRescaled, JackknifeRescaled, MADSplit, Split, guarantees
+from calliper import KNN, RBF, FullRescaled, JackknifeRescaled, Split, guarantees
+from calliper.calibrators import MADSplit
+from oracles import rescaled as oracles
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

@@ -1,47 +1,40 @@
-"""Nearness: who speaks for a point, and how loudly; each kernel with its closed forms."""
+"""Nearness: who speaks for a point, and how loudly; each kernel with its closed forms.
 
-from calliper.kernels._base import Bag, Kernel, LeaveTwoOut, as_kernel, rescale
-from calliper.kernels._criterion import CRITERIA
+What is not listed in ``__all__`` serves the other packages.
+"""
+
+from calliper.kernels._base import Bag as Bag
+from calliper.kernels._base import Kernel
+from calliper.kernels._base import LeaveTwoOut as LeaveTwoOut
+from calliper.kernels._base import as_kernel as as_kernel
+from calliper.kernels._base import rescale as rescale
+from calliper.kernels._criterion import CRITERIA as CRITERIA
 from calliper.kernels._knn import KNN
-from calliper.kernels._learnt import LearntMetric, Mahalanobis, learn_metric, loss_and_gradient
-from calliper.kernels._rbf import (
-    RBF,
-    RadialExponents,
-    check_length_scale,
-    median_distance,
-    to_weights,
-)
-from calliper.kernels._search import EUCLIDEAN, NeighborSearch, all_distances, paired_distances
-from calliper.kernels._shared import Shells, shared_means
-from calliper.kernels._statistic import STATISTICS
+from calliper.kernels._learnt import LearntMetric, Mahalanobis, learn_metric
+from calliper.kernels._learnt import loss_and_gradient as loss_and_gradient
+from calliper.kernels._rbf import RBF
+from calliper.kernels._rbf import RadialExponents as RadialExponents
+from calliper.kernels._rbf import check_length_scale as check_length_scale
+from calliper.kernels._rbf import median_distance as median_distance
+from calliper.kernels._rbf import to_weights as to_weights
+from calliper.kernels._search import EUCLIDEAN as EUCLIDEAN
+from calliper.kernels._search import NeighborSearch as NeighborSearch
+from calliper.kernels._search import all_distances as all_distances
+from calliper.kernels._search import paired_distances as paired_distances
+from calliper.kernels._shared import Shells as Shells
+from calliper.kernels._shared import shared_means as shared_means
+from calliper.kernels._statistic import STATISTICS as STATISTICS
 from calliper.kernels._tuned import TunedKNN, TunedRBF
 from calliper.kernels._weighted import ForestProximity
 
 __all__ = [
-    "CRITERIA",
-    "EUCLIDEAN",
     "KNN",
     "RBF",
-    "STATISTICS",
-    "Bag",
     "ForestProximity",
     "Kernel",
     "LearntMetric",
-    "LeaveTwoOut",
     "Mahalanobis",
-    "NeighborSearch",
-    "RadialExponents",
-    "Shells",
     "TunedKNN",
     "TunedRBF",
-    "all_distances",
-    "as_kernel",
-    "check_length_scale",
     "learn_metric",
-    "loss_and_gradient",
-    "median_distance",
-    "paired_distances",
-    "rescale",
-    "shared_means",
-    "to_weights",
 ]

@@ -104,7 +104,7 @@ def rounded(value: Any) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class PageColumn:
     """A heading, what it means in a line, which end is the better one, and its cells.
 
     ``name`` is the field of a record that is sorted by; ``text`` is how a record reads there.
@@ -117,7 +117,7 @@ class Column:
     best: Literal["high", "low"]
 
 
-def _measure(name: str, show: Callable[[float], str], /, **other: Any) -> Column:
+def _measure(name: str, show: Callable[[float], str], /, **other: Any) -> PageColumn:
     """The column of a registered measure."""
     measure = MEASURES[name]
     known: dict[str, Any] = {
@@ -127,7 +127,7 @@ def _measure(name: str, show: Callable[[float], str], /, **other: Any) -> Column
         "meaning": measure.meaning,
         "best": "low" if measure.best == "smaller" else "high",
     }
-    return Column(**known | other)
+    return PageColumn(**known | other)
 
 
 def _relative(record: Record) -> str:
@@ -144,7 +144,7 @@ def _plain(value: float) -> str:
 
 
 COLUMNS = (
-    Column(
+    PageColumn(
         name="proved",
         text=lambda record: percent_down(record.proved),
         title="proved",
@@ -159,7 +159,7 @@ COLUMNS = (
     _measure(
         "interval_score", number, name="score", text=lambda r: with_error(r.score, r.score_error)
     ),
-    Column(
+    PageColumn(
         name="relative_score",
         text=_relative,
         title="score against constant width",
@@ -172,7 +172,7 @@ COLUMNS = (
     _measure("tau_si", _plain),
     _measure("r2_sqi", lambda value: "< −10" if value < -10 else _plain(value)),
     _measure("fraction_infinite", percent),
-    Column(
+    PageColumn(
         name="seconds",
         text=lambda record: seconds(record.seconds),
         title="seconds",

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from oracles import MP, Coverage, Matrix, Vector, exact_coverage, nearest, squared_distance
+from oracles.rescaled import MP, Coverage, Matrix, Vector, exact_coverage, nearest, squared_distance
 
 #: §1.2: masses that differ by less than this part of the total count as equal.
 TOLERANCE = Fraction(1, 10**12)

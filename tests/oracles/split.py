@@ -14,7 +14,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from oracles import (
+
+from oracles.rescaled import (
     MP,
     Coverage,
     Kernel,

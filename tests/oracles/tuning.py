@@ -15,8 +15,9 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import oracles as base
-from oracles import MP, Coverage, Matrix, Vector, exact_numbers, to_float
+
+from oracles import rescaled as base
+from oracles.rescaled import MP, Coverage, Matrix, Vector, exact_numbers, to_float
 
 Number = float | Fraction | str  # a str is read as an exact decimal
 digamma = functools.cache(MP.digamma)

@@ -1,0 +1,242 @@
+"""The house rules that a command can see: who may import what, and what is public."""
+
+import ast
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import calliper
+
+SOURCE = Path(calliper.__file__).parent
+
+NAMES = [
+    "KNN",
+    "RBF",
+    "AbsoluteError",
+    "CalliperError",
+    "ConformalRegressor",
+    "FullRescaled",
+    "Intervals",
+    "JackknifeRescaled",
+    "Layer",
+    "QuantileError",
+    "QuantilePair",
+    "SignedError",
+    "Split",
+    "compare",
+    "evaluate",
+]
+SUBMODULES = {
+    "calibrators": [
+        "LCP",
+        "LVD",
+        "RCP",
+        "RLCP",
+        "SLCP",
+        "ConditionalCalibration",
+        "FullRescaled",
+        "JackknifeMinmaxRescaled",
+        "JackknifeRescaled",
+        "LoCart",
+        "MADSplit",
+        "NormalizedKNN",
+        "Split",
+    ],
+    "comparison": [
+        "LEVELS",
+        "Answer",
+        "Check",
+        "Comparison",
+        "Points",
+        "Record",
+        "Verdict",
+        "compare",
+    ],
+    "datasets": ["OneDimensional", "one_dimensional"],
+    "evaluation": [
+        "FailedTrialsWarning",
+        "Method",
+        "Problem",
+        "Records",
+        "Summary",
+        "TornStoreWarning",
+        "evaluate",
+        "last_digit",
+        "one_sigma",
+        "summarise",
+    ],
+    "exceptions": [
+        "CalliperError",
+        "EmbeddingWarning",
+        "FailedTrialsWarning",
+        "InEveryBootstrapWarning",
+        "QuantileCrossingWarning",
+        "RowOrderWarning",
+        "SharedRowsWarning",
+        "SmallCalibrationWarning",
+        "SparseBinsWarning",
+        "TornStoreWarning",
+        "UnscaledFeaturesWarning",
+        "ZeroScaleWarning",
+    ],
+    "guarantees": [
+        "ASSUMPTIONS",
+        "Cell",
+        "CellCoverage",
+        "Guarantee",
+        "LocalCoverageEstimate",
+        "Partition",
+        "cantelli_local_coverage",
+        "cantelli_threshold",
+        "cell_coverage",
+        "conformal_coverage",
+        "coverage_law",
+        "fold_coverage",
+        "jackknife_coverage",
+        "local_coverage_bound",
+        "markov_local_coverage",
+        "partition",
+        "plug_in_local_coverage",
+    ],
+    "information": ["MutualInformation", "mutual_information"],
+    "kernels": [
+        "KNN",
+        "RBF",
+        "ForestProximity",
+        "Kernel",
+        "LearntMetric",
+        "Mahalanobis",
+        "TunedKNN",
+        "TunedRBF",
+        "learn_metric",
+    ],
+    "metrics": [
+        "MEASURES",
+        "Context",
+        "CoverageTable",
+        "Estimate",
+        "Measure",
+        "SparseBinsWarning",
+        "bootstrap",
+        "coverage_by_group",
+        "coverage_by_value",
+        "coverage_by_width",
+        "coverage_width_correlation",
+        "empirical_coverage",
+        "excess_risk_of_target_coverage",
+        "fraction_infinite",
+        "hsic",
+        "interval_score",
+        "interval_scorer",
+        "interval_scores",
+        "mean_width",
+        "median_width",
+        "pinball_loss",
+        "r2_sqi",
+        "tau_si",
+        "tau_sqi",
+        "worst_slab_coverage",
+    ],
+    "refitting": ["CVPlus", "JackknifeAfterBootstrap", "JackknifePlus", "RefitGuarantee"],
+    "report": [
+        "Band",
+        "BandDisplay",
+        "CalibrationCurveDisplay",
+        "CoverageDisplay",
+        "CoverageLawDisplay",
+        "EmbeddingDisplay",
+        "MetricCurveDisplay",
+        "Provenance",
+        "Scene",
+        "SourceFile",
+        "WidthErrorDisplay",
+        "draw_bands",
+        "draw_tuning",
+        "render_page",
+    ],
+    "scores": ["AbsoluteError", "QuantileError", "SignedError"],
+    "tuning": ["TuningCurve", "tuning_curve"],
+}
+
+
+def test_public_names():
+    assert calliper.__all__ == NAMES
+    assert all(getattr(calliper, name).__doc__ for name in NAMES)
+
+
+def test_submodules_are_topics_with_documented_names():
+    assert set(dir(calliper)) == {*NAMES, *SUBMODULES, "__version__"}
+    for name, names in SUBMODULES.items():
+        module = getattr(calliper, name)
+        assert module is import_module(f"calliper.{name}")
+        assert module.__doc__
+        assert list(module.__all__) == names
+        assert all(each.__doc__ for each in (getattr(module, each) for each in names))
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = calliper.nonsense
+
+
+def imported_modules(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def test_no_package_imports_the_private_modules_of_another():
+    strangers = []
+    for path in SOURCE.rglob("*.py"):
+        within = path.relative_to(SOURCE).parts
+        for module in imported_modules(path):
+            parts = module.split(".")
+            private = any(part.startswith("_") for part in parts[2:])
+            if parts[0] == "calliper" and private and parts[1] != within[0]:
+                strangers.append((str(path.relative_to(SOURCE)), module))
+    assert strangers == []
+
+
+def test_a_class_name_means_one_class():
+    where = {}
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                where.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    assert {name: files for name, files in where.items() if len(files) > 1} == {}
+
+
+def in_fresh_interpreter(code):
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
+def test_import_is_light():
+    """Nothing heavy beyond what the parts of scikit-learn in use load on their own."""
+    heavy = ["pandas", "polars", "pyarrow", "matplotlib", "click", "rich", "torch", "jinja2"]
+    code = (
+        "import sys, sklearn.neighbors, sklearn.model_selection, sklearn.preprocessing\n"
+        "before = set(sys.modules)\n"
+        "import calliper\n"
+        f"print([m for m in {heavy} if m in set(sys.modules) - before])"
+    )
+    assert in_fresh_interpreter(code) == "[]"
+
+
+def test_import_changes_nothing():
+    code = (
+        "import warnings, logging, threading, numpy, sklearn, scipy.stats\n"
+        "before = list(warnings.filters), logging.root.handlers[:], numpy.geterr(),"
+        " threading.active_count()\n"
+        "import calliper\n"
+        "after = list(warnings.filters), logging.root.handlers[:], numpy.geterr(),"
+        " threading.active_count()\n"
+        "print(before == after)"
+    )
+    assert in_fresh_interpreter(code) == "True"
