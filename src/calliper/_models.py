@@ -119,7 +119,8 @@ def predictions(model: Any, X: Any, n_outputs: int = 1) -> FloatArray:
         raise TypeError(
             f"estimator must have a predict method or be a function of the inputs; got {model!r}."
         )
-    y_pred = outputs(model, X) if is_module(model) else predict(X)
+    rows = xgboost_matrix(model, X) if is_native_xgboost(model) else X
+    y_pred = outputs(model, rows) if is_module(model) else predict(rows)
     if hasattr(y_pred, "detach"):
         y_pred = y_pred.detach().cpu().numpy()
     return check_predictions(y_pred, n_rows(X), n_outputs)
@@ -150,6 +151,23 @@ def is_module(model: Any) -> bool:
     """Whether it is a ``torch.nn.Module``; who has one has imported torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def is_native_xgboost(model: Any) -> bool:
+    """Whether it is an ``xgboost.Booster``; who has one has imported xgboost."""
+    xgboost = sys.modules.get("xgboost")
+    return xgboost is not None and isinstance(model, xgboost.Booster)
+
+
+def xgboost_matrix(model: Any, X: Any) -> Any:
+    """Rows as XGBoost has them, by the settings of a model of its kind that has any."""
+    settings = {name: getattr(model, name, None) for name in ("missing", "feature_types")}
+    return sys.modules["xgboost"].DMatrix(
+        X,
+        nthread=getattr(model, "n_jobs", None),
+        enable_categorical=getattr(model, "enable_categorical", True),
+        **settings,
+    )
 
 
 @contextmanager
