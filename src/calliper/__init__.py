@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from calliper._quantile_pair import QuantilePair
+from calliper._version import __version__ as __version__
 from calliper.calibrators import FullRescaled, JackknifeRescaled, Split
 from calliper.comparison import compare
 from calliper.embedding import Layer
@@ -51,7 +52,6 @@ __all__ = [
     "compare",
     "evaluate",
 ]
-__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:

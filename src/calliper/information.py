@@ -37,6 +37,7 @@ from sklearn.decomposition import PCA
 from sklearn.utils import check_random_state
 
 from calliper._blocks import map_slices, row_slices
+from calliper._draws import seed_of
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError
@@ -137,7 +138,9 @@ def mutual_information(
         raise CalliperError(f"n_permutations must be at least 1; got {n_permutations}.")
     components = principal_components(features, n_components, Z_train)
     rng = check_random_state(random_state)
-    x_ranks = random_ranks(components.T, rng)
+    # Against those of the scores, ties of features are broken anew for every data set.
+    anew = np.random.RandomState(seed_of(features, values)).permutation(n)
+    x_ranks = random_ranks(components.T, rng, anew)
     y_ranks = random_ranks(values, rng)
     raw = _marginals(x_ranks, y_ranks[None], n_neighbors)[:, 0]
     shuffled = np.stack([rng.permutation(n) for _ in range(n_permutations)])
@@ -203,9 +206,15 @@ def _check_scores(scores: Any, n: int) -> FloatArray:
     return checked
 
 
-def random_ranks(values: FloatArray, rng: np.random.RandomState) -> IntArray:
-    """Ranks 0 … n−1 along the last axis; ties, infinite ones among them, in random order."""
-    order = np.lexsort((rng.uniform(size=values.shape), values), axis=-1)
+def random_ranks(
+    values: FloatArray, rng: np.random.RandomState, anew: IntArray | None = None
+) -> IntArray:
+    """Ranks 0 … n−1 along the last axis; ties, infinite ones among them, in random order.
+
+    ``anew`` is a permutation of what is drawn.
+    """
+    drawn = rng.uniform(size=values.shape)
+    order = np.lexsort((drawn if anew is None else drawn[..., anew], values), axis=-1)
     ranks = np.empty_like(order)
     np.put_along_axis(ranks, order, np.arange(values.shape[-1]), axis=-1)
     return ranks

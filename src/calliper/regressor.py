@@ -73,10 +73,12 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         a network; for others standardised inputs and prediction (without training rows the
         prediction alone, for a linear model what each input adds). Where left-out errors are
         known, the error that they let expect is one coordinate more, in place of the inputs.
+        Categories, text, dates and sparse columns are turned into numbers by training rows.
         A class of your own that looks like an ensemble is asked for its spread only if its
         predictions of training rows are what the spread is taken around.
         ``"inputs"`` (or None) are the inputs, standardised by training rows where there are any.
-        Kernels that work on the inputs (``ForestProximity(forest)``) get them as they are.
+        What works on the inputs themselves (``ForestProximity(forest)``, the basis of
+        ``ConditionalCalibration``) gets them as they are.
         A transformer is fitted to training rows, a function or ``Layer`` is taken as it is.
         Nothing is learnt from calibration rows: they would be treated unlike a new point, which
         costs the guarantee.
@@ -114,7 +116,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     >>> model = ConformalRegressor(LinearRegression(), random_state=0).fit(X, y)
     >>> lower, upper = model.predict_interval([[0.1], [0.9]], coverage=0.9)
     >>> (upper - lower).round(1)
-    array([0.3, 2.9])
+    array([0.5, 3. ])
     """
 
     def __init__(

@@ -62,25 +62,22 @@ def test_dates_are_days_whatever_they_come_in():
 
 
 def test_levels_are_placed_by_their_mean_target():
-    cells = ["a"] * 10 + ["b"] * 20 + ["c"] * 10 + ["d"] * 4
-    y = np.repeat([5.0, 1.0, 3.0, 9.0], [10, 20, 10, 4])
-    encode = column(cells, y)
-    # By hand: b, then c (drawn towards the mean, 3.2, from below), then the rare, then a.
-    mean = y.mean()
-    keys = {"b": 1.0, "c": 3.0, "d": 9.0, "a": 5.0}
-    n = {"a": 10, "b": 20, "c": 10, "d": 4}
-    shrunk = {k: (n[k] * keys[k] + 10 * mean) / (n[k] + 10) for k in n}
-    order, before, expected = sorted(n, key=shrunk.get), 0, {}
-    for level in order:
-        expected[level] = (before + n[level] / 2) / 44
+    n = {"a": 5, "b": 40, "c": 100, "d": 4}
+    means = {"a": 5.0, "b": 4.0, "c": 0.0, "d": 9.0}
+    cells = [level for level in n for _ in range(n[level])]
+    y = np.array([means[cell] for cell in cells])
+    # By hand: a, of five rows, is drawn towards the mean by more than b.
+    shrunk = {k: (n[k] * means[k] + 10 * y.mean()) / (n[k] + 10) for k in n}
+    before, expected = 0, {}
+    for level in sorted(n, key=shrunk.get):
+        expected[level] = (before + n[level] / 2) / len(y)
         before += n[level]
-    found = encode(objects(["a", "b", "c", "d", "new", None])).ravel()
+    assert sorted(expected, key=expected.get) == ["c", "a", "b", "d"]
+    found = column(cells, y)(objects(["a", "b", "c", "d", "new", None])).ravel()
     np.testing.assert_allclose(found[:4], [expected[k] for k in "abcd"])
     assert found[4] == found[5] == found[3]  # never seen is as good as rare
-    by_frequency = column(cells)
-    np.testing.assert_allclose(
-        by_frequency(objects(["b", "a", "x"])).ravel(), [10 / 44, 25 / 44, 42 / 44]
-    )
+    by_frequency = column(cells)(objects(["c", "b", "x"])).ravel()
+    np.testing.assert_allclose(by_frequency, [50 / 149, 120 / 149, 147 / 149])
 
 
 def test_an_order_that_is_meant_is_kept():

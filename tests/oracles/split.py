@@ -42,7 +42,7 @@ def local_quantile(
     weights = dict(kernel_weights(Z_train, z, range(len(Z_train)), kernel))
     level, total = exact_coverage(coverage), sum(weights.values())
     slack: Any = 0
-    needed: Any = level * total if kernel[0] == "knn" else None
+    needed: Any = math.ceil(level * total) if kernel[0] == "knn" else None
     if needed is None:  # the notes' tolerance, for weights that are not rational
         slack = MP.mpf(10) ** -12 * total
         needed = MP.mpf(level.numerator) / level.denominator * total

@@ -9,9 +9,11 @@ could have been the one it was drawn from, with odds k. The weighted quantile is
 
 Letters: s → ``scores``, h → ``length_scale``, x̃ → the centre, k(x, x̃) → the mass at infinity.
 
-The draw of a row comes from its own numbers and the seed: SHAKE-128 of the seed and of the bytes
-of x gives 64 bits for each feature, the upper 52 of them a uniform number and that a normal one.
-So a row has the same radius in every batch and order, and equal rows share their centre.
+The draw of a row comes from the seed, from the calibration points and from its own numbers:
+SHAKE-128 of their bytes gives 64 bits for each feature, the upper 52 of them a uniform number and
+that a normal one. So a row has the same radius in every batch and order, while each of several
+equal rows has a draw of its own, and so has the same row beside other calibration points: given
+the seed, too, draws are as good as new wherever data are.
 
 Guarantee: 1−α, marginal, for exchangeable data; over the draw of x̃ as well, and also given x̃,
 which makes it approximately local. Not Q/(N+1): the weights are not equal. With fewer points than
@@ -25,7 +27,6 @@ robust guarantees", JRSS B, doi:10.1093/jrsssb/qkae103.
 
 from __future__ import annotations
 
-from hashlib import shake_128
 from typing import Any, Self
 
 import numpy as np
@@ -33,6 +34,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import ndtri
 from sklearn.utils import check_random_state
 
+from calliper._draws import random_bits, seed_of
 from calliper._types import FloatArray
 from calliper.calibrators._base import Calibrator
 from calliper.exceptions import CalliperError
@@ -67,7 +69,8 @@ class RLCP(Calibrator):
         n/‖H‖² − 1 of 50, H the matrix of weights with rows that sum to one; the largest of the
         grid, nearly flat weights, if none reaches it.
     random_state : int, RandomState or None
-        The seed of the centres. Each row's own numbers make its draw different from others'.
+        The seed of the centres. Calibration points and each row's own numbers make its draw
+        different from others'.
 
     Attributes
     ----------
@@ -116,7 +119,7 @@ class RLCP(Calibrator):
         """
         rows = self._check_fit(Z, scores, Z_train=Z_train)
         rng = check_random_state(self.random_state)
-        self.seed_ = int(rng.randint(2**31))
+        self.seed_ = int(rng.randint(2**31)) << 32 | seed_of(rows.Z, rows.scores)
         if isinstance(self.length_scale, str):
             chosen = rng.permutation(len(rows.Z_train))[: max(2, min(len(rows.Z), MOST_POINTS))]
             self.length_scale_ = effective_length_scale(rows.Z_train[chosen])
@@ -164,11 +167,9 @@ class RLCP(Calibrator):
 
 def row_normals(Z: FloatArray, seed: int) -> FloatArray:
     """Standard normal numbers that depend on the seed and on a row's own numbers, (m, d)."""
-    key, n_bytes = seed.to_bytes(8, "little"), 8 * Z.shape[1]
-    rows = (Z + 0.0).astype("<f8")  # negative zero is zero
-    bits = b"".join(shake_128(key + row.tobytes()).digest(n_bytes) for row in rows)
-    uniform = ((np.frombuffer(bits, dtype="<u8") >> np.uint64(12)) + 0.5) * 2.0**-52
-    return np.asarray(ndtri(uniform), dtype=np.float64).reshape(Z.shape)
+    bits = random_bits(seed.to_bytes(8, "little"), Z)
+    uniform = ((bits >> np.uint64(12)) + 0.5) * 2.0**-52
+    return np.asarray(ndtri(uniform), dtype=np.float64)
 
 
 def effective_length_scale(Z: FloatArray) -> float:

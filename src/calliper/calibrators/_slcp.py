@@ -9,7 +9,8 @@ corrects it by the same amount everywhere:
 
 Letters: V_j, X_j → ``scores_train``, ``Z_train`` (n of them), K → ``kernel``, s_i → ``scores``,
 Q̂ → ``local_``, q → the threshold. Every training point keeps its own error and the same ones
-serve calibration and new points, which published code gets wrong. The weights reach the level up
+serve calibration and new points, which published code gets wrong. Of K nearest, Q̂ is the
+⌈(1−α)K⌉-th smallest; points just as far as the K-th share its place. The weights reach the level up
 to 1e-12 of their sum, so that equal weights that sum to it exactly count as reaching it.
 
 Guarantee: 1−α, marginal, for exchangeable calibration and new points independent of the training

@@ -39,6 +39,7 @@ import sklearn
 from joblib.hashing import NumpyHasher
 from sklearn.base import clone
 
+from calliper._version import __version__
 from calliper.evaluation._plan import Trial
 from calliper.evaluation._records import Row, plain, read_row
 from calliper.exceptions import CalliperError, TornStoreWarning, warn
@@ -98,8 +99,6 @@ class Store:
 @cache
 def _versions() -> tuple[tuple[str, str], ...]:
     """Versions of what decides the numbers."""
-    from calliper import __version__
-
     return (
         ("calliper", __version__),
         ("numpy", np.__version__),

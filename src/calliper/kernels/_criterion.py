@@ -64,7 +64,7 @@ class RescaledInformation:
     ----------
     components : (N, C) features, or their principal components
     n_neighbors : k of the estimator
-    rng : breaks ties among features and among scores, once for all
+    rng : breaks ties among features and among scores, once for all; new for each data set
     """
 
     def __init__(self, components: FloatArray, n_neighbors: int, rng: Rng) -> None:

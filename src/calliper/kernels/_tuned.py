@@ -19,6 +19,7 @@ import numpy as np
 from scipy.special import gammaln
 from sklearn.base import BaseEstimator, clone
 
+from calliper._draws import seed_of
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.information import principal_components
@@ -103,7 +104,7 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
         if n < LEAST_POINTS + (self.mi_neighbors if self.criterion == "mi" else 0):
             smoothest = self._smoothest_of_too_few(candidates, n)
             return LeaveTwoOutTuned(family, magnitudes, offset=offset, chosen=smoothest)
-        tuning = self._tuning(candidates, Z, Z_train, rng)
+        tuning = self._tuning(candidates, Z, magnitudes, Z_train, rng)
         if self.n_folds is not None and self.n_folds < n:
             fold = rng.permutation(np.arange(n) % self.n_folds)
             return LeaveFoldOutRBF(
@@ -132,7 +133,7 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
             )
         candidates = self._candidates(len(Z_train))
         family = self._family(Z_train, scores_train)
-        tuning = self._tuning(candidates, Z_train, Z_train, rng)
+        tuning = self._tuning(candidates, Z_train, scores_train, Z_train, rng)
         return self._kernel(best_for_all(family, scores_train, tuning, 0.0)[0])
 
     def _check(self) -> None:
@@ -164,6 +165,7 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
         self,
         candidates: FloatArray,
         Z: FloatArray,
+        magnitudes: FloatArray,
         Z_train: Rows,
         rng: Rng,
     ) -> Tuning:
@@ -176,7 +178,10 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
                     "give each point a say in its own kernel."
                 )
             components = principal_components(Z, self.n_components, Z_train)
-            information = RescaledInformation(components, self.mi_neighbors, rng)
+            # Calibration points are told apart by what is drawn: a draw of their own.
+            drawn = [rng.randint(2**31), seed_of(Z, magnitudes)]
+            ties = np.random.RandomState(drawn)
+            information = RescaledInformation(components, self.mi_neighbors, ties)
         return Tuning(candidates, self.criterion, information, self.progress or _ignore)
 
     def _smoothest_of_too_few(self, candidates: FloatArray, n: int) -> FloatArray:

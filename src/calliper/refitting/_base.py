@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._blocks import map_row_blocks, row_slices
-from calliper._models import check_known_rows, check_new_rows, predictions
+from calliper._models import check_known_rows, check_new_rows, fresh, predictions
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import (
     check_levels,
@@ -203,7 +203,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         """A model for each set of rows, and its predictions of the others."""
         workers = Parallel(n_jobs=self.n_jobs)
         jobs = (
-            delayed(_fit_and_predict)(clone(self.estimator), X, y, train, other)
+            delayed(_fit_and_predict)(fresh(self.estimator), X, y, train, other)
             for train, other in zip(rows, others, strict=True)
         )
         models, predicted = zip(*workers(jobs), strict=True)

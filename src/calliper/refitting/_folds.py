@@ -36,9 +36,9 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.model_selection import KFold
 
+from calliper._models import fresh
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage, fold_coverage, jackknife_coverage
@@ -202,4 +202,4 @@ def fit_folds(method: Any, X: Any, y: FloatArray, fold: IntArray) -> None:
     for other, values in zip(others, predicted, strict=True):
         left_out[other] = values
     method.fold_, method.residuals_ = fold, np.abs(y - left_out)
-    method.estimator_ = clone(method.estimator).fit(X, y)
+    method.estimator_ = fresh(method.estimator).fit(X, y)

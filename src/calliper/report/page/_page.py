@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from calliper._version import __version__
 from calliper.comparison import Comparison, percent
 from calliper.evaluation import plain
 from calliper.report.page._figures import figure_items
@@ -61,8 +62,6 @@ class Provenance:
 
 def versions() -> dict[str, str]:
     """What the numbers depend on."""
-    from calliper import __version__
-
     packages = {name: version(name) for name in _PACKAGES}
     return {"calliper": __version__, "python": platform.python_version(), **packages}
 
