@@ -59,15 +59,17 @@ def fresh(model: Any) -> Any:
     """A copy of a model that is to be trained."""
     try:
         return clone(model, safe=False)
-    except RuntimeError:  # CatBoost's get_params copies lists, which clone takes for tampering
-        return _rebuilt(model)
+    except (RuntimeError, TypeError):  # CatBoost's get_params copies lists, which clone takes for
+        return _rebuilt(model)  # tampering; CatBoost itself takes its parameters as one
 
 
 def _rebuilt(part: Any) -> Any:
     """A copy with the same parameters and nothing learnt; a CatBoost trained twice may hang."""
     if hasattr(part, "get_params"):
         parameters = part.get_params(deep=False).items()
-        return type(part)(**{name: _rebuilt(value) for name, value in parameters})
+        copies = {name: _rebuilt(value) for name, value in parameters}
+        as_one = type(part).__module__ == "catboost.core" and type(part).__name__ == "CatBoost"
+        return type(part)(copies) if as_one else type(part)(**copies)
     return type(part)(map(_rebuilt, part)) if type(part) in (list, tuple) else deepcopy(part)
 
 
