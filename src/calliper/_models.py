@@ -59,15 +59,17 @@ def fresh(model: Any) -> Any:
     """A copy of a model that is to be trained."""
     try:
         return clone(model, safe=False)
-    except RuntimeError:  # CatBoost's get_params copies lists, which clone takes for tampering
-        return _rebuilt(model)
+    except (RuntimeError, TypeError):  # CatBoost's get_params copies lists, which clone takes for
+        return _rebuilt(model)  # tampering; CatBoost itself takes its parameters as one
 
 
 def _rebuilt(part: Any) -> Any:
     """A copy with the same parameters and nothing learnt; a CatBoost trained twice may hang."""
     if hasattr(part, "get_params"):
         parameters = part.get_params(deep=False).items()
-        return type(part)(**{name: _rebuilt(value) for name, value in parameters})
+        copies = {name: _rebuilt(value) for name, value in parameters}
+        as_one = type(part).__module__ == "catboost.core" and type(part).__name__ == "CatBoost"
+        return type(part)(copies) if as_one else type(part)(**copies)
     return type(part)(map(_rebuilt, part)) if type(part) in (list, tuple) else deepcopy(part)
 
 
@@ -119,7 +121,8 @@ def predictions(model: Any, X: Any, n_outputs: int = 1) -> FloatArray:
         raise TypeError(
             f"estimator must have a predict method or be a function of the inputs; got {model!r}."
         )
-    y_pred = outputs(model, X) if is_module(model) else predict(X)
+    rows = xgboost_matrix(model, X) if is_native_xgboost(model) else X
+    y_pred = outputs(model, rows) if is_module(model) else predict(rows)
     if hasattr(y_pred, "detach"):
         y_pred = y_pred.detach().cpu().numpy()
     return check_predictions(y_pred, n_rows(X), n_outputs)
@@ -150,6 +153,23 @@ def is_module(model: Any) -> bool:
     """Whether it is a ``torch.nn.Module``; who has one has imported torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def is_native_xgboost(model: Any) -> bool:
+    """Whether it is an ``xgboost.Booster``; who has one has imported xgboost."""
+    xgboost = sys.modules.get("xgboost")
+    return xgboost is not None and isinstance(model, xgboost.Booster)
+
+
+def xgboost_matrix(model: Any, X: Any) -> Any:
+    """Rows as XGBoost has them, by the settings of a model of its kind that has any."""
+    settings = {name: getattr(model, name, None) for name in ("missing", "feature_types")}
+    return sys.modules["xgboost"].DMatrix(
+        X,
+        nthread=getattr(model, "n_jobs", None),
+        enable_categorical=getattr(model, "enable_categorical", True),
+        **settings,
+    )
 
 
 @contextmanager

@@ -5,13 +5,14 @@
 | model | space |
 |---|---|
 | forest, extra trees, bagging, vote: the prediction is the mean of members | prediction, spread |
-| gradient boosting | prediction, how much the last stages move it |
+| gradient boosting of scikit-learn | prediction, how much the last stages move it |
+| XGBoost, LightGBM, CatBoost | the same, and how many training rows the leaves held |
 | network (a PyTorch module) | its penultimate layer |
 | states a standard deviation (``return_std``) | prediction, deviation |
 | any other, with training rows | standardised inputs and prediction |
 | linear, without training rows | what each input adds, and prediction |
 | any other without training rows, or inputs that have no columns | prediction |
-| any but the first four, with one input | that input |
+| any but the first five, with one input | that input |
 
 Categories, text, dates and sparse columns become numbers (``_encoding.py``). Where nothing but the
 prediction is left, a warning says why.
@@ -38,6 +39,7 @@ from sklearn.utils.validation import check_is_fitted
 from calliper._models import OpenedModel, check_predictions, is_module, open_model, predictions
 from calliper._types import FloatArray
 from calliper._validation import check_features, n_rows
+from calliper.embedding._boosters import BOOSTERS
 from calliper.embedding._encoding import ColumnEncoder
 from calliper.embedding._network import Layer, Network
 from calliper.embedding._spaces import (
@@ -52,9 +54,19 @@ from calliper.embedding._spaces import (
     coefficients,
     prepared_and_predicted,
 )
-from calliper.embedding._spread import SOURCES, SpreadSource, spread_space
+from calliper.embedding._spread import (
+    DEVIATION,
+    MEMBERS,
+    STAGES,
+    TREE_STAGES,
+    SpreadSource,
+    UnreadableError,
+    spread_space,
+)
 from calliper.exceptions import CalliperError, EmbeddingWarning, UnscaledFeaturesWarning, warn
 
+#: Where a spread may be kept, asked in this order.
+SOURCES = (BOOSTERS, MEMBERS, TREE_STAGES, STAGES, DEVIATION)
 #: Distance within which one row speaks for another where coordinates are in absolute units:
 #: LENGTH · N^(−1/3), within the limits (experiments/nearness).
 LENGTH, SHORTEST, LONGEST = 4.0, 0.25, 1.5
@@ -255,7 +267,11 @@ def choose_space(given: ModelAndRows) -> Space:
                 if disagreement is not None:
                     _warn_of_disagreement(opened.core, source, disagreement)
                     continue
-                space = spread_space(opened, source, given.X_train, given.y_train)
+                try:
+                    space = spread_space(opened, source, given.X_train, given.y_train)
+                except UnreadableError as reason:
+                    _warn_of_no_spread(opened.core, reason)
+                    break
                 if space.unit is None and hasattr(opened.core, "coef_"):
                     break  # a linear model has places in a unit to offer
                 return space
@@ -333,7 +349,8 @@ def _disagreement(opened: OpenedModel, source: SpreadSource, given: ModelAndRows
     rows = _safe_indexing(indexable(given.X_train)[0], np.arange(0, n, -(-n // N_CHECKED)))
     expected = predictions(given.model, rows, given.n_outputs)
     try:
-        found = opened.finish(source.measure(opened.core, opened.prepare(rows))[0])
+        read = source.read(opened.core)
+        found = opened.finish(source.measure(read, opened.prepare(rows))[0])
     except (AttributeError, TypeError, ValueError, IndexError) as error:
         return f"asking it failed ({type(error).__name__}: {error})"
     if found.shape != expected.shape:
@@ -354,6 +371,14 @@ def _warn_of_disagreement(core: Any, source: SpreadSource, disagreement: str) ->
         f"{type(core).__name__} was expected to predict what the {source.describe(core)} is taken "
         f"around, but {disagreement}. Nearness is judged without that spread; pass embed= to "
         f"choose a space.",
+        EmbeddingWarning,
+    )
+
+
+def _warn_of_no_spread(core: Any, reason: UnreadableError) -> None:
+    warn(
+        f"The trees of this {type(core).__name__} say nothing about its error, since {reason}. "
+        f"Nearness is judged without them; pass embed= to choose a space.",
         EmbeddingWarning,
     )
 

@@ -430,7 +430,7 @@ def _base(embedding: Embedding, y_train: FloatArray) -> PredictionAndSpread | No
         opened = open_model(embedding.model)
         if opened.targets:  # the core predicts in another unit: leave it wrapped
             opened = OpenedModel(core=unwrapped(embedding.model))
-        return PredictionAndSpread(opened=opened, source=NO_SPREAD, unit=unit)
+        return PredictionAndSpread(opened=opened, source=NO_SPREAD, read=opened.core, unit=unit)
     return None
 
 

@@ -22,13 +22,14 @@ Where models keep their spread:
   does. Where the later half of the stages still pushes the prediction to and fro, residuals were
   large and contradictory: the spread is Σ |step| over that half. Trees of scikit-learn's
   ``GradientBoostingRegressor`` also keep how much the residuals varied in each leaf; the root mean
-  of that variance, over the same trees, is a second spread.
+  of that variance, over the same trees, is a second spread. XGBoost, LightGBM and CatBoost are
+  asked in ``_boosters.py``.
 - Gaussian processes, Bayesian regression: a standard deviation is stated with the mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
@@ -53,9 +54,18 @@ STEP_FLOOR = 0.003
 FEWEST_IN_THREADS = 50_000
 
 
+def _itself(core: Any) -> Any:
+    """The core: it can be asked as it is."""
+    return core
+
+
 def _no_deviation(core: Any) -> float | None:
     """None: the model has kept nothing that says how much its targets vary."""
     return None
+
+
+class UnreadableError(Exception):
+    """A model looks as if it kept a spread, and does not; says why, to follow "since"."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,21 +76,26 @@ class SpreadSource:
     ----------
     suits : whether the core is of this kind, by the look of it
     known : whether the core's class is known to predict what ``measure`` says that it does
-    measure : prediction (m,) and spreads (k, m) of prepared rows, all in the unit of y, in one pass
+    read : what the functions below are given in place of the core, made once; it must pickle.
+        ``UnreadableError`` says why there is nothing to be read
+    measure : prediction (m,) and spreads (k, m) of prepared rows, in the unit of y, in one pass
     describe : what the spread is, in words
     unit : standard deviation of the targets that the core was trained on; None if not kept
     guess : about that deviation, for losses other than the square; mostly less
     weights : of the logarithm of each spread, the prediction having 1
+    in_unit : whether each spread is in the unit of y, or has none
     floor : part of the unit below which spreads are all alike; near 0 logarithms show rounding
     """
 
     suits: Callable[[Any], bool]
     known: Callable[[Any], bool]
+    read: Callable[[Any], Any] = _itself
     measure: Callable[[Any, Any], tuple[FloatArray, FloatArray]]
     describe: Callable[[Any], str]
     unit: Callable[[Any], float | None] = _no_deviation
     guess: Callable[[Any], float | None] = _no_deviation
     weights: tuple[float, ...] = (2.0,)
+    in_unit: tuple[bool, ...] = (True, True)
     floor: float = 0.01
 
 
@@ -92,19 +107,21 @@ class PredictionAndSpread:
     ----------
     opened : the model
     source : where it keeps its spread
+    read : what the source has read from the model
     unit : about the standard deviation of its targets; None if it is not known
     predicts : whether the source's prediction is the model's own; else the model is asked
     """
 
     opened: OpenedModel
     source: SpreadSource
+    read: Any
     unit: float | None
     predicts: bool = True
 
     @property
     def name(self) -> str:
         """What the coordinates are, in words."""
-        spread = self.source.describe(self.opened.core)
+        spread = self.source.describe(self.read)
         known = [] if self.unit is None else ["prediction"]
         return " and ".join([*known, *([spread] if spread else [])])
 
@@ -119,7 +136,7 @@ class PredictionAndSpread:
 
     def place(self, rows: Any, X: Any, predict: Predict) -> tuple[FloatArray, FloatArray]:
         """Predictions and coordinates of ``X``, of which ``rows`` are prepared for the core."""
-        mean, spreads = self.source.measure(self.opened.core, rows)
+        mean, spreads = self.source.measure(self.read, rows)
         y_pred = self.opened.finish(mean) if self.predicts else predict(X)
         return y_pred, self.coordinates(mean, spreads)
 
@@ -128,39 +145,35 @@ class PredictionAndSpread:
         if self.unit is None:
             return np.asarray(spreads[0][:, None])
         weights = np.array(self.source.weights[: len(spreads)])
-        logarithms = weights[:, None] * np.log(spreads / self.unit + self.source.floor)
+        units = np.where(self.source.in_unit[: len(spreads)], self.unit, 1.0)
+        logarithms = weights[:, None] * np.log(spreads / units[:, None] + self.source.floor)
         return np.asarray(np.column_stack([mean / self.unit, *logarithms]))
 
     def with_model(self, opened: OpenedModel) -> PredictionAndSpread:
         """The other model's numbers, in the unit of this one."""
-        return replace(self, opened=opened)
+        return replace(self, opened=opened, read=self.source.read(opened.core))
 
 
 def spread_space(
     opened: OpenedModel, source: SpreadSource, X_train: Any, y_train: FloatArray | None
 ) -> PredictionAndSpread:
     """The space, with its unit from the model, else from training rows, else without."""
-    unit = _unit(opened, source, X_train, y_train)
+    read = source.read(opened.core)
+    unit = source.unit(read)
+    if unit is None and y_train is not None:
+        unit = float(opened.core_targets(y_train).std())
+    if unit is None:
+        unit = source.guess(read)
+    if unit is None and X_train is not None:
+        unit = float(source.measure(read, opened.prepare(X_train))[0].std())
     usable = unit is not None and np.isfinite(unit) and unit > 0
     return PredictionAndSpread(
         opened=opened,
         source=source,
+        read=read,
         unit=unit if usable else None,
         predicts=source.known(opened.core),
     )
-
-
-def _unit(
-    opened: OpenedModel, source: SpreadSource, X_train: Any, y_train: FloatArray | None
-) -> float | None:
-    unit = source.unit(opened.core)
-    if unit is None and y_train is not None:
-        unit = float(opened.core_targets(y_train).std())
-    if unit is None:
-        unit = source.guess(opened.core)
-    if unit is None and X_train is not None:
-        unit = float(source.measure(opened.core, opened.prepare(X_train))[0].std())
-    return unit
 
 
 def _averages_members(core: Any) -> bool:
@@ -258,10 +271,10 @@ def _root_deviation(tree: Any) -> float:
 def _tree_deviation(tree: Any) -> float:
     """Standard deviation of one tree's predictions of the rows that it was grown on."""
     leaves = tree.children_left < 0
-    return _leaf_values_deviation(tree.value.ravel()[leaves], tree.weighted_n_node_samples[leaves])
+    return leaf_values_deviation(tree.value.ravel()[leaves], tree.weighted_n_node_samples[leaves])
 
 
-def _leaf_values_deviation(values: Any, weights: Any) -> float:
+def leaf_values_deviation(values: Any, weights: Any) -> float:
     """Standard deviation of values at leaves, each with the weight of its rows."""
     mean = np.average(values, weights=weights)
     return float(np.sqrt(np.average((values - mean) ** 2, weights=weights)))
@@ -365,16 +378,24 @@ def _staged_steps(core: Any, X: Any) -> tuple[FloatArray, FloatArray]:
 
 
 def _histogram_deviation(core: Any) -> float | None:
-    """Deviation of what the trees have learnt of the targets by squared errors.
-
-    A stage of rate ν lowers the variance of the residuals by (2/ν − 1)·mean v², v its leaf values;
-    the sum over stages is what is explained. Regularised leaves make it smaller.
-    """
+    """Deviation of what the trees have learnt of the targets by squared errors."""
     if not hasattr(core, "_predictors") or core.loss != "squared_error":
         return None
     leaves = [_leaves(predictor[0]) for predictor in core._predictors]
-    explained = sum(np.average(each["value"] ** 2, weights=each["count"]) for each in leaves)
-    return float(np.sqrt((2 / float(core.learning_rate) - 1) * explained))
+    return explained_deviation(
+        [(each["value"], each["count"]) for each in leaves], core.learning_rate
+    )
+
+
+def explained_deviation(leaves: Iterable[tuple[Any, Any]], rate: float) -> float:
+    """Deviation of what stages of trees, grown by squared errors at a rate, have learnt of y.
+
+    A stage of rate ν lowers the variance of the residuals by (2/ν − 1) times that of its own
+    values, given for each stage with the numbers of rows in the leaves; the sum over stages is
+    what is explained. Regularised leaves make it smaller.
+    """
+    explained = sum(leaf_values_deviation(values, counts) ** 2 for values, counts in leaves)
+    return float(np.sqrt((2 / float(rate) - 1) * explained))
 
 
 def _guessed_histogram_deviation(core: Any) -> float | None:
@@ -382,7 +403,7 @@ def _guessed_histogram_deviation(core: Any) -> float | None:
     if not hasattr(core, "_predictors") or core.loss in ("poisson", "gamma"):
         return None
     first = _leaves(core._predictors[0][0])
-    return _leaf_values_deviation(first["value"], first["count"]) / float(core.learning_rate)
+    return leaf_values_deviation(first["value"], first["count"]) / float(core.learning_rate)
 
 
 def _leaves(predictor: Any) -> Any:
@@ -528,6 +549,3 @@ def _describe_nothing(core: Any) -> str:
 NO_SPREAD = SpreadSource(
     suits=_always, known=_always, measure=_prediction_alone, describe=_describe_nothing
 )
-
-#: Asked in this order.
-SOURCES = (MEMBERS, TREE_STAGES, STAGES, DEVIATION)
