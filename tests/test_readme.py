@@ -4,15 +4,23 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_diabetes
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import LinearRegression
 
 import calliper
 
 ROOT = Path(__file__).parents[1]
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+PAGES = sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/**/*.md"))
+
+
+def blocks(page):
+    return re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
+
+
+BLOCKS = blocks(ROOT / "README.md")
 
 
 def test_three_lines():
@@ -55,7 +63,33 @@ def test_other_ways_in():
     assert names["radius"].shape == (42, 2)
 
 
-@pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/**/*.md")))
+def test_which_method_runs_as_written():
+    rng = np.random.default_rng(0)
+    size = rng.uniform(size=1200)
+    X = pd.DataFrame({"size": size, "city": pd.Categorical(rng.choice(["Bern", "Thun"], 1200))})
+    y = size + (1 + 3 * X["city"].cat.codes.to_numpy()) * rng.normal(size=1200)
+    model = HistGradientBoostingRegressor(max_iter=20).fit(X[:400], y[:400])
+    names = {"X": X[:800], "y": y[:800], "X_new": X[800:], "model": model}
+    names |= {"X_train": X[:400], "y_train": y[:400], "X_cal": X[400:800], "y_cal": y[400:800]}
+    found = []
+    for block in blocks(ROOT / "docs/which-method.md"):
+        exec(block, names)
+        found.append(names.pop("intervals", None))
+    _, left_out, by_city, quantiles = found
+    assert len(left_out.left_out_.rows) == 400
+    assert quantiles.guaranteed_coverage(0.9) >= 0.9
+    inside = by_city.predict_interval(X[800:]).contains(y[800:])
+    for city in ("Bern", "Thun"):  # about 200 rows each: three standard errors below 0.9
+        assert inside[X["city"][800:] == city].mean() > 0.8
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda p: p.name)
+def test_what_pages_import_is_there(page):
+    for line in re.findall(r"^from calliper.*", "\n".join(blocks(page)), flags=re.MULTILINE):
+        exec(line, {})
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\((?!http|#)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name}: {target}"

@@ -131,8 +131,19 @@ def predictions(model: Any, X: Any, n_outputs: int = 1) -> FloatArray:
 def check_predictions(y_pred: Any, n: int, n_outputs: int = 1) -> FloatArray:
     """Finite predictions of n rows: (n,), or (n, n_outputs) for more than one."""
     if n_outputs == 1:
+        _refuse_several(getattr(y_pred, "shape", ()))
         return check_vector(y_pred, "predictions", n=n)
     return _check_columns(np.asarray(y_pred), n, n_outputs)
+
+
+def _refuse_several(shape: tuple[int, ...]) -> None:
+    """Say what a model of quantiles, or of several targets, needs."""
+    if len(shape) == 2 and shape[1] > 1:
+        raise CalliperError(
+            f"predictions must have one value for each row, shape (n,); got shape {shape}. A model "
+            f"of quantiles needs score_function=QuantileError() and Split() as calibrator; of "
+            f"several targets, predict one at a time."
+        )
 
 
 def _check_columns(y_pred: Any, n: int, n_outputs: int) -> FloatArray:

@@ -75,8 +75,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         prediction alone, for a linear model what each input adds). Where left-out errors are
         known, the error that they let expect is one coordinate more, in place of the inputs.
         Categories, text, dates and sparse columns are turned into numbers by training rows.
-        A class of your own that looks like an ensemble is asked for its spread only if its
-        predictions of training rows are what the spread is taken around.
+        A class of your own that looks like an ensemble is asked for its spread only if it
+        predicts training rows as its members do together.
         ``"inputs"`` (or None) are the inputs, standardised by training rows where there are any.
         What works on the inputs themselves (``ForestProximity(forest)``, the basis of
         ``ConditionalCalibration``) gets them as they are.

@@ -143,6 +143,7 @@ def test_a_rule_that_is_right_is_kept_and_a_wrong_one_is_not():
         found = search(Z, errors, 400, length_scale=length_scale)
         assert (found.chosen_by == "rule") == kept, found
         assert found.n_errors == 800
+        assert ("clearly better on 800 left-out errors" in found.describe()) == kept
 
 
 def test_fewer_calibration_points_mean_smoother_scales():

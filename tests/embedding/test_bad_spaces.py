@@ -46,11 +46,14 @@ class Stranger:
         (Clipped(9, random_state=0).fit(X_TRAIN, Y_TRAIN), "where the model predicts 0"),
         (
             VotingRegressor([("a", Ridge()), ("b", SVR())], weights=[3, 1]).fit(X_TRAIN, Y_TRAIN),
-            "of 100 training rows it does not",
+            "of 100 training rows the predictions differ",
         ),
-        (Stranger([Ridge().fit(X_TRAIN, 2 * Y_TRAIN), MODEL]), "the first being"),
-        (Stranger([MODEL, LinearRegression().fit(X_TRAIN, X_TRAIN)]), "asking it failed"),
-        (Stranger([MODEL, LinearRegression().fit(X_TRAIN[:, :1], Y_TRAIN)]), "asking it failed"),
+        (Stranger([Ridge().fit(X_TRAIN, 2 * Y_TRAIN), MODEL]), "the first time"),
+        (Stranger([MODEL, LinearRegression().fit(X_TRAIN, X_TRAIN)]), "asking for it failed"),
+        (
+            Stranger([MODEL, LinearRegression().fit(X_TRAIN[:, :1], Y_TRAIN)]),
+            "asking for it failed",
+        ),
     ],
     ids=["clipped", "weighted", "strangers", "two outputs", "other inputs"],
 )
@@ -151,7 +154,7 @@ def test_predictions_that_depend_on_the_company(embed):
     def centred(X):
         return X[:, 0] - X[:, 0].mean()
 
-    with pytest.raises(CalliperError, match=r"the model changes between calls.*smaller company"):
+    with pytest.raises(CalliperError, match=r"the model changes between calls.*smaller batch"):
         ConformalRegressor(centred, embed=embed).calibrate(X_CAL, Y_CAL)
 
 

@@ -87,7 +87,7 @@ def test_a_class_that_is_not_known_needs_training_rows():
     with pytest.warns(EmbeddingWarning, match=r"class is not known, and there are no training"):
         fitted = ConformalRegressor(model).calibrate(X_CAL, Y_CAL)
     assert fitted.embedding_.space.name == "prediction"
-    with pytest.warns(EmbeddingWarning, match=r"of 150 training rows it does not"):
+    with pytest.warns(EmbeddingWarning, match=r"of 150 training rows the predictions differ"):
         fitted = ConformalRegressor(model).calibrate(X_CAL, Y_CAL, X_train=X_TRAIN)
     assert fitted.embedding_.space.name == "2 standardised inputs and prediction"
 

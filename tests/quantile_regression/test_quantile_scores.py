@@ -146,7 +146,9 @@ def test_bad_predictions(predict, message):
 
 
 def test_absolute_errors_refuse_two_columns():
-    with pytest.raises(CalliperError, match="predictions must have one value for each row"):
+    """Who forgot the score of a quantile model is told which one it needs."""
+    message = r"one value for each row.*\(200, 2\).* score_function=QuantileError\(\) and Split"
+    with pytest.raises(CalliperError, match=message):
         ConformalRegressor(fixed_quantiles(2)).calibrate(X_CAL, Y_CAL)
 
 

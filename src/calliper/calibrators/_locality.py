@@ -112,7 +112,7 @@ class Locality:
         if self.chosen_by == "left-out errors":
             why = f"chosen on {self.n_errors} left-out errors"
         elif self.n_errors:
-            why += f", which {self.n_errors} left-out errors do not contradict"
+            why += f"; nothing else was clearly better on {self.n_errors} left-out errors"
         if np.isnan(self.against_split):
             return f"{what}, {why}"
         gain = f"estimated interval score {self.against_split:.3f} times that of plain split"

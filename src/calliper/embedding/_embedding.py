@@ -352,25 +352,25 @@ def _disagreement(opened: OpenedModel, source: SpreadSource, given: ModelAndRows
         read = source.read(opened.core)
         found = opened.finish(source.measure(read, opened.prepare(rows))[0])
     except (AttributeError, TypeError, ValueError, IndexError) as error:
-        return f"asking it failed ({type(error).__name__}: {error})"
+        return f"asking for it failed ({type(error).__name__}: {error})"
     if found.shape != expected.shape:
-        return f"its shape is {found.shape} and not {expected.shape}"
+        return f"its prediction has shape {found.shape}, that of the model {expected.shape}"
     tolerance = 1e-5 * np.abs(expected).max(initial=1e-300)  # members may compute in float32
     differs = np.flatnonzero(~(np.abs(found - expected) <= tolerance))
     if not len(differs):
         return None
     at = differs[0]
     return (
-        f"on {len(differs)} of {len(expected)} training rows it does not, the first being "
-        f"{found[at]:.6g} where the model predicts {expected[at]:.6g}"
+        f"on {len(differs)} of {len(expected)} training rows the predictions differ from what its "
+        f"members, trees or stated mean give, the first time {found[at]:.6g} where the model "
+        f"predicts {expected[at]:.6g}"
     )
 
 
 def _warn_of_disagreement(core: Any, source: SpreadSource, disagreement: str) -> None:
     warn(
-        f"{type(core).__name__} was expected to predict what the {source.describe(core)} is taken "
-        f"around, but {disagreement}. Nearness is judged without that spread; pass embed= to "
-        f"choose a space.",
+        f"{type(core).__name__}: the {source.describe(core)} may not belong to its predictions, "
+        f"since {disagreement}. Nearness is judged without it; pass embed= to choose a space.",
         EmbeddingWarning,
     )
 
@@ -421,10 +421,10 @@ def _reduction(embedding: Embedding) -> str:
 
 
 def refuse_changing(embedding: Embedding, X: Any, y_pred: FloatArray, Z: FloatArray) -> None:
-    """Some rows are predicted and mapped again, in smaller company: the same must come out.
+    """Some rows are predicted and mapped again, in a smaller batch: the same must come out.
 
     Dropout left on fails since it is random, batch normalisation in training mode since rows
-    change with their company; then calibration and new rows would not be treated alike.
+    change with the rows beside them; then calibration and new rows would not be treated alike.
     """
     few = np.arange(min(N_REPEATED, (n_rows(X) + 1) // 2))
     y_again, again = embedding.predict_and_transform(_safe_indexing(indexable(X)[0], few))
@@ -441,7 +441,7 @@ def _refuse_change(before: FloatArray, again: FloatArray, what: str) -> None:
         worst = moved[np.argmax((change / np.maximum(allowed, 1e-300))[moved])]
         column = f" in column {worst}" if len(change) > 1 else ""
         raise CalliperError(
-            f"{what} changes between calls: the same rows, asked for in smaller company, moved by "
+            f"{what} changes between calls: the same rows, asked for in a smaller batch, moved by "
             f"up to {change[worst]:.3g}{column} (of a range of "
             f"{np.ptp(before[:, worst]):.3g}). Is dropout or batch normalisation left on? Put the "
             f"network into evaluation mode (module.eval()), or fix the random state."
