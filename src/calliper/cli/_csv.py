@@ -175,18 +175,14 @@ class CsvTable:
         values = _as_numbers(cells, self.form.decimal).reshape(len(lines), len(needed))
         for row, column in refused(values, gaps)[:1]:
             wrong = _what_is_wrong(cells[row * len(needed) + column], self.form.decimal)
-            where, what = (
-                f"{self.name}, line {lines[row]}, column {needed[column]!r}",
-                values[:, column],
-            )
             is_feature = column >= len(needed) - gaps.features
-            n_texts = int(np.isinf(what).sum())
-            if wrong.endswith("is not a number") and n_texts > max(1, 0.9 * len(what)):
-                wrong += f", nor are {n_texts - 1} of {len(what) - 1} other cells"
-                raise CalliperError(f"{where}: {wrong}; {other_column(is_feature)}.")
-            raise CalliperError(
-                f"{where}: {wrong}; {other_cell(what[row], is_feature, self.form)}."
-            )
+            others = np.isinf(np.delete(values[:, column], row))
+            remedy = other_cell(values[row, column], is_feature, self.form)
+            if wrong.endswith("is not a number") and others.sum() > 0.9 * len(others):
+                wrong += f", nor are {others.sum()} of {len(others)} other cells"
+                remedy = other_column(is_feature)
+            where = f"{self.name}, line {lines[row]}, column {needed[column]!r}"
+            raise CalliperError(f"{where}: {wrong}; {remedy}.")
         return values
 
 
