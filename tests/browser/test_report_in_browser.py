@@ -7,7 +7,7 @@ import pytest
 
 from calliper import FullRescaled
 from calliper.comparison import Points, compare, number, percent
-from calliper.report.page import render_page
+from calliper.report.page import Provenance, render_page
 from cases.comparisons import methods, points
 
 
@@ -217,3 +217,30 @@ def test_infinite_intervals_and_a_void_comparison_open_too(browser, tmp_path):
     assert browser.js("getComputedStyle(document.querySelector('.panels')).opacity") < "0.5"
     assert browser.source("widths_inside")["width"] == []
     assert browser.console() == []
+
+
+@pytest.mark.parametrize("width", [375, 1400])
+def test_commands_break_between_words_only(browser, found, tmp_path, width):
+    words = "calliper --calibration c.csv --features-prefix emb_ --method {method} --new n.csv"
+    use = " ".join([words] * 5 + ["a-long-name-" * 20])
+    path = tmp_path / "report.html"
+    path.write_text(render_page(found, provenance=Provenance(use, use=use)), "utf-8")
+    browser.open(path, width=width)
+    torn = (
+        "[...document.querySelectorAll('pre')].map((box) => {"
+        "  const walk = document.createTreeWalker(box, NodeFilter.SHOW_TEXT), torn = [];"
+        "  for (let node; (node = walk.nextNode()); )"
+        "    for (const found of node.data.matchAll(/\\S+/g)) {"
+        "      const range = document.createRange();"
+        "      range.setStart(node, found.index);"
+        "      range.setEnd(node, found.index + found[0].length);"
+        "      if (range.getClientRects().length > 1) torn.push(found[0]);"
+        "    }"
+        "  return torn;"
+        "})"
+    )
+    for verdict in (found.verdict, found.verdicts[-1]):  # as the page begins, and as it changes
+        browser.level(found, verdict.level)
+        assert browser.text("#use pre") == use.replace("{method}", verdict.method)
+        assert browser.js(torn) == [["a-long-name-" * 20]] * 2, "only what fits no line is broken"
+    assert browser.js("document.documentElement.scrollWidth") <= width

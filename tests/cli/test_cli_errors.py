@@ -61,6 +61,7 @@ def error_of(done) -> str:
         ("--new new.csv --bounds nan 0", "LOW must be less than HIGH"),
         ("--new new.csv --colour red", "No such option '--colour'"),
         ("--new new.csv surplus", "unexpected extra argument"),
+        ("--new new.csv --features a, b", "no space after the comma, as in --features a,b (see"),
         ("", "Missing option '--new'"),
     ],
 )
@@ -85,6 +86,16 @@ def test_options(calliper, files, base, leftovers, options, words):
         (HEADER + '"two\nlines",1,2\n1,1_0,0\n', "line 4, column 'y_pred': '1_0' is not a number"),
         (HEADER + "1,,0\n", "line 2, column 'y_pred': the cell is empty"),
         (HEADER + ROW + "1,1,nan\n", "line 3, column 'a': 'nan' is not a finite number"),
+        (HEADER + ROW + "1,1,\n", "give --training FILE, whose medians fill such gaps, leave the"),
+        (HEADER + ROW + "1,,1\n", "the cell is empty; repair or remove the row."),
+        (
+            HEADER + "1,2,flat\n" * 8 + "1,2,\n1,2,house\n" + "1,2,flat\n" * 8,
+            "'flat' is not a number, nor are 16 of 17 other cells; leave the column out of "
+            "--features, or encode it as numbers.",
+        ),
+        (HEADER + ROW * 3 + "1,2,flat\n", "'flat' is not a number; repair or remove the row."),
+        (HEADER + '1,2,"3,4"\n' * 5, "give --decimal ,); repair or remove the row."),
+        (HEADER + "1,high,1\n" * 5, "name a column of numbers"),
         (HEADER + "1,-inf,0\n", "'-inf' is not a finite number"),
         (HEADER + '1,"1,5",0\n', "'1,5' is not a number"),
         (HEADER + '"1,0.5,0.25\n', "check the quotation marks"),
@@ -143,13 +154,16 @@ def test_a_prefix_that_fits_more_columns_in_the_new_file(calliper, files, base):
         ({"y_pred": ["1", "2"]}, "column 'y_pred': holds string, not numbers"),
         ({"y_pred": [1.0, None]}, "row 2, column 'y_pred': the value is missing"),
         ({"y_pred": [float("nan"), 1.0]}, "row 1, column 'y_pred': nan is not a finite number"),
+        ({"y_pred": [1.0], "a": ["flat"]}, "not numbers; leave the column out of --features"),
+        ({"y_pred": [1.0], "a": pa.array([None], pa.float64())}, "missing; give --training FILE"),
         ({"y_pred": pa.array([], pa.float64())}, "there are columns but no rows"),
         ({"y_pred": [1.0], "z": [[1]]}, "column 'z': list<element: int64> has no text form"),
     ],
 )
 def test_new_rows_as_parquet(calliper, files, base, leftovers, columns, words):
     pq.write_table(pa.table(columns), files / "new.parquet")
-    assert words in error_of(calliper(*base, "--new", "new.parquet", "--quiet"))
+    features = ["--features", "a"] if "a" in columns else []
+    assert words in error_of(calliper(*base, "--new", "new.parquet", *features, "--quiet"))
     assert not (files / "out.csv").exists() and leftovers() == []
 
 

@@ -160,6 +160,10 @@ def test_a_byte_order_mark_is_enough(calliper, files, base, encoding):
         ("--delimiter -", "give one sign"),
         ("--decimal , --delimiter ,", "--decimal , needs another --delimiter"),
         ("--encoding klingon", "--encoding 'klingon': give one that Python knows"),
+        ("--encoding latin2x", "knows, such as utf-8, latin-1, utf-16, cp1252."),
+        ("--new zipped.csv", "compressed by gzip; name it zipped.csv.gz, or unpack it."),
+        ("--new unmarked-le.csv", "without a byte order mark; give --encoding utf-16-le."),
+        ("--new unmarked-be.csv", "without a byte order mark; give --encoding utf-16-be."),
         ("--encoding hex", "give one that Python knows"),
         ("--encoding utf-16", "not UTF-16"),
         ("--decimal ,", "if ',' separates cells, give --delimiter ','"),
@@ -173,6 +177,9 @@ def test_a_byte_order_mark_is_enough(calliper, files, base, encoding):
 def test_bad_forms(calliper, files, base, leftovers, options, words):
     (files / "torn.csv.gz").write_bytes(gzip.compress((files / "new.csv").read_bytes())[:-20])
     (files / "cal.csv.gz").write_bytes((files / "cal.csv").read_bytes())
+    (files / "zipped.csv").write_bytes(gzip.compress((files / "new.csv").read_bytes()))
+    for order in ("le", "be"):
+        (files / f"unmarked-{order}.csv").write_text("y_pred,Höhe\n1,2\n", f"utf-16-{order}")
     (files / "points.csv").write_text("y_pred;a\n1.5;1\n")
     (files / "commas.csv").write_text('y_pred,a\n"1,5",1\n')
     pq.write_table(pa.table({"y_pred": [1.0], "text": ["日"]}), files / "wide.parquet")
@@ -211,6 +218,7 @@ def test_gaps_of_features_get_the_training_median(calliper, files, base):
     assert (got[4][1], got[8][1]) == ("NA", " null ")  # the rows keep their words
     done = calliper(*args, "--gaps", "refuse")
     assert done.returncode == 2 and "cal.csv, line 5, column 'a': the cell is empty" in done.stderr
+    assert "give --training FILE without --gaps refuse" in done.stderr
     assert calliper(*[*args[:-2], "--quiet"]).returncode == 2
     assert calliper(*args, "--output", "out.parquet", "--quiet").returncode == 0
     assert pq.read_table(files / "out.parquet").column("a").null_count == 2

@@ -230,6 +230,19 @@ def test_what_is_said_on_standard_error(calliper, files, base):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+def test_the_promise_is_spelt_out_once(calliper, files, base):
+    levels = ["--coverage", "0.8", "--coverage", "0.9", "--coverage", "0.9999"]
+    *_, first, second, third = calliper(*base, "--new", "new.csv", *levels).stderr.splitlines()
+    assert "at least 0.8006 (asked for: 0.8), provided that" in first and "marginal" in first
+    assert second == (
+        "FullRescaled: a new target lies in its interval with probability at least 0.9003 "
+        "(asked for: 0.9), under the same assumptions"
+    )
+    assert third.endswith(
+        "cannot support coverage 0.9999, so the interval is infinite and covers always."
+    )
+
+
 def test_too_few_points_give_infinite_ends_and_one_warning(calliper, files, base):
     header, *rows = (files / "new.csv").read_text().splitlines(keepends=True)
     (files / "new.csv").write_text(header + "".join(rows * 1500))  # more than one chunk

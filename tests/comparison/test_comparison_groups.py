@@ -44,7 +44,8 @@ def test_a_group_that_is_covered_too_little_is_in_headline_caveat_and_warnings()
     assert found.verdict.caveat.startswith(f"Rows of city 'Chur' are covered only {share}")
     (check,) = [check for check in found.checks if check.kind == "short-group"]
     assert check.severity == "warning" and check.title.startswith("1 of 3 groups is covered less")
-    assert f"{share} by " in check.title and "Basel" not in check.title
+    assert f" rows), {share} by {found.verdict.method} (recommended)" in check.title
+    assert "Basel" not in check.title
 
 
 def test_alike_groups_are_not_named():
@@ -56,7 +57,9 @@ def test_alike_groups_are_not_named():
 def test_one_as_good_that_leaves_no_group_short_comes_first():
     found = compared(1.35)
     (check,) = [check for check in found.checks if check.kind == "short-group"]
-    assert "by split" in check.title and "by full" not in check.title
+    own, _, others = check.title.partition(" by full (recommended, within chance), but ")
+    part = next(p for p in found.parts if p.by == "group" and p.method == "full")
+    assert own.endswith(f" rows), {percent(part.table.coverage[2])}") and "by split" in others
     assert found.verdict.as_good == ("split",), "as good by score, or this tests nothing"
     assert found.verdict.headline == "Use full: a constant width does not cover every group."
 

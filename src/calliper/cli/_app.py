@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from io import TextIOWrapper
@@ -79,7 +80,11 @@ def run() -> int:
         return int(str(stop))
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "calliper"
-        return _fail(f"{error.format_message().rstrip('.')} (see '{command} --help')")
+        message = error.format_message().rstrip(".")
+        # A shell takes what follows a space for another argument.
+        if "extra argument" in message and any(re.search(r"\w,$", word) for word in sys.argv):
+            message += ": write lists with no space after the comma, as in --features a,b"
+        return _fail(f"{message} (see '{command} --help')")
     except click.ClickException as error:
         return _fail(error.format_message())
     except CalliperError as error:

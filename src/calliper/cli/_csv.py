@@ -60,6 +60,17 @@ class Form:
     gaps: bool = True
 
 
+@dataclass(frozen=True)
+class Gaps:
+    """How many of the needed columns, the last, are features; whether they may lack numbers."""
+
+    features: int = 0
+    allowed: bool = False
+
+
+NO_GAPS = Gaps()
+
+
 class CsvTable:
     """A CSV file with a header; lines that are empty are left out."""
 
@@ -69,6 +80,7 @@ class CsvTable:
         content: Any = gzip.GzipFile(fileobj=handle) if form.zipped else handle
         with self._readable():
             start = content.peek(3)
+        _check_start(start, name, form)
         marked = (encoding for mark, encoding in _MARKS.items() if start.startswith(mark))
         self.form = replace(form, encoding=next(marked, form.encoding))
         self._text = io.TextIOWrapper(content, encoding=self.form.encoding, newline="")
@@ -81,11 +93,10 @@ class CsvTable:
         self._header = raw.rstrip("\r\n")
         self.newline = raw[len(self._header) :] or "\n"
 
-    def chunks(self, needed: Sequence[str], *, carry: bool, gaps: int = 0) -> Iterator[CsvChunk]:
-        """Rows in order; without ``carry`` their numbers only.
-
-        The last ``gaps`` of the needed columns may lack numbers; NaN stands in their place.
-        """
+    def chunks(
+        self, needed: Sequence[str], *, carry: bool, gaps: Gaps = NO_GAPS
+    ) -> Iterator[CsvChunk]:
+        """Rows in order; without ``carry`` their numbers only; NaN where a gap is allowed."""
         place_of = {name: place for place, name in enumerate(self.columns)}
         places = [place_of[name] for name in needed]
         raws, cells, lines, letters = [], [], [], 0
@@ -159,15 +170,19 @@ class CsvTable:
             ) from error
 
     def _numbers(
-        self, cells: list[str], needed: Sequence[str], lines: list[int], gaps: int
+        self, cells: list[str], needed: Sequence[str], lines: list[int], gaps: Gaps
     ) -> FloatArray:
         values = _as_numbers(cells, self.form.decimal).reshape(len(lines), len(needed))
         for row, column in refused(values, gaps)[:1]:
             wrong = _what_is_wrong(cells[row * len(needed) + column], self.form.decimal)
-            raise CalliperError(
-                f"{self.name}, line {lines[row]}, column {needed[column]!r}: {wrong}; "
-                f"repair or remove the row."
-            )
+            is_feature = column >= len(needed) - gaps.features
+            others = np.isinf(np.delete(values[:, column], row))
+            remedy = other_cell(values[row, column], is_feature, self.form)
+            if wrong.endswith("is not a number") and others.sum() > 0.9 * len(others):
+                wrong += f", nor are {others.sum()} of {len(others)} other cells"
+                remedy = other_column(is_feature)
+            where = f"{self.name}, line {lines[row]}, column {needed[column]!r}"
+            raise CalliperError(f"{where}: {wrong}; {remedy}.")
         return values
 
 
@@ -249,13 +264,31 @@ def _number_texts(values: Iterable[float], decimal: str) -> list[str]:
     return [*texts] if decimal == "." else [text.replace(".", decimal) for text in texts]
 
 
-def refused(values: FloatArray, gaps: int) -> list[list[int]]:
-    """Row and column of all that is not finite, NaN in the last ``gaps`` columns excepted."""
+def refused(values: FloatArray, gaps: Gaps) -> list[list[int]]:
+    """Row and column of all that is not finite, gaps excepted where they are allowed."""
     wrong = ~np.isfinite(values)
-    if gaps:
-        wrong[:, -gaps:] &= ~np.isnan(values[:, -gaps:])
+    if gaps.allowed and gaps.features:
+        wrong[:, -gaps.features :] &= ~np.isnan(values[:, -gaps.features :])
     places: list[list[int]] = np.argwhere(wrong).tolist()
     return places
+
+
+def other_cell(value: float, is_feature: bool, form: Form) -> str:
+    """What to do about one cell that is no finite number."""
+    if not is_feature or not np.isnan(value):
+        return "repair or remove the row"
+    fill = "give --training FILE" if form.gaps else "give --training FILE without --gaps refuse"
+    return (
+        f"{fill}, whose medians fill such gaps, leave the column out of --features, or repair or "
+        f"remove the row"
+    )
+
+
+def other_column(is_feature: bool) -> str:
+    """What to do about a column that holds no numbers."""
+    if is_feature:
+        return "leave the column out of --features, or encode it as numbers"
+    return "name a column of numbers, or convert this one"
 
 
 def is_gap(text: str) -> bool:
@@ -303,6 +336,20 @@ def csv_texts(rows: Iterable[Sequence[str]], delimiter: str) -> list[str]:
     )
     writer.writerows(rows)
     return [line.removesuffix(end) for line in lines]
+
+
+def _check_start(start: bytes, name: str, form: Form) -> None:
+    """Refuse a file whose first bytes show that it is compressed, or of wider letters."""
+    if start.startswith(b"\x1f\x8b") and not form.zipped:
+        what = "unpack it" if name == "-" else f"name it {name}.gz, or unpack it"
+        raise CalliperError(f"{name}: the file is compressed by gzip; {what}.")
+    # In UTF-16, every other byte of numbers and of most names is zero; in narrower letters, none.
+    if start.count(0) > len(start) / 4 and 0 not in "a".encode(form.encoding):
+        order = "le" if start[1::2].count(0) >= start[::2].count(0) else "be"
+        raise CalliperError(
+            f"{name}: not {form.encoding.upper()} but, as it seems, UTF-16 without a byte order "
+            f"mark; give --encoding utf-16-{order}."
+        )
 
 
 def _size(handle: BinaryIO) -> int:

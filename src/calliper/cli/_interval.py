@@ -220,7 +220,7 @@ def _stream(
         writer = stack.enter_context(
             tables.open_writer(output, handle, new, form, numeric=needed, added=added)
         )
-        for chunk in new.chunks(needed, carry=True, gaps=len(filling.medians)):
+        for chunk in new.chunks(needed, carry=True, gaps=filling.gaps):
             rows = filling.fill(chunk.numbers.copy())
             y_pred, X = rows[:, 0], rows[:, 1:]
             ends = calibrated.intervals(X, y_pred, request.levels, bounds=request.bounds)
@@ -244,5 +244,9 @@ def _summarise(request: IntervalRequest, calibrated: CalibratedOnStored, n_rows:
     out.note(f"{n_rows} rows written to {where} ({name}, {n} calibration points)")
     if hasattr(calibrator, "locality_"):
         out.note(f"how local: {calibrator.locality_.describe()}")
-    for level in request.coverage:
-        out.note(calibrated.guarantee(level).describe())
+    first, *further = (calibrated.guarantee(level).describe() for level in request.coverage)
+    out.note(first)
+    for text in further:
+        promise, given, _ = text.partition(", provided that ")
+        if given in first and text != first:
+            out.note(f"{promise}, under the same assumptions" if given else text)

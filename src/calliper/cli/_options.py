@@ -115,7 +115,8 @@ def _encoding(context: click.Context, parameter: click.Parameter, name: str) -> 
     try:
         "a".encode(name)
     except (LookupError, ValueError) as error:
-        raise CalliperError(f"--encoding {name!r}: give one that Python knows: latin-1.") from error
+        known = "give one that Python knows, such as utf-8, latin-1, utf-16, cp1252"
+        raise CalliperError(f"--encoding {name!r}: {known}.") from error
     return name
 
 

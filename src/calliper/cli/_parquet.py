@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from calliper._blocks import CHUNK_ROWS
 from calliper._types import FloatArray
-from calliper.cli._csv import Form, csv_texts, refused
+from calliper.cli._csv import NO_GAPS, Form, Gaps, csv_texts, other_cell, other_column, refused
 from calliper.exceptions import CalliperError
 
 #: Values and bytes in a batch, which bound memory where rows have many columns or long texts.
@@ -39,7 +39,7 @@ class ParquetTable:
         self.columns: list[str] = self._file.schema_arrow.names
 
     def chunks(
-        self, needed: Sequence[str], *, carry: bool, gaps: int = 0
+        self, needed: Sequence[str], *, carry: bool, gaps: Gaps = NO_GAPS
     ) -> Iterator[ParquetChunk]:
         """Rows in order, see :meth:`CsvTable.chunks`."""
         columns = None if carry else list(dict.fromkeys(needed))
@@ -69,22 +69,28 @@ class ParquetTable:
         by_values = BATCH_VALUES // max(1, len(self.columns))
         return max(1, min(CHUNK_ROWS, by_values, BATCH_BYTES // max(1, row_bytes)))
 
-    def _numbers(self, batch: Any, needed: Sequence[str], gaps: int) -> FloatArray:
-        values = np.stack([self._column(batch.column(name), name) for name in needed], axis=1)
+    def _numbers(self, batch: Any, needed: Sequence[str], gaps: Gaps) -> FloatArray:
+        first_feature = len(needed) - gaps.features
+        columns = [
+            self._column(batch.column(name), name, place >= first_feature)
+            for place, name in enumerate(needed)
+        ]
+        values = np.stack(columns, axis=1)
         for row, column in refused(values, gaps)[:1]:
             first = batch.column(needed[column])[row].as_py()
             raise CalliperError(
                 f"{self.name}, row {self._rows_read + row + 1}, column {needed[column]!r}: "
                 f"{'the value is missing' if first is None else f'{first} is not a finite number'}"
-                f"; repair or remove the row."
+                f"; {other_cell(values[row, column], column >= first_feature, self.form)}."
             )
         return values
 
-    def _column(self, column: Any, name: str) -> FloatArray:
+    def _column(self, column: Any, name: str, is_feature: bool) -> FloatArray:
         kind = column.type
         if not any(is_kind(kind) for is_kind in _NUMERIC):
             raise CalliperError(
-                f"{self.name}, column {name!r}: holds {kind}, not numbers; convert the column."
+                f"{self.name}, column {name!r}: holds {kind}, not numbers; "
+                f"{other_column(is_feature)}."
             )
         # Not "safe": integers beyond 2^53 are rounded, as everywhere in Python.
         values: FloatArray = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)

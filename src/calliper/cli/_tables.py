@@ -15,7 +15,7 @@ import numpy as np
 
 from calliper._calibrated import StoredRows
 from calliper._types import FloatArray
-from calliper.cli._csv import CsvChunk, CsvTable, CsvWriter, Form
+from calliper.cli._csv import CsvChunk, CsvTable, CsvWriter, Form, Gaps
 from calliper.cli._output import note, writing
 from calliper.exceptions import CalliperError
 
@@ -58,17 +58,25 @@ def open_table(path: str, form: Form) -> Iterator[Table]:
 class Filling:
     """What stands in for feature cells without a number: medians of training rows, as in Python.
 
-    Without medians such cells are refused where they are read.
+    Without medians such cells are refused where they are read; ``n_features`` columns, the last,
+    are features.
     """
 
+    n_features: int = 0
     medians: FloatArray = field(default_factory=lambda: np.empty(0))
     n_filled: int = 0
+
+    @property
+    def gaps(self) -> Gaps:
+        """What may be missing."""
+        return Gaps(self.n_features, allowed=len(self.medians) > 0)
 
     @classmethod
     def learn(cls, features: FloatArray) -> Filling:
         """The medians of what there is in each column, 0 where there is nothing."""
         known = [column[~np.isnan(column)] for column in features.T]
-        return cls(np.array([np.median(values) if len(values) else 0.0 for values in known]))
+        medians = [np.median(values) if len(values) else 0.0 for values in known]
+        return cls(len(medians), np.array(medians))
 
     def say(self) -> None:
         """How many cells were filled, if any."""
@@ -87,10 +95,10 @@ class Filling:
 
 def read_numbers(table: Table, needed: Sequence[str], filling: Filling) -> FloatArray:
     """The needed columns of the whole table, (n, number of columns); at least one row."""
-    return filling.fill(_read(table, needed, len(filling.medians)))
+    return filling.fill(_read(table, needed, filling.gaps))
 
 
-def _read(table: Table, needed: Sequence[str], gaps: int) -> FloatArray:
+def _read(table: Table, needed: Sequence[str], gaps: Gaps) -> FloatArray:
     parts = [chunk.numbers for chunk in table.chunks(needed, carry=False, gaps=gaps)]
     if not parts:
         refuse_no_rows(table)
@@ -231,13 +239,13 @@ def read_training(
 
     Without a file there are none, and gaps are refused.
     """
+    refusing = Filling(len(columns.features))
     if path is None:
-        return None, Filling()
-    gaps = len(columns.features) if form.gaps else 0
+        return None, refusing
     with open_table(path, form) as table:
         require_columns(table, columns.known)
-        rows = _read(table, columns.known, gaps)
-    filling = Filling.learn(rows[:, 2:]) if form.gaps else Filling()
+        rows = _read(table, columns.known, replace(refusing.gaps, allowed=form.gaps))
+    filling = Filling.learn(rows[:, 2:]) if form.gaps else refusing
     return filling.fill(rows), filling
 
 

@@ -121,15 +121,21 @@ def check_data(sets: Sets, groups: Sequence[str] | None, *, random_state: int) -
 
 
 def check_answers(
-    answers: Sequence[Answer], parts: Sequence[Part], sets: Sets, *, levels: Sequence[float]
+    answers: Sequence[Answer],
+    parts: Sequence[Part],
+    sets: Sets,
+    *,
+    levels: Sequence[float],
+    chosen: str | None,
 ) -> Iterator[Check]:
     """What is wrong with the number of points, and with what the methods answered.
 
-    ``parts`` are their coverage in parts of the test set at the level that was asked about.
+    ``parts`` are their coverage in parts of the test set at the level that was asked about, where
+    ``chosen`` is recommended.
     """
     n_calibration, coverage = len(sets.calibration), parts[0].level
     yield from _too_few(levels, n_calibration, len(sets.test))
-    yield from _short_groups(short_groups(parts, n_calibration), parts)
+    yield from _short_groups(short_groups(parts, n_calibration), parts, chosen)
     for answer in answers:
         if answer.intervals is None:
             title = f"{answer.method} failed and is not compared."
@@ -206,22 +212,28 @@ def _groups(sizes: Counter[str]) -> Iterator[Check]:
         yield _note("small-group", f"{found} test points: {first_of(small)}.")
 
 
-def _short_groups(short: Sequence[ShortGroup], parts: Sequence[Part]) -> Iterator[Check]:
+def _short_groups(
+    short: Sequence[ShortGroup], parts: Sequence[Part], chosen: str | None
+) -> Iterator[Check]:
     """Groups that are covered less than chance explains, in one warning."""
     if not short:
         return
     n_groups = next(len(part.table.n) for part in parts if part.by == "group")
-    told = [_tell(group) for group in short]
+    told = [_tell(group, chosen) for group in short]
     rest = f"; and {len(told) - 5} more" if len(told) > 5 else ""
     covered = "is" if len(short) == 1 else "are"
     title = f"{len(short)} of {n_groups} groups {covered} covered less than chance explains: "
     yield _warning("short-group", f"{title}{'; '.join(told[:5])}{rest}.")
 
 
-def _tell(group: ShortGroup) -> str:
-    shares = [f"{percent(share)} by {method}" for method, share in group.found.items()]
-    allowed = f"chance allows {percent(group.by_chance)}"
-    return f"{group.name} ({group.n:,} rows), {listed(shares)} ({allowed})"
+def _tell(group: ShortGroup, chosen: str | None) -> str:
+    """A group with its coverage, by the recommended method first."""
+    shares = {method: f"{percent(share)} by {method}" for method, share in group.every.items()}
+    own = [f"{shares[chosen]} (recommended)"] if chosen in group.found else []
+    told = listed(own + [shares[method] for method in group.found if method != chosen])
+    if chosen is not None and not own:
+        told = f"{shares[chosen]} (recommended, within chance), but {told}"
+    return f"{group.name} ({group.n:,} rows), {told} (chance allows {percent(group.by_chance)})"
 
 
 def _too_few(levels: Sequence[float], n: int, n_test: int) -> Iterator[Check]:

@@ -207,7 +207,10 @@ def compare(
         _case(at, answered, cutting, resamples, others, facts)
         for at, others in zip(every, redrawn, strict=True)
     ]
-    checks += check_answers(answers, cases[every.index(level)].parts, sets, levels=every)
+    verdicts, asked = tuple(map(judge, cases)), every.index(level)
+    checks += check_answers(
+        answers, cases[asked].parts, sets, levels=every, chosen=verdicts[asked].method
+    )
     report(1.0)
     return Comparison(
         calibration=calibration,
@@ -224,7 +227,7 @@ def compare(
         parts=tuple(part for case in cases for part in case.parts),
         deciles=tuple(deciles(answer, at, test) for at in every for answer in answered),
         checks=tuple(sorted(checks, key=lambda check: _GRAVEST_FIRST.index(check.severity))),
-        verdicts=tuple(map(judge, cases)),
+        verdicts=verdicts,
     )
 
 

@@ -74,12 +74,16 @@ def _named(part: Part, place: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ShortGroup:
-    """A group that some methods cover less than chance explains: their coverage, by name."""
+    """A group that some methods cover less than chance explains.
+
+    ``found`` is the coverage of these methods by their names, ``every`` that of all.
+    """
 
     name: str
     n: int
     by_chance: float
     found: dict[str, float]
+    every: dict[str, float]
 
 
 def short_groups(parts: Sequence[Part], n_calibration: int) -> list[ShortGroup]:
@@ -94,6 +98,7 @@ def short_groups(parts: Sequence[Part], n_calibration: int) -> list[ShortGroup]:
                 n=int(part.table.n[place]),
                 by_chance=float(bounds[place]),
                 found={},
+                every={other.method: float(other.table.coverage[place]) for other in tables},
             )
             own = found.setdefault(place, group)
             own.found[part.method] = float(part.table.coverage[place])

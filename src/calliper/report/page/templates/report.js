@@ -16,7 +16,17 @@ function showVerdict() {
   }
   const use = document.getElementById("use"), command = values.use[state.level];
   use.hidden = command === "";
-  use.querySelector("pre").textContent = command;
+  keepWords(use.querySelector("pre"), command);
+}
+
+// Lines break between the words of a command: a browser would also break after each hyphen.
+function keepWords(box, command) {
+  const words = command.split(/(\s+)/).map((text) => {
+    const word = document.createElement("span");
+    word.textContent = text;
+    return text.trim() ? word : text;
+  });
+  box.replaceChildren(...words);
 }
 
 // The promise of the method that is looked at; none where nothing can be recommended.
@@ -145,6 +155,7 @@ function changeLevel() {
 }
 
 async function start() {
+  document.querySelectorAll("pre").forEach((box) => keepWords(box, box.textContent));
   state.level = values.levels.indexOf(values.coverage);
   recommend();
   offerParts();
