@@ -216,12 +216,14 @@ def calibrate_stored(
     """Calibrate on absolute errors of stored predictions.
 
     Features are standardised by training rows, if there are any; never by calibration rows. A
-    calibrator that judges no nearness gets them as they are. ``check_rows`` is False for who has
-    looked at the rows already: whether they are training rows, and whether their order matters.
+    calibrator that judges no nearness, or takes the inputs, gets them as they are. ``check_rows``
+    is False for who has looked at the rows already: whether they are training rows, and whether
+    their order matters.
     """
     score = AbsoluteError()
     embedding = Embedding()
-    if getattr(calibrator, "judges_nearness", True):
+    takes_inputs = getattr(calibrator, "takes_inputs", False)
+    if getattr(calibrator, "judges_nearness", True) and not takes_inputs:
         embedding = fit_embedding(None, None if training is None else training.X, calibration.X)
     known: dict[str, Any] = {}
     if training is not None:

@@ -25,7 +25,7 @@ layout: how many columns, and whether of numbers. No value in them is looked at.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -229,8 +229,9 @@ def _space(embed: Any, given: ModelAndRows, *, raw: Space | None) -> Space:
 
 def _inputs(given: ModelAndRows) -> Space:
     if given.X_train is not None:
-        encode = ColumnEncoder.learn(given.X_train, given.y_train)
-        scaler = StandardScaler().fit(encode(given.X_train))
+        # Numbers that are too large are refused here, not moved: they may decide who is near.
+        encode = replace(ColumnEncoder.learn(given.X_train, given.y_train), largest=np.inf)
+        scaler = StandardScaler().fit(as_features(encode(given.X_train), given.X_train))
         return Mapped(mapping=encode, scaler=scaler, name="standardised inputs")
     _warn_if_unscaled(as_features(given.X_calibration, given.X_calibration))
     return RAW

@@ -180,6 +180,7 @@ class ColumnEncoder:
     columns : what becomes of each column; none if they are reduced together
     names : the names of columns, by which frames go; None to go by position
     components : (c, d) singular vectors of a sparse matrix that is too large, if it was one
+    largest : numbers beyond are put there
 
     Examples
     --------
@@ -196,6 +197,7 @@ class ColumnEncoder:
     columns: tuple[Column, ...]
     names: tuple[Hashable, ...] | None = None
     components: FloatArray | None = None
+    largest: float = LARGEST
 
     @classmethod
     def of_numbers(cls, d: int) -> ColumnEncoder:
@@ -254,7 +256,7 @@ class ColumnEncoder:
         """Gaps filled, nothing infinite; in place."""
         gaps = np.array([column.gap for column in self.columns])
         np.copyto(features, gaps, where=np.isnan(features))
-        return np.clip(features, -LARGEST, LARGEST, out=features)
+        return np.clip(features, -self.largest, self.largest, out=features)
 
     def _in_order(self, names: tuple[Hashable, ...] | None, columns: list[Any]) -> list[Any]:
         """Columns as among the training rows."""
