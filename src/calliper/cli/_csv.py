@@ -80,9 +80,9 @@ class CsvTable:
         content: Any = gzip.GzipFile(fileobj=handle) if form.zipped else handle
         with self._readable():
             start = content.peek(3)
-        _check_start(start, name, form)
         marked = (encoding for mark, encoding in _MARKS.items() if start.startswith(mark))
         self.form = replace(form, encoding=next(marked, form.encoding))
+        _check_start(start, name, self.form)
         self._text = io.TextIOWrapper(content, encoding=self.form.encoding, newline="")
         self._pending: list[str] = []  # lines of the record that is being read
         self._reader = csv.reader(self._lines(), delimiter=form.delimiter, strict=True)
