@@ -84,7 +84,7 @@ def test_raw_inputs_of_unlike_spread_are_pointed_out():
         model.calibrate(wide, Y_CAL)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model.calibrate(wide, Y_CAL, X_train=wide)
+        model.calibrate(wide, Y_CAL, X_train=wide + 0.1)
         model.set_params(embed="auto").calibrate(wide, Y_CAL)
 
 
