@@ -15,7 +15,7 @@ as even and odd rows of a sorted table, may be divided too evenly without sharin
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from zlib import crc32
 
@@ -54,6 +54,7 @@ class SharedRows:
     by_chance : about how many would be so by chance
     certain : whether there is more in common than chance would bring
     all_shared : whether, beyond chance, the second set is in the first but for 1 % of it
+    by_target : whether targets were compared, too
     """
 
     n_shared: int
@@ -61,6 +62,7 @@ class SharedRows:
     by_chance: float = 0.0
     certain: bool = False
     all_shared: bool = False
+    by_target: bool = True
 
     def describe(self, rows: str = "calibration", known: str = "training") -> str:
         """What was found, in a sentence; for a message.
@@ -69,7 +71,8 @@ class SharedRows:
         '12 of 100 calibration rows are also training rows (same inputs and target).'
         """
         count = "All" if self.n_shared == self.n_rows else f"{self.n_shared:,} of"
-        text = f"{count} {self.n_rows:,} {rows} rows are also {known} rows (same inputs and target)"
+        same = "same inputs and target" if self.by_target else "same inputs"
+        text = f"{count} {self.n_rows:,} {rows} rows are also {known} rows ({same})"
         if self.by_chance < 0.5:
             return f"{text}."
         text += f"; about {min(self.by_chance, self.n_shared):,.0f} may be twins by chance"
@@ -138,7 +141,8 @@ def find_shared(known: RowSketch, X: Any, y: Any) -> SharedRows:
         return SharedRows(n_shared=0, n_rows=n_b)
     numbers = np.concatenate([known.numbers, _projected(columns, known.units)])
     found = [_judge(_cells(numbers, offset), n_a, known.fine) for offset in _OFFSETS]
-    return max(found, key=lambda shared: (shared.certain, shared.n_shared))
+    clearest = max(found, key=lambda shared: (shared.certain, shared.n_shared))
+    return replace(clearest, by_target=known.has_targets)
 
 
 def _judge(cell: IntArray, n_a: int, fine: bool) -> SharedRows:

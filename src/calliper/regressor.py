@@ -216,9 +216,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         untrained, model, rows = getattr(self, "_trained", (None, None, None))
         if untrained is not self.estimator:
             model, rows = self.estimator, None
-        if X_train is not None:
-            rows = sketch_rows(X_train, y_train)
-        void = refuse_seen(rows, X, y)
+        given = None if X_train is None else sketch_rows(X_train, y_train)
+        void = refuse_seen(rows, X, y) or refuse_seen(given, X, y)
         refits = Refits(random_state=self.random_state, shuffle=self.shuffle)
         training = Training(X=X_train, y=y_train, folds=self.left_out_folds, refits=refits)
         same = getattr(self, "_placed", None) == (id(model), id(self.embed), True)

@@ -102,7 +102,7 @@ def test_bagged_models_without_unit():
 
 
 def test_places_that_say_nothing():
-    with pytest.warns(EmbeddingWarning, match="same place: neighbours are drawn by lot"):
+    with pytest.warns(EmbeddingWarning, match="same place: all are equally near"):
         model = ConformalRegressor(MODEL, embed=lambda X: np.zeros(len(X))).calibrate(X_CAL, Y_CAL)
     assert np.isfinite(model.predict_interval(X_NEW).width).all()
     wide = rng.normal(size=(3, 150))
