@@ -317,6 +317,8 @@ def sort_with_ties(values: FloatArray, magnitude: FloatArray) -> tuple[IntArray,
     # No magnitude makes neighbours ties where the largest one does not.
     largest = float(size.max(initial=0.0))
     close = np.append(False, ~(ordered[1:] > _clearly_above(ordered[:-1], largest, largest)))
+    if not close.any():
+        return order, ordered
     place = np.arange(len(values))
     first = np.maximum.accumulate(np.where(close, 0, place))
     apart = ordered > _clearly_above(ordered[first], size[first], size)
