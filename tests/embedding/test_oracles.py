@@ -45,7 +45,7 @@ ENSEMBLES = {
 def test_members(name):
     model = ENSEMBLES[name].fit(X, Y)
     assert MEMBERS.suits(model)
-    mean, (spread,) = MEMBERS.measure(model, NEW)
+    mean, (spread,) = MEMBERS.measure(MEMBERS.read(model), NEW)
     features = getattr(model, "estimators_features_", [slice(None)] * len(model.estimators_))
     each = np.stack(
         [m.predict(NEW[:, f]) for m, f in zip(model.estimators_, features, strict=True)]
@@ -56,32 +56,35 @@ def test_members(name):
 
 def test_members_in_frames_sparse_rows_and_rows_with_gaps():
     model = RandomForestRegressor(5, random_state=0).fit(X, Y)
-    expected = np.vstack(MEMBERS.measure(model, NEW))
-    found = MEMBERS.measure(model, sparse.csr_array(NEW))
+    expected = np.vstack(MEMBERS.measure(MEMBERS.read(model), NEW))
+    found = MEMBERS.measure(MEMBERS.read(model), sparse.csr_array(NEW))
     np.testing.assert_array_equal(np.vstack(found), expected)
     frame = pd.DataFrame(X, columns=list("abcd"))
     named = RandomForestRegressor(5, random_state=0).fit(frame, Y)
     new = pd.DataFrame(NEW, columns=list("abcd"))
-    np.testing.assert_array_equal(np.vstack(MEMBERS.measure(named, new)), expected)
+    np.testing.assert_array_equal(np.vstack(MEMBERS.measure(MEMBERS.read(named), new)), expected)
     gaps = np.where(rng.uniform(size=NEW.shape) < 0.2, np.nan, NEW)
     model.fit(np.where(rng.uniform(size=X.shape) < 0.2, np.nan, X), Y)
-    np.testing.assert_allclose(MEMBERS.measure(model, gaps)[0], model.predict(gaps), rtol=1e-12)
+    np.testing.assert_allclose(
+        MEMBERS.measure(MEMBERS.read(model), gaps)[0], model.predict(gaps), rtol=1e-12
+    )
 
 
 def test_members_that_agree_have_no_spread_however_large_the_numbers_are():
     model = RandomForestRegressor(5, bootstrap=False, max_features=None, random_state=0)
     model.fit(X[:1].repeat(8, axis=0), np.full(8, 1e9 + 0.1))
-    np.testing.assert_array_equal(MEMBERS.measure(model, NEW)[1], 0)
+    np.testing.assert_array_equal(MEMBERS.measure(MEMBERS.read(model), NEW)[1], 0)
 
 
 @pytest.mark.parametrize("criterion", ["squared_error", "absolute_error"])
 def test_unit_of_a_forest_is_that_of_its_targets(criterion):
     model = RandomForestRegressor(40, criterion=criterion, random_state=0).fit(X, Y)
     told = MEMBERS.unit if criterion == "squared_error" else MEMBERS.guess
-    assert told(model) == pytest.approx(Y.std(), rel=0.1)
+    read = MEMBERS.read(model)
+    assert told(read) == pytest.approx(Y.std(), rel=0.1)
     again = RandomForestRegressor(40, criterion=criterion, random_state=0).fit(X, 8 * Y)
-    assert told(again) == pytest.approx(8 * told(model))
-    assert (MEMBERS.unit(model) is None) == (criterion != "squared_error")
+    assert told(MEMBERS.read(again)) == pytest.approx(8 * told(read))
+    assert (MEMBERS.unit(read) is None) == (criterion != "squared_error")
 
 
 BOOSTED = {
@@ -98,7 +101,7 @@ BOOSTED = {
 def test_steps_of_boosted_trees(name):
     model = BOOSTED[name].fit(X, Y)
     assert TREE_STAGES.suits(model)
-    mean, spreads = TREE_STAGES.measure(model, NEW)
+    mean, spreads = TREE_STAGES.measure(TREE_STAGES.read(model), NEW)
     np.testing.assert_allclose(mean, model.predict(NEW), rtol=1e-10)
     start = len(model.estimators_) // 2
     steps = [model.learning_rate * tree.predict(NEW) for tree in model.estimators_[start:, 0]]
@@ -115,7 +118,7 @@ def test_steps_of_boosted_trees(name):
 def test_steps_between_stages(n_stages):
     model = HistGradientBoostingRegressor(max_iter=n_stages, random_state=0).fit(X, Y)
     assert STAGES.suits(model)
-    mean, (moved,) = STAGES.measure(model, NEW)
+    mean, (moved,) = STAGES.measure(STAGES.read(model), NEW)
     np.testing.assert_allclose(mean, model.predict(NEW), rtol=1e-12)
     stages = np.stack(list(model.staged_predict(NEW)))
     steps = np.abs(np.diff(stages, axis=0))[n_stages // 2 - 1 :]
@@ -132,13 +135,15 @@ def test_unit_of_a_boosted_model_is_about_that_of_its_targets():
         (STAGES, HistGradientBoostingRegressor(max_iter=5, loss="absolute_error")),
     ]:
         squares = model.fit(X, y).loss == "squared_error"
-        told = (source.unit if squares else source.guess)(model)
+        read = source.read(model)
+        told = (source.unit if squares else source.guess)(read)
         assert told == pytest.approx(y.std(), rel=0.3)  # all that matters
-        assert (source.unit(model) is None) == (not squares)
+        assert (source.unit(read) is None) == (not squares)
     counts = HistGradientBoostingRegressor(loss="poisson", max_iter=5).fit(X, np.abs(Y))
-    assert STAGES.unit(counts) is None and STAGES.guess(counts) is None
+    assert STAGES.unit(STAGES.read(counts)) is None and STAGES.guess(STAGES.read(counts)) is None
     corrects = GradientBoostingRegressor(n_estimators=5, init=Ridge()).fit(X, y)
-    assert TREE_STAGES.unit(corrects) is None and TREE_STAGES.guess(corrects) is None
+    read = TREE_STAGES.read(corrects)
+    assert TREE_STAGES.unit(read) is None and TREE_STAGES.guess(read) is None
 
 
 @pytest.mark.parametrize(

@@ -266,7 +266,7 @@ def choose_space(given: ModelAndRows) -> Space:
             if source.suits(opened.core):
                 disagreement = _disagreement(opened, source, given)
                 if disagreement is not None:
-                    _warn_of_disagreement(opened.core, source, disagreement)
+                    _warn_of_disagreement(opened.core, disagreement)
                     continue
                 try:
                     space = spread_space(opened, source, given.X_train, given.y_train)
@@ -368,10 +368,11 @@ def _disagreement(opened: OpenedModel, source: SpreadSource, given: ModelAndRows
     )
 
 
-def _warn_of_disagreement(core: Any, source: SpreadSource, disagreement: str) -> None:
+def _warn_of_disagreement(core: Any, disagreement: str) -> None:
     warn(
-        f"{type(core).__name__}: the {source.describe(core)} may not belong to its predictions, "
-        f"since {disagreement}. Nearness is judged without it; pass embed= to choose a space.",
+        f"{type(core).__name__} looks as if it kept a spread that may not belong to its "
+        f"predictions, since {disagreement}. Nearness is judged without it; pass embed= to choose "
+        f"a space.",
         EmbeddingWarning,
     )
 

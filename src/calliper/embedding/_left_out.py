@@ -38,9 +38,9 @@ from calliper.embedding._spread import (
     NO_SPREAD,
     Member,
     PredictionAndSpread,
-    members_on,
     moments,
 )
+from calliper.embedding._walk import FewRows
 from calliper.exceptions import EmbeddingWarning, warn
 
 #: Refits behind left-out errors, where nothing else was said.
@@ -238,10 +238,10 @@ def out_of_bag(embedding: Embedding, X_train: Any) -> LeftOut | None:
     samples = _samples(core, n)
     if samples is None:
         return None
-    rows, members = members_on(core, X)
+    rows = space.read.rows(X)
     if not _grown_on(core, rows, samples):
         return None
-    kept, mean, spread = _out_of_bag_moments(rows, members, samples)
+    kept, mean, spread = _out_of_bag_moments(rows, space.read.members, samples)
     if not len(kept):
         return None
     return LeftOut(
@@ -404,7 +404,7 @@ def expect_errors(
     model = _error_model(len(errors))
     space = WithExpectedError(
         base=base,
-        model=clone(model).fit(known, errors),
+        model=FewRows(clone(model).fit(known, errors)),
         encode=encode,
         centre=centre,
         unit=unit,

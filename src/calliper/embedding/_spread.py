@@ -43,7 +43,9 @@ from sklearn.utils.validation import validate_data
 
 from calliper._models import OpenedModel, predictions, predicts_as
 from calliper._types import FloatArray
+from calliper._validation import n_rows
 from calliper.embedding._spaces import Predict
+from calliper.embedding._walk import Grove
 
 #: A member: from the rows of the ensemble to its predictions, (m,).
 Member = Callable[[Any], FloatArray]
@@ -198,21 +200,62 @@ def _is_plain_mean(core: Any) -> bool:
     return predicts_as(core, *known) and getattr(core, "weights", None) is None
 
 
-def _mean_and_spread(core: Any, X: Any) -> tuple[FloatArray, FloatArray]:
+class Members:
+    """What a mean is made of, read once: the members, and how rows are checked for them.
+
+    Parameters
+    ----------
+    core : the fitted ensemble
+    """
+
+    def __init__(self, core: Any) -> None:
+        self.core = core
+        columns = getattr(core, "estimators_features_", None)
+        own = _with_columns(core.estimators_, columns)
+        self.picks_columns = columns is not None
+        self.all_trees = all(_is_tree(member) for member in core.estimators_)
+        self.grove: Grove | None = None
+        self.members: list[Member] = [_AnyMember(*each) for each in own]
+        if self.all_trees and isinstance(core, BaseEstimator):
+            self.members = [_TreeMember(member.tree_, given) for member, given in own]
+            self.grove = Grove([member.tree_ for member, _ in own], [given for _, given in own])
+            self.finite = "allow-nan" if get_tags(core).input_tags.allow_nan else True
+
+    def rows(self, X: Any) -> Any:
+        """Rows as the members take them, converted once for all."""
+        if self.grove is None and not self.picks_columns:
+            return X
+        kind, finite = (None, False) if self.grove is None else (np.float32, self.finite)
+        return validate_data(
+            self.core, X, reset=False, dtype=kind, accept_sparse="csr", ensure_all_finite=finite
+        )
+
+
+def _mean_and_spread(read: Members, X: Any) -> tuple[FloatArray, FloatArray]:
     """Mean (m,) and standard deviation (1, m) of the members; O(m) memory a thread."""
-    rows, members = members_on(core, X)
-    first = members[0](rows)
-    others = members[1:]
-    if len(first) * len(others) < FEWEST_IN_THREADS:
-        total, squares = _sums(others, rows, first)
+    rows, members = read.rows(X), read.members
+    if read.grove is not None and isinstance(rows, np.ndarray) and read.grove.suits(len(rows)):
+        first, *others = read.grove.values(rows)
+        beyond = np.array(others) - first
+        total, squares = (np.cumsum(each, axis=0)[-1] for each in (beyond, beyond * beyond))
     else:
-        n_groups = max(1, min(effective_n_jobs(getattr(core, "n_jobs", None)), len(others)))
-        groups = [others[start::n_groups] for start in range(n_groups)]
-        workers = Parallel(n_jobs=n_groups, require="sharedmem")
-        sums = workers(delayed(_sums)(group, rows, first) for group in groups)
-        total, squares = (np.sum(parts, axis=0) for parts in zip(*sums, strict=True))
+        first = members[0](rows)
+        total, squares = _sums_of_all(read, rows, first)
     mean, spread = moments(first, total, squares, len(members))
     return mean, spread[None]
+
+
+def _sums_of_all(read: Members, rows: Any, first: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Sums over all members but the first, by as many threads as are worth it."""
+    others = read.members[1:]
+    if len(first) * len(others) < FEWEST_IN_THREADS:
+        return _sums(others, rows, first)
+    n_groups = max(1, min(effective_n_jobs(getattr(read.core, "n_jobs", None)), len(others)))
+    groups = [others[start::n_groups] for start in range(n_groups)]
+    workers = Parallel(n_jobs=n_groups, require="sharedmem")
+    sums = workers(delayed(_sums)(group, rows, first) for group in groups)
+    total, squares = (np.sum(parts, axis=0) for parts in zip(*sums, strict=True))
+    return total, squares
 
 
 def moments(
@@ -224,34 +267,19 @@ def moments(
     return first + mean, np.sqrt(np.maximum(variance, 0.0))
 
 
-def members_on(core: Any, X: Any) -> tuple[Any, list[Member]]:
-    """Rows as the members take them, converted once, and the members."""
-    columns = getattr(core, "estimators_features_", None)
-    if isinstance(core, BaseEstimator) and all(_is_tree(member) for member in core.estimators_):
-        finite = "allow-nan" if get_tags(core).input_tags.allow_nan else True
-        rows = validate_data(
-            core, X, reset=False, dtype=np.float32, accept_sparse="csr", ensure_all_finite=finite
-        )
-        return rows, [_TreeMember(m.tree_, c) for m, c in _with_columns(core.estimators_, columns)]
-    if columns is not None:
-        X = validate_data(
-            core, X, reset=False, dtype=None, accept_sparse="csr", ensure_all_finite=False
-        )
-    return X, [_AnyMember(m, c) for m, c in _with_columns(core.estimators_, columns)]
-
-
-def _forest_deviation(core: Any) -> float | None:
+def _forest_deviation(read: Members) -> float | None:
     """Standard deviation of the targets that the trees were grown on; mean over the trees."""
-    if not all(_is_tree(member) and _by_variance(member) for member in core.estimators_):
+    trees = read.core.estimators_
+    if not (read.all_trees and all(_by_variance(member) for member in trees)):
         return None
-    return float(np.mean([_root_deviation(member.tree_) for member in core.estimators_]))
+    return float(np.mean([_root_deviation(member.tree_) for member in trees]))
 
 
-def _guessed_forest_deviation(core: Any) -> float | None:
+def _guessed_forest_deviation(read: Members) -> float | None:
     """Standard deviation of what the trees have learnt of their targets; mean over the trees."""
-    if not all(_is_tree(member) for member in core.estimators_):
+    if not read.all_trees:
         return None
-    return float(np.mean([_deviation(member) for member in core.estimators_]))
+    return float(np.mean([_deviation(member) for member in read.core.estimators_]))
 
 
 def _by_variance(member: Any) -> bool:
@@ -331,14 +359,14 @@ def _with_columns(members: Sequence[Any], columns: Any) -> list[tuple[Any, Any]]
     ]
 
 
-def _describe_members(core: Any) -> str:
-    kind = "trees" if all(_is_tree(member) for member in core.estimators_) else "members"
-    return f"spread of {len(core.estimators_)} {kind}"
+def _describe_members(read: Members) -> str:
+    return f"spread of {len(read.members)} {'trees' if read.all_trees else 'members'}"
 
 
 MEMBERS = SpreadSource(
     suits=_averages_members,
     known=_is_plain_mean,
+    read=Members,
     measure=_mean_and_spread,
     describe=_describe_members,
     unit=_forest_deviation,
@@ -364,11 +392,33 @@ def _n_stages(core: Any) -> int:
     return next((int(getattr(core, name)) for name in names if hasattr(core, name)), 0)
 
 
-def _staged_steps(core: Any, X: Any) -> tuple[FloatArray, FloatArray]:
+class Stages:
+    """A model that adds trees stage by stage; those that can be walked are read once."""
+
+    def __init__(self, core: Any) -> None:
+        self.core, self.n = core, _n_stages(core)
+        histograms = _is_known_boosting(core) and hasattr(core, "_predictors")
+        self.grove: Grove | None = None
+        if histograms and core._preprocessor is None:  # else it splits by categories
+            self.grove = Grove([stage[0] for stage in core._predictors])
+
+    def few_sums(self, X: Any) -> FloatArray | None:
+        """(n, m) the prediction by each number of stages; None if the model must be asked."""
+        if self.grove is None or not self.grove.suits(n_rows(X)):
+            return None
+        steps = self.grove.values(self.core._preprocess_X(X, reset=False))
+        steps[0] += self.core._baseline_prediction[0]
+        return np.asarray(self.core._loss.link.inverse(np.cumsum(steps, axis=0)))
+
+
+def _staged_steps(read: Stages, X: Any) -> tuple[FloatArray, FloatArray]:
     """The prediction (m,) and Σ |step| over the later half of the stages, (1, m)."""
-    start = _n_stages(core) // 2
+    start, few = read.n // 2, read.few_sums(X)
+    if few is not None:
+        steps = np.abs(np.diff(few[start - 1 :], axis=0))
+        return few[-1], np.cumsum(steps, axis=0)[-1:]
     y_pred, moved = np.zeros(0), np.zeros(0)
-    for stage, sums in enumerate(core.staged_predict(X)):
+    for stage, sums in enumerate(read.core.staged_predict(X)):
         before, y_pred = y_pred, np.asarray(sums, dtype=np.float64).reshape(-1)
         if stage == start:
             moved = np.abs(y_pred - before)
@@ -377,8 +427,9 @@ def _staged_steps(core: Any, X: Any) -> tuple[FloatArray, FloatArray]:
     return y_pred, moved[None]
 
 
-def _histogram_deviation(core: Any) -> float | None:
+def _histogram_deviation(read: Stages) -> float | None:
     """Deviation of what the trees have learnt of the targets by squared errors."""
+    core = read.core
     if not hasattr(core, "_predictors") or core.loss != "squared_error":
         return None
     leaves = [_leaves(predictor[0]) for predictor in core._predictors]
@@ -398,8 +449,9 @@ def explained_deviation(leaves: Iterable[tuple[Any, Any]], rate: float) -> float
     return float(np.sqrt((2 / float(rate) - 1) * explained))
 
 
-def _guessed_histogram_deviation(core: Any) -> float | None:
+def _guessed_histogram_deviation(read: Stages) -> float | None:
     """Deviation of what the first tree has learnt, its shrinkage undone; None with a link."""
+    core = read.core
     if not hasattr(core, "_predictors") or core.loss in ("poisson", "gamma"):
         return None
     first = _leaves(core._predictors[0][0])
@@ -418,58 +470,79 @@ def _has_tree_stages(core: Any) -> bool:
     return len(trees) > 1 and hasattr(core, "init_") and hasattr(trees[0, 0], "tree_")
 
 
-def _tree_steps(core: Any, X: Any) -> tuple[FloatArray, FloatArray]:
+class TreeStages:
+    """A model whose stages are single trees, read once."""
+
+    def __init__(self, core: Any) -> None:
+        self.core = core
+        self.grove = Grove([tree.tree_ for tree in core.estimators_[:, 0]])
+
+    def sums(self, rows: Any, start: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(m,) each: sum of all steps; of |step| and of variances in the leaves from a tree on."""
+        if isinstance(rows, np.ndarray) and self.grove.suits(len(rows)):
+            leaves = self.grove.leaves(rows).T
+            steps, variances = (
+                self.grove.numbers(name).take(leaves) for name in ("value", "impurity")
+            )
+            summed = (steps, np.abs(steps[start:]), variances[start:])
+            total, moved, variance = (np.cumsum(each, axis=0)[-1] for each in summed)
+            return total, moved, variance
+        total, moved, variance = np.zeros((3, rows.shape[0]))
+        for place, tree in enumerate(self.grove.trees):
+            leaf = tree.apply(rows)
+            step = tree.value.ravel().take(leaf)
+            total += step
+            if place >= start:
+                moved += np.abs(step, out=step)
+                variance += tree.impurity.take(leaf)
+        return total, moved, variance
+
+
+def _tree_steps(read: TreeStages, X: Any) -> tuple[FloatArray, FloatArray]:
     """The prediction (m,); Σ |step| and rms deviation in the leaves over the later trees, (2, m).
 
     The second is left out for losses whose trees are not grown on residuals in the unit of y.
     """
+    core, n = read.core, len(read.grove.trees)
     rows = validate_data(core, X, reset=False, dtype=np.float32, order="C", accept_sparse="csr")
-    trees = [tree.tree_ for tree in core.estimators_[:, 0]]
-    start, keeps_residuals = len(trees) // 2, core.loss == "squared_error"
-    total, moved, variance = np.zeros((3, rows.shape[0]))
-    for place, tree in enumerate(trees):
-        leaf = tree.apply(rows)
-        step = tree.value.ravel().take(leaf)
-        total += step
-        if place >= start:
-            moved += np.abs(step, out=step)
-            if keeps_residuals:
-                variance += tree.impurity.take(leaf)
+    total, moved, variance = read.sums(rows, n // 2)
     spreads = [core.learning_rate * moved]
-    if keeps_residuals:  # an impurity of zero is rounded to either side
-        spreads.append(np.sqrt(np.maximum(variance, 0.0) / (len(trees) - start)))
+    if core.loss == "squared_error":  # an impurity of zero is rounded to either side
+        spreads.append(np.sqrt(np.maximum(variance, 0.0) / (n - n // 2)))
     origin = 0.0 if core.init_ == "zero" else core.init_.predict(rows).reshape(-1)
     return origin + core.learning_rate * total, np.stack(spreads)
 
 
-def _first_tree_deviation(core: Any) -> float | None:
+def _first_tree_deviation(read: TreeStages) -> float | None:
     """Deviation of the targets of the first tree: of y, unless a model was there before it."""
+    core = read.core
     grown_on_targets = core.loss == "squared_error" and _starts_from_a_constant(core)
-    return _root_deviation(core.estimators_[0, 0].tree_) if grown_on_targets else None
+    return _root_deviation(read.grove.trees[0]) if grown_on_targets else None
 
 
-def _guessed_first_tree_deviation(core: Any) -> float | None:
+def _guessed_first_tree_deviation(read: TreeStages) -> float | None:
     """For other losses the deviation of what the first tree has learnt."""
-    return _tree_deviation(core.estimators_[0, 0].tree_) if _starts_from_a_constant(core) else None
+    return _tree_deviation(read.grove.trees[0]) if _starts_from_a_constant(read.core) else None
 
 
 def _starts_from_a_constant(core: Any) -> bool:
     return core.init is None or isinstance(core.init, str)
 
 
-def _describe_stages(core: Any) -> str:
-    return f"steps of the last {_n_stages(core) - _n_stages(core) // 2} of {_n_stages(core)} stages"
+def _describe_stages(read: Stages) -> str:
+    return f"steps of the last {read.n - read.n // 2} of {read.n} stages"
 
 
-def _describe_trees(core: Any) -> str:
-    n = len(core.estimators_)
-    leaves = " and residuals in their leaves" if core.loss == "squared_error" else ""
+def _describe_trees(read: TreeStages) -> str:
+    n = len(read.grove.trees)
+    leaves = " and residuals in their leaves" if read.core.loss == "squared_error" else ""
     return f"steps of the last {n - n // 2} of {n} trees{leaves}"
 
 
 STAGES = SpreadSource(
     suits=_has_stages,
     known=_is_known_boosting,
+    read=Stages,
     measure=_staged_steps,
     describe=_describe_stages,
     unit=_histogram_deviation,
@@ -479,6 +552,7 @@ STAGES = SpreadSource(
 TREE_STAGES = SpreadSource(
     suits=_has_tree_stages,
     known=_is_known_boosting,
+    read=TreeStages,
     measure=_tree_steps,
     describe=_describe_trees,
     unit=_first_tree_deviation,
