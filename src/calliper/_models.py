@@ -34,7 +34,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from calliper._types import FloatArray
-from calliper._validation import check_vector, n_rows, refuse_sparse
+from calliper._validation import check_vector, has_known_columns, n_rows, refuse_sparse
 from calliper.exceptions import CalliperError, warn
 
 #: Rows that go through a module together.
@@ -93,6 +93,8 @@ def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
 
 def check_new_rows(estimator: Any, X: Any) -> None:
     """New rows have the columns that ``estimator`` remembers."""
+    if has_known_columns(estimator, X):
+        return
     _refuse_rowless(X)
     if getattr(X, "ndim", 2) == 1 and hasattr(estimator, "n_features_in_"):
         raise CalliperError(

@@ -97,8 +97,26 @@ def check_scores(scores: Any, name: str = "scores", *, n: int | None = None) -> 
 
 def check_features(Z: Any, name: str = "Z") -> FloatArray:
     """Rows in which nearness is judged, apart from any estimator."""
-    refuse_sparse(Z, name)
-    return _refuse_huge(check_array(Z, dtype=np.float64, order="C", input_name=name), name)
+    if not _is_plain(Z):
+        refuse_sparse(Z, name)
+        Z = check_array(Z, dtype=np.float64, order="C", input_name=name)
+    return _refuse_huge(Z, name)
+
+
+def _is_plain(Z: Any) -> bool:
+    """Whether ``check_array`` would hand it back; for a single row that alone takes long."""
+    if type(Z) is not np.ndarray or Z.dtype != np.float64 or Z.ndim != 2 or 0 in Z.shape:
+        return False
+    return bool(Z.flags.c_contiguous and np.isfinite(Z).all())
+
+
+def has_known_columns(estimator: Any, Z: Any) -> bool:
+    """Whether it is an array of as many columns as in ``fit``, or a frame of the same names."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is not None:
+        return hasattr(Z, "iloc") and hasattr(Z, "columns") and [*Z.columns] == [*names]
+    known = getattr(estimator, "n_features_in_", None)
+    return type(Z) is np.ndarray and Z.ndim == 2 and Z.shape[1] == known
 
 
 def _refuse_huge(features: FloatArray, name: str) -> FloatArray:
@@ -157,9 +175,10 @@ def check_training(rows: Any, Z: FloatArray, name: str = "Z_train") -> FloatArra
 
 def check_new_features(estimator: Any, Z: Any) -> FloatArray:
     """Features of new rows: the same columns as in ``fit``."""
-    refuse_sparse(Z, "Z")
-    features = validate_data(estimator, Z, dtype=np.float64, order="C", reset=False)
-    return _refuse_huge(features, "Z")
+    if not (has_known_columns(estimator, Z) and _is_plain(Z)):
+        refuse_sparse(Z, "Z")
+        Z = validate_data(estimator, Z, dtype=np.float64, order="C", reset=False)
+    return _refuse_huge(Z, "Z")
 
 
 def check_levels(coverage: Coverage) -> tuple[float, ...]:

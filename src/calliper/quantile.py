@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil, frexp, ldexp
 
 import numpy as np
@@ -45,6 +46,7 @@ ROUNDING = 1e-11
 Weigh = Callable[[slice, FloatArray], tuple[FloatArray, FloatArray]]
 
 
+@lru_cache(maxsize=256)
 def as_fraction(level: float) -> Fraction:
     """The level as the simple fraction that its user meant: 0.1 + 0.2 is 3/10.
 

@@ -32,6 +32,7 @@ from sklearn.exceptions import NotFittedError
 from calliper._blocks import BLOCK_FLOATS, row_slices
 from calliper._models import is_native_xgboost, predictions, xgboost_matrix
 from calliper._types import FloatArray, IntArray
+from calliper.embedding._encoding import without_names
 from calliper.embedding._spread import (
     STEP_FLOOR,
     SpreadSource,
@@ -43,6 +44,8 @@ from calliper.exceptions import CalliperError
 
 #: One in so many stages, the first, are asked how many training rows their leaves held.
 EARLY = 10
+#: So many rows are better off with one call for the leaves of all stages.
+FEW_ROWS = 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +84,11 @@ class Table:
     stop: int
     numbers: FloatArray
     starts: IntArray
+
+    def own(self, leaves: NDArray[Any]) -> NDArray[Any]:
+        """The columns of these stages among those of all stages."""
+        per_stage = len(self.starts) // (self.stop - self.first)
+        return leaves[:, self.first * per_stage : self.stop * per_stage]
 
     def sums(self, leaves: NDArray[Any]) -> FloatArray:
         """(m,) from (m, trees) leaf indices: the sum of the numbers over the trees."""
@@ -173,9 +181,14 @@ class XGBoost(Booster):
 
     def leaves(self, matrix: Any, first: int, stop: int) -> NDArray[Any]:
         """By a slice of the model, since leaves are told from the first stage on only."""
-        if (first, stop) not in self.parts:
-            self.parts[first, stop] = self.whole[first:stop]
-        found = self.parts[first, stop].predict(matrix, pred_leaf=True)
+        part, stages = self.whole, (0, stop)
+        if first:
+            if (first, stop) not in self.parts:
+                self.parts[first, stop] = self.whole[first:stop]
+            part, stages = self.parts[first, stop], (0, 0)
+        found = part.predict(
+            matrix, pred_leaf=True, iteration_range=stages, validate_features=False
+        )
         return np.asarray(found).reshape(matrix.num_row(), -1)
 
 
@@ -211,7 +224,10 @@ class LightGBM(Booster):
     def leaves(self, matrix: Any, first: int, stop: int) -> NDArray[Any]:
         """As the library tells them."""
         part = {"start_iteration": first, "num_iteration": stop - first}
-        found = np.asarray(self.core.predict(matrix, pred_leaf=True, **part))
+        model = self.core
+        if isinstance(matrix, np.ndarray) and matrix.dtype.kind == "f" and len(matrix) <= FEW_ROWS:
+            model, part = self.whole, part | {"num_threads": 1}  # its wrapper takes longer than it
+        found = np.asarray(model.predict(matrix, pred_leaf=True, **part))
         return found.reshape(-1, stop - first)
 
 
@@ -352,11 +368,16 @@ def _measure(read: ReadBooster, rows: Any) -> tuple[FloatArray, FloatArray]:
     """The prediction (m,); steps, in the unit of y, and scarcity of rows, without one, (2, m)."""
     _check_columns(read.booster, rows)
     y_pred = predictions(read.booster.core, rows)
-    matrix = read.booster.matrix(rows)
-    steps, sparse = (
-        table.sums(read.booster.leaves(matrix, table.first, table.stop))
-        for table in (read.steps, read.sparse)
-    )
+    # The prediction has checked the names, and frames are costly to take apart a second time.
+    matrix = read.booster.matrix(without_names(rows, "f"))
+    tables = (read.steps, read.sparse)
+    if len(y_pred) <= FEW_ROWS:
+        leaves = read.booster.leaves(matrix, 0, read.n_stages)
+        steps, sparse = (table.sums(table.own(leaves)) for table in tables)
+    else:
+        steps, sparse = (
+            table.sums(read.booster.leaves(matrix, table.first, table.stop)) for table in tables
+        )
     return y_pred, np.stack([steps * read.slope(y_pred), np.sqrt(sparse)])
 
 

@@ -235,6 +235,8 @@ class ColumnEncoder:
         """Features (n, d) of rows."""
         if self.components is not None:
             return np.asarray(_finite(sparse.csr_array(X)) @ self.components.T, dtype=np.float64)
+        if self.names is not None and self.names == tuple(getattr(X, "columns", ())):
+            X = without_names(X, "biuf")
         whole = isinstance(X, np.ndarray) and X.dtype.kind in "biuf" and X.ndim == 2
         if whole and set(self.kinds) == {"numbers"} and X.shape[1] == len(self.columns):
             return self._finished(np.array(X, dtype=np.float64, order="C"))
@@ -379,6 +381,15 @@ def _opened(X: Any) -> tuple[tuple[Hashable, ...] | None, list[Any]]:
     if array.ndim != 2 or array.shape[1] == 0:
         raise CalliperError(f"inputs must have rows and columns; got shape {array.shape}.")
     return None, list(array.T)
+
+
+def without_names(X: Any, kinds: str) -> Any:
+    """A frame of pandas as an array (n, d), if its columns are all of such kinds of NumPy's."""
+    if not (hasattr(X, "iloc") and hasattr(X, "dtypes")):
+        return X
+    types = X.dtypes.to_numpy() if hasattr(X, "columns") else ()
+    plain = len(types) and all(isinstance(each, np.dtype) and each.kind in kinds for each in types)
+    return X.to_numpy(dtype=np.float64) if plain else X
 
 
 def _named(
