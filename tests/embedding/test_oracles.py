@@ -101,7 +101,7 @@ BOOSTED = {
 def test_steps_of_boosted_trees(name):
     model = BOOSTED[name].fit(X, Y)
     assert TREE_STAGES.suits(model)
-    mean, spreads = TREE_STAGES.measure(TREE_STAGES.read(model), NEW)
+    mean, spreads = TREE_STAGES.measure(model, NEW)
     np.testing.assert_allclose(mean, model.predict(NEW), rtol=1e-10)
     start = len(model.estimators_) // 2
     steps = [model.learning_rate * tree.predict(NEW) for tree in model.estimators_[start:, 0]]
@@ -142,8 +142,7 @@ def test_unit_of_a_boosted_model_is_about_that_of_its_targets():
     counts = HistGradientBoostingRegressor(loss="poisson", max_iter=5).fit(X, np.abs(Y))
     assert STAGES.unit(STAGES.read(counts)) is None and STAGES.guess(STAGES.read(counts)) is None
     corrects = GradientBoostingRegressor(n_estimators=5, init=Ridge()).fit(X, y)
-    read = TREE_STAGES.read(corrects)
-    assert TREE_STAGES.unit(read) is None and TREE_STAGES.guess(read) is None
+    assert TREE_STAGES.unit(corrects) is None and TREE_STAGES.guess(corrects) is None
 
 
 @pytest.mark.parametrize(

@@ -234,9 +234,9 @@ class Members:
 def _mean_and_spread(read: Members, X: Any) -> tuple[FloatArray, FloatArray]:
     """Mean (m,) and standard deviation (1, m) of the members; O(m) memory a thread."""
     rows, members = read.rows(X), read.members
-    if read.grove is not None and isinstance(rows, np.ndarray) and read.grove.suits(len(rows)):
-        first, *others = read.grove.values(rows)
-        beyond = np.array(others) - first
+    if read.grove is not None and read.grove.suits(rows):
+        first, *_ = values = read.grove.values(rows)
+        beyond = values[1:] - first
         total, squares = (np.cumsum(each, axis=0)[-1] for each in (beyond, beyond * beyond))
     else:
         first = members[0](rows)
@@ -402,23 +402,22 @@ class Stages:
         if histograms and core._preprocessor is None:  # else it splits by categories
             self.grove = Grove([stage[0] for stage in core._predictors])
 
-    def few_sums(self, X: Any) -> FloatArray | None:
-        """(n, m) the prediction by each number of stages; None if the model must be asked."""
-        if self.grove is None or not self.grove.suits(n_rows(X)):
-            return None
+    def sums(self, X: Any) -> Iterable[Any]:
+        """The prediction by each number of stages, (m,)."""
+        if self.grove is None or n_rows(X) > self.grove.most_rows:
+            return self.core.staged_predict(X)  # type: ignore[no-any-return]
         steps = self.grove.values(self.core._preprocess_X(X, reset=False))
         steps[0] += self.core._baseline_prediction[0]
-        return np.asarray(self.core._loss.link.inverse(np.cumsum(steps, axis=0)))
+        return self.core._loss.link.inverse(np.cumsum(steps, axis=0))  # type: ignore[no-any-return]
 
 
 def _staged_steps(read: Stages, X: Any) -> tuple[FloatArray, FloatArray]:
     """The prediction (m,) and Σ |step| over the later half of the stages, (1, m)."""
-    start, few = read.n // 2, read.few_sums(X)
-    if few is not None:
-        steps = np.abs(np.diff(few[start - 1 :], axis=0))
-        return few[-1], np.cumsum(steps, axis=0)[-1:]
+    start, stages = read.n // 2, read.sums(X)
+    if isinstance(stages, np.ndarray):
+        return stages[-1], np.cumsum(np.abs(np.diff(stages[start - 1 :], axis=0)), axis=0)[-1:]
     y_pred, moved = np.zeros(0), np.zeros(0)
-    for stage, sums in enumerate(read.core.staged_predict(X)):
+    for stage, sums in enumerate(stages):
         before, y_pred = y_pred, np.asarray(sums, dtype=np.float64).reshape(-1)
         if stage == start:
             moved = np.abs(y_pred - before)
@@ -470,59 +469,39 @@ def _has_tree_stages(core: Any) -> bool:
     return len(trees) > 1 and hasattr(core, "init_") and hasattr(trees[0, 0], "tree_")
 
 
-class TreeStages:
-    """A model whose stages are single trees, read once."""
-
-    def __init__(self, core: Any) -> None:
-        self.core = core
-        self.grove = Grove([tree.tree_ for tree in core.estimators_[:, 0]])
-
-    def sums(self, rows: Any, start: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(m,) each: sum of all steps; of |step| and of variances in the leaves from a tree on."""
-        if isinstance(rows, np.ndarray) and self.grove.suits(len(rows)):
-            leaves = self.grove.leaves(rows).T
-            steps, variances = (
-                self.grove.numbers(name).take(leaves) for name in ("value", "impurity")
-            )
-            summed = (steps, np.abs(steps[start:]), variances[start:])
-            total, moved, variance = (np.cumsum(each, axis=0)[-1] for each in summed)
-            return total, moved, variance
-        total, moved, variance = np.zeros((3, rows.shape[0]))
-        for place, tree in enumerate(self.grove.trees):
-            leaf = tree.apply(rows)
-            step = tree.value.ravel().take(leaf)
-            total += step
-            if place >= start:
-                moved += np.abs(step, out=step)
-                variance += tree.impurity.take(leaf)
-        return total, moved, variance
-
-
-def _tree_steps(read: TreeStages, X: Any) -> tuple[FloatArray, FloatArray]:
+def _tree_steps(core: Any, X: Any) -> tuple[FloatArray, FloatArray]:
     """The prediction (m,); Σ |step| and rms deviation in the leaves over the later trees, (2, m).
 
     The second is left out for losses whose trees are not grown on residuals in the unit of y.
     """
-    core, n = read.core, len(read.grove.trees)
     rows = validate_data(core, X, reset=False, dtype=np.float32, order="C", accept_sparse="csr")
-    total, moved, variance = read.sums(rows, n // 2)
+    trees = [tree.tree_ for tree in core.estimators_[:, 0]]
+    start, keeps_residuals = len(trees) // 2, core.loss == "squared_error"
+    total, moved, variance = np.zeros((3, rows.shape[0]))
+    for place, tree in enumerate(trees):
+        leaf = tree.apply(rows)
+        step = tree.value.ravel().take(leaf)
+        total += step
+        if place >= start:
+            moved += np.abs(step, out=step)
+            if keeps_residuals:
+                variance += tree.impurity.take(leaf)
     spreads = [core.learning_rate * moved]
-    if core.loss == "squared_error":  # an impurity of zero is rounded to either side
-        spreads.append(np.sqrt(np.maximum(variance, 0.0) / (n - n // 2)))
+    if keeps_residuals:  # an impurity of zero is rounded to either side
+        spreads.append(np.sqrt(np.maximum(variance, 0.0) / (len(trees) - start)))
     origin = 0.0 if core.init_ == "zero" else core.init_.predict(rows).reshape(-1)
     return origin + core.learning_rate * total, np.stack(spreads)
 
 
-def _first_tree_deviation(read: TreeStages) -> float | None:
+def _first_tree_deviation(core: Any) -> float | None:
     """Deviation of the targets of the first tree: of y, unless a model was there before it."""
-    core = read.core
     grown_on_targets = core.loss == "squared_error" and _starts_from_a_constant(core)
-    return _root_deviation(read.grove.trees[0]) if grown_on_targets else None
+    return _root_deviation(core.estimators_[0, 0].tree_) if grown_on_targets else None
 
 
-def _guessed_first_tree_deviation(read: TreeStages) -> float | None:
+def _guessed_first_tree_deviation(core: Any) -> float | None:
     """For other losses the deviation of what the first tree has learnt."""
-    return _tree_deviation(read.grove.trees[0]) if _starts_from_a_constant(read.core) else None
+    return _tree_deviation(core.estimators_[0, 0].tree_) if _starts_from_a_constant(core) else None
 
 
 def _starts_from_a_constant(core: Any) -> bool:
@@ -533,9 +512,9 @@ def _describe_stages(read: Stages) -> str:
     return f"steps of the last {read.n - read.n // 2} of {read.n} stages"
 
 
-def _describe_trees(read: TreeStages) -> str:
-    n = len(read.grove.trees)
-    leaves = " and residuals in their leaves" if read.core.loss == "squared_error" else ""
+def _describe_trees(core: Any) -> str:
+    n = len(core.estimators_)
+    leaves = " and residuals in their leaves" if core.loss == "squared_error" else ""
     return f"steps of the last {n - n // 2} of {n} trees{leaves}"
 
 
@@ -552,7 +531,6 @@ STAGES = SpreadSource(
 TREE_STAGES = SpreadSource(
     suits=_has_tree_stages,
     known=_is_known_boosting,
-    read=TreeStages,
     measure=_tree_steps,
     describe=_describe_trees,
     unit=_first_tree_deviation,
