@@ -31,7 +31,11 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
-from sklearn.utils.validation import check_consistent_length, validate_data
+from sklearn.utils.validation import (
+    _check_method_params,
+    check_consistent_length,
+    validate_data,
+)
 
 from calliper._types import FloatArray
 from calliper._validation import check_vector, has_known_columns, n_rows, refuse_sparse
@@ -61,6 +65,13 @@ def fresh(model: Any) -> Any:
         return clone(model, safe=False)
     except (RuntimeError, TypeError):  # CatBoost's get_params copies lists, which clone takes for
         return _rebuilt(model)  # tampering; CatBoost itself takes its parameters as one
+
+
+def fit_params_of(X: Any, fit_params: Mapping[str, Any], rows: Any) -> dict[str, Any]:
+    """Parameters of ``fit`` for some rows of X; ``eval_set`` and its like are other rows."""
+    apart = {name for name in fit_params if name.rpartition("__")[2].startswith("eval_")}
+    dealt = {name: value for name, value in fit_params.items() if name not in apart}
+    return {**_check_method_params(X, dealt, rows), **{name: fit_params[name] for name in apart}}
 
 
 def _rebuilt(part: Any) -> Any:
@@ -284,6 +295,13 @@ def open_model(model: Any) -> OpenedModel:
         else:
             _check_regressor(core)
             return OpenedModel(core=core, steps=tuple(steps), targets=tuple(targets))
+
+
+def untrained_core(model: Any) -> Any:
+    """The part of an untrained model that is the core once it is trained."""
+    while isinstance(model, Pipeline | TransformedTargetRegressor):
+        model = model.steps[-1][1] if isinstance(model, Pipeline) else model.regressor
+    return model
 
 
 def unwrapped(model: Any) -> Any:

@@ -19,14 +19,13 @@ from sklearn.model_selection import GroupShuffleSplit, train_test_split
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import (
-    _check_method_params,
     check_consistent_length,
     check_is_fitted,
     has_fit_parameter,
 )
 
 from calliper._calibrated import Calibrated, calibrate, refuse_seen, seeded
-from calliper._models import check_known_rows, check_new_rows, fresh, predictions
+from calliper._models import check_known_rows, check_new_rows, fit_params_of, fresh, predictions
 from calliper._row_order import warn_of_trend
 from calliper._shared_rows import sketch_rows
 from calliper._types import Coverage, FloatArray, IntArray, Score
@@ -180,7 +179,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             random_state=self.random_state,
             shuffle=self.shuffle,
             groups=None if groups is None else _safe_indexing(groups, train),
-            fit_params=_check_method_params(X, fit_params, train),
+            fit_params=fit_params_of(X, fit_params, train),
             progress=self.progress,
         )
         training = Training(

@@ -25,13 +25,13 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, KFold, cross_val_predict
 from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.validation import _check_method_params
 
-from calliper._models import OpenedModel, fresh, is_frozen, open_model, unwrapped
+from calliper._models import OpenedModel, fit_params_of, fresh, is_frozen, open_model, unwrapped
 from calliper._types import FloatArray, IntArray
 from calliper._validation import n_rows
 from calliper.embedding._embedding import Embedding
 from calliper.embedding._encoding import ColumnEncoder
+from calliper.embedding._retrained import trainable
 from calliper.embedding._spaces import InputsAndPrediction, Predict, Prediction
 from calliper.embedding._spread import (
     MEMBERS,
@@ -93,7 +93,7 @@ class Refits:
 
     def train(self, model: Any, X: Any, y: FloatArray, rows: IntArray) -> Any:
         """A copy of the model, trained on some of the rows."""
-        params = _check_method_params(X, self.fit_params, rows)
+        params = fit_params_of(X, self.fit_params, rows)
         return fresh(model).fit(_safe_indexing(X, rows), y[rows], **params)
 
     def report(self, done: float) -> None:
@@ -276,8 +276,9 @@ def out_of_fold(
 ) -> LeftOut:
     """Predictions and places by copies that were trained without the row's fold."""
     n = n_rows(X_train)
-    model, X = unwrapped(embedding.model), indexable(X_train)[0]
-    parts = []
+    model, more = trainable(unwrapped(embedding.model), refits.fit_params)
+    refits = replace(refits, fit_params={**more, **refits.fit_params})
+    X, parts = indexable(X_train)[0], []
     for others, fold in refits.folds(n, n_folds):
         refitted = embedding.refitted(refits.train(model, X, y_train, others))
         parts.append((fold, *refitted.predict_and_transform(_safe_indexing(X, fold))))
