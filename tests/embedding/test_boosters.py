@@ -227,20 +227,26 @@ def test_one_row_is_placed_as_among_many(name):
 
 
 @LIBRARIES
-def test_a_category_unseen_in_training_goes_where_the_library_puts_it(name):
-    """CatBoost and LightGBM take it for a gap or a level without rows; XGBoost 3.1 refuses it."""
+@pytest.mark.parametrize("folds", [None, 2])
+def test_a_category_unseen_in_training_goes_where_the_library_puts_it(name, folds):
+    """Among new rows and among calibration rows; XGBoost 3.1 refuses it."""
     model = on_frame(name)
-    fitted = ConformalRegressor(model).calibrate(FRAME[300:], Y[300:])
-    new = FRAME[:20].assign(kind=pd.Categorical(["never seen"] * 20, [*"vwxyz", "never seen"]))
+    known = {} if folds is None else {"X_train": FRAME[:300], "y_train": Y[:300]}
+    fitted = ConformalRegressor(model, left_out_folds=folds, random_state=0)
+    new = FRAME[:40].assign(kind=pd.Categorical(["never seen"] * 40, [*"vwxyz", "never seen"]))
     try:
         expected = model.predict(new)
     except ValueError as refusal:
         with pytest.raises(type(refusal)):
-            fitted.predict_interval(new)
+            fitted.calibrate(FRAME[300:], Y[300:], **known).predict_interval(new)
         return
-    intervals = fitted.predict_interval(new)
+    intervals = fitted.calibrate(FRAME[300:], Y[300:], **known).predict_interval(new)
     assert np.isfinite(intervals.width).all()
     np.testing.assert_allclose((intervals.lower + intervals.upper) / 2, expected, rtol=1e-6)
+    one = fitted.predict_interval(new[:1])
+    np.testing.assert_allclose([*one], [intervals.lower[:1], intervals.upper[:1]])
+    cells = pd.Categorical(FRAME["kind"][300:].astype(str).where(FRAME.index[300:] % 9 > 0, "new"))
+    fitted.calibrate(FRAME[300:].assign(kind=cells), Y[300:], **known)
 
 
 @LIBRARIES
@@ -257,10 +263,26 @@ def test_copies_and_pickles_say_the_same(name, make):
 
 @LIBRARIES
 @pytest.mark.parametrize("make", [regressor, native])
-def test_too_few_columns_are_refused(name, make):
+@pytest.mark.parametrize("n_columns", [2, 4])
+@pytest.mark.parametrize("kind", [np.asarray, pd.DataFrame, np.ndarray.tolist])
+def test_another_number_of_columns_is_refused(name, make, n_columns, kind):
     model = make(name) if make is native else make(name).fit(NUMBERS[:300], Y[:300])
-    with pytest.raises(CalliperError, match=r"X has 2 columns, but \w+ was trained on 3"):
-        ConformalRegressor(model).calibrate(NUMBERS[300:, :2], Y[300:])
+    wide = kind(np.tile(NUMBERS[300:], 2)[:, :n_columns])
+    said = rf"X has {n_columns} columns, but \w+ was trained on 3"
+    with pytest.raises(CalliperError, match=said):
+        ConformalRegressor(model).calibrate(wide, Y[300:])
+
+
+@LIBRARIES
+def test_categories_in_another_order_are_the_same_categories(name):
+    """For few rows and for many; of XGBoost, a part of the model would take the codes."""
+    model = on_frame(name)
+    embedding = ConformalRegressor(model).calibrate(FRAME[300:], Y[300:]).embedding_
+    other = FRAME.assign(kind=pd.Categorical(FRAME["kind"].astype(str), list("zyxwv")))
+    for n in (3, 200):
+        expected = embedding.predict_and_transform(FRAME[:n])
+        for found, known in zip(embedding.predict_and_transform(other[:n]), expected, strict=True):
+            np.testing.assert_array_equal(found, known)
 
 
 @LIBRARIES

@@ -180,16 +180,20 @@ class XGBoost(Booster):
         return xgboost_matrix(self.core, rows)
 
     def leaves(self, matrix: Any, first: int, stop: int) -> NDArray[Any]:
-        """By a slice of the model, since leaves are told from the first stage on only."""
+        """By a slice of the model, since leaves are told from the first stage on only.
+
+        A slice does not know how categories were coded in training; then all are asked.
+        """
         part, stages = self.whole, (0, stop)
-        if first:
+        if first and "c" not in (self.whole.feature_types or ()):
             if (first, stop) not in self.parts:
                 self.parts[first, stop] = self.whole[first:stop]
             part, stages = self.parts[first, stop], (0, 0)
         found = part.predict(
             matrix, pred_leaf=True, iteration_range=stages, validate_features=False
         )
-        return np.asarray(found).reshape(matrix.num_row(), -1)
+        found = np.asarray(found).reshape(matrix.num_row(), -1)
+        return found if part is not self.whole else found[:, first * found.shape[1] // stop :]
 
 
 def _is_leaf(tree: Any) -> NDArray[np.bool_]:
@@ -382,11 +386,11 @@ def _measure(read: ReadBooster, rows: Any) -> tuple[FloatArray, FloatArray]:
 
 
 def _check_columns(booster: Booster, rows: Any) -> None:
-    """Too few are refused in words of our own; what else does not fit, by the library's."""
-    shape: tuple[int, ...] = getattr(rows, "shape", ())
-    if len(shape) == 2 and shape[1] < booster.n_features:
+    """Another number is refused in words of our own; some libraries take it, or crash."""
+    n = len(rows[0]) if isinstance(rows, list) and rows else (*getattr(rows, "shape", ()), 0, 0)[1]
+    if n and n != booster.n_features:
         raise CalliperError(
-            f"X has {shape[1]} columns, but {type(booster.core).__name__} was trained on "
+            f"X has {n} columns, but {type(booster.core).__name__} was trained on "
             f"{booster.n_features}: pass the same columns in the same order."
         )
 
