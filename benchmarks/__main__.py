@@ -39,6 +39,8 @@ def main() -> None:
     print(report.page(), "\n", flush=True)
     print("Where nearness is judged: cost of embed='auto'\n")
     print(embedding.auto(options.rounds), "\n", flush=True)
+    print("Single rows: an interval beyond its prediction, over 1 ms and half of predict\n")
+    print(embedding.single_rows(), "\n", flush=True)
     print("Memory and import\n")
     print(kernels_and_memory.memory_and_import())
 

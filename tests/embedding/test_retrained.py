@@ -15,9 +15,9 @@ from calliper.embedding import Refits
 from calliper.exceptions import EmbeddingWarning
 
 RNG = np.random.default_rng(0)
-X = RNG.normal(size=(500, 3))
-Y = X[:, 0] + 0.5 * RNG.normal(size=500)
-WATCHED, TRAIN, REST = slice(0, 80), slice(80, 300), slice(300, 500)
+X = RNG.normal(size=(300, 3))
+Y = X[:, 0] + 0.5 * RNG.normal(size=300)
+WATCHED, TRAIN, REST = slice(0, 80), slice(80, 220), slice(220, 300)
 NAMES = ["xgboost", "lightgbm", "catboost"]
 
 
@@ -121,7 +121,7 @@ def test_refits_stop_by_the_eval_set_of_fit(way, trained):
 
 def training_rows(fitted):
     """The rows that fit trained on, among those that it was given."""
-    return fitted._split(420, None)[0]
+    return fitted._split(220, None)[0]
 
 
 def fitted_folds(fitted):
@@ -164,7 +164,7 @@ def test_other_callbacks_are_kept_and_have_forgotten(trained):
     assert len(model.callbacks) == 2 and model.callbacks[0].stopping_history  # left as they were
 
 
-KINDS = RNG.integers(0, 5, 500)
+KINDS = RNG.integers(0, 5, 300)
 FRAME = pd.DataFrame(X, columns=list("abc"))
 
 
