@@ -92,7 +92,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         Errors on training rows by models that have not seen them, for calibrators that ask: out
         of bag where the model has bags, else from so many refits. By default :meth:`fit` refits 5
         times if the calibrator asks, :meth:`calibrate` never; 0 never refits. A frozen model is
-        never refitted; a refit that fails is pointed out by ``EmbeddingWarning``.
+        never refitted; a refit that fails is pointed out by ``EmbeddingWarning``. A booster that
+        stopped early is refitted with the ``eval_set`` of :meth:`fit`, else for as many rounds.
     random_state : int, RandomState or None
         Splits the data, and seeds a calibrator that has no ``random_state`` of its own.
     progress : callable, optional
