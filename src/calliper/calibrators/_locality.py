@@ -4,10 +4,16 @@
 best depends on the number N of calibration points and on how fast the error varies. Where the space
 has a unit of its own (a model's prediction and spread, say), the distance at which points still
 speak for one another is known beforehand, and a radial kernel of that length is the rule; it turns
-into plain split by itself where all points are near. Where it has none (inputs of any kind), the
-rule is the 20 nearest, mixed with the global scale: in many dimensions the nearest few know most,
-and shrinkage takes their noise away better than more and farther neighbours do. The constants are
-those of the study in ``experiments/nearness``.
+into plain split by itself where all points are near.
+
+Where it has none (a network's embedding, inputs of any kind), the nearest few know most: the rule
+is the root mean square over the K nearest and the 4K nearest, half of each, where K grows slowly,
+with the sixth root of N (on a line, where near is near, with the root). The root mean square comes closer to the high quantiles that intervals
+are about than the mean does: where errors have tails that differ from place to place, a scale made
+of means, and all the more one that is mostly global, is too narrow where errors are largest. A
+little of the global scale, which fades with N, keeps scales from vanishing. The constants are
+those of ``experiments/nearness/networks.py``, and hold for networks that did not choose them. A
+quantile, where it is asked for, takes the 20 nearest and more of the global scale.
 
 *The search.* Errors of the model on training rows that it was not fitted to (out of fold, out of
 bag) play the calibration errors. Bags of N+1 of them are drawn; each member in turn is the new
@@ -54,7 +60,7 @@ from typing import Any
 import numpy as np
 
 from calliper._types import FloatArray
-from calliper.kernels import KNN, RBF, Bag, Kernel, as_kernel, rescale
+from calliper.kernels import KNN, RBF, Bag, GradedKNN, Kernel, as_kernel, rescale
 from calliper.quantile import conformal_rank, power_of_two
 
 #: Rows and the sizes of the errors on them, where there are any.
@@ -66,7 +72,11 @@ SMOOTHING = 1.0
 #: Beyond so many calibration points all pairs of them take too long, and the K nearest are used.
 MOST_RADIAL = 10_000
 
-#: Least and most of the scale that is global where the K nearest are the rule.
+#: K over the sixth root of N, and the global share times the root of N, at most so much, where
+#: graded neighbours are the rule.
+NEIGHBORS, GRADED_SHARE, MOST_GRADED_SHARE = 2.0, 2.0, 0.2
+
+#: Least and most of the scale that is global where a quantile of the K nearest is the rule.
 LEAST_SHRINKAGE, MOST_SHRINKAGE = 0.2, 0.5
 
 #: Levels whose interval scores are averaged.
@@ -93,6 +103,7 @@ class Locality:
     n_errors : number of left-out errors that were looked at; 0 if none
     against_split : estimated interval score over that of plain split, mean over levels; NaN if
         nothing was estimated
+    statistic : what of the neighbours' scores is the scale
     """
 
     kernel: Kernel
@@ -100,10 +111,12 @@ class Locality:
     chosen_by: str
     n_errors: int = 0
     against_split: float = float("nan")
+    statistic: str = "mean"
 
     def describe(self) -> str:
         """In words, for a report."""
-        what = f"{self.kernel!r}, shrinkage {self.shrinkage:g}"
+        of = "" if self.statistic == "mean" else f" ({self.statistic})"
+        what = f"{self.kernel!r}{of}, shrinkage {self.shrinkage:g}"
         if self.shrinkage == 1:
             what = "plain split (one scale for all)"
         if self.chosen_by == "user":
@@ -127,26 +140,32 @@ def choose_locality(
     trained: Errors,
     left_out: Errors,
     length_scale: float | None,
-    statistic: str,
+    statistic: str | None,
     offset: float,
     rng: np.random.RandomState,
+    dimensions: int = 2,
 ) -> Locality:
     """What the user gave, else the rule for N = n points, else what left-out errors prefer."""
     rows, errors = left_out
     if kernel is not None:
         given = as_kernel(kernel).resolved(trained[0], rng)
         known = trained if errors is None else left_out
-        return Locality(given.fixed(*known, rng), shrinkage or 0.0, "user")
-    rule = locality_rule(n, length_scale, shrinkage, statistic=statistic)
+        fixed = given.fixed(*known, rng)
+        return Locality(fixed, shrinkage or 0.0, "user", statistic=statistic or "mean")
+    rule = locality_rule(n, length_scale, shrinkage, statistic=statistic, dimensions=dimensions)
     if rows is None or errors is None:
         return rule
-    return search_locality(
-        rule, rows, errors, n, free=shrinkage is None, statistic=statistic, offset=offset, rng=rng
-    )
+    free, said = shrinkage is None, rule.statistic
+    return search_locality(rule, rows, errors, n, free=free, statistic=said, offset=offset, rng=rng)
 
 
 def locality_rule(
-    n: int, length_scale: float | None, shrinkage: float | None, *, statistic: str
+    n: int,
+    length_scale: float | None,
+    shrinkage: float | None,
+    *,
+    statistic: str | None,
+    dimensions: int = 2,
 ) -> Locality:
     """The rule for N = n calibration points.
 
@@ -154,17 +173,31 @@ def locality_rule(
     ----------
     length_scale : distance at which n points still speak for one another, if known
     shrinkage : kept if given
-    statistic : a quantile takes the K nearest
+    statistic : kept if given; a quantile takes the K nearest
+    dimensions : of the space; on a line, more neighbours are near
     """
+    if length_scale is None and statistic != "quantile":
+        return _graded_rule(n, dimensions, shrinkage, statistic or "rms")
+    said = statistic or "mean"
     if length_scale is not None and n <= MOST_RADIAL and statistic != "quantile":
         radial = RBF(rounded(length_scale), smoothing=SMOOTHING)
-        return Locality(radial, 0.0 if shrinkage is None else shrinkage, "rule")
+        return Locality(radial, 0.0 if shrinkage is None else shrinkage, "rule", statistic=said)
     few_coordinates = length_scale is not None
     k = round(2 * np.sqrt(n)) if few_coordinates else 20
     usual = 0.0 if few_coordinates else np.clip(8 / np.sqrt(n), LEAST_SHRINKAGE, MOST_SHRINKAGE)
     # Half of a small set at most: with all of it, nothing is local.
     kernel = KNN(max(1, min(k, n // 2)))
-    return Locality(kernel, rounded(usual) if shrinkage is None else shrinkage, "rule")
+    m = rounded(usual) if shrinkage is None else shrinkage
+    return Locality(kernel, m, "rule", statistic=said)
+
+
+def _graded_rule(n: int, dimensions: int, shrinkage: float | None, statistic: str) -> Locality:
+    """The rule where the space has no unit: 4K is half of a small set at most."""
+    k = round(NEIGHBORS * n ** (1 / 6)) if dimensions > 1 else round(np.sqrt(n) / 2)
+    k = min(k, n // 8)
+    kernel = GradedKNN(k) if k else KNN(max(1, n // 2))
+    usual = rounded(min(GRADED_SHARE / np.sqrt(n), MOST_GRADED_SHARE))
+    return Locality(kernel, usual if shrinkage is None else shrinkage, "rule", statistic=statistic)
 
 
 def rounded(value: float) -> float:
@@ -212,7 +245,8 @@ def search_locality(
         return replace(rule, n_errors=len(errors), against_split=against)
     share, kernel = divmod(best, len(kernels))
     m = (*shares, 1.0)[share]
-    return Locality(kernels[kernel], m, "left-out errors", len(errors), against)
+    chosen_by, n_errors = "left-out errors", len(errors)
+    return Locality(kernels[kernel], m, chosen_by, n_errors, against, statistic)
 
 
 def _candidates(rule: Locality, size: int, free: bool) -> tuple[list[Kernel], list[float]]:
