@@ -176,7 +176,7 @@ def test_the_calibrator_uses_what_was_found_and_says_so():
     new = np.linspace(-1, 1, 9)[:, None]
     cal, scores = sample(200, True, 5)
     method = FullRescaled(random_state=0).fit(cal, scores, Z_left_out=Z, scores_left_out=errors)
-    found = search(Z, errors, 200, statistic="rms")
+    found = search(Z, errors, 200)
     assert repr(method.locality_) == repr(found)
     assert repr(method.kernel_) == repr(found.kernel) and method.shrinkage_ == found.shrinkage
     by_hand = FullRescaled(found.kernel, shrinkage=found.shrinkage, statistic=found.statistic)

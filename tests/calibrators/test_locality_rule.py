@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_rule_asks_for_no_more_points_than_there_are(n):
     rule = locality_rule(n, None, None, statistic=None)
     graded = isinstance(rule.kernel, GradedKNN)
-    assert graded == (n >= 8) and rule.statistic == "rms"
+    assert graded == (n >= 8) and rule.statistic == ("rms" if graded else "mean")
     widest = rule.kernel.parts[1] if graded else rule.kernel
     assert 1 <= widest.n_neighbors <= max(1, n // 2) and 0 <= rule.shrinkage < 1
     assert rule.chosen_by == "rule" and "by a rule" in rule.describe()
@@ -31,14 +31,14 @@ def test_the_rule_asks_for_no_more_points_than_there_are(n):
 
 
 @pytest.mark.parametrize(
-    ("n", "k", "m"), [(30, 3, 0.2), (100, 4, 0.2), (500, 6, 0.0894), (2000, 7, 0.0447)]
+    ("n", "k", "m"), [(30, 3, 0.5), (100, 4, 0.5), (500, 6, 0.232), (2000, 7, 0.029)]
 )
 def test_without_a_unit_few_neighbours_and_a_share_that_fades(n, k, m):
     rule = locality_rule(n, None, None, statistic=None)
     assert repr(rule.kernel) == f"GradedKNN(n_neighbors={k})" and rule.shrinkage == m
     assert f"GradedKNN(n_neighbors={k}) (rms), shrinkage {m:g}, by a rule" in rule.describe()
     line = locality_rule(n, None, None, statistic=None, dimensions=1)
-    assert line.kernel.n_neighbors == min(round(n**0.5 / 2), n // 8) and line.shrinkage == m
+    assert line.kernel.n_neighbors == min(20, n // 2) and line.statistic == "mean"
     asked = locality_rule(n, None, None, statistic="mean")
     assert (asked.statistic, asked.kernel.n_neighbors, asked.shrinkage) == ("mean", k, m)
     quantile = locality_rule(n, None, None, statistic="quantile")

@@ -117,16 +117,16 @@ def test_help_and_docs_say_what_runs_without_neighbors(calliper):
         np.testing.assert_array_equal(*radii)
         assert int(said[name]) == (20 if name == "slcp" else 10)
     assert "rule" in said["full"]
-    text = (
-        "the K and 4K nearest, K = 2·N^(1/6) (one feature: √N/2), at most N/8, the root mean square"
-    )
-    assert f"full: {text} of their errors, mixed with the median by 2/√N" in said_in_help
+    text = "the 20 nearest (at most half of all points), their mean mixed with the median error"
+    assert f"full: of one feature {text} by 8/√N, at least 0.2 and at most 0.5" in said_in_help
+    assert "of more the K and 4K nearest, K = 2·N^(1/6), at most N/8" in said_in_help
     for n in (30, 90, 400, 4000):
         Z, scores = rng.normal(size=(n, 2)), abs(rng.normal(size=n))
-        locality = FullRescaled().fit(Z, scores).locality_
-        k = min(round(2 * n ** (1 / 6)), n // 8)
-        assert [part.n_neighbors for part in locality.kernel.parts] == [k, 4 * k]
-        assert locality.shrinkage == pytest.approx(min(2 / np.sqrt(n), 0.2), abs=1e-3)
+        graded = FullRescaled().fit(Z, scores).kernel_
+        assert graded.n_neighbors == min(round(2 * n ** (1 / 6)), n // 8)
+        locality = FullRescaled().fit(Z[:, :1], scores).locality_
+        assert locality.kernel.n_neighbors == min(20, n // 2)
+        assert locality.shrinkage == pytest.approx(np.clip(8 / np.sqrt(n), 0.2, 0.5), abs=1e-3)
 
 
 @pytest.mark.parametrize("name", [*METHODS])

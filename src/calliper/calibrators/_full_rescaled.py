@@ -70,8 +70,8 @@ class FullRescaled(Calibrator):
         What the neighbours' scores say about the local scale: their mean (the paper), the root
         of their mean square, or their ⌈(1−α)K⌉-th smallest, which follows tails that are not a
         multiple of the mean (KNN only; the radius then need not grow with the level). By default
-        the mean; or the root mean square, if the kernel is by default too and ``fit`` is given
-        no ``length_scale``.
+        the mean; or the root mean square, if the kernel is by default too, ``Z`` has more than
+        one column and ``fit`` is given no ``length_scale``.
     offset : float, default 0
         Constant added to every local scale, in the unit of y; choose it without calibration
         data. With ``"rms"`` it is added inside the root, as a square.
@@ -95,9 +95,9 @@ class FullRescaled(Calibrator):
     >>> errors = abs(rng.normal(size=500)) * Z[:, 0]
     >>> method = FullRescaled(random_state=0).fit(Z, errors)
     >>> method.predict_radius([[0.1], [0.9]], coverage=0.9).round(2)
-    array([0.22, 1.72])
+    array([0.34, 1.46])
     >>> method.locality_.describe()
-    'GradedKNN(n_neighbors=11) (rms), shrinkage 0.0894, by a rule of the number of calibration points'
+    'KNN(n_neighbors=20), shrinkage 0.358, by a rule of the number of calibration points'
     >>> method.guaranteed_coverage(0.9)
     0.9001996007984032
     """

@@ -8,12 +8,13 @@ into plain split by itself where all points are near.
 
 Where it has none (a network's embedding, inputs of any kind), the nearest few know most: the rule
 is the root mean square over the K nearest and the 4K nearest, half of each, where K grows slowly,
-with the sixth root of N (on a line, where near is near, with the root). The root mean square comes closer to the high quantiles that intervals
+with the sixth root of N. The root mean square comes closer to the high quantiles that intervals
 are about than the mean does: where errors have tails that differ from place to place, a scale made
-of means, and all the more one that is mostly global, is too narrow where errors are largest. A
-little of the global scale, which fades with N, keeps scales from vanishing. The constants are
-those of ``experiments/nearness/networks.py``, and hold for networks that did not choose them. A
-quantile, where it is asked for, takes the 20 nearest and more of the global scale.
+of means, and all the more one that is mostly global, is too narrow where errors are largest. Half
+of the scale is global up to some hundred points, since shrinkage takes the noise of few neighbours
+away better than more and farther ones do; beyond, this share fades fast. The constants were chosen
+on networks other than those they were judged by (``docs/networks-study.md``). On a line, and for a
+quantile, the rule is the 20 nearest, mixed with the global scale.
 
 *The search.* Errors of the model on training rows that it was not fitted to (out of fold, out of
 bag) play the calibration errors. Bags of N+1 of them are drawn; each member in turn is the new
@@ -72,11 +73,11 @@ SMOOTHING = 1.0
 #: Beyond so many calibration points all pairs of them take too long, and the K nearest are used.
 MOST_RADIAL = 10_000
 
-#: K over the sixth root of N, and the global share times the root of N, at most so much, where
-#: graded neighbours are the rule.
-NEIGHBORS, GRADED_SHARE, MOST_GRADED_SHARE = 2.0, 2.0, 0.2
+#: K over the sixth root of N where graded neighbours are the rule, the share that is then global of
+#: few points, and from how many on it fades.
+NEIGHBORS, GRADED_SHARE, FADING = 2.0, 0.5, 300
 
-#: Least and most of the scale that is global where a quantile of the K nearest is the rule.
+#: Least and most of the scale that is global where the K nearest are the rule.
 LEAST_SHRINKAGE, MOST_SHRINKAGE = 0.2, 0.5
 
 #: Levels whose interval scores are averaged.
@@ -174,10 +175,10 @@ def locality_rule(
     length_scale : distance at which n points still speak for one another, if known
     shrinkage : kept if given
     statistic : kept if given; a quantile takes the K nearest
-    dimensions : of the space; on a line, more neighbours are near
+    dimensions : of the space; on a line, the K nearest are the rule
     """
-    if length_scale is None and statistic != "quantile":
-        return _graded_rule(n, dimensions, shrinkage, statistic or "rms")
+    if length_scale is None and statistic != "quantile" and dimensions > 1 and n >= 8:
+        return _graded_rule(n, shrinkage, statistic or "rms")
     said = statistic or "mean"
     if length_scale is not None and n <= MOST_RADIAL and statistic != "quantile":
         radial = RBF(rounded(length_scale), smoothing=SMOOTHING)
@@ -191,12 +192,10 @@ def locality_rule(
     return Locality(kernel, m, "rule", statistic=said)
 
 
-def _graded_rule(n: int, dimensions: int, shrinkage: float | None, statistic: str) -> Locality:
-    """The rule where the space has no unit: 4K is half of a small set at most."""
-    k = round(NEIGHBORS * n ** (1 / 6)) if dimensions > 1 else round(np.sqrt(n) / 2)
-    k = min(k, n // 8)
-    kernel = GradedKNN(k) if k else KNN(max(1, n // 2))
-    usual = rounded(min(GRADED_SHARE / np.sqrt(n), MOST_GRADED_SHARE))
+def _graded_rule(n: int, shrinkage: float | None, statistic: str) -> Locality:
+    """The rule where many dimensions have no unit: 4K is half of a small set at most."""
+    kernel = GradedKNN(min(round(NEIGHBORS * n ** (1 / 6)), n // 8))
+    usual = rounded(GRADED_SHARE * min(1.0, (FADING / n) ** 1.5))
     return Locality(kernel, usual if shrinkage is None else shrinkage, "rule", statistic=statistic)
 
 
