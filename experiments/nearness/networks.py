@@ -202,7 +202,11 @@ def _store(task: str, means: dict[Any, Any]) -> None:
     kept = {tuple(row[:3]): row[3] for row in stored.get(task, [])} | means
     stored[task] = [[*key, values] for key, values in sorted(kept.items())]
     ordered = {name: stored[name] for name in SIZES if name in stored}
-    RESULTS.write_text(json.dumps(ordered, indent=0) + "\n")
+    blocks = (
+        f'"{name}": [\n' + ",\n".join(map(json.dumps, rows)) + "\n]"
+        for name, rows in ordered.items()
+    )
+    RESULTS.write_text("{\n" + ",\n".join(blocks) + "\n}\n")
 
 
 def _mean(values: list[dict[str, float]]) -> dict[str, float]:
