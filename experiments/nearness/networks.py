@@ -227,7 +227,7 @@ def page() -> str:
         "better), R²_SQI (1 is best), coverage of the worst decile by prediction. The best fixed",
         "variant is that of the lowest score among those that are told how local to be, for each",
         "task, N and level anew; the ratio is the default's score over its. The default's K is",
-        "2·N^(1/6); the last column has other K, mixed by 2/√N.\n",
+        "2.25·N^(1/6); the last column has other K, mixed by 2/√N.\n",
     ]
     for level in (0.95, 0.9, 0.8):
         lines += [f"## {level:.0%}\n", *_table(means, level), ""]
@@ -249,7 +249,7 @@ def _table(means: dict[Any, dict[str, float]], level: float) -> list[str]:
             for name in (*shown, best)
         ]
         ratio = of[NEW]["score"] / of[best]["score"]
-        graded = [f"{of[k]['score'] / split:.3f}" for k in of if k.startswith("GradedKNN")]
+        graded = [f"{of[k]['score'] / split:.3f}" for k in variants(n) if k.startswith("GradedKNN")]
         row = [task, f"{n}", f"{of[NEW]['coverage']:.3f}", *cells[:-1], f"{best}: {cells[-1]}"]
         lines.append("| " + " | ".join([*row, f"{ratio:.3f}", ", ".join(graded)]) + " |")
     return lines

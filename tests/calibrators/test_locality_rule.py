@@ -31,7 +31,7 @@ def test_the_rule_asks_for_no_more_points_than_there_are(n):
 
 
 @pytest.mark.parametrize(
-    ("n", "k", "m"), [(30, 3, 0.5), (100, 4, 0.5), (500, 6, 0.232), (2000, 7, 0.029)]
+    ("n", "k", "m"), [(30, 3, 0.5), (100, 5, 0.5), (500, 6, 0.232), (2000, 8, 0.029)]
 )
 def test_without_a_unit_few_neighbours_and_a_share_that_fades(n, k, m):
     rule = locality_rule(n, None, None, statistic=None)

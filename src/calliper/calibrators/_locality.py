@@ -75,7 +75,7 @@ MOST_RADIAL = 10_000
 
 #: K over the sixth root of N where graded neighbours are the rule, the share that is then global of
 #: few points, and from how many on it fades.
-NEIGHBORS, GRADED_SHARE, FADING = 2.0, 0.5, 300
+NEIGHBORS, GRADED_SHARE, FADING = 2.25, 0.5, 300
 
 #: Least and most of the scale that is global where the K nearest are the rule.
 LEAST_SHRINKAGE, MOST_SHRINKAGE = 0.2, 0.5
