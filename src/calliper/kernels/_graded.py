@@ -33,16 +33,8 @@ WIDER = 4
 class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
     """Half of the scale is the mean over the K nearest, half that over the 4K nearest.
 
-    The default of :class:`FullRescaled` in spaces without a unit of their own, such as a
-    network's embedding. Points at the same distance share a place, as with :class:`KNN`. For
-    ``FullRescaled``, with the mean or the root mean square.
-
-    Parameters
-    ----------
-    n_neighbors : int, default 10
-        K.
-    metric : str or callable, default "euclidean"
-        As for :class:`KNN`.
+    For :class:`FullRescaled`, with the mean or the root mean square, and its default in spaces
+    without a unit of their own, such as a network's embedding. Parameters as for :class:`KNN`.
     """
 
     by_distance = True
@@ -128,13 +120,7 @@ class GradedMean(MeanStatistic):
 
 
 class BagGraded(BagKNN):
-    """Thresholds t_i over the K nearest, and the 4K or all N nearest.
-
-    Parameters
-    ----------
-    search, magnitudes, scores, offset : as for :class:`BagKNN`
-    n_neighbors : K, and how many the wider mean is over
-    """
+    """Thresholds t_i over the K nearest and over more; ``n_neighbors`` are both numbers."""
 
     def __init__(
         self,
