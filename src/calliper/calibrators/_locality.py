@@ -13,8 +13,8 @@ are about than the mean does: where errors have tails that differ from place to 
 of means, and all the more one that is mostly global, is too narrow where errors are largest. Half
 of the scale is global up to some hundred points, since shrinkage takes the noise of few neighbours
 away better than more and farther ones do; beyond, this share fades fast. The constants were chosen
-on networks other than those they were judged by (``docs/networks-study.md``). On a line, and for a
-quantile, the rule is the 20 nearest, mixed with the global scale.
+on ten networks, the paper's among them; leaving one out, the others choose 2 or 2.5 for K's. On a
+line, and for a quantile, the rule is the 20 nearest, mixed with the global scale.
 
 *The search.* Errors of the model on training rows that it was not fitted to (out of fold, out of
 bag) play the calibration errors. Bags of N+1 of them are drawn; each member in turn is the new
