@@ -32,6 +32,9 @@ doi:10.1093/biomet/asac040. To our knowledge it is not published in this form.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from numbers import Real
 from typing import Any, Self
 
@@ -41,7 +44,7 @@ from sklearn.utils import check_random_state
 from calliper._types import FloatArray
 from calliper._validation import check_offset, warn_if_zero_scales
 from calliper.calibrators._base import Calibrator, FitRows, kernel_needs
-from calliper.calibrators._locality import ShrunkBag, choose_locality
+from calliper.calibrators._locality import ShrunkBag, choose_locality, stays
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import STATISTICS, Bag, as_kernel, check_length_scale
@@ -159,51 +162,79 @@ class FullRescaled(Calibrator):
             Z_left_out=Z_left_out,
             scores_left_out=scores_left_out,
         )
-        positive = rows.scores > 0
-        if not np.array_equal(rows.magnitudes[positive], rows.scores[positive]):
-            raise CalliperError(
-                "magnitudes must equal scores wherever a score is positive: the score of a new "
-                "point enters the scales of its neighbours as its magnitude. JackknifeRescaled "
-                "takes any magnitudes."
-            )
+        if length_scale is not None:
+            rows = self._rows = replace(rows, length_scale=check_length_scale(length_scale))
+        _refuse_other_magnitudes(rows)
         self.locality_ = choose_locality(
             self.kernel,
             self.shrinkage,
             len(rows.scores),
             trained=(rows.Z_train, rows.scores_train),
             left_out=(rows.Z_left_out, rows.scores_left_out),
-            length_scale=None if length_scale is None else check_length_scale(length_scale),
+            length_scale=rows.length_scale,
             statistic=self.statistic,
             offset=float(self.offset),
             rng=check_random_state(self.random_state),
         )
         self.kernel_, self.shrinkage_ = self.locality_.kernel, self.locality_.shrinkage
-        self.scores_ = np.sort(rows.scores)
         self.bag_: Bag | ShrunkBag | None = None
         if len(rows.scores) > 1 and self.shrinkage_ < 1:  # else one scale for all: plain split
-            self.bag_ = self._fit_bag(rows)
-            warn_if_zero_scales(self.bag_.calibration_scale(0.5))
-        self.n_calibration_ = len(rows.scores)
+            # A root mean square crosses where the mean of squares does, at the squared radius.
+            self.power_ = 2 if self.statistic == "rms" else 1
+            self.shift_ = self._shift(rows)
+            offset = float(np.ldexp(float(self.offset), self.shift_)) ** self.power_
+            offset /= 1 - self.shrinkage_
+            self._take_bag(rows, partial(self.kernel_.bag, statistic=self.statistic, offset=offset))
+        self._count(rows)
         return self
 
-    def _fit_bag(self, rows: FitRows) -> Bag | ShrunkBag:
-        """Thresholds of the whole bag, in a unit in which products of scores do not overflow."""
-        # A root mean square crosses where the mean of squares does, at the squared radius.
-        power = self.power_ = 2 if self.statistic == "rms" else 1
-        offset = float(self.offset)
-        # A power of two changes no digit. The largest number is so large that products of small
-        # ones do not vanish, and so small that those of large ones do not overflow.
-        self.shift_ = LARGEST // power - exponent(np.append(rows.magnitudes, offset))
-        scaled = np.ldexp(rows.magnitudes, self.shift_) ** power
-        self.least_ = self._least(rows.magnitudes, scaled)
-        local = self.kernel_.bag(
-            rows.Z,
-            scaled,
-            np.ldexp(rows.scores, self.shift_) ** power,
+    def _count(self, rows: FitRows) -> None:
+        self.scores_ = np.sort(rows.scores)
+        self.n_calibration_ = len(rows.scores)
+
+    def _take_in(self, rows: FitRows) -> bool:
+        """Where locality and unit stay and the bag can grow, its new members enter one by one."""
+        before, bag = self._rows, self.bag_
+        _refuse_other_magnitudes(rows)
+        errors = rows.scores_left_out
+        if bag is None or self.shift_ != self._shift(rows):
+            return False
+        if self.kernel is None and not stays(
+            (len(before.scores), len(rows.scores)),
+            (before.length_scale, rows.length_scale),
+            self.shrinkage,
+            n_errors=0 if errors is None else len(errors),
             statistic=self.statistic,
-            offset=float(np.ldexp(offset, self.shift_)) ** power / (1 - self.shrinkage_),
-        )
-        return ShrunkBag(local, scaled, self.shrinkage_) if self.shrinkage_ else local
+        ):
+            return False
+        if not self._take_bag(rows, (bag.bag if isinstance(bag, ShrunkBag) else bag).extended):
+            return False
+        self._rows = rows
+        self._count(rows)
+        return True
+
+    def _shift(self, rows: FitRows) -> int:
+        """The power of two by which scores are multiplied, which changes no digit.
+
+        The largest number is then so large that products of small ones do not vanish, and so
+        small that those of large ones do not overflow.
+        """
+        return LARGEST // self.power_ - exponent(np.append(rows.magnitudes, float(self.offset)))
+
+    def _take_bag(self, rows: FitRows, make: Callable[..., Bag | None]) -> bool:
+        """Thresholds of the whole bag, in a unit in which products of scores do not overflow.
+
+        ``make`` makes the local part of rows, magnitudes and scores, or says that it cannot.
+        """
+        scaled = np.ldexp(rows.magnitudes, self.shift_) ** self.power_
+        least = self._least(rows.magnitudes, scaled)
+        local = make(rows.Z, scaled, np.ldexp(rows.scores, self.shift_) ** self.power_)
+        if local is None:
+            return False
+        self.least_ = least
+        self.bag_ = ShrunkBag(local, scaled, self.shrinkage_) if self.shrinkage_ else local
+        warn_if_zero_scales(self.bag_.calibration_scale(0.5))
+        return True
 
     def _least(self, magnitudes: FloatArray, scaled: FloatArray) -> float:
         """What no threshold is below: 0, or what products of very small scores may vanish at."""
@@ -245,3 +276,13 @@ class FullRescaled(Calibrator):
 
     def _proved(self, level: float) -> float:
         return conformal_coverage(level, self.n_calibration_)
+
+
+def _refuse_other_magnitudes(rows: FitRows) -> None:
+    positive = rows.scores > 0
+    if not np.array_equal(rows.magnitudes[positive], rows.scores[positive]):
+        raise CalliperError(
+            "magnitudes must equal scores wherever a score is positive: the score of a new "
+            "point enters the scales of its neighbours as its magnitude. JackknifeRescaled "
+            "takes any magnitudes."
+        )

@@ -145,6 +145,22 @@ def choose_locality(
     )
 
 
+def stays(
+    n: tuple[int, int],
+    length_scale: tuple[float | None, float | None],
+    shrinkage: float | None,
+    *,
+    n_errors: int,
+    statistic: str,
+) -> bool:
+    """Whether rule and search say of the second N what they said of the first."""
+    said = set()
+    for size, length in zip(n, length_scale, strict=True):
+        rule = locality_rule(size, length, shrinkage, statistic=statistic)
+        said.add((repr(rule.kernel), rule.shrinkage, min(size + 1, n_errors, MOST_MEMBERS)))
+    return len(said) == 1
+
+
 def locality_rule(
     n: int, length_scale: float | None, shrinkage: float | None, *, statistic: str
 ) -> Locality:

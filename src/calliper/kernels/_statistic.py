@@ -13,13 +13,14 @@ rises with t, κt, on both sides of the comparison.
 
 from __future__ import annotations
 
+from copy import copy
 from math import ceil
 
 import numpy as np
 
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.kernels._base import positive_root, signed_root
-from calliper.kernels._shared import SharedNeighbors
+from calliper.kernels._shared import SharedNeighbors, sum_of_each
 from calliper.quantile import as_fraction
 
 
@@ -41,8 +42,13 @@ class MeanStatistic:
         shared: SharedNeighbors,
         crowded: IntArray,
     ) -> None:
-        self.k, self.offset, self.shared = inner.shape[1] + 1, offset, shared
-        self.inner_sum = inner.sum(axis=1)
+        self.k, self.offset = inner.shape[1] + 1, offset
+        self._sum(sum_of_each(inner), last, shared, crowded)
+
+    def _sum(
+        self, inner_sum: FloatArray, last: FloatArray, shared: SharedNeighbors, crowded: IntArray
+    ) -> None:
+        self.shared, self.last, self.inner_sum = shared, last, inner_sum
         self.full_sum = self.inner_sum + last
         #: Weight of a new point just as far as the last, and the sum of the others there.
         self.edge_weight, self.edge_sum = np.full(len(last), 0.5), self.inner_sum + 0.5 * last
@@ -52,6 +58,21 @@ class MeanStatistic:
             self.edge_sum[crowded] = tied.near + weight * tied.tied
             self.inner_sum[crowded] = tied.near + (tied.seats - 1) / tied.size * tied.tied
             self.full_sum[crowded] = tied.total
+
+    def extended(
+        self,
+        changed: IntArray,
+        inner: FloatArray,
+        last: FloatArray,
+        shared: SharedNeighbors,
+        crowded: IntArray,
+    ) -> MeanStatistic:
+        """The same of more points; ``changed`` names those of other neighbours, and the new."""
+        other, n = copy(self), len(shared.magnitudes)
+        sums, lasts = grown(self.inner_sum, n), grown(self.last, n)
+        sums[changed], lasts[changed] = sum_of_each(inner), last
+        other._sum(sums, lasts, shared, crowded)
+        return other
 
     def key(self, level: float) -> int:
         """Levels with equal keys have equal scales."""
@@ -64,7 +85,7 @@ class MeanStatistic:
 
     def of_new(self, member: FloatArray, level: float) -> FloatArray:
         """Scale of new points with neighbours' scores ``member`` (m, K)."""
-        scale: FloatArray = member.mean(axis=1) + self.offset
+        scale: FloatArray = sum_of_each(member) / self.k + self.offset
         return scale
 
     def of_tied(self, Z: FloatArray, level: float) -> FloatArray:
@@ -116,6 +137,22 @@ class QuantileStatistic:
         self.inner = np.sort(inner, axis=1)
         self.full = np.sort(np.column_stack([inner, last]), axis=1)
         self._clamps: dict[int, FloatArray] = {}
+
+    def extended(
+        self,
+        changed: IntArray,
+        inner: FloatArray,
+        last: FloatArray,
+        shared: SharedNeighbors,
+        crowded: IntArray,
+    ) -> QuantileStatistic:
+        """As of the mean."""
+        other, n = copy(self), len(shared.magnitudes)
+        other.shared, other.crowded, other._clamps = shared, crowded, {}
+        other.inner, other.full = grown(self.inner, n), grown(self.full, n)
+        other.inner[changed] = np.sort(inner, axis=1)
+        other.full[changed] = np.sort(np.column_stack([inner, last]), axis=1)
+        return other
 
     def of_calibration(self, level: float) -> FloatArray:
         """Scales of the calibration points that the new point does not enter."""
@@ -188,6 +225,13 @@ class QuantileStatistic:
         """r, the order statistic: levels with equal r have equal scales."""
         rank: int = ceil(as_fraction(level) * self.k)
         return rank
+
+
+def grown(values: FloatArray, n: int) -> FloatArray:
+    """A copy of rows with room for n of them, zeros at the end."""
+    room = np.zeros((n, *values.shape[1:]))
+    room[: len(values)] = values
+    return room
 
 
 def _divide(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
