@@ -204,10 +204,7 @@ def each_level(
 def check_window(window: Any) -> int:
     """How many of the latest rows are kept."""
     if not isinstance(window, Integral) or isinstance(window, bool) or window < 1:
-        raise CalliperError(
-            f"window must be a whole number of rows, at least 1; got {window!r}. Leave it out to "
-            f"keep all rows."
-        )
+        raise CalliperError(f"window must be a whole number of rows, at least 1; got {window!r}.")
     return int(window)
 
 

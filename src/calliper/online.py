@@ -35,7 +35,8 @@ with arbitrary distribution shifts", JMLR 25 (DtACI; several rates). Angelopoulo
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Self
@@ -55,7 +56,7 @@ __all__ = ["RATES", "Controller", "History", "coverage_needed"]
 RATES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
 
 #: Levels that are asked for at a time where the one that a target needs is searched.
-AT_A_TIME = 32
+AT_A_TIME = 7
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,14 +107,6 @@ class Controller(BaseEstimator):  # type: ignore[misc]
     array([0.9 , 0.99, 0.98])
     """
 
-    _miss: float
-    _first: float
-    _excess: float
-    _asked: bool
-    _rates: FloatArray
-    _levels: FloatArray
-    _weights: FloatArray
-
     def __init__(
         self,
         coverage: float = 0.9,
@@ -133,16 +126,21 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         """Check the parameters and set the first level, unless that has happened."""
         if hasattr(self, "_steps"):
             return
-        rates = np.array([_check_rate(rate) for rate in np.atleast_1d(self.rate)])
+        rates = np.array([_check_rate(rate) for rate in np.atleast_1d(self.rate).tolist()])
+        if not len(rates):
+            raise CalliperError("rate must name at least one rate, such as 0.01; got none.")
         if not isinstance(self.decay, Real) or not 0 <= float(self.decay) < 1:
             raise CalliperError(f"decay must be at least 0 and below 1; got {self.decay!r}.")
         if not isinstance(self.horizon, Integral) or self.horizon < 1:
             raise CalliperError(f"horizon must be a whole number >= 1; got {self.horizon!r}.")
-        self._miss = 1 - check_level(self.coverage)
+        self._miss: float = 1 - check_level(self.coverage)
         first = 1 - self._miss if self.start is None else check_level(self.start, "start")
-        self._rates, self._levels = rates, np.full(len(rates), first)
-        self._weights, self._first = np.full(len(rates), 1 / len(rates)), first
-        self._excess, self._asked = 0.0, False
+        self._rates: FloatArray = rates
+        self._levels: FloatArray = np.full(len(rates), first)
+        self._weights: FloatArray = np.full(len(rates), 1 / len(rates))
+        self._first: float = first
+        self._excess: float = 0.0
+        self._asked: bool = False
         self._steps: list[tuple[float, float]] = []
 
     @property
@@ -168,11 +166,13 @@ class Controller(BaseEstimator):  # type: ignore[misc]
     def predict_interval(self, model: Any, X: Any, **how: Any) -> Intervals:
         """Intervals of ``model`` at the level to ask for; ``how`` is passed to its own method.
 
-        At level 1 they are infinite, at level 0 they are the predictions themselves.
+        At level 1 they are infinite, as at levels for which there are too few calibration points;
+        at level 0 they are the predictions themselves.
         """
         level = self.level
         if 0 < level < 1:
-            intervals: Intervals = model.predict_interval(X, coverage=level, **how)
+            with _infinite_at_will():
+                intervals: Intervals = model.predict_interval(X, coverage=level, **how)
             return intervals
         middle = np.asarray(model.predict(X), dtype=np.float64)
         half = np.inf if level else 0.0
@@ -183,7 +183,8 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         """The radius of ``calibrator`` at the level to ask for, (m,); infinite at 1, 0 at 0."""
         level = self.level
         if 0 < level < 1:
-            return np.asarray(calibrator.predict_radius(Z, coverage=level))
+            with _infinite_at_will():
+                return np.asarray(calibrator.predict_radius(Z, coverage=level))
         return np.full(n_rows(Z), np.inf if level else 0.0)
 
     def update(self, inside: Any = None, *, needed: Any = None) -> Self:
@@ -211,11 +212,12 @@ class Controller(BaseEstimator):  # type: ignore[misc]
                 f"would have done: update(needed=coverage_needed(model, X, y)) does."
             )
         level = self._level()
-        given = _check_inside(inside, level) if needed is None else _check_needed(needed)
-        outside = float(np.mean(~given if needed is None else given >= level)) if level else 1.0
+        known = None if needed is None else _check_needed(needed)
+        missing = ~_check_inside(inside, level) if known is None else known >= level
+        outside = float(missing.mean()) if level else 1.0
         missed = np.array([outside])
-        if len(self._rates) > 1:
-            missed = self._judge(given)
+        if known is not None and len(self._rates) > 1:
+            missed = self._judge(known)
         self._steps.append((level, outside))
         self._excess += outside - self._miss
         self._levels = self._levels + self._step() * (missed - self._miss)
@@ -282,30 +284,32 @@ def coverage_needed(model: Any, X: Any, y: Any) -> FloatArray:
     y = check_vector(y, "y", n=n_rows(X))
     promise = model.guarantee(0.5)
     size = promise.tails * (promise.n_calibration + 1)
+    low, high = np.zeros(len(y), dtype=int), np.full(len(y), size)
+    with _infinite_at_will():
+        while (high - low > 1).any():  # held from step ``high`` on, and not up to ``low``
+            first = np.argmax(high - low)
+            rows = np.flatnonzero((low == low[first]) & (high == high[first]))
+            steps = np.unique(np.linspace(low[first], high[first], AT_A_TIME + 2).astype(int))[1:-1]
+            held = _holds(model, _safe_indexing(X, rows), y[rows], (steps - 0.5) / size)
+            high[rows] = np.where(held, steps, high[first]).min(axis=1)
+            before = steps < high[rows, None]
+            low[rows] = np.where(before, steps, low[first]).max(axis=1)
+    return np.asarray(low / size)
+
+
+@contextmanager
+def _infinite_at_will() -> Iterator[None]:
+    """No warning of levels that N points do not reach: to have no bound is an answer here."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SmallCalibrationWarning)  # no bound is an answer here
-        rows = (_safe_indexing(X, [row]) for row in range(len(y)))
-        steps = [_steps_needed(model, row, y[[i]], size) for i, row in enumerate(rows)]
-    return np.asarray(np.array(steps) / size)
+        warnings.simplefilter("ignore", SmallCalibrationWarning)
+        yield
 
 
-def _steps_needed(model: Any, row: Any, y: FloatArray, size: int) -> int:
-    """How many of ``size`` equal steps of the level do not hold the target of one row."""
-    low, high = 0, size  # held from step ``high`` on, and not up to ``low``
-    while high - low > 1:
-        steps = np.unique(np.linspace(low, high, AT_A_TIME + 2).astype(int))
-        steps = steps[(steps > low) & (steps < high)]
-        held = _holds(model, row, y, (steps - 0.5) / size)
-        high = int(steps[held].min(initial=high))
-        low = int(steps[steps < high].max(initial=low))
-    return low
-
-
-def _holds(model: Any, row: Any, y: FloatArray, levels: FloatArray) -> Any:
-    """Whether the interval of one row holds its target at each level, (L,)."""
+def _holds(model: Any, X: Any, y: FloatArray, levels: FloatArray) -> Any:
+    """Whether the interval of each row holds its target at each level, (m, L)."""
     if hasattr(model, "predict_radius"):
-        return (y[:, None] <= model.predict_radius(row, levels))[0]
-    return model.predict_interval(row, coverage=levels).contains(y)[0]
+        return y[:, None] <= model.predict_radius(X, levels)
+    return model.predict_interval(X, coverage=levels).contains(y)
 
 
 def _check_rate(rate: Any) -> float:

@@ -10,8 +10,8 @@ and says of itself, in class attributes or properties, what :class:`Calibrator` 
 happens here, once: input is checked and an earlier fit forgotten, levels become ranks, levels that
 N points cannot reach are infinite with one warning, the radius is rounded outward and shaped.
 
-What ``fit`` was given is kept, so that ``extend`` can fit again with more of it; most of it is kept
-by what was learnt in any case. A method that can do with less than that writes ``_grow``.
+What ``fit`` was given is kept, as most of it is in any case, so that ``extend`` can fit to more of
+it. A method that knows a shorter way writes ``_take_in``.
 """
 
 from __future__ import annotations
@@ -159,15 +159,12 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             rows = replace(rows, **{name: getattr(rows, name)[-n:] for name in CALIBRATION})
             given = {name: value for name, value in vars(rows).items() if value is not None}
             grown.fit(**{name: given[name] for name in given if has_fit_parameter(self, name)})
-        names = {"feature_names_in_"} & vars(self).keys()
-        self.__dict__.update(vars(grown) | {name: vars(self)[name] for name in names})
+        names = getattr(self, "feature_names_in_", None)
+        self.__dict__.update(vars(grown) | ({} if names is None else {"feature_names_in_": names}))
         return self
 
     def _take_in(self, rows: FitRows) -> bool:
-        """Learn from rows whose first are those at hand; False, and nothing learnt, if it cannot.
-
-        For methods that can do with less than a fit to all rows.
-        """
+        """Learn from rows whose first are those at hand without a fit to all; False if it cannot."""
         return False
 
     def _joined(self, Z: Any, scores: Any, magnitudes: Any) -> FitRows:

@@ -32,9 +32,7 @@ doi:10.1093/biomet/asac040. To our knowledge it is not published in this form.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from numbers import Real
 from typing import Any, Self
 
@@ -179,62 +177,64 @@ class FullRescaled(Calibrator):
         self.kernel_, self.shrinkage_ = self.locality_.kernel, self.locality_.shrinkage
         self.bag_: Bag | ShrunkBag | None = None
         if len(rows.scores) > 1 and self.shrinkage_ < 1:  # else one scale for all: plain split
-            # A root mean square crosses where the mean of squares does, at the squared radius.
-            self.power_ = 2 if self.statistic == "rms" else 1
-            self.shift_ = self._shift(rows)
-            offset = float(np.ldexp(float(self.offset), self.shift_)) ** self.power_
-            offset /= 1 - self.shrinkage_
-            self._take_bag(rows, partial(self.kernel_.bag, statistic=self.statistic, offset=offset))
+            self.bag_ = self._fit_bag(rows)
         self._count(rows)
         return self
 
     def _count(self, rows: FitRows) -> None:
+        if self.bag_ is not None:
+            warn_if_zero_scales(self.bag_.calibration_scale(0.5))
         self.scores_ = np.sort(rows.scores)
         self.n_calibration_ = len(rows.scores)
 
     def _take_in(self, rows: FitRows) -> bool:
-        """Where locality and unit stay and the bag can grow, its new members enter one by one."""
-        before, bag = self._rows, self.bag_
+        """Where the locality stays and the bag can grow, new members enter it one by one."""
         _refuse_other_magnitudes(rows)
-        errors = rows.scores_left_out
-        if bag is None or self.shift_ != self._shift(rows):
-            return False
-        if self.kernel is None and not stays(
-            (len(before.scores), len(rows.scores)),
-            (before.length_scale, rows.length_scale),
-            self.shrinkage,
-            n_errors=0 if errors is None else len(errors),
-            statistic=self.statistic,
+        before, errors = self._rows, rows.scores_left_out
+        local = self.bag_.bag if isinstance(self.bag_, ShrunkBag) else self.bag_
+        if not hasattr(local, "extended") or not (
+            self.kernel is not None
+            or stays(
+                (len(before.scores), len(rows.scores)),
+                (before.length_scale, rows.length_scale),
+                self.shrinkage,
+                n_errors=0 if errors is None else len(errors),
+                statistic=self.statistic,
+            )
         ):
             return False
-        if not self._take_bag(rows, (bag.bag if isinstance(bag, ShrunkBag) else bag).extended):
+        self.bag_ = self._fit_bag(rows, local)
+        if self.bag_ is None:
             return False
         self._rows = rows
         self._count(rows)
         return True
 
-    def _shift(self, rows: FitRows) -> int:
-        """The power of two by which scores are multiplied, which changes no digit.
-
-        The largest number is then so large that products of small ones do not vanish, and so
-        small that those of large ones do not overflow.
-        """
-        return LARGEST // self.power_ - exponent(np.append(rows.magnitudes, float(self.offset)))
-
-    def _take_bag(self, rows: FitRows, make: Callable[..., Bag | None]) -> bool:
+    def _fit_bag(self, rows: FitRows, before: Any = None) -> Bag | ShrunkBag | None:
         """Thresholds of the whole bag, in a unit in which products of scores do not overflow.
 
-        ``make`` makes the local part of rows, magnitudes and scores, or says that it cannot.
+        ``before`` is the local part of the first rows, to be extended; None if it cannot be.
         """
-        scaled = np.ldexp(rows.magnitudes, self.shift_) ** self.power_
-        least = self._least(rows.magnitudes, scaled)
-        local = make(rows.Z, scaled, np.ldexp(rows.scores, self.shift_) ** self.power_)
-        if local is None:
-            return False
-        self.least_ = least
-        self.bag_ = ShrunkBag(local, scaled, self.shrinkage_) if self.shrinkage_ else local
-        warn_if_zero_scales(self.bag_.calibration_scale(0.5))
-        return True
+        # A root mean square crosses where the mean of squares does, at the squared radius.
+        power = self.power_ = 2 if self.statistic == "rms" else 1
+        offset = float(self.offset)
+        # A power of two changes no digit. The largest number is so large that products of small
+        # ones do not vanish, and so small that those of large ones do not overflow.
+        shift = LARGEST // power - exponent(np.append(rows.magnitudes, offset))
+        if before is not None and shift != self.shift_:
+            return None
+        self.shift_: int = shift
+        scaled = np.ldexp(rows.magnitudes, self.shift_) ** power
+        self.least_ = self._least(rows.magnitudes, scaled)
+        scores = np.ldexp(rows.scores, self.shift_) ** power
+        if before is None:
+            offset = float(np.ldexp(offset, self.shift_)) ** power / (1 - self.shrinkage_)
+            how: dict[str, Any] = {"statistic": self.statistic, "offset": offset}
+            local = self.kernel_.bag(rows.Z, scaled, scores, **how)
+        else:
+            local = before.extended(rows.Z, scaled, scores)
+        shrunk = local is not None and self.shrinkage_
+        return ShrunkBag(local, scaled, self.shrinkage_) if shrunk else local
 
     def _least(self, magnitudes: FloatArray, scaled: FloatArray) -> float:
         """What no threshold is below: 0, or what products of very small scores may vanish at."""

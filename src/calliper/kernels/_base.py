@@ -49,12 +49,6 @@ class Bag(Protocol):
     def with_offset(self, offset: float) -> Self:
         """The same bag with another constant; nothing is searched or summed again."""
 
-    def extended(self, Z: FloatArray, magnitudes: FloatArray, scores: FloatArray) -> Self | None:
-        """The bag of these points, of which the first are those at hand; None if that is no gain.
-
-        It is, bit for bit, the one that would be made of them anew.
-        """
-
     def calibration_scale(self, level: float) -> FloatArray:
         """Scales of the calibration points without the new one, (N,)."""
 

@@ -64,7 +64,13 @@ from calliper.kernels._search import (
     unique_rows,
 )
 from calliper.kernels._shared import SharedNeighbors
-from calliper.kernels._statistic import STATISTICS, MeanStatistic, QuantileStatistic, grown
+from calliper.kernels._statistic import (
+    STATISTICS,
+    MeanStatistic,
+    QuantileStatistic,
+    extended,
+    replaced,
+)
 from calliper.quantile import (
     conformal_rank,
     merged_multiple,
@@ -344,14 +350,15 @@ class BagKNN:
             return None
         others, tied = search.others_of(changed, self.n_neighbors)
         other, crowded = copy(self), np.zeros(len(Z), dtype=bool)
-        other.search, other.magnitudes, other.scores, other._orders = search, magnitudes, scores, {}
-        other.reach = grown(self.reach, len(Z))
-        other.reach[changed] = search.distance_to(others[:, -1], changed)
         crowded[self.crowded] = True
         crowded[changed] = tied
+        other.search, other.magnitudes, other.scores, other._orders = search, magnitudes, scores, {}
         other.crowded, other.shared = np.flatnonzero(crowded), SharedNeighbors(search, magnitudes)
-        inner, last = magnitudes[others[:, :-1]], magnitudes[others[:, -1]]
-        other.statistic = self.statistic.extended(changed, inner, last, other.shared, other.crowded)
+        reach = search.distance_to(others[:, -1], changed)
+        other.reach = replaced(self.reach, changed, reach, len(Z))
+        inner, last, none = magnitudes[others[:, :-1]], magnitudes[others[:, -1]], other.crowded[:0]
+        part = type(self.statistic)(inner, last, self.offset, other.shared, none)
+        other.statistic = extended(self.statistic, part, changed, other.crowded)
         return other
 
     def calibration_scale(self, level: float) -> FloatArray:

@@ -181,10 +181,6 @@ class LearntBag:
         other.bag, other.offset = self.bag.with_offset(offset), offset
         return other
 
-    def extended(self, Z: FloatArray, magnitudes: FloatArray, scores: FloatArray) -> None:
-        """Nothing is gained: a product of more rows may have other last digits in each of them."""
-        return
-
     def calibration_scale(self, level: float) -> FloatArray:
         """Scales of the calibration points without the new one, (N,)."""
         return self.bag.calibration_scale(level)

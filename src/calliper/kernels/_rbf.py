@@ -467,10 +467,6 @@ class BagRBF:
         self.sums = np.column_stack([self.magnitudes, np.ones(len(order))])
         self._set_exception_limits()
 
-    def extended(self, Z: FloatArray, magnitudes: FloatArray, scores: FloatArray) -> None:
-        """Nothing is gained: every sum over all points has another last digit with one more."""
-        return
-
     def calibration_scale(self, level: float) -> FloatArray:
         """Scales of the calibration points without the new one, (N,)."""
         return self._calibration_scale

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from copy import copy
 from math import ceil
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +35,8 @@ class MeanStatistic:
     shared, crowded : where some point is tied with the last, and who they are
     """
 
+    by_point = ("inner_sum", "full_sum", "edge_weight", "edge_sum")
+
     def __init__(
         self,
         inner: FloatArray,
@@ -43,36 +46,21 @@ class MeanStatistic:
         crowded: IntArray,
     ) -> None:
         self.k, self.offset = inner.shape[1] + 1, offset
-        self._sum(sum_of_each(inner), last, shared, crowded)
-
-    def _sum(
-        self, inner_sum: FloatArray, last: FloatArray, shared: SharedNeighbors, crowded: IntArray
-    ) -> None:
-        self.shared, self.last, self.inner_sum = shared, last, inner_sum
+        self.inner_sum = sum_of_each(inner)
         self.full_sum = self.inner_sum + last
         #: Weight of a new point just as far as the last, and the sum of the others there.
         self.edge_weight, self.edge_sum = np.full(len(last), 0.5), self.inner_sum + 0.5 * last
+        self.share(shared, crowded)
+
+    def share(self, shared: SharedNeighbors, crowded: IntArray) -> None:
+        """Put right what is known of points that share a last place."""
+        self.shared = shared
         if len(crowded):
             (tied,) = shared.sums_of_others(crowded, [self.k])
             self.edge_weight[crowded] = weight = tied.seats / (tied.size + 1)
             self.edge_sum[crowded] = tied.near + weight * tied.tied
             self.inner_sum[crowded] = tied.near + (tied.seats - 1) / tied.size * tied.tied
             self.full_sum[crowded] = tied.total
-
-    def extended(
-        self,
-        changed: IntArray,
-        inner: FloatArray,
-        last: FloatArray,
-        shared: SharedNeighbors,
-        crowded: IntArray,
-    ) -> MeanStatistic:
-        """The same of more points; ``changed`` names those of other neighbours, and the new."""
-        other, n = copy(self), len(shared.magnitudes)
-        sums, lasts = grown(self.inner_sum, n), grown(self.last, n)
-        sums[changed], lasts[changed] = sum_of_each(inner), last
-        other._sum(sums, lasts, shared, crowded)
-        return other
 
     def key(self, level: float) -> int:
         """Levels with equal keys have equal scales."""
@@ -125,6 +113,8 @@ class QuantileStatistic:
     Parameters are those of :class:`MeanStatistic`.
     """
 
+    by_point = ("inner", "full")
+
     def __init__(
         self,
         inner: FloatArray,
@@ -133,26 +123,15 @@ class QuantileStatistic:
         shared: SharedNeighbors,
         crowded: IntArray,
     ) -> None:
-        self.k, self.offset, self.shared, self.crowded = inner.shape[1] + 1, offset, shared, crowded
+        self.k, self.offset = inner.shape[1] + 1, offset
         self.inner = np.sort(inner, axis=1)
         self.full = np.sort(np.column_stack([inner, last]), axis=1)
-        self._clamps: dict[int, FloatArray] = {}
+        self.share(shared, crowded)
 
-    def extended(
-        self,
-        changed: IntArray,
-        inner: FloatArray,
-        last: FloatArray,
-        shared: SharedNeighbors,
-        crowded: IntArray,
-    ) -> QuantileStatistic:
-        """As of the mean."""
-        other, n = copy(self), len(shared.magnitudes)
-        other.shared, other.crowded, other._clamps = shared, crowded, {}
-        other.inner, other.full = grown(self.inner, n), grown(self.full, n)
-        other.inner[changed] = np.sort(inner, axis=1)
-        other.full[changed] = np.sort(np.column_stack([inner, last]), axis=1)
-        return other
+    def share(self, shared: SharedNeighbors, crowded: IntArray) -> None:
+        """Remember who shares a last place."""
+        self.shared, self.crowded = shared, crowded
+        self._clamps: dict[int, FloatArray] = {}
 
     def of_calibration(self, level: float) -> FloatArray:
         """Scales of the calibration points that the new point does not enter."""
@@ -227,11 +206,20 @@ class QuantileStatistic:
         return rank
 
 
-def grown(values: FloatArray, n: int) -> FloatArray:
-    """A copy of rows with room for n of them, zeros at the end."""
-    room = np.zeros((n, *values.shape[1:]))
-    room[: len(values)] = values
-    return room
+def extended(whole: Any, part: Any, points: IntArray, crowded: IntArray) -> Any:
+    """The statistic ``whole`` with ``points``, some of them new, as they are in ``part``."""
+    other, n = copy(whole), len(part.shared.magnitudes)
+    for name in whole.by_point:
+        setattr(other, name, replaced(getattr(whole, name), points, getattr(part, name), n))
+    other.share(part.shared, crowded)
+    return other
+
+
+def replaced(values: FloatArray, points: IntArray, by: FloatArray, n: int) -> FloatArray:
+    """A copy of rows, of which there are n then, with others in the place of some."""
+    rows = np.empty((n, *values.shape[1:]))
+    rows[: len(values)], rows[points] = values, by
+    return rows
 
 
 def _divide(numerator: FloatArray, denominator: FloatArray) -> FloatArray:

@@ -275,10 +275,6 @@ class BagWeighted:
         other.offset = offset
         return other
 
-    def extended(self, Z: FloatArray, magnitudes: FloatArray, scores: FloatArray) -> None:
-        """Nothing is gained: every sum over all points has another last digit with one more."""
-        return
-
     def calibration_scale(self, level: float) -> FloatArray:
         """Scales of the calibration points without the new one, (N,)."""
         n = len(self.scores)
