@@ -275,8 +275,9 @@ def test_running_coverage_is_the_share_of_each_window():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (([0, 1], {"window": 3}), "at least the 3 of one window; got 2 from 0 to 1"),
+        (([0, 1], {"window": 3}), "at least the 3 of one window; got 2, from 0 to 1"),
         (([0, 2], {"window": 2}), "shares between 0 and 1"),
+        (([], {"window": 2}), "got 0, from 0 to 0"),
     ],
 )
 def test_running_coverage_refuses(arguments, words):

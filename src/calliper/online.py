@@ -35,8 +35,7 @@ with arbitrary distribution shifts", JMLR 25 (DtACI; several rates). Angelopoulo
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Self
@@ -171,7 +170,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         """
         level = self.level
         if 0 < level < 1:
-            with _infinite_at_will():
+            with warnings.catch_warnings(action="ignore", category=SmallCalibrationWarning):
                 intervals: Intervals = model.predict_interval(X, coverage=level, **how)
             return intervals
         middle = np.asarray(model.predict(X), dtype=np.float64)
@@ -183,7 +182,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         """The radius of ``calibrator`` at the level to ask for, (m,); infinite at 1, 0 at 0."""
         level = self.level
         if 0 < level < 1:
-            with _infinite_at_will():
+            with warnings.catch_warnings(action="ignore", category=SmallCalibrationWarning):
                 return np.asarray(calibrator.predict_radius(Z, coverage=level))
         return np.full(n_rows(Z), np.inf if level else 0.0)
 
@@ -285,7 +284,7 @@ def coverage_needed(model: Any, X: Any, y: Any) -> FloatArray:
     promise = model.guarantee(0.5)
     size = promise.tails * (promise.n_calibration + 1)
     low, high = np.zeros(len(y), dtype=int), np.full(len(y), size)
-    with _infinite_at_will():
+    with warnings.catch_warnings(action="ignore", category=SmallCalibrationWarning):
         while (high - low > 1).any():  # held from step ``high`` on, and not up to ``low``
             first = np.argmax(high - low)
             rows = np.flatnonzero((low == low[first]) & (high == high[first]))
@@ -295,14 +294,6 @@ def coverage_needed(model: Any, X: Any, y: Any) -> FloatArray:
             before = steps < high[rows, None]
             low[rows] = np.where(before, steps, low[first]).max(axis=1)
     return np.asarray(low / size)
-
-
-@contextmanager
-def _infinite_at_will() -> Iterator[None]:
-    """No warning of levels that N points do not reach: to have no bound is an answer here."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SmallCalibrationWarning)
-        yield
 
 
 def _holds(model: Any, X: Any, y: FloatArray, levels: FloatArray) -> Any:

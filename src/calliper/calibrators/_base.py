@@ -164,7 +164,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         return self
 
     def _take_in(self, rows: FitRows) -> bool:
-        """Learn from rows whose first are those at hand without a fit to all; False if it cannot."""
+        """Learn from rows whose first are those at hand by a shorter way; False if there is none."""
         return False
 
     def _joined(self, Z: Any, scores: Any, magnitudes: Any) -> FitRows:

@@ -293,8 +293,7 @@ class RunningCoverageDisplay(style.Display):
         if len(values) < size or values.min() < 0 or values.max() > 1:
             raise CalliperError(
                 f"outside must hold shares between 0 and 1, at least the {size} of one window; got "
-                f"{len(values)}"
-                + (f" from {values.min():g} to {values.max():g}." * bool(len(values)))
+                f"{len(values)}, from {values.min(initial=0):g} to {values.max(initial=0):g}."
             )
         total = np.concatenate([[0.0], np.cumsum(values)])
         low, high = stats.binom(size, level).ppf([0.05, 0.95]) / size
