@@ -78,6 +78,16 @@ def test_opponents_cannot_keep_coverage_away(rate, step):
     assert abs(seen.outside.mean() - 0.2) <= (0.8 + 0.05) / (0.05 * 2000) + 1e-9
 
 
+@pytest.mark.parametrize("decay", [0.0, 0.6])
+def test_bound_is_nearly_reached_by_a_patient_opponent(decay):
+    control = Controller(0.5, rate=0.1, decay=decay)
+    run(control, [kind] * 1000)
+    while control.level < 1:
+        control.update(needed=spiteful(control.level))
+    off = abs(control.history.outside.mean() - 0.5)
+    assert 0.65 * control.bound < off <= control.bound
+
+
 def test_one_rate_is_its_definition():
     rng = np.random.default_rng(0)
     inside, alpha = rng.random(300) < 0.8, 0.1
