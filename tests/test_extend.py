@@ -295,3 +295,15 @@ def test_regressor_refuses_and_points_out_rows_it_was_trained_on():
     assert model.guaranteed_coverage(0.9) == 0
     with pytest.raises(ValueError, match="not calibrated yet"):
         ConformalRegressor(DecisionTreeRegressor()).extend(X, y)
+
+
+def test_calibrator_that_cannot_extend_says_so():
+    class Constant(Split):
+        extend = property()
+
+    X, y = regression()
+    model = ConformalRegressor(DecisionTreeRegressor(max_depth=3), Constant()).fit(X, y)
+    with pytest.raises(
+        TypeError, match=r"Constant\(\) has no extend: calibrate\(X, y\) on all rows"
+    ):
+        model.extend(X[:2], y[:2])

@@ -87,6 +87,8 @@ class Calibrated:
         window, tails = known.pop("window", None), _tails(self.score, y, y_pred)
         calibrators = tuple(copy(calibrator) for calibrator in self.calibrators)
         for calibrator, tail in zip(calibrators, tails, strict=True):
+            if not hasattr(calibrator, "extend"):
+                raise TypeError(f"{calibrator!r} has no extend: calibrate(X, y) on all rows anew.")
             calibrator.extend(Z, tail, window=window, **_named(calibrator, known))
         return replace(self, calibrators=calibrators)
 

@@ -164,7 +164,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         return self
 
     def _take_in(self, rows: FitRows) -> bool:
-        """Learn from rows whose first are those at hand by a shorter way; False if there is none."""
+        """Learn from rows whose first are those at hand by some shorter way; False if none is."""
         return False
 
     def _joined(self, Z: Any, scores: Any, magnitudes: Any) -> FitRows:

@@ -162,10 +162,10 @@ class ConditionalCalibration(Calibrator):
     def extend(self, Z: Any, scores: Any, *, window: int | None = None, **known: Any) -> Self:
         """Add calibration points: as if fitted anew to all of them, or the latest ``window``."""
         check_is_fitted(self)
-        columns, basis = self._columns(Z), self.basis_
+        columns, basis = self._columns(Z), (self.basis, self.basis_)
         evaluated = copy(self).set_params(basis=None)  # what was kept are the columns of the basis
         super(ConditionalCalibration, evaluated).extend(columns, scores, window=window, **known)
-        evaluated.basis = evaluated.basis_ = basis
+        evaluated.basis, evaluated.basis_ = basis
         self.__dict__.update(vars(evaluated))
         return self
 
