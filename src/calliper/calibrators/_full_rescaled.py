@@ -190,18 +190,11 @@ class FullRescaled(Calibrator):
     def _take_in(self, rows: FitRows) -> bool:
         """Where the locality stays and the bag can grow, new members enter it one by one."""
         _refuse_other_magnitudes(rows)
-        before, errors = self._rows, rows.scores_left_out
         local = self.bag_.bag if isinstance(self.bag_, ShrunkBag) else self.bag_
-        if not hasattr(local, "extended") or not (
-            self.kernel is not None
-            or stays(
-                (len(before.scores), len(rows.scores)),
-                (before.length_scale, rows.length_scale),
-                self.shrinkage,
-                n_errors=0 if errors is None else len(errors),
-                statistic=self.statistic,
-            )
-        ):
+        same = self.kernel is not None or stays(
+            self._rows, rows, self.shrinkage, statistic=self.statistic
+        )
+        if not same or not hasattr(local, "extended"):
             return False
         self.bag_ = self._fit_bag(rows, local)
         if self.bag_ is None:

@@ -54,6 +54,7 @@ from typing import Any
 import numpy as np
 
 from calliper._types import FloatArray
+from calliper.calibrators._base import FitRows
 from calliper.kernels import KNN, RBF, Bag, Kernel, as_kernel, rescale
 from calliper.quantile import conformal_rank, power_of_two
 
@@ -145,19 +146,13 @@ def choose_locality(
     )
 
 
-def stays(
-    n: tuple[int, int],
-    length_scale: tuple[float | None, float | None],
-    shrinkage: float | None,
-    *,
-    n_errors: int,
-    statistic: str,
-) -> bool:
-    """Whether rule and search say of the second N what they said of the first."""
-    said = set()
-    for size, length in zip(n, length_scale, strict=True):
-        rule = locality_rule(size, length, shrinkage, statistic=statistic)
-        said.add((repr(rule.kernel), rule.shrinkage, min(size + 1, n_errors, MOST_MEMBERS)))
+def stays(before: FitRows, now: FitRows, shrinkage: float | None, *, statistic: str) -> bool:
+    """Whether rule and search say of one number of calibration points what they say of another."""
+    n_errors, said = 0 if now.scores_left_out is None else len(now.scores_left_out), set()
+    for rows in (before, now):
+        n = len(rows.scores)
+        rule = locality_rule(n, rows.length_scale, shrinkage, statistic=statistic)
+        said.add((repr(rule.kernel), rule.shrinkage, min(n + 1, n_errors, MOST_MEMBERS)))
     return len(said) == 1
 
 
