@@ -141,6 +141,7 @@ SUBMODULES = {
         "tau_sqi",
         "worst_slab_coverage",
     ],
+    "online": ["RATES", "Controller", "History", "coverage_needed"],
     "refitting": ["CVPlus", "JackknifeAfterBootstrap", "JackknifePlus", "RefitGuarantee"],
     "report": [
         "Band",
@@ -151,6 +152,7 @@ SUBMODULES = {
         "EmbeddingDisplay",
         "MetricCurveDisplay",
         "Provenance",
+        "RunningCoverageDisplay",
         "Scene",
         "SourceFile",
         "WidthErrorDisplay",

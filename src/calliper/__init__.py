@@ -29,6 +29,7 @@ _SUBMODULES = (
     "information",
     "kernels",
     "metrics",
+    "online",
     "refitting",
     "report",
     "scores",

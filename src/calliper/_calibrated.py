@@ -7,6 +7,7 @@ fitted to each tail of them, and its radii become intervals.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,6 +76,22 @@ class Calibrated:
             index,
         )
 
+    def extended(
+        self, Z: FloatArray, y: FloatArray, y_pred: FloatArray, **known: Any
+    ) -> Calibrated:
+        """The same with further rows, as calibrated anew on all; this one stays as it is.
+
+        ``known`` is what ``extend`` of a calibrator takes; it gets what its ``fit`` names.
+        """
+        known = {"magnitudes": self.score.magnitude(y, y_pred), **known}
+        window, tails = known.pop("window", None), _tails(self.score, y, y_pred)
+        calibrators = tuple(copy(calibrator) for calibrator in self.calibrators)
+        for calibrator, tail in zip(calibrators, tails, strict=True):
+            if not hasattr(calibrator, "extend"):
+                raise TypeError(f"{calibrator!r} has no extend: calibrate(X, y) on all rows anew.")
+            calibrator.extend(Z, tail, window=window, **_named(calibrator, known))
+        return replace(self, calibrators=calibrators)
+
     def centre(self, y_pred: FloatArray) -> FloatArray:
         """One number a row, (m,): the prediction, or the middle of several."""
         return y_pred if y_pred.ndim == 1 else np.asarray(self.score.centre(y_pred))
@@ -120,13 +137,23 @@ def calibrate(
     The calibrator gets what its ``fit`` names; None counts as not known.
     """
     known = {"magnitudes": score.magnitude(y, y_pred), **known}
-    taken = {
+    taken = _named(calibrator, known)
+    fitted = (clone(calibrator).fit(Z, tail, **taken) for tail in _tails(score, y, y_pred))
+    return Calibrated(score, tuple(fitted))
+
+
+def _named(calibrator: Any, known: dict[str, Any]) -> dict[str, Any]:
+    """What is known of that which ``fit`` of the calibrator names."""
+    return {
         name: value
         for name, value in known.items()
         if value is not None and has_fit_parameter(calibrator, name)
     }
-    tails = score.measure(y, y_pred).reshape(len(y), -1).T
-    return Calibrated(score, tuple(clone(calibrator).fit(Z, tail, **taken) for tail in tails))
+
+
+def _tails(score: Score, y: FloatArray, y_pred: FloatArray) -> FloatArray:
+    """The errors of each tail, (tails, n)."""
+    return np.asarray(score.measure(y, y_pred).reshape(len(y), -1).T)
 
 
 def refuse_seen(training: RowSketch | None, X: Any, y: Any) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -218,6 +218,13 @@ def each_level(
     """``value(level, n)`` as a number for one level, as an array for several."""
     values = [value(level, n) for level in check_levels(coverage)]
     return values[0] if np.ndim(coverage) == 0 else np.array(values)
+
+
+def check_window(window: Any) -> int:
+    """How many of the latest rows are kept."""
+    if not isinstance(window, Integral) or isinstance(window, bool) or window < 1:
+        raise CalliperError(f"window must be a whole number of rows, at least 1; got {window!r}.")
+    return int(window)
 
 
 def check_offset(offset: float) -> float:

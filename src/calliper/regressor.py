@@ -29,7 +29,7 @@ from calliper._models import check_known_rows, check_new_rows, fit_params_of, fr
 from calliper._row_order import warn_of_trend
 from calliper._shared_rows import sketch_rows
 from calliper._types import Coverage, FloatArray, IntArray, Score
-from calliper._validation import check_vector
+from calliper._validation import check_vector, check_window, n_rows
 from calliper.calibrators import FullRescaled
 from calliper.embedding import (
     LEFT_OUT,
@@ -226,6 +226,32 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         self.void_ = void
         if before is not None:
             _warn_if_other(before, self.embedding_)
+        return self
+
+    def extend(self, X: Any, y: Any, *, window: int | None = None) -> Self:
+        """Add labelled rows to those calibrated on; the model and the space stay as they are.
+
+        All is then as if calibrated on all rows at once, the locality that a rule of N gives too.
+        One row more costs little with the K nearest, however many rows there are.
+
+        Parameters
+        ----------
+        X, y : rows that the model has not seen, and their targets
+        window : int, optional
+            Keep so many rows, the latest, and drop those before: for data that drift.
+        """
+        self._check_calibrated()
+        check_new_rows(self, X)
+        y = check_vector(y, "y", n=n_rows(X))
+        _, model, seen = getattr(self, "_trained", (None, None, None))
+        # To tell copies from chance takes a few rows, and time.
+        certain = len(y) >= 5 and model is self.embedding_.model
+        void = refuse_seen(seen, X, y) if certain else None
+        y_pred, Z = self.embedding_.predict_and_transform(X)
+        n = self._calibrated.calibrators[0].n_calibration_ + len(y)
+        length = self.embedding_.length_scale(n if window is None else min(n, check_window(window)))
+        calibrated = self._calibrated.extended(Z, y, y_pred, length_scale=length, window=window)
+        self.calibrators_, self.void_ = calibrated.calibrators, self.void_ or void
         return self
 
     def predict(self, X: Any) -> FloatArray:

@@ -9,17 +9,21 @@ A method is a subclass of :class:`Calibrator` that writes three things, named as
 and says of itself, in class attributes or properties, what :class:`Calibrator` lists. All else
 happens here, once: input is checked and an earlier fit forgotten, levels become ranks, levels that
 N points cannot reach are infinite with one warning, the radius is rounded outward and shaped.
+
+What ``fit`` was given is kept, as most of it is in any case, so that ``extend`` can fit to more of
+it. A method that knows a shorter way writes ``_take_in``.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from calliper._types import Coverage, FloatArray
 from calliper._validation import (
@@ -29,6 +33,7 @@ from calliper._validation import (
     check_scores,
     check_training,
     check_vector,
+    check_window,
     each_level,
     like_coverage,
     numbers_or_zeros,
@@ -50,6 +55,7 @@ class FitRows:
     magnitudes : (N,), the scores if not given
     Z_train, scores_train, y_train : (n, d) and (n,), training points
     Z_left_out, scores_left_out : (n, d) and (n,), those that a model was trained without
+    length_scale : distance at which N points still speak for one another
     """
 
     Z: FloatArray
@@ -60,6 +66,11 @@ class FitRows:
     y_train: Any = None
     Z_left_out: Any = None
     scores_left_out: Any = None
+    length_scale: float | None = None
+
+
+#: What of :class:`FitRows` belongs to calibration points.
+CALIBRATION = ("Z", "scores", "magnitudes")
 
 
 class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
@@ -101,6 +112,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         return ""
 
     n_calibration_: int
+    _rows: FitRows
 
     @abstractmethod
     def fit(self, Z: Any, scores: Any) -> Self:
@@ -113,6 +125,65 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def _proved(self, level: float) -> float:
         """The marginal coverage that is proved at one level."""
+
+    def extend(
+        self,
+        Z: Any,
+        scores: Any,
+        *,
+        magnitudes: Any = None,
+        length_scale: float | None = None,
+        window: int | None = None,
+    ) -> Self:
+        """Add calibration points: all is then, bit for bit, as if fitted anew to all of them.
+
+        Parameters
+        ----------
+        Z, scores : (m, d) and (m,), points that come after those at hand
+        magnitudes, length_scale : optional, where ``fit`` takes them
+            Magnitudes of the new points, and the length for the number of points that there are
+            now. What else ``fit`` was given still counts.
+        window : int, optional
+            Keep so many points, the latest, and drop those before.
+        """
+        check_is_fitted(self)
+        for name, value in {"magnitudes": magnitudes, "length_scale": length_scale}.items():
+            if value is not None and not has_fit_parameter(self, name):
+                raise TypeError(f"{type(self).__name__} takes no {name}.")
+        rows = self._joined(Z, scores, magnitudes)
+        if length_scale is not None:
+            rows = replace(rows, length_scale=length_scale)
+        n = len(rows.scores) if window is None else min(check_window(window), len(rows.scores))
+        grown = copy(self)  # as it was, should anything be refused
+        if n < len(rows.scores) or not grown._take_in(rows):
+            rows = replace(rows, **{name: getattr(rows, name)[-n:] for name in CALIBRATION})
+            given = {name: value for name, value in vars(rows).items() if value is not None}
+            grown.fit(**{name: given[name] for name in given if has_fit_parameter(self, name)})
+        names = getattr(self, "feature_names_in_", None)
+        self.__dict__.update(vars(grown) | ({} if names is None else {"feature_names_in_": names}))
+        return self
+
+    def _take_in(self, rows: FitRows) -> bool:
+        """Learn from rows whose first are those at hand by some shorter way; False if none is."""
+        return False
+
+    def _joined(self, Z: Any, scores: Any, magnitudes: Any) -> FitRows:
+        """The rows that ``fit`` was given, and these."""
+        before = self._rows
+        Z = check_new_features(self, Z if self.judges_nearness else numbers_or_zeros(Z))
+        check = check_vector if self.takes_any_score else check_scores
+        added = {"Z": Z, "scores": check(scores, "scores", n=len(Z))}
+        added["magnitudes"] = added["scores"]
+        if magnitudes is not None:
+            added["magnitudes"] = check_scores(magnitudes, "magnitudes", n=len(Z))
+        for name in ("scores", "magnitudes"):
+            refuse_huge_scores(added[name], name)
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(before, name), added[name]]) for name in added
+        }
+        if not self.judges_nearness:  # rows are only counted, and none were kept
+            joined["Z"] = np.zeros((len(joined["scores"]), Z.shape[1]))
+        return replace(before, **joined)
 
     def _check_parameters(self) -> None:
         """Refuse parameters that make no sense; the frame asks before it looks at training rows."""
@@ -180,7 +251,9 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         for name, values in {"scores": scores, "magnitudes": sizes, **beyond}.items():
             if values is not None and not name.startswith("Z_"):
                 refuse_huge_scores(values, name)
-        return FitRows(Z, scores, sizes, **beyond)
+        rows = FitRows(Z, scores, sizes, **beyond)
+        self._rows = rows if self.judges_nearness else replace(rows, Z=Z[:0].copy())
+        return rows
 
     def _check_rows(self, name: str, beyond: dict[str, Any], Z: FloatArray) -> dict[str, Any]:
         """Rows apart from the calibration points, and what is known of each, by their names."""

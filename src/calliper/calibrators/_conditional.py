@@ -58,6 +58,7 @@ improved algorithm for discrete l1 linear approximation", doi:10.1137/0710069 (d
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -158,16 +159,30 @@ class ConditionalCalibration(Calibrator):
         self.n_calibration_ = len(rows.scores)
         return self
 
-    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
-        """The radius at each row: (m,), or (m, L) for a list of L levels."""
+    def extend(self, Z: Any, scores: Any, *, window: int | None = None, **known: Any) -> Self:
+        """Add calibration points: as if fitted anew to all of them, or the latest ``window``."""
         check_is_fitted(self)
+        columns, basis = self._columns(Z), (self.basis, self.basis_)
+        evaluated = copy(self).set_params(basis=None)  # what was kept are the columns of the basis
+        super(ConditionalCalibration, evaluated).extend(columns, scores, window=window, **known)
+        evaluated.basis, evaluated.basis_ = basis
+        self.__dict__.update(vars(evaluated))
+        return self
+
+    def _columns(self, Z: Any) -> Any:
+        """The basis at new rows."""
         columns = _columns(self.basis_, Z)
         if self.basis_ is not None and columns.shape[1] != self.n_features_in_:
             raise CalliperError(
                 f"basis gave {self.n_features_in_} columns in fit and {columns.shape[1]} now: fix "
                 f"them beforehand, for example the list of groups."
             )
-        return super().predict_radius(columns, coverage)
+        return columns
+
+    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
+        """The radius at each row: (m,), or (m, L) for a list of L levels."""
+        check_is_fitted(self)
+        return super().predict_radius(self._columns(Z), coverage)
 
     def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         columns, place = np.unique(Z, axis=0, return_inverse=True)

@@ -32,6 +32,7 @@ doi:10.1093/biomet/asac040. To our knowledge it is not published in this form.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Real
 from typing import Any, Self
 
@@ -41,7 +42,7 @@ from sklearn.utils import check_random_state
 from calliper._types import FloatArray
 from calliper._validation import check_offset, warn_if_zero_scales
 from calliper.calibrators._base import Calibrator, FitRows, kernel_needs
-from calliper.calibrators._locality import ShrunkBag, choose_locality
+from calliper.calibrators._locality import ShrunkBag, choose_locality, stays
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import STATISTICS, Bag, as_kernel, check_length_scale
@@ -161,20 +162,16 @@ class FullRescaled(Calibrator):
             Z_left_out=Z_left_out,
             scores_left_out=scores_left_out,
         )
-        positive = rows.scores > 0
-        if not np.array_equal(rows.magnitudes[positive], rows.scores[positive]):
-            raise CalliperError(
-                "magnitudes must equal scores wherever a score is positive: the score of a new "
-                "point enters the scales of its neighbours as its magnitude. JackknifeRescaled "
-                "takes any magnitudes."
-            )
+        if length_scale is not None:
+            rows = self._rows = replace(rows, length_scale=check_length_scale(length_scale))
+        _refuse_other_magnitudes(rows)
         self.locality_ = choose_locality(
             self.kernel,
             self.shrinkage,
             len(rows.scores),
             trained=(rows.Z_train, rows.scores_train),
             left_out=(rows.Z_left_out, rows.scores_left_out),
-            length_scale=None if length_scale is None else check_length_scale(length_scale),
+            length_scale=rows.length_scale,
             statistic=self.statistic,
             offset=float(self.offset),
             rng=check_random_state(self.random_state),
@@ -182,32 +179,59 @@ class FullRescaled(Calibrator):
         )
         self.kernel_, self.shrinkage_ = self.locality_.kernel, self.locality_.shrinkage
         self.statistic_ = self.locality_.statistic
-        self.scores_ = np.sort(rows.scores)
         self.bag_: Bag | ShrunkBag | None = None
         if len(rows.scores) > 1 and self.shrinkage_ < 1:  # else one scale for all: plain split
             self.bag_ = self._fit_bag(rows)
-            warn_if_zero_scales(self.bag_.calibration_scale(0.5))
-        self.n_calibration_ = len(rows.scores)
+        self._count(rows)
         return self
 
-    def _fit_bag(self, rows: FitRows) -> Bag | ShrunkBag:
-        """Thresholds of the whole bag, in a unit in which products of scores do not overflow."""
+    def _count(self, rows: FitRows) -> None:
+        if self.bag_ is not None:
+            warn_if_zero_scales(self.bag_.calibration_scale(0.5))
+        self.scores_ = np.sort(rows.scores)
+        self.n_calibration_ = len(rows.scores)
+
+    def _take_in(self, rows: FitRows) -> bool:
+        """Where the locality stays and the bag can grow, new members enter it one by one."""
+        _refuse_other_magnitudes(rows)
+        local = self.bag_.bag if isinstance(self.bag_, ShrunkBag) else self.bag_
+        same = self.kernel is not None or stays(
+            self._rows, rows, self.shrinkage, statistic=self.statistic
+        )
+        if not same or not hasattr(local, "extended"):
+            return False
+        self.bag_ = self._fit_bag(rows, local)
+        if self.bag_ is None:
+            return False
+        self._rows = rows
+        self._count(rows)
+        return True
+
+    def _fit_bag(self, rows: FitRows, before: Any = None) -> Bag | ShrunkBag | None:
+        """Thresholds of the whole bag, in a unit in which products of scores do not overflow.
+
+        ``before`` is the local part of the first rows, to be extended; None if it cannot be.
+        """
         # A root mean square crosses where the mean of squares does, at the squared radius.
         power = self.power_ = 2 if self.statistic_ == "rms" else 1
         offset = float(self.offset)
         # A power of two changes no digit. The largest number is so large that products of small
         # ones do not vanish, and so small that those of large ones do not overflow.
-        self.shift_ = LARGEST // power - exponent(np.append(rows.magnitudes, offset))
+        shift = LARGEST // power - exponent(np.append(rows.magnitudes, offset))
+        if before is not None and shift != self.shift_:
+            return None
+        self.shift_: int = shift
         scaled = np.ldexp(rows.magnitudes, self.shift_) ** power
         self.least_ = self._least(rows.magnitudes, scaled)
-        local = self.kernel_.bag(
-            rows.Z,
-            scaled,
-            np.ldexp(rows.scores, self.shift_) ** power,
-            statistic=self.statistic_,
-            offset=float(np.ldexp(offset, self.shift_)) ** power / (1 - self.shrinkage_),
-        )
-        return ShrunkBag(local, scaled, self.shrinkage_) if self.shrinkage_ else local
+        scores = np.ldexp(rows.scores, self.shift_) ** power
+        if before is None:
+            offset = float(np.ldexp(offset, self.shift_)) ** power / (1 - self.shrinkage_)
+            how: dict[str, Any] = {"statistic": self.statistic_, "offset": offset}
+            local = self.kernel_.bag(rows.Z, scaled, scores, **how)
+        else:
+            local = before.extended(rows.Z, scaled, scores)
+        shrunk = local is not None and self.shrinkage_
+        return ShrunkBag(local, scaled, self.shrinkage_) if shrunk else local
 
     def _least(self, magnitudes: FloatArray, scaled: FloatArray) -> float:
         """What no threshold is below: 0, or what products of very small scores may vanish at."""
@@ -249,3 +273,13 @@ class FullRescaled(Calibrator):
 
     def _proved(self, level: float) -> float:
         return conformal_coverage(level, self.n_calibration_)
+
+
+def _refuse_other_magnitudes(rows: FitRows) -> None:
+    positive = rows.scores > 0
+    if not np.array_equal(rows.magnitudes[positive], rows.scores[positive]):
+        raise CalliperError(
+            "magnitudes must equal scores wherever a score is positive: the score of a new "
+            "point enters the scales of its neighbours as its magnitude. JackknifeRescaled "
+            "takes any magnitudes."
+        )

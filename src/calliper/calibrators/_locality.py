@@ -61,6 +61,7 @@ from typing import Any
 import numpy as np
 
 from calliper._types import FloatArray
+from calliper.calibrators._base import FitRows
 from calliper.kernels import KNN, RBF, Bag, GradedKNN, Kernel, as_kernel, rescale
 from calliper.quantile import conformal_rank, power_of_two
 
@@ -158,6 +159,19 @@ def choose_locality(
         return rule
     free, said = shrinkage is None, rule.statistic
     return search_locality(rule, rows, errors, n, free=free, statistic=said, offset=offset, rng=rng)
+
+
+def stays(before: FitRows, now: FitRows, shrinkage: float | None, *, statistic: str | None) -> bool:
+    """Whether rule and search say of one number of calibration points what they say of another."""
+    n_errors, said = 0 if now.scores_left_out is None else len(now.scores_left_out), set()
+    for rows in (before, now):
+        n, dimensions = rows.Z.shape
+        rule = locality_rule(
+            n, rows.length_scale, shrinkage, statistic=statistic, dimensions=dimensions
+        )
+        searched = min(n + 1, n_errors, MOST_MEMBERS)
+        said.add((repr(rule.kernel), rule.shrinkage, rule.statistic, searched))
+    return len(said) == 1
 
 
 def locality_rule(

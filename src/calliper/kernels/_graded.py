@@ -67,8 +67,12 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
         if statistic == "quantile":
             raise TypeError(f"no quantile over {self!r} is known: use KNN(...), or the mean.")
         search, (near, wide) = NeighborSearch(Z, self.metric), self.parts
-        ks = min(near.n_neighbors, len(Z)), wide.at_most(len(Z))
-        return BagGraded(search, magnitudes, scores, n_neighbors=ks, offset=offset)
+        mean: dict[str, Any] = {"statistic": MeanStatistic, "offset": 0.0}
+        inner, outer = (
+            BagKNN(search, magnitudes, scores, n_neighbors=k, **mean)
+            for k in (min(near.n_neighbors, len(Z)), wide.at_most(len(Z)))
+        )
+        return BagGraded(inner, outer, offset)
 
     def widened(self, multiple: float, most: int) -> GradedKNN:
         """The same with K multiplied, at least 1, and 4K at most ``most``."""
@@ -120,25 +124,22 @@ class GradedMean(MeanStatistic):
 
 
 class BagGraded(BagKNN):
-    """Thresholds t_i over the K nearest and over more; ``n_neighbors`` are both numbers."""
+    """Thresholds t_i over the K nearest and over more: of a bag of each, without an offset."""
 
-    def __init__(
-        self,
-        search: NeighborSearch,
-        magnitudes: FloatArray,
-        scores: FloatArray,
-        *,
-        n_neighbors: tuple[int, int],
-        offset: float,
-    ) -> None:
-        self.near, self.wide = (
-            BagKNN(search, magnitudes, scores, n_neighbors=k, statistic=MeanStatistic, offset=0.0)
-            for k in n_neighbors
-        )
-        self.scores, self.n_neighbors, self.offset = scores, n_neighbors[1], offset
+    def __init__(self, near: BagKNN, wide: BagKNN, offset: float) -> None:
+        self.near, self.wide, self.offset = near, wide, offset
+        self.scores, self.n_neighbors = wide.scores, wide.n_neighbors
         self.crowded = np.union1d(self.near.crowded, self.wide.crowded)
         self.statistic = GradedMean(self.near.statistic, self.wide.statistic, offset)
         self._orders = {}
+
+    def extended(
+        self, Z: FloatArray, magnitudes: FloatArray, scores: FloatArray
+    ) -> BagGraded | None:
+        """The bag of these points, the first of which are at hand; None if that is no gain."""
+        wide = self.wide.extended(Z, magnitudes, scores)
+        near = None if wide is None else self.near.extended(Z, magnitudes, scores)
+        return None if wide is None or near is None else BagGraded(near, wide, self.offset)
 
     def _scales_of_new(self, Z: FloatArray, levels: list[float]) -> list[FloatArray]:
         """The scale of each new row at each level, (m,) each."""

@@ -63,7 +63,14 @@ from calliper.kernels._search import (
     unique_rows,
 )
 from calliper.kernels._shared import SharedNeighbors
-from calliper.kernels._statistic import STATISTICS, Edge, MeanStatistic, QuantileStatistic
+from calliper.kernels._statistic import (
+    STATISTICS,
+    Edge,
+    MeanStatistic,
+    QuantileStatistic,
+    extended,
+    replaced,
+)
 from calliper.quantile import (
     conformal_rank,
     merged_multiple,
@@ -72,6 +79,9 @@ from calliper.quantile import (
 
 #: Pairs of a new row and a calibration point that are held in memory at a time.
 MOST_PAIRS = 1 << 22
+
+#: Where a larger part of the points have other neighbours than before, all are searched again.
+MOST_CHANGED = 0.25
 
 
 class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
@@ -323,6 +333,32 @@ class BagKNN:
         other = copy(self)
         other.offset, other._orders, other.statistic = offset, {}, copy(self.statistic)
         other.statistic.offset = offset
+        return other
+
+    def extended(self, Z: FloatArray, magnitudes: FloatArray, scores: FloatArray) -> BagKNN | None:
+        """The bag of these points, of which the first are those at hand; None if that is no gain.
+
+        A point has other neighbours only where one of the new ones enters. These rows are searched
+        again, and all that share a last place are summed again; the rest is as it was.
+        """
+        n, search = len(self.scores), self.search.extended(Z)
+        if self.always_enters or search is None:
+            return None
+        entered = np.unique(self.search.balls_containing(Z[n:], self.reach)[1])
+        changed = np.append(entered, np.arange(n, len(Z)))
+        if len(changed) > MOST_CHANGED * len(Z):
+            return None
+        others, tied = search.others_of(changed, self.n_neighbors)
+        other, crowded = copy(self), np.zeros(len(Z), dtype=bool)
+        crowded[self.crowded] = True
+        crowded[changed] = tied
+        other.search, other.magnitudes, other.scores, other._orders = search, magnitudes, scores, {}
+        other.crowded, other.shared = np.flatnonzero(crowded), SharedNeighbors(search, magnitudes)
+        reach = search.distance_to(others[:, -1], changed)
+        other.reach = replaced(self.reach, changed, reach, len(Z))
+        inner, last, none = magnitudes[others[:, :-1]], magnitudes[others[:, -1]], other.crowded[:0]
+        part = type(self.statistic)(inner, last, self.offset, other.shared, none)
+        other.statistic = extended(self.statistic, part, changed, other.crowded)
         return other
 
     def calibration_scale(self, level: float) -> FloatArray:

@@ -21,6 +21,7 @@ that can qualify, and marks as doubtful those within rounding error of the edge.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from functools import cached_property
 from itertools import chain
 
@@ -58,6 +59,9 @@ TOO_WIDE = 1000
 #: With fewer queries, a scan of all points costs less than a ball search for each of them.
 MIN_QUERIES_FOR_TREE = 400
 
+#: Points added later are compared one by one until there are √N of them, or so many.
+FEW_ADDED = 64
+
 
 class NeighborSearch:
     """The points of a calibration set, ready to be searched.
@@ -69,22 +73,35 @@ class NeighborSearch:
     """
 
     def __init__(self, points: FloatArray, metric: Metric) -> None:
-        self.metric, self.unit = metric, 1.0
-        largest = power_of_two(points)
-        if metric == EUCLIDEAN and not ORDINARY[0] < largest < ORDINARY[1]:
-            self.unit = largest
+        self.metric, self.unit = metric, _unit(points, metric)
         self.points = points = self.scaled(points)
         self.centre = points.mean(axis=0)
-        n, dimension = points.shape
+        #: Points beyond so many were added later, and the engine does not know them.
+        self.n_indexed, self.engine = len(points), _engine(points, metric)
         self.line = self.tree = self.wide = self.brute = None
-        if metric == EUCLIDEAN and dimension == 1:
+        if self.engine == "line":
             self.line = SortedLine(points[:, 0])
-        elif metric == EUCLIDEAN and n >= min_points_for_tree(dimension):
+        elif self.engine == "tree":
             self.tree = cKDTree(points)
-        elif metric == EUCLIDEAN and WideSearch.suits(points):
+        elif self.engine == "wide":
             self.wide = WideSearch(points, self.centre)
-        elif metric == EUCLIDEAN:
+        elif self.engine == "brute":
             self.brute = NearestNeighbors(algorithm="brute").fit(points - self.centre)
+
+    def extended(self, points: FloatArray) -> NeighborSearch | None:
+        """A search of ``points``, of which the first are those at hand; None in another unit.
+
+        It answers as one built anew, and is that when many points were added.
+        """
+        if self.unit != 1 or _unit(points, self.metric) != 1:
+            return None
+        few = len(points) - self.n_indexed <= max(FEW_ADDED, self.n_indexed**0.5)
+        if not few or _engine(points, self.metric) != self.engine:
+            return NeighborSearch(points, self.metric)
+        other = copy(self)
+        other.points = points
+        other.__dict__.pop("places", None)
+        return other
 
     def nearest(self, queries: FloatArray, n: int) -> tuple[IntArray, BoolArray]:
         """The n nearest points of each query, (m, n), and the rows where the last place is tied.
@@ -111,7 +128,7 @@ class NeighborSearch:
         if n == 0:
             return np.empty((len(own), 0), dtype=np.intp), tied
         # Queries in the order of the engine find what they need still in cache.
-        engine = self.line or self.tree
+        engine = (self.line or self.tree) if self.n_indexed == len(own) else None
         order = own if engine is None else engine.indices
         rows = self.points if engine is None else self.points[order]
         near, distance, sure = self._propose(rows, n + 2)
@@ -122,14 +139,18 @@ class NeighborSearch:
         unsettled = order[~(sure & self._settled(rows, distance, n))]
         if len(unsettled):
             location, inverse = unique_rows(self.points[unsettled])
-            copy = np.empty(len(location), dtype=np.intp)
-            copy[inverse] = unsettled
-            near, at_edge = self._settle(location, n, copy)
-            near, copy = near[inverse], copy[inverse]
+            twin = np.empty(len(location), dtype=np.intp)
+            twin[inverse] = unsettled
+            near, at_edge = self._settle(location, n, twin)
+            near, twin = near[inverse], twin[inverse]
             # One of the copies of a row was left out for all: the others have it in their place.
-            found[unsettled] = np.where(near == unsettled[:, None], copy[:, None], near)
+            found[unsettled] = np.where(near == unsettled[:, None], twin[:, None], near)
             tied[unsettled] = at_edge[inverse]
         return found, tied
+
+    def others_of(self, points: IntArray, n: int) -> tuple[IntArray, BoolArray]:
+        """As :meth:`nearest_others` for some of the points, (m, n), (m,); by direct differences."""
+        return self._settle(self.points[points], n, points)
 
     def balls_containing(self, queries: FloatArray, reach: FloatArray) -> Pairs:
         """All pairs (query, point) such that the query lies in the ball around the point.
@@ -199,13 +220,16 @@ class NeighborSearch:
         with np.errstate(over="ignore"):
             return np.clip(rows / self.unit, -ORDINARY[1], ORDINARY[1])
 
-    def distance_to(self, neighbor: IntArray) -> FloatArray:
-        """Distance of every point to one other each, (N,); squared, in ``unit``, if Euclidean."""
-        other = self.points[neighbor]
+    def distance_to(self, neighbor: IntArray, points: IntArray | None = None) -> FloatArray:
+        """Distance of every point to one other each, (N,); squared, in ``unit``, if Euclidean.
+
+        ``points`` names those that are asked for, in place of all.
+        """
+        own, other = self.points if points is None else self.points[points], self.points[neighbor]
         if self.metric == EUCLIDEAN:
-            return paired_distances(self.points, other)
+            return paired_distances(own, other)
         blocks = map_row_blocks(
-            lambda rows: np.diagonal(all_distances(self.points[rows], other[rows], self.metric)),
+            lambda rows: np.diagonal(all_distances(own[rows], other[rows], self.metric)),
             len(other),
             256,
         )
@@ -213,7 +237,25 @@ class NeighborSearch:
 
     def _propose(self, queries: FloatArray, k: int) -> tuple[IntArray, FloatArray, BoolArray]:
         """Up to k candidates a row, (squared) distances right up to rounding, and sure rows."""
-        k = min(k, len(self.points))
+        found, squared, sure = self._propose_indexed(queries, min(k, self.n_indexed))
+        if self.n_indexed == len(self.points):
+            return found, squared, sure
+
+        def merge(rows: slice) -> tuple[IntArray, FloatArray]:
+            added = all_distances(queries[rows], self.points[self.n_indexed :], self.metric)
+            index = np.broadcast_to(np.arange(self.n_indexed, len(self.points)), added.shape)
+            near, distance = np.hstack([found[rows], index]), np.hstack([squared[rows], added])
+            order = np.argsort(distance, axis=1, kind="stable")[:, :k]
+            return np.take_along_axis(near, order, 1), np.take_along_axis(distance, order, 1)
+
+        width = found.shape[1] + len(self.points) - self.n_indexed
+        near, distance = zip(*map_row_blocks(merge, len(queries), 4 * width), strict=True)
+        return np.concatenate(near), np.concatenate(distance), sure
+
+    def _propose_indexed(
+        self, queries: FloatArray, k: int
+    ) -> tuple[IntArray, FloatArray, BoolArray]:
+        """As :meth:`_propose` among the points that the engine knows."""
         sure = np.ones(len(queries), dtype=bool)
         if self.line is not None:
             distance, found = self.line.query(queries, k)
@@ -282,6 +324,25 @@ class NeighborSearch:
             return query + rows.start, point, distance[query, point] == reach[point]
 
         return _joined(map_row_blocks(scan, len(queries), len(self.points)))
+
+
+def _unit(points: FloatArray, metric: Metric) -> float:
+    """What features are divided by: 1, or a power of two where squares would not be numbers."""
+    largest = power_of_two(points)
+    ordinary = metric != EUCLIDEAN or ORDINARY[0] < largest < ORDINARY[1]
+    return 1.0 if ordinary else largest
+
+
+def _engine(points: FloatArray, metric: Metric) -> str:
+    """What proposes neighbours; nothing for other metrics."""
+    n, dimension = points.shape
+    if metric != EUCLIDEAN:
+        return ""
+    if dimension == 1:
+        return "line"
+    if n >= min_points_for_tree(dimension):
+        return "tree"
+    return "wide" if WideSearch.suits(points) else "brute"
 
 
 class Places:

@@ -205,7 +205,7 @@ class Candidates:
         """Sums over nearer and over tied points."""
         shells = Shells.of_points(self.distance, k)
         near, tied = shells.near * self.magnitudes, shells.tied * self.magnitudes
-        return SharedSums(near.sum(axis=1), tied.sum(axis=1), shells.seats, shells.size)
+        return SharedSums(sum_of_each(near), sum_of_each(tied), shells.seats, shells.size)
 
     def reached(self, k: int, cases: Callable[[Shells], Iterator[Case]]) -> FloatArray:
         """Magnitudes at which weights in ascending order reach what each case needs, (L, m)."""
@@ -239,6 +239,11 @@ class Candidates:
         without = np.where(shells.near & crowded, of_near, without)
         without = np.where(shells.tied & crowded, of_tied, without)
         return np.where(shells.near | shells.tied, without, total) / k, total[:, 0] / k
+
+
+def sum_of_each(values: FloatArray) -> FloatArray:
+    """Sums of rows, (m,), to the last bit the same whatever order their columns are in."""
+    return np.asarray(np.ascontiguousarray(np.sort(values, axis=1)).sum(axis=1))
 
 
 class Crowd:

@@ -13,13 +13,15 @@ rises with t, κt, on both sides of the comparison.
 
 from __future__ import annotations
 
+from copy import copy
 from math import ceil
+from typing import Any
 
 import numpy as np
 
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.kernels._base import positive_root, signed_root
-from calliper.kernels._shared import SharedNeighbors
+from calliper.kernels._shared import SharedNeighbors, sum_of_each
 from calliper.quantile import as_fraction
 
 #: Which pairs are at the edge of a neighbourhood; where there are two, a number tells which.
@@ -36,6 +38,8 @@ class MeanStatistic:
     shared, crowded : where some point is tied with the last, and who they are
     """
 
+    by_point = ("inner_sum", "full_sum", "edge_weight", "edge_sum")
+
     def __init__(
         self,
         inner: FloatArray,
@@ -44,11 +48,16 @@ class MeanStatistic:
         shared: SharedNeighbors,
         crowded: IntArray,
     ) -> None:
-        self.k, self.offset, self.shared = inner.shape[1] + 1, offset, shared
-        self.inner_sum = inner.sum(axis=1)
+        self.k, self.offset = inner.shape[1] + 1, offset
+        self.inner_sum = sum_of_each(inner)
         self.full_sum = self.inner_sum + last
         #: Weight of a new point just as far as the last, and the sum of the others there.
         self.edge_weight, self.edge_sum = np.full(len(last), 0.5), self.inner_sum + 0.5 * last
+        self.share(shared, crowded)
+
+    def share(self, shared: SharedNeighbors, crowded: IntArray) -> None:
+        """Put right what is known of points that share a last place."""
+        self.shared = shared
         if len(crowded):
             (tied,) = shared.sums_of_others(crowded, [self.k])
             self.edge_weight[crowded] = weight = tied.seats / (tied.size + 1)
@@ -67,7 +76,7 @@ class MeanStatistic:
 
     def of_new(self, member: FloatArray, level: float) -> FloatArray:
         """Scale of new points with neighbours' scores ``member`` (m, K)."""
-        scale: FloatArray = member.mean(axis=1) + self.offset
+        scale: FloatArray = sum_of_each(member) / self.k + self.offset
         return scale
 
     def of_tied(self, Z: FloatArray, level: float) -> FloatArray:
@@ -107,6 +116,8 @@ class QuantileStatistic:
     Parameters are those of :class:`MeanStatistic`.
     """
 
+    by_point = ("inner", "full")
+
     def __init__(
         self,
         inner: FloatArray,
@@ -115,9 +126,14 @@ class QuantileStatistic:
         shared: SharedNeighbors,
         crowded: IntArray,
     ) -> None:
-        self.k, self.offset, self.shared, self.crowded = inner.shape[1] + 1, offset, shared, crowded
+        self.k, self.offset = inner.shape[1] + 1, offset
         self.inner = np.sort(inner, axis=1)
         self.full = np.sort(np.column_stack([inner, last]), axis=1)
+        self.share(shared, crowded)
+
+    def share(self, shared: SharedNeighbors, crowded: IntArray) -> None:
+        """Remember who shares a last place."""
+        self.shared, self.crowded = shared, crowded
         self._clamps: dict[int, FloatArray] = {}
 
     def of_calibration(self, level: float) -> FloatArray:
@@ -191,6 +207,22 @@ class QuantileStatistic:
         """r, the order statistic: levels with equal r have equal scales."""
         rank: int = ceil(as_fraction(level) * self.k)
         return rank
+
+
+def extended(whole: Any, part: Any, points: IntArray, crowded: IntArray) -> Any:
+    """The statistic ``whole`` with ``points``, some of them new, as they are in ``part``."""
+    other, n = copy(whole), len(part.shared.magnitudes)
+    for name in whole.by_point:
+        setattr(other, name, replaced(getattr(whole, name), points, getattr(part, name), n))
+    other.share(part.shared, crowded)
+    return other
+
+
+def replaced(values: FloatArray, points: IntArray, by: FloatArray, n: int) -> FloatArray:
+    """A copy of rows, of which there are n then, with others in the place of some."""
+    rows = np.empty((n, *values.shape[1:]))
+    rows[: len(values)], rows[points] = values, by
+    return rows
 
 
 def _divide(numerator: FloatArray, denominator: FloatArray) -> FloatArray:

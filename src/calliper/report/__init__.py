@@ -1,7 +1,12 @@
 """What a person looks at: figures, and one page that compares methods. Nothing is printed."""
 
 from calliper.report._bands import Band, BandDisplay, Scene, draw_bands
-from calliper.report._coverage import CalibrationCurveDisplay, CoverageDisplay, CoverageLawDisplay
+from calliper.report._coverage import (
+    CalibrationCurveDisplay,
+    CoverageDisplay,
+    CoverageLawDisplay,
+    RunningCoverageDisplay,
+)
 from calliper.report._curves import MetricCurveDisplay, draw_tuning
 from calliper.report._widths import EmbeddingDisplay, WidthErrorDisplay
 from calliper.report.page import Provenance, SourceFile, render_page
@@ -15,6 +20,7 @@ __all__ = [
     "EmbeddingDisplay",
     "MetricCurveDisplay",
     "Provenance",
+    "RunningCoverageDisplay",
     "Scene",
     "SourceFile",
     "WidthErrorDisplay",

@@ -1,4 +1,4 @@
-"""Coverage drawn: over all levels, in parts of the data, and over calibration draws."""
+"""Coverage drawn: over all levels, in parts of the data, over time and over calibration draws."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy import stats
 
 from calliper import metrics
 from calliper._types import FloatArray
-from calliper._validation import check_levels, check_vector
+from calliper._validation import check_level, check_levels, check_vector
 from calliper.exceptions import CalliperError
 from calliper.guarantees import coverage_law
 from calliper.quantile import conformal_rank
@@ -247,6 +247,86 @@ class CoverageDisplay(style.Display):
 
 def _short(edge: float) -> str:
     return "∞" if np.isinf(edge) else f"{edge:.3g}".replace("-", "−")
+
+
+@dataclass(eq=False)
+class RunningCoverageDisplay(style.Display):
+    """The share inside of the latest ``window`` steps; made by :meth:`from_outside`.
+
+    What to see: a line that stays in the grey band, where it would be nine times of ten if steps
+    missed by chance alone. A line that leaves it downwards shows drift that nothing makes up for.
+
+    Attributes
+    ----------
+    running : (T − window + 1,) share inside of each window
+    coverage : the level asked for in the long run
+    window : steps in a window
+    mean : share inside over all steps
+    lower, upper : 5th and 95th percentile of the share in a window, if chance alone decides
+    ax_, figure_ : where it was drawn last
+    """
+
+    running: FloatArray
+    coverage: float
+    window: int
+    mean: float
+    lower: float
+    upper: float
+
+    @classmethod
+    def from_outside(
+        cls, outside: Any, *, coverage: float, window: int = 200
+    ) -> RunningCoverageDisplay:
+        """Average over windows.
+
+        Parameters
+        ----------
+        outside : array of shape (T,)
+            1 where the target was outside and 0 where not, in order of time: ``history.outside``
+            of a controller, or ``~intervals.contains(y)``.
+        coverage : float
+            The level asked for in the long run.
+        window : int, default 200
+        """
+        values, level = check_vector(outside, "outside"), check_level(coverage)
+        size = metrics.at_least(window, 1, "window")
+        if len(values) < size or values.min() < 0 or values.max() > 1:
+            raise CalliperError(
+                f"outside must hold shares between 0 and 1, at least the {size} of one window; got "
+                f"{len(values)}, from {values.min(initial=0):g} to {values.max(initial=0):g}."
+            )
+        total = np.concatenate([[0.0], np.cumsum(values)])
+        low, high = stats.binom(size, level).ppf([0.05, 0.95]) / size
+        return cls(
+            running=1 - (total[size:] - total[:-size]) / size,
+            coverage=level,
+            window=size,
+            mean=float(1 - values.mean()),
+            lower=float(low),
+            upper=float(high),
+        )
+
+    def plot(
+        self, ax: Any = None, *, name: str = "running", color: str = style.BLUE
+    ) -> RunningCoverageDisplay:
+        """Draw the line; draw others on the same ``ax`` to compare."""
+        fresh = ax is None or not ax.lines
+        ax = self._start(ax, (7.2, 4.0))
+        if fresh:
+            band = "9 of 10, by chance alone"
+            ax.axhspan(self.lower, self.upper, color=style.GREY, alpha=0.22, lw=0, label=band)
+            asked = f"asked for: {style.percent(self.coverage)}"
+            ax.axhline(self.coverage, label=asked, **style.TARGET)
+            words = f"share inside of the latest {style.several(self.window, 'step')}"
+            style.entitle(ax, "Coverage over time", words)
+        label = f"{name}: {style.percent(self.mean)} in all"
+        shown = style.thin(len(self.running))
+        ax.plot(shown + self.window, self.running[shown], color=color, linewidth=1.5, label=label)
+        low = min(self.lower, *(float(np.min(line.get_ydata())) for line in ax.lines))
+        ax.set_ylim(1.0 - 1.4 * (1.0 - low), 1.0 + 0.02 * (1.0 - low))  # the legend is below
+        style.in_percent(ax.yaxis)
+        style.label(ax, "step", "share of targets inside", legend="lower left", ncols=2)
+        return self
 
 
 @dataclass(eq=False)

@@ -1,0 +1,1 @@
+"""Does coverage hold where the world changes?"""

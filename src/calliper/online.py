@@ -1,0 +1,334 @@
+"""Drift: a level that follows what happens, so that coverage holds in the long run.
+
+Where rows are not exchangeable, because the world changes, the level asked for can make up for it:
+more after a miss, a little less after a hit. With α_t = 1 − level, err_t = 1 for a miss and 0 for a
+hit, and 1−α the coverage that is wanted,
+
+    α_{t+1} = α_t + γ_t (α − err_t).
+
+At α_t ≤ 0 the interval is infinite and cannot miss; at α_t ≥ 1 it is empty, and the prediction
+alone stands for it. So α_t stays within γ_1 of [0, 1], and summing err_t − α = (α_t − α_{t+1})/γ_t
+by parts bounds the mean over T steps, whatever the targets are, an opponent's choice included:
+
+    |mean err − α| ≤ (max(α_1, 1−α_1) + γ) / (γT)                            for one rate γ,
+    and for rates that fall ≤ the same of γ_1 plus (1 + γ_1)(1/γ_T − 1/γ_1)/T ≤ (1 + γ_1)/(γ_T T).
+
+Several rates at once: each of k experts follows a rate of its own, and their levels are averaged by
+weights that follow the pinball losses ℓ of their α_i at β_t, the largest α_t that would have hit:
+
+    w_i ← (1−σ) w_i e^{−ηℓ(β_t, α_i)} + (σ/k) Σ_j w_j e^{−ηℓ(β_t, α_j)},    σ = 1/(2I),
+    η = √(3/I · (log(kI) + 2) / ((1−α)²α³ + α²(1−α)³)),
+
+which loses little against the best rates over any I steps. As long as η is constant that bounds no
+long-run mean, so a guard is added here: should misses exceed their share by about as much as the
+slowest rate alone allows, the next interval is infinite, and should they fall short by as much,
+it is empty. Hence the bound, that of the slowest rate. It is hardly ever needed.
+
+Letters: 1 − α_t → ``level``, γ_1 → ``rate``, 1 − β_t → ``needed``, I → ``horizon``.
+
+References: Gibbs, Candès (2021), "Adaptive conformal inference under distribution shift",
+arXiv:2106.00170, Proposition 4.1. Gibbs, Candès (2024), "Conformal inference for online prediction
+with arbitrary distribution shifts", JMLR 25 (DtACI; several rates). Angelopoulos, Barber, Bates
+(2024), "Online conformal prediction with decaying step sizes", arXiv:2402.01139, Theorem 1.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import _safe_indexing
+
+from calliper._types import BoolArray, FloatArray
+from calliper._validation import check_level, check_vector, n_rows
+from calliper.exceptions import CalliperError, SmallCalibrationWarning
+from calliper.intervals import Intervals
+
+__all__ = ["RATES", "Controller", "History", "coverage_needed"]
+
+#: Rates to follow at once: those of the paper.
+RATES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
+
+#: Levels that are asked for at a time where the one that a target needs is searched.
+AT_A_TIME = 7
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """What was asked for and what came.
+
+    Attributes
+    ----------
+    level : (T,) the coverage asked for at each step, from 0 to 1
+    outside : (T,) share of the targets of each step that were outside: 0 or 1 for single ones
+    """
+
+    level: FloatArray
+    outside: FloatArray
+
+    @property
+    def coverage(self) -> float:
+        """Share of targets inside, each step counting the same; NaN before the first."""
+        return float(1 - self.outside.mean()) if len(self.outside) else float("nan")
+
+
+class Controller(BaseEstimator):  # type: ignore[misc]
+    """Says the level to ask for, is told what came of it, and says the next.
+
+    Parameters
+    ----------
+    coverage : float, default 0.9
+        The share of targets that shall be inside in the long run.
+    rate : float or sequence of floats, default 0.01
+        How far the level moves after a step. Large follows drift closely, with levels that jump
+        about; small is steady. Of several, such as ``RATES``, those that did best lately count
+        most; ``update`` must then be told ``needed``.
+    decay : float, default 0
+        Step t is t^−``decay`` times as large as the first: 0 for steps that stay as they are. From
+        0.5 on, and below 1, the level settles where nothing drifts: 0.6, with a larger rate.
+    start : float, optional
+        The first level; ``coverage`` if left out.
+    horizon : int, default 500
+        I, the number of steps over which several rates are compared.
+
+    Examples
+    --------
+    >>> control = Controller(0.9, rate=0.1)
+    >>> for inside in [False, True, True]:
+    ...     level = control.level
+    ...     control = control.update(inside)
+    >>> control.history.level.round(3)
+    array([0.9 , 0.99, 0.98])
+    """
+
+    def __init__(
+        self,
+        coverage: float = 0.9,
+        *,
+        rate: float | Sequence[float] = 0.01,
+        decay: float = 0.0,
+        start: float | None = None,
+        horizon: int = 500,
+    ) -> None:
+        self.coverage = coverage
+        self.rate = rate
+        self.decay = decay
+        self.start = start
+        self.horizon = horizon
+
+    def _begin(self) -> None:
+        """Check the parameters and set the first level, unless that has happened."""
+        if hasattr(self, "_steps"):
+            return
+        rates = np.array([_check_rate(rate) for rate in np.atleast_1d(self.rate).tolist()])
+        if not len(rates):
+            raise CalliperError("rate must name at least one rate, such as 0.01; got none.")
+        if not isinstance(self.decay, Real) or not 0 <= float(self.decay) < 1:
+            raise CalliperError(f"decay must be at least 0 and below 1; got {self.decay!r}.")
+        if not isinstance(self.horizon, Integral) or self.horizon < 1:
+            raise CalliperError(f"horizon must be a whole number >= 1; got {self.horizon!r}.")
+        self._miss: float = 1 - check_level(self.coverage)
+        first = 1 - self._miss if self.start is None else check_level(self.start, "start")
+        self._rates: FloatArray = rates
+        self._levels: FloatArray = np.full(len(rates), first)
+        self._weights: FloatArray = np.full(len(rates), 1 / len(rates))
+        self._first: float = first
+        self._excess: float = 0.0
+        self._asked: bool = False
+        self._steps: list[tuple[float, float]] = []
+
+    @property
+    def level(self) -> float:
+        """The coverage to ask for next; 1 means an infinite interval, 0 the prediction alone."""
+        self._begin()
+        self._asked = True
+        return self._level()
+
+    @property
+    def history(self) -> History:
+        """All steps so far."""
+        self._begin()
+        return History(*np.array(self._steps).reshape(-1, 2).T)
+
+    @property
+    def bound(self) -> float:
+        """How far the share of misses can be from 1 − coverage by now, whatever came."""
+        self._begin()
+        trivial, n = max(self._miss, 1 - self._miss), len(self._steps)
+        return float(min(self._most() / n, trivial)) if n else trivial
+
+    def predict_interval(self, model: Any, X: Any, **how: Any) -> Intervals:
+        """Intervals of ``model`` at the level to ask for; ``how`` is passed to its own method.
+
+        At level 1 they are infinite, as at levels for which there are too few calibration points;
+        at level 0 they are the predictions themselves.
+        """
+        level = self.level
+        if 0 < level < 1:
+            with warnings.catch_warnings(action="ignore", category=SmallCalibrationWarning):
+                intervals: Intervals = model.predict_interval(X, coverage=level, **how)
+            return intervals
+        middle = np.asarray(model.predict(X), dtype=np.float64)
+        half = np.inf if level else 0.0
+        index = getattr(X, "index", None) if hasattr(X, "columns") else None
+        return Intervals(middle - half, middle + half, level, index)
+
+    def predict_radius(self, calibrator: Any, Z: Any) -> FloatArray:
+        """The radius of ``calibrator`` at the level to ask for, (m,); infinite at 1, 0 at 0."""
+        level = self.level
+        if 0 < level < 1:
+            with warnings.catch_warnings(action="ignore", category=SmallCalibrationWarning):
+                return np.asarray(calibrator.predict_radius(Z, coverage=level))
+        return np.full(n_rows(Z), np.inf if level else 0.0)
+
+    def update(self, inside: Any = None, *, needed: Any = None) -> Self:
+        """Say what came of the level that was asked for last.
+
+        Parameters
+        ----------
+        inside : bool or (m,) of bool
+            Whether the target lay in its interval. Rows that were asked for together count
+            together, as one step. At level 0 nothing counts as inside.
+        needed : float or (m,), in place of ``inside``
+            The coverage up to which intervals do not hold the target, by :func:`coverage_needed`.
+        """
+        self._begin()
+        if not self._asked:
+            raise CalliperError(
+                "update was called before a level was asked for: call predict_interval(model, X) "
+                "or read level, and then update once with what came of it."
+            )
+        if (inside is None) == (needed is None):
+            raise CalliperError("update takes inside or needed, one of them.")
+        if inside is not None and len(self._rates) > 1:
+            raise CalliperError(
+                f"{len(self._rates)} rates are followed, and inside does not say what their levels "
+                f"would have done: update(needed=coverage_needed(model, X, y)) does."
+            )
+        level = self._level()
+        known = None if needed is None else _check_needed(needed)
+        missing = ~_check_inside(inside, level) if known is None else known >= level
+        outside = float(missing.mean()) if level else 1.0
+        missed = np.array([outside])
+        if known is not None and len(self._rates) > 1:
+            missed = self._judge(known)
+        self._steps.append((level, outside))
+        self._excess += outside - self._miss
+        self._levels = self._levels + self._step() * (missed - self._miss)
+        self._asked = False
+        return self
+
+    def describe(self) -> str:
+        """Coverage so far and what is proved of it, in words."""
+        bound, n = self.bound, len(self._steps)
+        came = f"{self.history.coverage:.2%} were inside" if n else "nothing came yet"
+        return (
+            f"Asked for: {self.coverage:.2%} of the targets; after {n:,} steps {came}. That is at "
+            f"most {bound:.2%} off, whatever the targets are and however they change (where the "
+            f"interval is one point, they count as outside)."
+        )
+
+    def _level(self) -> float:
+        """The level, from 0 to 1."""
+        guarded = len(self._rates) > 1
+        if guarded and abs(self._excess) >= self._most() - max(self._miss, 1 - self._miss):
+            return float(self._excess > 0)
+        return float(np.clip(self._weights @ self._levels, 0, 1))
+
+    def _step(self) -> FloatArray:
+        """How far each level moves after the last step, (k,)."""
+        return np.asarray(self._rates * max(len(self._steps), 1) ** -float(self.decay))
+
+    def _judge(self, needed: FloatArray) -> FloatArray:
+        """Whether each expert would have missed, (k,); those that were wrong lose weight."""
+        k, horizon, miss = len(self._rates), float(self.horizon), self._miss
+        spread = (1 - miss) ** 2 * miss**3 + miss**2 * (1 - miss) ** 3
+        eta, sigma = np.sqrt(3 / horizon * (np.log(k * horizon) + 2) / spread), 1 / (2 * horizon)
+        gap = self._levels - needed[:, None]
+        loss = (miss * gap - np.minimum(gap, 0.0)).mean(axis=0)
+        weights = self._weights * np.exp(-eta * (loss - loss.min()))
+        self._weights = (1 - sigma) * weights / weights.sum() + sigma / k
+        return np.asarray((gap <= 0).mean(axis=0))
+
+    def _most(self) -> float:
+        """How far the number of misses can be from T·(1 − coverage) by now."""
+        first, last = self._rates.min(), self._step().min()
+        far = max(self._first, 1 - self._first)
+        return float((far + first) / first + (1 + first) * (1 / last - 1 / first))
+
+
+def coverage_needed(model: Any, X: Any, y: Any) -> FloatArray:
+    """For each row, the coverage up to which intervals of the model do not hold its target, (m,).
+
+    An interval holds y if its level is above this: 1 less the conformal p-value of y, in steps of
+    1/(N+1), as far as N calibration points can tell.
+
+    Parameters
+    ----------
+    model : a calibrated object, or a calibrator
+    X, y : (m, d) and (m,) rows and targets; for a calibrator, features and scores
+
+    Examples
+    --------
+    >>> from calliper import Split
+    >>> split = Split().fit(np.zeros((9, 1)), np.arange(1.0, 10.0))
+    >>> coverage_needed(split, [[0.0], [0.0], [0.0]], [0.5, 5.5, 20.0])
+    array([0. , 0.5, 0.9])
+    """
+    y = check_vector(y, "y", n=n_rows(X))
+    promise = model.guarantee(0.5)
+    size = promise.tails * (promise.n_calibration + 1)
+    low, high = np.zeros(len(y), dtype=int), np.full(len(y), size)
+    with warnings.catch_warnings(action="ignore", category=SmallCalibrationWarning):
+        while (high - low > 1).any():  # held from step ``high`` on, and not up to ``low``
+            first = np.argmax(high - low)
+            rows = np.flatnonzero((low == low[first]) & (high == high[first]))
+            steps = np.unique(np.linspace(low[first], high[first], AT_A_TIME + 2).astype(int))[1:-1]
+            held = _holds(model, _safe_indexing(X, rows), y[rows], (steps - 0.5) / size)
+            high[rows] = np.where(held, steps, high[first]).min(axis=1)
+            before = steps < high[rows, None]
+            low[rows] = np.where(before, steps, low[first]).max(axis=1)
+    return np.asarray(low / size)
+
+
+def _holds(model: Any, X: Any, y: FloatArray, levels: FloatArray) -> Any:
+    """Whether the interval of each row holds its target at each level, (m, L)."""
+    if hasattr(model, "predict_radius"):
+        return y[:, None] <= model.predict_radius(X, levels)
+    return model.predict_interval(X, coverage=levels).contains(y)
+
+
+def _check_rate(rate: Any) -> float:
+    if not isinstance(rate, Real) or isinstance(rate, bool) or not 0 < float(rate) < np.inf:
+        raise CalliperError(f"a rate must be a positive number such as 0.01; got {rate!r}.")
+    return float(rate)
+
+
+def _check_needed(needed: Any) -> FloatArray:
+    values = check_vector(np.atleast_1d(needed), "needed")
+    if not len(values) or values.min() < 0 or values.max() >= 1:
+        raise CalliperError(
+            f"needed must be at least 0 and below 1, as coverage_needed gives it; got {needed!r}."
+        )
+    return values
+
+
+def _check_inside(inside: Any, level: float) -> BoolArray:
+    """Whether each target lay in its interval of this level, (m,)."""
+    values = np.atleast_1d(np.asarray(inside))
+    if values.ndim != 1 or not len(values) or not np.isin(values, [0, 1]).all():
+        raise CalliperError(
+            f"inside must be True or False for each row, as Intervals.contains says it; got "
+            f"{inside!r}."
+        )
+    if level == 1 and not values.all():
+        raise CalliperError(
+            "a target is said to lie outside of an interval of level 1, which is infinite: ask by "
+            "predict_interval(model, X) of the controller, without bounds that targets can leave."
+        )
+    return values.astype(bool)

@@ -1,0 +1,312 @@
+"""Rows added to a calibrated object: bit for bit as if calibrated anew on all of them."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.tree import DecisionTreeRegressor
+
+from calliper import (
+    KNN,
+    RBF,
+    ConformalRegressor,
+    FullRescaled,
+    JackknifeRescaled,
+    SignedError,
+    Split,
+)
+from calliper.calibrators import (
+    LCP,
+    LVD,
+    RCP,
+    RLCP,
+    SLCP,
+    ConditionalCalibration,
+    JackknifeMinmaxRescaled,
+    LoCart,
+    MADSplit,
+    NormalizedKNN,
+)
+from calliper.exceptions import CalliperError, SharedRowsWarning
+from calliper.kernels import GradedKNN
+from calliper.kernels._knn import BagKNN
+
+LEVELS = [0.3, 0.6, 0.8]
+
+
+@pytest.fixture
+def grown(monkeypatch):
+    """How often a bag grew, and how often it was made anew instead."""
+    count, extended = [0, 0], BagKNN.extended
+
+    def counted(self, *rows):
+        found = extended(self, *rows)
+        count[found is None] += 1
+        return found
+
+    monkeypatch.setattr(BagKNN, "extended", counted)
+    return count
+
+
+def rows(n, d, kind, seed):
+    """Rows and scores with ties of some kind, and places to ask at, among them the rows."""
+    rng = np.random.default_rng(seed)
+    Z, scores = rng.normal(size=(n, d)), np.abs(rng.normal(size=n))
+    if kind == "lattice":
+        Z, scores = np.round(Z), np.round(scores, 1)
+    elif kind == "coarse":
+        Z = np.round(Z, 1)
+    elif kind == "copies":
+        Z, scores[rng.random(n) < 0.3] = Z[rng.integers(0, max(1, n // 2), n)], 0.0
+    new = np.vstack([rng.normal(size=(8, d)), Z[rng.integers(0, n, 8)], np.round(Z[:4])])
+    return Z, scores, new
+
+
+def assert_same(extended, anew, new):
+    assert extended.n_calibration_ == anew.n_calibration_
+    np.testing.assert_array_equal(
+        extended.predict_radius(new, LEVELS), anew.predict_radius(new, LEVELS)
+    )
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    n=st.integers(3, 60),
+    added=st.integers(1, 4),
+    d=st.integers(1, 3),
+    kind=st.sampled_from(["plain", "lattice", "coarse", "copies"]),
+    k=st.integers(1, 9),
+    graded=st.booleans(),
+    statistic=st.sampled_from(["mean", "rms", "quantile"]),
+    metric=st.sampled_from(["euclidean", "euclidean", "cityblock"]),
+    shrinkage=st.sampled_from([0.0, 0.4]),
+    seed=st.integers(0, 10**6),
+)
+def test_full_rescaled_with_neighbours_is_as_fitted_anew(
+    n, added, d, kind, k, graded, statistic, metric, shrinkage, seed
+):
+    Z, scores, new = rows(n + added, d, kind, seed)
+    kernel = GradedKNN if graded and statistic != "quantile" else KNN
+    method = FullRescaled(kernel(k, metric=metric), statistic=statistic, shrinkage=shrinkage)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        anew = clone(method).fit(Z, scores)
+        at_once = clone(method).fit(Z[:n], scores[:n]).extend(Z[n:], scores[n:])
+        one_by_one = clone(method).fit(Z[:n], scores[:n])
+        for row in range(n, n + added):
+            one_by_one.extend(Z[row : row + 1], scores[row : row + 1])
+        for extended in (at_once, one_by_one):
+            assert_same(extended, anew, new)
+
+
+@pytest.mark.parametrize("kind", ["plain", "coarse", "copies"])
+@pytest.mark.parametrize("d", [1, 2, 40])
+def test_bags_of_every_engine_grow_and_are_indexed_again(kind, d, grown, monkeypatch):
+    """A line, a tree and wide rows; past √N points that were added the index is made anew."""
+    monkeypatch.setattr("calliper.kernels._search.FEW_ADDED", 8)
+    n = 1010 if d == 40 else 160
+    Z, scores, new = rows(n + 30, d, kind, seed=d)
+    method = FullRescaled(KNN(6), shrinkage=0.2).fit(Z[:n], scores[:n])
+    assert method.bag_.bag.search.engine == {1: "line", 2: "tree", 40: "wide"}[d]
+    indexed = set()
+    for row in range(n, n + 30):
+        method.extend(Z[row : row + 1], scores[row : row + 1])
+        indexed.add(method.bag_.bag.search.n_indexed)
+    assert_same(method, FullRescaled(KNN(6), shrinkage=0.2).fit(Z, scores), new)
+    assert grown[0] >= 25 and len(indexed) == (1 if d == 40 else 3)
+
+
+def test_tree_takes_over_where_a_fit_would_have_one(grown):
+    Z, scores, new = rows(140, 2, "coarse", seed=0)
+    method = FullRescaled(KNN(5)).fit(Z[:120], scores[:120])
+    assert method.bag_.search.engine == "brute"
+    for row in range(120, 140):
+        method.extend(Z[row : row + 1], scores[row : row + 1])
+    assert method.bag_.search.engine == "tree"
+    assert_same(method, FullRescaled(KNN(5)).fit(Z, scores), new)
+    assert grown[0] > 15
+
+
+@pytest.mark.parametrize(("far", "large"), [(1e120, 1), (1, 1e30), (1, 4)])
+def test_extremes_of_features_and_scores_are_as_fitted_anew(far, large):
+    Z, scores, new = rows(121, 2, "plain", seed=1)
+    Z[120], scores[120] = far * Z[120], large * scores.max()
+    method = FullRescaled(KNN(4)).fit(Z[:120], scores[:120]).extend(Z[120:], scores[120:])
+    assert_same(method, FullRescaled(KNN(4)).fit(Z, scores), new)
+
+
+@pytest.mark.parametrize("n", [38, 300, 1499])
+@pytest.mark.parametrize("length_scale", [None, 0.5])
+def test_default_locality_is_that_of_the_new_number_of_points(n, length_scale):
+    Z, scores, new = rows(n + 6, 2, "plain", seed=2)
+    left_out = {"Z_left_out": Z[:80] + 0.01, "scores_left_out": scores[:80]}
+    for known in ({}, left_out):
+        extended = FullRescaled(random_state=0)
+        extended.fit(Z[:n], scores[:n], length_scale=length_scale, **known)
+        shorter = None if length_scale is None else 0.9 * length_scale
+        for row in range(n, n + 6):
+            extended.extend(Z[row : row + 1], scores[row : row + 1], length_scale=shorter)
+        anew = FullRescaled(random_state=0).fit(Z, scores, length_scale=shorter, **known)
+        assert_same(extended, anew, new)
+        assert extended.locality_.describe() == anew.locality_.describe()
+
+
+METHODS = [
+    LCP(bandwidth=1.0),
+    LVD(),
+    RCP(kernel=KNN(20)),
+    RLCP(length_scale=1.0, random_state=0),
+    SLCP(),
+    ConditionalCalibration(),
+    FullRescaled(RBF(0.5)),
+    JackknifeMinmaxRescaled(),
+    JackknifeRescaled(),
+    LoCart(random_state=0),
+    MADSplit(),
+    NormalizedKNN(),
+    Split(),
+]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
+@pytest.mark.parametrize("window", [None, 50])
+def test_every_method_is_as_fitted_anew(method, window):
+    from sklearn.utils.validation import has_fit_parameter
+
+    Z, scores, new = rows(120, 2, "coarse", seed=3)
+    known = {"Z_train": Z + 0.05, "scores_train": scores[::-1], "y_train": Z[:, 0]}
+    known = {name: known[name] for name in known if has_fit_parameter(method, name)}
+    kept = slice(None if window is None else max(0, 120 - window), None)
+    extended = clone(method).fit(Z[:100], scores[:100], **known)
+    extended.extend(Z[100:110], scores[100:110]).extend(Z[110:], scores[110:], window=window)
+    assert_same(extended, clone(method).fit(Z[kept], scores[kept], **known), new)
+
+
+def test_basis_of_conditional_calibration_is_evaluated_at_new_rows():
+    Z, scores, new = rows(90, 1, "plain", seed=4)
+
+    def halves(X):
+        return np.column_stack([X[:, 0] > 0, X[:, 0] <= 0]).astype(float)
+
+    method = ConditionalCalibration(basis=halves).fit(Z[:60], scores[:60])
+    assert method.extend(Z[60:], scores[60:]).basis is halves
+    assert_same(method, ConditionalCalibration(basis=halves).fit(Z, scores), new)
+
+
+def test_names_of_columns_stay_and_pickles_grow():
+    Z, scores, new = rows(60, 2, "plain", seed=5)
+    frame = pd.DataFrame(Z, columns=["a", "b"])
+    for method in (Split(), FullRescaled(KNN(5)), FullRescaled()):
+        method.fit(frame[:50], scores[:50]).extend(frame[50:55], scores[50:55])
+        method = pickle.loads(pickle.dumps(method)).extend(frame[55:], scores[55:])
+        assert method.feature_names_in_.tolist() == ["a", "b"]
+        assert_same(method, clone(method).fit(frame, scores), pd.DataFrame(new, columns=["a", "b"]))
+
+
+def test_one_sided_magnitudes_are_joined():
+    Z, sizes, new = rows(80, 2, "plain", seed=6)
+    scores = sizes * (Z[:, 0] > 0)
+    method = FullRescaled(KNN(5)).fit(Z[:70], scores[:70], magnitudes=sizes[:70])
+    method.extend(Z[70:], scores[70:], magnitudes=sizes[70:])
+    assert_same(method, FullRescaled(KNN(5)).fit(Z, scores, magnitudes=sizes), new)
+    with pytest.raises(CalliperError, match="magnitudes must equal scores"):
+        method.extend(Z[:1], [1.0], magnitudes=[2.0])
+
+
+def test_what_is_refused_changes_nothing():
+    Z, scores, new = rows(40, 2, "plain", seed=7)
+    method = FullRescaled(KNN(5)).fit(Z, scores)
+    before = method.predict_radius(new)
+    for arguments, how, words in [
+        ((Z[:2], [1.0]), {}, "scores has 1 values for 2 rows"),
+        ((Z[:1], [-1.0]), {}, "Negative values in scores"),
+        ((Z[:1], [np.nan]), {}, "scores must be finite"),
+        ((Z[:1, :1], [1.0]), {}, "features"),
+        ((Z[:0], []), {}, "minimum of 1 is required"),
+        ((Z[:1], [1.0]), {"window": 0}, "window must be a whole number of rows, at least 1; got 0"),
+        ((Z[:1], [1.0]), {"window": 2.5}, "window must be a whole number"),
+        ((Z[:1], [1e305]), {}, "at most 1e\\+302"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            method.extend(*arguments, **how)
+        np.testing.assert_array_equal(method.predict_radius(new), before)
+    with pytest.raises(TypeError, match="Split takes no magnitudes"):
+        Split().fit(Z, scores).extend(Z, scores, magnitudes=scores)
+    with pytest.raises(ValueError, match="not fitted yet"):
+        Split().extend(Z, scores)
+
+
+def regression(n=400):
+    rng = np.random.default_rng(8)
+    X = rng.uniform(size=(n, 3))
+    return X, X[:, 0] + (0.1 + X[:, 1]) * rng.normal(size=n)
+
+
+@pytest.mark.parametrize("window", [None, 90])
+@pytest.mark.parametrize("calibrator", [None, FullRescaled(KNN(7)), Split(), MADSplit()])
+@pytest.mark.parametrize("score", [None, SignedError()])
+def test_regressor_is_as_calibrated_anew(calibrator, score, window):
+    X, y = regression()
+    forest = RandomForestRegressor(20, random_state=0).fit(X[:200], y[:200])
+    train = {"X_train": X[:200], "y_train": y[:200]}
+
+    def around():
+        return ConformalRegressor(forest, calibrator, score_function=score, random_state=0)
+
+    extended = around().calibrate(X[200:300], y[200:300], **train)
+    extended.extend(X[300:320], y[300:320]).extend(X[320:350], y[320:350], window=window)
+    first = 200 if window is None else 350 - window
+    anew = around().calibrate(X[first:350], y[first:350], **train)
+    mine, other = (each.predict_interval(X[350:], LEVELS) for each in (extended, anew))
+    np.testing.assert_allclose(mine.lower, other.lower, rtol=1e-12)
+    np.testing.assert_allclose(mine.upper, other.upper, rtol=1e-12)
+    assert extended.guarantee(0.9).describe() == anew.guarantee(0.9).describe()
+
+
+def test_regressor_keeps_model_space_and_names():
+    X, y = regression()
+    frame = pd.DataFrame(X, columns=list("abc"))
+    model = ConformalRegressor(DecisionTreeRegressor(max_depth=3), random_state=0).fit(
+        frame[:300], y[:300]
+    )
+    before = model.estimator_, model.embedding_
+    model.extend(frame[300:], y[300:])
+    assert (model.estimator_, model.embedding_) == before
+    assert "175 rows" in repr(model)
+    assert len(model.predict_interval(frame[:5]).lower) == 5
+
+
+def test_regressor_refuses_and_points_out_rows_it_was_trained_on():
+    X, y = regression()
+    model = ConformalRegressor(DecisionTreeRegressor(max_depth=3), shuffle=False).fit(X, y)
+    with pytest.raises(ValueError, match="y has 3 values for 2 rows"):
+        model.extend(X[:2], y[:3])
+    with pytest.raises(CalliperError, match="window must be"):
+        model.extend(X[:2], y[:2], window=-1)
+    with pytest.raises(CalliperError, match="also training rows"):
+        model.extend(X[:100], y[:100])
+    assert model.calibrator_.n_calibration_ == 100 and model.void_ is None
+    fresh = np.random.default_rng(9).uniform(size=(50, 3))
+    with pytest.warns(SharedRowsWarning, match="Nothing is promised"):
+        model.extend(np.vstack([X[:50], fresh]), np.append(y[:50], fresh[:, 0]))
+    assert model.guaranteed_coverage(0.9) == 0
+    with pytest.raises(ValueError, match="not calibrated yet"):
+        ConformalRegressor(DecisionTreeRegressor()).extend(X, y)
+
+
+def test_calibrator_that_cannot_extend_says_so():
+    class Constant(Split):
+        extend = property()
+
+    X, y = regression()
+    model = ConformalRegressor(DecisionTreeRegressor(max_depth=3), Constant()).fit(X, y)
+    with pytest.raises(
+        TypeError, match=r"Constant\(\) has no extend: calibrate\(X, y\) on all rows"
+    ):
+        model.extend(X[:2], y[:2])

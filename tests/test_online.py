@@ -1,0 +1,321 @@
+"""Levels that follow a stream: the bounds as laws, the rules against their definitions."""
+
+import pickle
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
+
+from calliper import KNN, ConformalRegressor, FullRescaled, Intervals, SignedError, Split
+from calliper.exceptions import CalliperError
+from calliper.online import RATES, Controller, coverage_needed
+from calliper.report import RunningCoverageDisplay
+
+
+def run(control, needed):
+    """The history after targets that need these levels; may look at the level, as an opponent."""
+    for t in range(len(needed)):
+        level = control.level
+        control.update(needed=needed[t](level) if callable(needed[t]) else needed[t])
+    return control.history
+
+
+def spiteful(level):
+    """Just missed, wherever that is possible."""
+    return level if level < 1 else 0.5
+
+
+def kind(level):
+    """Inside, wherever that is possible."""
+    return 0.0
+
+
+def contrary(level):
+    """What moves the level further the way it has gone."""
+    return spiteful(level) if level > 0.9 else kind(level)
+
+
+steps = st.one_of(
+    st.floats(0, 1, exclude_max=True), st.sampled_from([spiteful, kind, contrary, 0.0])
+)
+rates = st.one_of(
+    st.floats(0.001, 3.0), st.lists(st.floats(0.001, 2.0), min_size=2, max_size=4).map(tuple)
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(steps, st.integers(1, 60)), min_size=1, max_size=6),
+    st.floats(0.05, 0.95),
+    rates,
+    st.floats(0.05, 0.95),
+    st.sampled_from([0.0, 0.6, 0.9]),
+)
+def test_bound_holds_for_every_sequence(runs, coverage, rate, start, decay):
+    control = Controller(coverage, rate=rate, start=start, decay=decay)
+    total = 0.0
+    for step, times in runs:
+        for _ in range(times):
+            level = control.level
+            control.update(needed=step(level) if callable(step) else step)
+            outside = control.history.outside
+            total = abs(outside.mean() - (1 - coverage))
+            assert total <= control.bound + 1e-9
+    if np.ndim(rate) == 0:
+        alpha, T = 1 - start, len(control.history.outside)
+        if decay == 0:
+            assert total <= (max(alpha, 1 - alpha) + rate) / (rate * T) + 1e-9
+        assert total <= (1 + rate) / (rate * T**-decay * T) + 1e-9
+
+
+@pytest.mark.parametrize("rate", [0.05, (0.05, 0.2)])
+@pytest.mark.parametrize("step", [spiteful, kind, contrary, lambda level: 1 - level / 2])
+def test_opponents_cannot_keep_coverage_away(rate, step):
+    seen = run(Controller(0.8, rate=rate), [step] * 2000)
+    assert abs(seen.outside.mean() - 0.2) <= (0.8 + 0.05) / (0.05 * 2000) + 1e-9
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.6])
+def test_bound_is_nearly_reached_by_a_patient_opponent(decay):
+    control = Controller(0.5, rate=0.1, decay=decay)
+    run(control, [kind] * 1000)
+    while control.level < 1:
+        control.update(needed=spiteful(control.level))
+    off = abs(control.history.outside.mean() - 0.5)
+    assert 0.65 * control.bound < off <= control.bound
+
+
+def test_one_rate_is_its_definition():
+    rng = np.random.default_rng(0)
+    inside, alpha = rng.random(300) < 0.8, 0.1
+    control, levels = Controller(0.9, rate=0.02), []
+    for hit in inside:
+        levels.append(1 - alpha)
+        hit = control.level >= 1 or hit
+        control.update(bool(hit))
+        alpha += 0.02 * (0.1 - (not hit))
+    np.testing.assert_allclose(control.history.level, np.clip(levels, 0, 1), atol=1e-12)
+
+
+def test_several_rates_are_the_papers_algorithm():
+    rng = np.random.default_rng(1)
+    needed = np.concatenate([rng.random(200), rng.random(200) ** 0.2])
+    alpha, gamma, k, interval = 0.1, np.array(RATES), len(RATES), 500
+    eta = np.sqrt(3 / interval) * np.sqrt(
+        (np.log(k * interval) + 2) / ((1 - alpha) ** 2 * alpha**3 + alpha**2 * (1 - alpha) ** 3)
+    )
+    assert eta == pytest.approx(2.76, abs=0.01)
+    weights, alphas, wanted = np.ones(k), np.full(k, alpha), []
+    for beta in 1 - needed:
+        wanted.append(1 - (weights / weights.sum()) @ alphas)
+        loss = alpha * (beta - alphas) - np.minimum(0, beta - alphas)
+        bar = weights * np.exp(-eta * loss)
+        weights = (1 - 1 / (2 * interval)) * bar + bar.sum() / (2 * interval * k)
+        alphas = alphas + gamma * (alpha - (beta <= alphas))
+    found = run(Controller(0.9, rate=RATES), needed)
+    np.testing.assert_allclose(found.level, np.clip(wanted, 0, 1), atol=1e-9)
+
+
+def test_decaying_rate_settles_where_nothing_drifts():
+    needed = np.random.default_rng(2).random(6000)
+    seen = run(Controller(0.9, rate=0.5, decay=0.6), needed)
+    fixed = run(Controller(0.9, rate=0.5), needed)
+    assert seen.level[-1000:].std() < 0.02 < fixed.level[-1000:].std()
+    assert abs(seen.level[-1000:].mean() - 0.9) < 0.02
+
+
+def test_coverage_follows_a_jump():
+    rng = np.random.default_rng(3)
+    scores = np.abs(rng.normal(size=1600)) * np.repeat([1.0, 3.0], 800)
+    split, control = Split().fit(np.zeros((200, 1)), scores[:200]), Controller(0.9, rate=0.05)
+    for score in scores[200:]:
+        radius = control.predict_radius(split, [[0.0]])
+        control.update(score <= radius)
+    assert (scores[1000:] <= split.predict_radius([[0.0]], 0.9)).mean() < 0.6
+    assert control.history.outside[-600:].mean() == pytest.approx(0.1, abs=0.03)
+
+
+def model_and_rows(score=None):
+    rng = np.random.default_rng(4)
+    X = rng.uniform(size=(300, 2))
+    y = X[:, 0] + X[:, 1] * rng.normal(size=300)
+    model = LinearRegression().fit(X[:100], y[:100])
+    around = ConformalRegressor(model, FullRescaled(KNN(5)), score_function=score, embed="inputs")
+    return around.calibrate(X[100:200], y[100:200], X_train=X[:100]), X[200:], y[200:]
+
+
+@pytest.mark.parametrize("score", [None, SignedError()])
+def test_coverage_needed_tells_all_levels_apart(score):
+    model, X, y = model_and_rows(score)
+    needed = coverage_needed(model, X[:20], y[:20])
+    tails = 1 if score is None else 2
+    levels = (np.arange(1, tails * 98) - 0.5) / (tails * 101)
+    inside = model.predict_interval(X[:20], coverage=levels).contains(y[:20])
+    np.testing.assert_array_equal(inside, levels > needed[:, None])
+
+
+def test_coverage_needed_of_scores_and_beyond_all():
+    split = Split().fit(np.zeros((99, 1)), np.arange(99.0))
+    assert coverage_needed(split, np.zeros((2, 1)), [98.5, -1.0]) == pytest.approx([0.99, 0.0])
+
+
+def test_one_loop_serves_all_rules_and_extends():
+    model, X, y = model_and_rows()
+    for control in (Controller(), Controller(rate=0.2, decay=0.6), Controller(rate=RATES)):
+        growing = pickle.loads(pickle.dumps(model))
+        for t in range(30):
+            now = slice(t, t + 1)
+            intervals = control.predict_interval(growing, X[now])
+            assert isinstance(intervals, Intervals)
+            needed = coverage_needed(growing, X[now], y[now])
+            assert intervals.contains(y[now])[0] == (intervals.coverage > needed[0])
+            control.update(needed=needed)
+            growing.extend(X[now], y[now])
+        assert growing.calibrator_.n_calibration_ == 130
+        again = pickle.loads(pickle.dumps(control))
+        assert again.level == control.level
+        assert len(clone(control).history.level) == 0
+
+
+def test_levels_beyond_both_ends_ask_for_infinite_intervals_and_points():
+    model, X, _ = model_and_rows()
+    control = Controller(0.9, rate=5.0)
+    control.predict_interval(model, X[:1])
+    control.update(False)
+    intervals = control.predict_interval(model, X[:2])
+    assert np.isinf(intervals.width).all() and intervals.coverage == 1
+    assert np.isinf(control.predict_radius(model.calibrator_, X[:3])).tolist() == [True] * 3
+    with pytest.raises(CalliperError, match="level 1, which is infinite"):
+        control.update([True, False])
+    control.update([True, True])
+    control.level, control.update(True)
+    for _ in range(9):
+        control.level, control.update(True)
+    intervals = control.predict_interval(model, X[:2])
+    assert intervals.coverage == 0 and (intervals.lower == model.predict(X[:2])).all()
+    assert control.update(intervals.contains(intervals.lower)).history.outside[-1] == 1
+    assert (Controller(0.5, rate=9.0).predict_radius(model.calibrator_, X[:2]) > 0).all()
+
+
+def test_rows_asked_for_together_are_one_step():
+    control = Controller(0.9, rate=0.1)
+    assert control.level == pytest.approx(0.9)
+    control.update(np.array([True, False, True, True]))
+    assert control.history.outside.tolist() == [0.25]
+    assert control.level == pytest.approx(0.9 + 0.1 * 0.15)
+
+
+def test_history_bound_and_words():
+    control = Controller(0.9, rate=0.1)
+    assert control.bound == pytest.approx(0.9) and "nothing came yet" in control.describe()
+    assert np.isnan(control.history.coverage)
+    for hit in [True] * 19 + [False]:
+        control.level, control.update(hit)
+    assert control.history.coverage == pytest.approx(0.95)
+    assert control.bound == pytest.approx((0.9 + 0.1) / (0.1 * 20))
+    assert "after 20 steps 95.00% were inside" in control.describe()
+    assert "at most 50.00% off" in control.describe()
+
+
+def test_update_before_a_level_was_asked_for_is_refused():
+    control = Controller()
+    with pytest.raises(CalliperError, match="before a level was asked for: call predict_interval"):
+        control.update(True)
+    control.level, control.update(True)
+    with pytest.raises(CalliperError, match="before a level was asked for"):
+        control.update(True)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"coverage": 90}, "coverage must lie strictly between 0 and 1; got 90. Percent"),
+        ({"rate": 0}, "a rate must be a positive number such as 0.01; got"),
+        ({"rate": (0.1, -1.0)}, "a rate must be a positive number"),
+        ({"rate": ()}, "at least one rate"),
+        ({"rate": "fast"}, "a rate must be"),
+        ({"decay": 1}, "decay must be at least 0 and below 1; got 1"),
+        ({"start": 1.0}, "start must lie strictly between"),
+        ({"horizon": 0}, "horizon must be a whole number >= 1; got 0"),
+    ],
+)
+def test_bad_parameters_are_refused(parameters, words):
+    with pytest.raises(CalliperError, match=words):
+        _ = Controller(**parameters).level
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({}, "takes inside or needed"),
+        ({"inside": True, "needed": 0.5}, "takes inside or needed"),
+        ({"inside": 0.7}, "True or False for each row"),
+        ({"inside": []}, "True or False for each row"),
+        ({"needed": 1.0}, "at least 0 and below 1"),
+        ({"needed": -0.1}, "at least 0 and below 1"),
+        ({"needed": np.nan}, "needed must be finite"),
+    ],
+)
+def test_bad_news_is_refused_and_changes_nothing(told, words):
+    control = Controller()
+    before = control.level
+    with pytest.raises(CalliperError, match=words):
+        control.update(**told)
+    assert control.level == before and len(control.history.level) == 0
+
+
+def test_several_rates_ask_for_more_than_inside():
+    control = Controller(rate=RATES)
+    _ = control.level
+    with pytest.raises(CalliperError, match=r"8 rates are followed.*needed=coverage_needed"):
+        control.update(True)
+
+
+def test_running_coverage_is_the_share_of_each_window():
+    outside = np.random.default_rng(5).random(500) < 0.1
+    display = RunningCoverageDisplay.from_outside(outside, coverage=0.9, window=50)
+    wanted = [1 - outside[end - 50 : end].mean() for end in range(50, 501)]
+    np.testing.assert_allclose(display.running, wanted, atol=1e-12)
+    assert display.lower <= 0.9 <= display.upper and display.mean == 1 - outside.mean()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (([0, 1], {"window": 3}), "at least the 3 of one window; got 2, from 0 to 1"),
+        (([0, 2], {"window": 2}), "shares between 0 and 1"),
+        (([], {"window": 2}), "got 0, from 0 to 0"),
+    ],
+)
+def test_running_coverage_refuses(arguments, words):
+    outside, how = arguments
+    with pytest.raises(CalliperError, match=words):
+        RunningCoverageDisplay.from_outside(outside, coverage=0.9, **how)
+
+
+def test_running_coverage_is_drawn_with_others():
+    pytest.importorskip("matplotlib").use("Agg")
+    outside = np.random.default_rng(6).random(300) < 0.2
+    first = RunningCoverageDisplay.from_outside(outside, coverage=0.9, window=100).plot(name="a")
+    RunningCoverageDisplay.from_outside(~outside, coverage=0.9, window=100).plot(
+        first.ax_, name="b"
+    )
+    words = [text.get_text() for text in first.ax_.get_legend().get_texts()]
+    assert words[1] == "asked for: 90 %" and [word[0] for word in words[2:]] == ["a", "b"]
+    assert first.ax_.get_ylim()[0] < 0.2
+
+
+def test_page_runs_as_written(capsys):
+    model, X, y = model_and_rows()
+    page = (Path(__file__).parents[1] / "docs" / "drift.md").read_text(encoding="utf-8")
+    stream = [(X[t : t + 1], y[t : t + 1]) for t in range(20)]
+    names = {"model": model, "stream": stream, "X_new": X[:5], "y_new": y[:5]}
+    for block in re.findall(r"^```python\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE):
+        exec(block, names)
+    assert model.calibrator_.n_calibration_ == 130
+    assert "after 20 steps" in capsys.readouterr().out
