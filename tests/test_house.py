@@ -56,6 +56,7 @@ SUBMODULES = {
         "compare",
     ],
     "datasets": ["OneDimensional", "one_dimensional"],
+    "distribution": ["Distribution"],
     "evaluation": [
         "FailedTrialsWarning",
         "Method",

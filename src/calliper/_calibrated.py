@@ -17,7 +17,9 @@ from sklearn.utils.validation import has_fit_parameter
 from calliper._row_order import warn_of_trend
 from calliper._shared_rows import RowSketch, SharedRows, find_shared, sketch_rows
 from calliper._types import Coverage, FloatArray, Score
-from calliper._validation import check_levels, like_coverage
+from calliper._validation import check_bounds, check_levels, like_coverage
+from calliper.calibrators import refuse_distribution
+from calliper.distribution import Distribution
 from calliper.embedding import Embedding, fit_embedding
 from calliper.exceptions import CalliperError, SharedRowsWarning, warn
 from calliper.guarantees import Guarantee
@@ -75,6 +77,28 @@ class Calibrated:
             index,
         )
 
+    def distribution(
+        self,
+        y_pred: FloatArray,
+        Z: FloatArray,
+        *,
+        bounds: tuple[float, float] | None = None,
+        index: Any = None,
+    ) -> Distribution:
+        """Predictive distributions of rows at ``Z``; arguments as those of :meth:`intervals`."""
+        if not hasattr(self.score, "place"):
+            raise CalliperError(
+                f"{self.score!r} does not tell on which side of one number a target lies, so there "
+                f"is no predictive distribution: use AbsoluteError(). Quantiles of its "
+                f"distribution are one-sided bounds, and its intervals have two radii."
+            )
+        (calibrator,) = self.calibrators
+        refuse_distribution(calibrator)
+        made: Distribution = calibrator.predict_distribution(
+            Z, np.zeros(len(y_pred)), bounds=bounds
+        )
+        return replace(made, y_pred=y_pred, score=self.score, index=index)
+
     def centre(self, y_pred: FloatArray) -> FloatArray:
         """One number a row, (m,): the prediction, or the middle of several."""
         return y_pred if y_pred.ndim == 1 else np.asarray(self.score.centre(y_pred))
@@ -120,6 +144,8 @@ def calibrate(
     The calibrator gets what its ``fit`` names; None counts as not known.
     """
     known = {"magnitudes": score.magnitude(y, y_pred), **known}
+    if hasattr(score, "signed"):
+        known["signs"] = np.sign(score.signed(y, y_pred))
     taken = {
         name: value
         for name, value in known.items()
@@ -243,15 +269,3 @@ def _check_stored(calibration: StoredRows, training: StoredRows | None) -> str |
         return None
     known = sketch_rows(training.X, training.y)
     return refuse_seen(known, calibration.X, calibration.y)
-
-
-def check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
-    """The range of y as two numbers; None leaves a side open."""
-    try:
-        low, high = bounds
-    except (TypeError, ValueError):
-        raise CalliperError(f"bounds must be a pair (y_min, y_max); got {bounds!r}.") from None
-    low, high = -np.inf if low is None else float(low), np.inf if high is None else float(high)
-    if not low < high:
-        raise CalliperError(f"bounds must be (y_min, y_max) with y_min < y_max; got {bounds!r}.")
-    return low, high

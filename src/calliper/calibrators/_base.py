@@ -23,10 +23,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from calliper._types import Coverage, FloatArray
 from calliper._validation import (
+    check_bounds,
     check_calibration,
     check_levels,
     check_new_features,
     check_scores,
+    check_signs,
     check_training,
     check_vector,
     each_level,
@@ -35,9 +37,10 @@ from calliper._validation import (
     refuse_huge_scores,
     warn_if_too_few,
 )
+from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee
-from calliper.quantile import conformal_rank, outward
+from calliper.quantile import conformal_rank, outward, rescaled_back, with_signs
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +51,7 @@ class FitRows:
     ----------
     Z, scores : (N, d) and (N,), the calibration points
     magnitudes : (N,), the scores if not given
+    signs : (N,), those of the errors that the scores are sizes of
     Z_train, scores_train, y_train : (n, d) and (n,), training points
     Z_left_out, scores_left_out : (n, d) and (n,), those that a model was trained without
     """
@@ -55,6 +59,7 @@ class FitRows:
     Z: FloatArray
     scores: FloatArray
     magnitudes: Any = None
+    signs: Any = None
     Z_train: Any = None
     scores_train: Any = None
     y_train: Any = None
@@ -72,6 +77,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     takes_any_score : whether scores may be negative
     by_rank : whether N points reach a level if and only if its rank ⌈(1−α)(N+1)⌉ is at most N
     has_law : whether coverage given the calibration set has the Beta law
+    has_distribution : whether ``fit`` takes ``signs`` and there is a predictive distribution
     """
 
     judges_nearness = True
@@ -79,6 +85,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     takes_any_score = False
     by_rank = True
     has_law = False
+    has_distribution = False
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -101,6 +108,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         return ""
 
     n_calibration_: int
+    _signs: Any
+    _signed: Any
 
     @abstractmethod
     def fit(self, Z: Any, scores: Any) -> Self:
@@ -137,6 +146,37 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             radius[:, reached] = found if self.rounded else outward(found)
         return like_coverage(radius, coverage)
 
+    def predict_distribution(
+        self, Z: Any, y_pred: Any, *, bounds: tuple[float, float] | None = None
+    ) -> Distribution:
+        """The predictive distribution of each row; ``signs`` must have been passed to ``fit``.
+
+        Parameters
+        ----------
+        Z : (m, d) features of the rows
+        y_pred : (m,) their predictions
+        bounds : (y_min, y_max), optional
+            The range that y can have, known beforehand.
+        """
+        check_is_fitted(self)
+        refuse_distribution(self)
+        if self._signs is None:
+            raise CalliperError(
+                f"a distribution needs to know on which side each target lay: pass "
+                f"signs=np.sign(y - y_pred) to fit of {type(self).__name__}."
+            )
+        Z = check_new_features(self, Z if self.judges_nearness else numbers_or_zeros(Z))
+        centre = check_vector(y_pred, "y_pred", n=len(Z))
+        ends = (-np.inf, np.inf) if bounds is None else check_bounds(bounds)
+        return Distribution(centre, Z, self.signed_thresholds, self.n_calibration_, bounds=ends)
+
+    def signed_thresholds(self, Z: FloatArray, ranks: list[int] | None = None) -> FloatArray:
+        """±t_i of checked rows, with the signs of the errors: all N of a few, (m, N), in any order.
+
+        With ranks, of any number of rows those that many are not above, (m, L).
+        """
+        raise NotImplementedError
+
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage at a level, or at each of several."""
         check_is_fitted(self)
@@ -162,7 +202,9 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         tags.input_tags.string = not self.judges_nearness
         return tags
 
-    def _check_fit(self, Z: Any, scores: Any, *, magnitudes: Any = None, **beyond: Any) -> FitRows:
+    def _check_fit(
+        self, Z: Any, scores: Any, *, magnitudes: Any = None, signs: Any = None, **beyond: Any
+    ) -> FitRows:
         """What ``fit`` was given, checked, with an earlier fit forgotten.
 
         ``beyond`` holds what else the method's ``fit`` takes of :class:`FitRows`.
@@ -172,6 +214,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         self._check_parameters()
         if self._refusal and any(beyond[name] is None for name in self.needs):
             raise CalliperError(self._refusal)
+        signs = self._signs = None if signs is None else check_signs(signs, scores)
         sizes = scores
         if magnitudes is not None:
             sizes = check_scores(magnitudes, "magnitudes", n=len(scores))
@@ -180,7 +223,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         for name, values in {"scores": scores, "magnitudes": sizes, **beyond}.items():
             if values is not None and not name.startswith("Z_"):
                 refuse_huge_scores(values, name)
-        return FitRows(Z, scores, sizes, **beyond)
+        return FitRows(Z, scores, sizes, signs, **beyond)
 
     def _check_rows(self, name: str, beyond: dict[str, Any], Z: FloatArray) -> dict[str, Any]:
         """Rows apart from the calibration points, and what is known of each, by their names."""
@@ -195,6 +238,30 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             signed = self.takes_any_score or not key.startswith("scores")
             known[key] = (check_vector if signed else check_scores)(values, key, n=len(rows))
         return {f"Z_{name}": rows, **known}
+
+
+def refuse_distribution(calibrator: Any) -> None:
+    """Say why a method has no predictive distribution, if it has none, and which have."""
+    if not getattr(calibrator, "has_distribution", False):
+        able = [
+            method.__name__ for method in Calibrator.__subclasses__() if method.has_distribution
+        ]
+        raise CalliperError(
+            f"{calibrator!r} has no predictive distribution: its radius is not an order statistic "
+            f"of one threshold for each calibration point that is the same at every level. Use "
+            f"{', '.join(sorted(able))}."
+        )
+
+
+def in_signed_order(ratio: FloatArray, signs: FloatArray | None) -> FloatArray | None:
+    """Rescaled scores with their signs in ascending order, (N,), if these are known."""
+    return None if signs is None else np.sort(with_signs(ratio, signs))
+
+
+def signed_back(scale: FloatArray, ordered: Any, ranks: list[int] | None) -> FloatArray:
+    """Scales (m,) times signed ratios (N,) in ascending order: all, or those of the ranks."""
+    ratio = ordered if ranks is None else ordered[np.array(ranks) - 1]
+    return with_signs(rescaled_back(scale[:, None], np.abs(ratio)), np.sign(ratio))
 
 
 def kernel_needs(kernel: Any, *, fixed: bool) -> tuple[str, ...]:

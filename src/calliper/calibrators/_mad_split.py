@@ -25,7 +25,7 @@ from sklearn.utils import check_random_state
 
 from calliper._types import FloatArray
 from calliper._validation import check_offset, check_vector, warn_if_zero_scales
-from calliper.calibrators._base import Calibrator
+from calliper.calibrators._base import Calibrator, in_signed_order, signed_back
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN, as_kernel, rescale
 from calliper.quantile import conformal_thresholds, rescaled_back
@@ -57,6 +57,7 @@ class MADSplit(Calibrator):
 
     needs = ("Z_train", "scores_train")
     has_law = True
+    has_distribution = True
     _refusal = (
         "MADSplit learns its scale on training errors: pass Z_train and scores_train to "
         "fit (X_train and y_train to ConformalRegressor.calibrate). Without training "
@@ -68,20 +69,33 @@ class MADSplit(Calibrator):
         self.offset = offset
         self.random_state = random_state
 
-    def fit(self, Z: Any, scores: Any, *, Z_train: Any = None, scores_train: Any = None) -> Self:
+    def fit(
+        self,
+        Z: Any,
+        scores: Any,
+        *,
+        signs: Any = None,
+        Z_train: Any = None,
+        scores_train: Any = None,
+    ) -> Self:
         """Fit the scale to training errors, then rescale the calibration scores by it."""
-        rows = self._check_fit(Z, scores, Z_train=Z_train, scores_train=scores_train)
+        rows = self._check_fit(Z, scores, signs=signs, Z_train=Z_train, scores_train=scores_train)
         self.offset_ = check_offset(self.offset)
         self.scale_ = self._fit_scale(rows.Z_train, rows.scores_train)
         scale = self._local_scale(rows.Z)
         warn_if_zero_scales(scale)
-        self.rescaled_scores_ = np.sort(rescale(rows.scores, scale))
+        ratio = rescale(rows.scores, scale)
+        self.rescaled_scores_, self._signed = np.sort(ratio), in_signed_order(ratio, rows.signs)
         self.n_calibration_ = len(rows.scores)
         return self
 
     def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         threshold = conformal_thresholds(self.rescaled_scores_, levels)
         return rescaled_back(self._local_scale(Z)[:, None], threshold)
+
+    def signed_thresholds(self, Z: FloatArray, ranks: list[int] | None = None) -> FloatArray:
+        """Rescaled errors times the scale of each row."""
+        return signed_back(self._local_scale(Z), self._signed, ranks)
 
     def _proved(self, level: float) -> float:
         return conformal_coverage(level, self.n_calibration_)

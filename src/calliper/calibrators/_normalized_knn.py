@@ -32,7 +32,7 @@ import numpy as np
 
 from calliper._blocks import CHUNK_ROWS, row_slices
 from calliper._types import FloatArray
-from calliper.calibrators._base import Calibrator
+from calliper.calibrators._base import Calibrator, in_signed_order, signed_back
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN, NeighborSearch, paired_distances, rescale, shared_means
@@ -71,6 +71,7 @@ class NormalizedKNN(Calibrator):
     """
 
     has_law = True
+    has_distribution = True
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -104,13 +105,14 @@ class NormalizedKNN(Calibrator):
         Z: Any,
         scores: Any,
         *,
+        signs: Any = None,
         Z_train: Any = None,
         y_train: Any = None,
         scores_train: Any = None,
     ) -> Self:
         """Learn the difficulty on n ≥ 2 training points, then normalise the calibration scores."""
         rows = self._check_fit(
-            Z, scores, Z_train=Z_train, y_train=y_train, scores_train=scores_train
+            Z, scores, signs=signs, Z_train=Z_train, y_train=y_train, scores_train=scores_train
         )
         kernel, n = KNN(self.n_neighbors).resolved(), len(rows.Z_train)
         if n < 2:
@@ -123,13 +125,18 @@ class NormalizedKNN(Calibrator):
         self.units_ = np.ones(len(raw))
         for unit in (raw.mean(axis=1), np.median(raw, axis=1)):
             self.units_[unit > 0] = unit[unit > 0]
-        self.rescaled_scores_ = np.sort(rescale(rows.scores, self._scale(rows.Z)))
+        ratio = rescale(rows.scores, self._scale(rows.Z))
+        self.rescaled_scores_, self._signed = np.sort(ratio), in_signed_order(ratio, rows.signs)
         self.n_calibration_ = len(rows.scores)
         return self
 
     def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         threshold = conformal_thresholds(self.rescaled_scores_, levels)
         return rescaled_back(self._scale(Z)[:, None], threshold)
+
+    def signed_thresholds(self, Z: FloatArray, ranks: list[int] | None = None) -> FloatArray:
+        """Normalised errors times the scale of each row."""
+        return signed_back(self._scale(Z), self._signed, ranks)
 
     def _proved(self, level: float) -> float:
         return conformal_coverage(level, self.n_calibration_)

@@ -22,7 +22,7 @@ from typing import Any, Self
 import numpy as np
 
 from calliper._types import FloatArray
-from calliper.calibrators._base import Calibrator
+from calliper.calibrators._base import Calibrator, in_signed_order, signed_back
 from calliper.guarantees import conformal_coverage
 from calliper.quantile import conformal_thresholds
 
@@ -43,20 +43,27 @@ class Split(Calibrator):
     judges_nearness = False
     takes_any_score = True
     has_law = True
+    has_distribution = True
     rounded = True
 
-    def fit(self, Z: Any, scores: Any) -> Self:
+    def fit(self, Z: Any, scores: Any, *, signs: Any = None) -> Self:
         """Learn the radius from the scores of the calibration points.
 
         ``Z`` is only counted. Numbers are checked as everywhere; rows of anything else will do.
+        ``signs``, those of the errors, are for a distribution.
         """
-        rows = self._check_fit(Z, scores)
+        rows = self._check_fit(Z, scores, signs=signs)
         self.scores_ = np.sort(rows.scores)
+        self._signed = in_signed_order(rows.scores, rows.signs)
         self.n_calibration_ = len(rows.scores)
         return self
 
     def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         return np.tile(conformal_thresholds(self.scores_, levels), (len(Z), 1))
+
+    def signed_thresholds(self, Z: FloatArray, ranks: list[int] | None = None) -> FloatArray:
+        """Errors as they are, at every row."""
+        return signed_back(np.ones(len(Z)), self._signed, ranks)
 
     def _proved(self, level: float) -> float:
         return conformal_coverage(level, self.n_calibration_)
