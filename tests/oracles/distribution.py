@@ -22,7 +22,9 @@ Weigh = Callable[[Any, int], list[tuple[int, Any]]]
 
 def by_kernel(kernel: tuple[str, float]) -> Weigh:
     """The K nearest, ties shared, or radial weights."""
-    return lambda bag, i: kernel_weights(bag, bag[i], [k for k in range(len(bag)) if k != i], kernel)
+    return lambda bag, i: kernel_weights(
+        bag, bag[i], [k for k in range(len(bag)) if k != i], kernel
+    )
 
 
 def smoothed(length_scale: float, smoothing: float) -> Weigh:

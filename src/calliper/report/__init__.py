@@ -3,6 +3,7 @@
 from calliper.report._bands import Band, BandDisplay, Scene, draw_bands
 from calliper.report._coverage import CalibrationCurveDisplay, CoverageDisplay, CoverageLawDisplay
 from calliper.report._curves import MetricCurveDisplay, draw_tuning
+from calliper.report._distribution import FanDisplay, PITDisplay
 from calliper.report._widths import EmbeddingDisplay, WidthErrorDisplay
 from calliper.report.page import Provenance, SourceFile, render_page
 
@@ -13,7 +14,9 @@ __all__ = [
     "CoverageDisplay",
     "CoverageLawDisplay",
     "EmbeddingDisplay",
+    "FanDisplay",
     "MetricCurveDisplay",
+    "PITDisplay",
     "Provenance",
     "Scene",
     "SourceFile",
