@@ -78,25 +78,17 @@ class Calibrated:
         )
 
     def distribution(
-        self,
-        y_pred: FloatArray,
-        Z: FloatArray,
-        *,
-        bounds: tuple[float, float] | None = None,
-        index: Any = None,
+        self, y_pred: FloatArray, Z: FloatArray, *, index: Any = None, **how: Any
     ) -> Distribution:
         """Predictive distributions of rows at ``Z``; arguments as those of :meth:`intervals`."""
         if not hasattr(self.score, "place"):
             raise CalliperError(
-                f"{self.score!r} does not tell on which side of one number a target lies, so there "
-                f"is no predictive distribution: use AbsoluteError(). Quantiles of its "
-                f"distribution are one-sided bounds, and its intervals have two radii."
+                f"{self.score!r} has no predictive distribution: use AbsoluteError(). Quantiles of "
+                f"its distribution are one-sided bounds, and its intervals have two radii."
             )
         (calibrator,) = self.calibrators
         refuse_distribution(calibrator)
-        made: Distribution = calibrator.predict_distribution(
-            Z, np.zeros(len(y_pred)), bounds=bounds
-        )
+        made: Distribution = calibrator.predict_distribution(Z, np.zeros(len(y_pred)), **how)
         return replace(made, y_pred=y_pred, score=self.score, index=index)
 
     def centre(self, y_pred: FloatArray) -> FloatArray:

@@ -98,13 +98,10 @@ def check_scores(scores: Any, name: str = "scores", *, n: int | None = None) -> 
 def check_signs(signs: Any, scores: FloatArray) -> FloatArray:
     """−1, 0 or 1 for each score, 0 exactly where the score is."""
     vector = check_vector(signs, "signs", n=len(scores))
-    wrong = np.flatnonzero((np.abs(vector) != (scores != 0)) | (scores < 0))
-    if len(wrong):
-        place = wrong[0]
+    for i in np.flatnonzero((np.abs(vector) != (scores != 0)) | (scores < 0)):
         raise CalliperError(
-            f"signs must be -1 or 1 where a score is positive and 0 where it is 0, as "
-            f"np.sign(y - y_pred) is beside abs(y - y_pred); at position {place} the sign is "
-            f"{vector[place]:g} and the score {scores[place]:g} ({len(wrong)} such in all)."
+            f"signs must be -1 or 1 where a score is positive and 0 where it is 0, as np.sign(y - "
+            f"y_pred) is; at position {i} the sign is {vector[i]:g} and the score {scores[i]:g}."
         )
     return vector
 

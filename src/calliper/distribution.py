@@ -1,28 +1,20 @@
 """The whole predictive distribution of every row, in closed form.
 
-With signed errors r_i = y_i − ŷ_i and the threshold t_i of calibration point i at a new row (the
-candidate size up to which its rescaled score is not exceeded), the point stands at
+With signed errors r_i = y_i − ŷ_i and t_i the size up to which a candidate's rescaled error does
+not exceed that of calibration point i, a candidate y is beyond the point exactly when y > y_i*,
 
-    y_i* = ŷ + sign(r_i)·t_i,
+    y_i* = ŷ + sign(r_i)·t_i,     Π(y, τ) = (#{i : y_i* < y} + τ·(1 + #{i : y_i* = y})) / (N+1).
 
-and a candidate y is rescaled beyond point i exactly when y > y_i*. The number of points below a
-target that comes from the same source, ties split by τ uniform, is therefore uniform:
+At a target from the same source, Π with τ uniform is uniform: a conformal predictive system. Order
+statistics of y_i* are bounds, with −∞ at rank 0 and +∞ at rank N+1:
 
-    Π(y, τ) = (#{i : y_i* < y} + τ·(1 + #{i : y_i* = y})) / (N+1).
+    P(Y ≤ y*_(⌈p(N+1)⌉)) ≥ p,     P(Y ≥ y*_(⌊p(N+1)⌋)) ≥ 1 − p.
 
-That is a conformal predictive system. Quantiles of it are bounds with a guarantee:
+Between two points Π is known up to 1/(N+1) only. The curve with 1/N at each of them, which ``cdf``,
+``crps`` and ``sample`` take, lies in that band. Quantiles cost what intervals cost; all else needs
+the N numbers of a row, which exist for a block of rows at a time.
 
-    P(Y ≤ y*_(⌈p(N+1)⌉)) ≥ p,     P(Y ≥ y*_(⌊p(N+1)⌋)) ≥ 1 − p,
-
-with rank 0 at −∞ and rank N+1 at +∞. Between two of its steps Π is known up to 1/(N+1) only; the
-one curve with 1/N at each y_i*, which ``cdf``, ``crps`` and ``sample`` take, lies in that band.
-
-Letters: r_i → ``score.signed``, ±t_i → ``signed``, N → ``n_calibration``.
-
-Cost: quantiles are order statistics and take what intervals take; all else needs the N numbers of
-a row, which exist for a block of rows at a time.
-
-References: Vovk, Shen, Manokhin, Xie (2019), "Nonparametric predictive distributions based on
+Reference: Vovk, Shen, Manokhin, Xie (2019), "Nonparametric predictive distributions based on
 conformal prediction", doi:10.1007/s10994-018-5755-8. The closed form with local scales is, to our
 knowledge, not published.
 """
@@ -61,8 +53,7 @@ SHOWN = (0.05, 0.25, 0.5, 0.75, 0.95)
 class Distribution:
     """Predictive distributions of a batch of rows, computed when they are asked something.
 
-    Made by ``ConformalRegressor.predict_distribution`` and, on arrays, by
-    ``predict_distribution`` of a calibrator.
+    Made by ``predict_distribution`` of ``ConformalRegressor`` and, on arrays, of calibrators.
 
     Attributes
     ----------
@@ -82,10 +73,8 @@ class Distribution:
     >>> distribution.quantile([0.1, 0.5, 0.9]).round(6)
     array([[ 7., 12., 16.],
            [17., 22., 26.]])
-    >>> distribution.cdf([10.5, 30.0]).round(3)
-    array([0.333, 1.   ])
-    >>> distribution.interval(0.8).width.round(6)
-    array([9., 9.])
+    >>> distribution.cdf([10.5, 30.0]).round(3), distribution.interval(0.8).width.round(6)
+    (array([0.333, 1.   ]), array([9., 9.]))
     """
 
     y_pred: FloatArray
@@ -103,58 +92,41 @@ class Distribution:
         return f"Distribution({len(self):,} rows, {self.n_calibration:,} calibration points)"
 
     def quantile(self, p: Coverage, *, side: str = "upper") -> FloatArray:
-        """A bound that a new target keeps to: (m,), or (m, L) for L increasing levels.
+        """A bound for each row: (m,), or (m, L) for L increasing levels.
 
-        Parameters
-        ----------
-        p : float or increasing list of floats
-        side : {"upper", "lower"}, default "upper"
-            ``"upper"``: y*_(⌈p(N+1)⌉), at or below which a target lies with probability at least
-            p. ``"lower"``: y*_(⌊p(N+1)⌋), at or above which it lies with at least 1 − p. They are
-            at most one of the N steps apart.
+        "upper": y*_(⌈p(N+1)⌉), at or below which a target lies with probability at least p.
+        "lower": y*_(⌊p(N+1)⌋), at or above which it lies with at least 1 − p.
         """
         if side not in ("upper", "lower"):
             raise ValueError(f"side must be 'upper' or 'lower'; got {side!r}.")
-        levels, upper = check_levels(p, "p"), side == "upper"
-        reached = levels if upper else tuple(float(1 - as_fraction(level)) for level in levels)
-        warn_if_too_few(self.n_calibration, reached[:: 1 if upper else -1])
-        ranks = [self._rank(level, upper=upper) for level in reached]
-        return like_coverage(self._ends(ranks, np.full(len(ranks), upper)), p)
+        levels = check_levels(p, "p")
+        if side == "lower":
+            levels = tuple(float(1 - as_fraction(level)) for level in levels)
+        return like_coverage(self._ends(levels, np.full(len(levels), side == "upper")), p)
 
     def interval(self, coverage: Coverage = 0.9) -> Intervals:
         """Equal tails: (1 − coverage)/2 may lie below the interval, and as much above.
 
-        [y*_(⌊(α/2)(N+1)⌋), y*_(⌈(1−α/2)(N+1)⌉)] holds a new target with probability at least 1−α.
-        Its ends follow the skewness of the errors, which those of ``predict_interval`` do not.
+        It follows the skewness of errors, as that of ``predict_interval`` does not, and holds a new
+        target with probability at least ``coverage``.
         """
         levels = check_levels(coverage)
         tails = tuple(float((1 + as_fraction(level)) / 2) for level in levels)
-        warn_if_too_few(self.n_calibration, tails)
-        ranks = [self._rank(level, upper=upper) for upper in (False, True) for level in tails]
-        ends = self._ends(ranks, np.arange(len(ranks)) >= len(levels))
+        ends = self._ends(2 * tails, np.arange(2 * len(tails)) >= len(tails))
         lower, upper = (like_coverage(part, coverage) for part in np.split(ends, 2, axis=1))
         return Intervals(lower, upper, levels[0] if np.ndim(coverage) == 0 else levels, self.index)
 
     def cdf(self, y: Any) -> FloatArray:
-        """The share of the N points at or below y, in the shape of the answer below.
+        """The share of the N points at or below y: (m,), or (m, L) if ``y`` has two axes.
 
-        Parameters
-        ----------
-        y : number, (m,), (m, L) or (1, L)
-            One value for all rows, one a row, or L of them a row or for all rows.
-
-        Returns
-        -------
-        (m,), or (m, L) if ``y`` has two axes
+        ``y`` is one number for all rows, one a row, (m,), or L of them, (m, L) or (1, L).
         """
-        _, not_above = self._counts(y, bounded=True)
-        return not_above / self.n_calibration
+        return self._counts(y, bounded=True)[1] / self.n_calibration
 
     def cdf_band(self, y: Any) -> tuple[FloatArray, FloatArray]:
         """Between what Π(y, τ) lies, whatever τ; ``y`` as in :meth:`cdf`."""
         below, not_above = self._counts(y, bounded=True)
-        n = self.n_calibration + 1
-        return below / n, (not_above + 1) / n
+        return below / (self.n_calibration + 1), (not_above + 1) / (self.n_calibration + 1)
 
     def pit(self, y: Any, *, random_state: Any = None) -> FloatArray:
         """Π(y, τ) at the target of each row, (m,): uniform if all is as promised.
@@ -168,8 +140,8 @@ class Distribution:
     def crps(self, y: Any) -> FloatArray:
         """Continuous ranked probability score at the target of each row, (m,), in the unit of y.
 
-        ∫ (F(x) − 1{y ≤ x})² dx for the curve F of :meth:`cdf`; small is good, and |y − ŷ| if all
-        of F were at ŷ. Infinite where a point stands at infinity, unless ``bounds`` are known.
+        ∫ (F(x) − 1{y ≤ x})² dx for the curve F of :meth:`cdf`; infinite where a point stands at
+        infinity, unless ``bounds`` are known.
         """
         target = check_vector(y, "y", n=len(self))[:, None]
         weight = 2 * np.arange(1, self.n_calibration + 1) - self.n_calibration - 1
@@ -189,9 +161,7 @@ class Distribution:
             raise CalliperError(f"n must be a whole number of at least 1; got {n!r}.")
         rng = check_random_state(random_state)
         chosen = rng.randint(self.n_calibration, size=(len(self), int(n)))
-        return self._by_blocks(
-            lambda rows: np.take_along_axis(self._points(rows), chosen[rows], axis=1)
-        )
+        return self._by_blocks(lambda rows: np.take_along_axis(self._points(rows), chosen[rows], 1))
 
     def to_frame(self, p: Sequence[float] = SHOWN) -> pd.DataFrame:
         """A pandas frame with quantiles as columns and the index of the rows that came in."""
@@ -205,18 +175,16 @@ class Distribution:
         """Where an error of 0 would put the target, (m,)."""
         return np.asarray(self.score.place(self.y_pred[:, None], np.zeros((len(self), 1)))[:, 0])
 
-    def _rank(self, level: float, *, upper: bool) -> int:
-        """Of N+1 places, the one at or below which, or at or above which, a share lies."""
-        rank = conformal_rank(level, self.n_calibration)
-        return rank if upper else self.n_calibration + 1 - rank
-
-    def _ends(self, ranks: Sequence[int], upward: Any) -> FloatArray:
-        """y*_(k) at each rank, rounded up or down, (m, L); −∞ at rank 0, +∞ at N+1."""
-        place = np.asarray(ranks)
-        signed = np.tile(np.where(place > 0, np.inf, -np.inf), (len(self), 1))
-        inside = (place > 0) & (place <= self.n_calibration)
+    def _ends(self, levels: Sequence[float], upward: Any) -> FloatArray:
+        """Bounds that a target keeps to with given probabilities, from above or below, (m, L)."""
+        n = self.n_calibration
+        warn_if_too_few(n, tuple(sorted(set(levels))))
+        ranks = np.array([conformal_rank(level, n) for level in levels])
+        ranks = np.where(upward, ranks, n + 1 - ranks)
+        signed = np.tile(np.where(ranks > 0, np.inf, -np.inf), (len(self), 1))
+        inside = (ranks > 0) & (ranks <= n)
         if inside.any():
-            signed[:, inside] = self.signed(self.Z, place[inside].tolist())
+            signed[:, inside] = self.signed(self.Z, ranks[inside].tolist())
         y, centre = self.score.place(self.y_pred[:, None], signed), self.centre[:, None]
         # Where the new row's scale is zero, too, an infinite point only ties with targets beyond ŷ.
         y = np.where(y == np.where(upward, -np.inf, np.inf), centre, y)
@@ -237,11 +205,11 @@ class Distribution:
             raise CalliperError(
                 f"y must be a number, one a row, or (m, L), and never NaN; got shape {given.shape}."
             )
-        columns = given[:, None] if given.ndim == 1 else np.atleast_2d(given)
+        columns, centre = given[:, None] if given.ndim == 1 else given, self.centre[:, None]
+        columns = np.atleast_2d(columns)
         if len(columns) not in (1, len(self)):
             raise CalliperError(f"y has {len(columns)} rows, and there are {len(self)}.")
         target = np.broadcast_to(columns, (len(self), columns.shape[1]))
-        centre = self.centre[:, None]
 
         def count(rows: slice) -> IntArray:
             points = self._points(rows, bounded=bounded)

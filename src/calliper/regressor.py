@@ -257,20 +257,11 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         y_pred, Z, index = self._predicted(X)
         return self._calibrated.intervals(y_pred, Z, coverage, bounds=bounds, index=index)
 
-    def predict_distribution(
-        self, X: Any, *, bounds: tuple[float, float] | None = None
-    ) -> Distribution:
+    def predict_distribution(self, X: Any, *, bounds: Any = None) -> Distribution:
         """The whole predictive distribution of each row, by the same calibration.
 
-        An object with ``quantile(p)``, ``interval(coverage)`` of equal tails, ``cdf(y)``,
-        ``sample(n)``, ``crps(y)``, ``pit(y)`` and ``to_frame()``; it computes what it is asked.
-        For ``AbsoluteError`` and calibrators with ``has_distribution``; others refuse.
-
-        Parameters
-        ----------
-        X : rows to predict
-        bounds : (y_min, y_max), optional
-            The range that y can have, known beforehand; what lies beyond is moved into it.
+        See :class:`calliper.distribution.Distribution` for what it answers. For ``AbsoluteError``
+        and calibrators with ``has_distribution``; ``bounds`` as in :meth:`predict_interval`.
         """
         y_pred, Z, index = self._predicted(X)
         return self._calibrated.distribution(y_pred, Z, bounds=bounds, index=index)

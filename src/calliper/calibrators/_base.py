@@ -51,7 +51,6 @@ class FitRows:
     ----------
     Z, scores : (N, d) and (N,), the calibration points
     magnitudes : (N,), the scores if not given
-    signs : (N,), those of the errors that the scores are sizes of
     Z_train, scores_train, y_train : (n, d) and (n,), training points
     Z_left_out, scores_left_out : (n, d) and (n,), those that a model was trained without
     """
@@ -59,7 +58,6 @@ class FitRows:
     Z: FloatArray
     scores: FloatArray
     magnitudes: Any = None
-    signs: Any = None
     Z_train: Any = None
     scores_train: Any = None
     y_train: Any = None
@@ -146,17 +144,10 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             radius[:, reached] = found if self.rounded else outward(found)
         return like_coverage(radius, coverage)
 
-    def predict_distribution(
-        self, Z: Any, y_pred: Any, *, bounds: tuple[float, float] | None = None
-    ) -> Distribution:
-        """The predictive distribution of each row; ``signs`` must have been passed to ``fit``.
+    def predict_distribution(self, Z: Any, y_pred: Any, *, bounds: Any = None) -> Distribution:
+        """The distribution at each row, around ``y_pred`` (m,); ``fit`` must have had ``signs``.
 
-        Parameters
-        ----------
-        Z : (m, d) features of the rows
-        y_pred : (m,) their predictions
-        bounds : (y_min, y_max), optional
-            The range that y can have, known beforehand.
+        ``bounds`` (y_min, y_max) is the range that y can have, if it is known beforehand.
         """
         check_is_fitted(self)
         refuse_distribution(self)
@@ -171,11 +162,18 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         return Distribution(centre, Z, self.signed_thresholds, self.n_calibration_, bounds=ends)
 
     def signed_thresholds(self, Z: FloatArray, ranks: list[int] | None = None) -> FloatArray:
-        """±t_i of checked rows, with the signs of the errors: all N of a few, (m, N), in any order.
+        """±t_i with the errors' signs: of a few rows all, (m, N), or of any rows those of ranks."""
+        ratio = self._signed if ranks is None else self._signed[np.array(ranks) - 1]
+        sizes = rescaled_back(self._local_scale(Z)[:, None], np.abs(ratio))
+        return with_signs(sizes, np.sign(ratio))
 
-        With ranks, of any number of rows those that many are not above, (m, L).
-        """
-        raise NotImplementedError
+    def _local_scale(self, Z: FloatArray) -> FloatArray:
+        """What rescaled scores are multiplied by at each row, (m,)."""
+        return np.ones(len(Z))
+
+    def _keep_signed(self, ratio: FloatArray) -> None:
+        """Rescaled scores with the signs of their errors in ascending order, if these are known."""
+        self._signed = None if self._signs is None else np.sort(with_signs(ratio, self._signs))
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage at a level, or at each of several."""
@@ -214,7 +212,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         self._check_parameters()
         if self._refusal and any(beyond[name] is None for name in self.needs):
             raise CalliperError(self._refusal)
-        signs = self._signs = None if signs is None else check_signs(signs, scores)
+        self._signs = None if signs is None else check_signs(signs, scores)
         sizes = scores
         if magnitudes is not None:
             sizes = check_scores(magnitudes, "magnitudes", n=len(scores))
@@ -223,7 +221,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         for name, values in {"scores": scores, "magnitudes": sizes, **beyond}.items():
             if values is not None and not name.startswith("Z_"):
                 refuse_huge_scores(values, name)
-        return FitRows(Z, scores, sizes, signs, **beyond)
+        return FitRows(Z, scores, sizes, **beyond)
 
     def _check_rows(self, name: str, beyond: dict[str, Any], Z: FloatArray) -> dict[str, Any]:
         """Rows apart from the calibration points, and what is known of each, by their names."""
@@ -243,25 +241,11 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 def refuse_distribution(calibrator: Any) -> None:
     """Say why a method has no predictive distribution, if it has none, and which have."""
     if not getattr(calibrator, "has_distribution", False):
-        able = [
-            method.__name__ for method in Calibrator.__subclasses__() if method.has_distribution
-        ]
+        able = [kind.__name__ for kind in Calibrator.__subclasses__() if kind.has_distribution]
         raise CalliperError(
-            f"{calibrator!r} has no predictive distribution: its radius is not an order statistic "
-            f"of one threshold for each calibration point that is the same at every level. Use "
-            f"{', '.join(sorted(able))}."
+            f"{calibrator!r} has no predictive distribution: calibration points do not have one "
+            f"threshold each, the same at every level. Use {', '.join(sorted(able))}."
         )
-
-
-def in_signed_order(ratio: FloatArray, signs: FloatArray | None) -> FloatArray | None:
-    """Rescaled scores with their signs in ascending order, (N,), if these are known."""
-    return None if signs is None else np.sort(with_signs(ratio, signs))
-
-
-def signed_back(scale: FloatArray, ordered: Any, ranks: list[int] | None) -> FloatArray:
-    """Scales (m,) times signed ratios (N,) in ascending order: all, or those of the ranks."""
-    ratio = ordered if ranks is None else ordered[np.array(ranks) - 1]
-    return with_signs(rescaled_back(scale[:, None], np.abs(ratio)), np.sign(ratio))
 
 
 def kernel_needs(kernel: Any, *, fixed: bool) -> tuple[str, ...]:

@@ -40,13 +40,7 @@ from sklearn.utils import check_random_state
 
 from calliper._types import FloatArray
 from calliper._validation import check_offset, warn_if_zero_scales
-from calliper.calibrators._base import (
-    Calibrator,
-    FitRows,
-    in_signed_order,
-    kernel_needs,
-    signed_back,
-)
+from calliper.calibrators._base import Calibrator, FitRows, kernel_needs
 from calliper.calibrators._locality import ShrunkBag, choose_locality
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage
@@ -189,7 +183,7 @@ class FullRescaled(Calibrator):
         )
         self.kernel_, self.shrinkage_ = self.locality_.kernel, self.locality_.shrinkage
         self.scores_ = np.sort(rows.scores)
-        self._signed = in_signed_order(rows.scores, rows.signs)
+        self._keep_signed(rows.scores)
         self.bag_: Bag | ShrunkBag | None = None
         if len(rows.scores) > 1 and self.shrinkage_ < 1:  # else one scale for all: plain split
             self.bag_ = self._fit_bag(rows)
@@ -266,7 +260,7 @@ class FullRescaled(Calibrator):
     def signed_thresholds(self, Z: FloatArray, ranks: list[int] | None = None) -> FloatArray:
         """±t_i of the bag, of all points or of some ranks."""
         if self.bag_ is None:
-            return signed_back(np.ones(len(Z)), self._signed, ranks)
+            return super().signed_thresholds(Z, ranks)
         if ranks is None:
             return with_signs(self._in_unit(self.bag_.thresholds(Z)), self._signs)
         found = self.bag_.signed_order_statistics(Z, self._signs, ranks)

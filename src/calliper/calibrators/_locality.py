@@ -303,11 +303,11 @@ class ShrunkBag:
 
     def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         """For each row and level, the Q-th smallest threshold t_i: (m, L)."""
-        return self._settle(
-            Z,
-            lambda bag, rows: bag.order_statistics(rows, levels),
-            lambda rows, column: self.bag.rising_order_statistic(rows, levels[column], self.slope),
-        )
+
+        def between(rows: FloatArray, column: int) -> FloatArray:
+            return self.bag.rising_order_statistic(rows, levels[column], self.slope)
+
+        return self._settle(Z, lambda bag, rows: bag.order_statistics(rows, levels), between)
 
     def signed_order_statistics(
         self, Z: FloatArray, signs: FloatArray, ranks: list[int]

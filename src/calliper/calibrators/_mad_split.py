@@ -25,7 +25,7 @@ from sklearn.utils import check_random_state
 
 from calliper._types import FloatArray
 from calliper._validation import check_offset, check_vector, warn_if_zero_scales
-from calliper.calibrators._base import Calibrator, in_signed_order, signed_back
+from calliper.calibrators._base import Calibrator
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN, as_kernel, rescale
 from calliper.quantile import conformal_thresholds, rescaled_back
@@ -74,9 +74,9 @@ class MADSplit(Calibrator):
         Z: Any,
         scores: Any,
         *,
-        signs: Any = None,
         Z_train: Any = None,
         scores_train: Any = None,
+        signs: Any = None,
     ) -> Self:
         """Fit the scale to training errors, then rescale the calibration scores by it."""
         rows = self._check_fit(Z, scores, signs=signs, Z_train=Z_train, scores_train=scores_train)
@@ -85,17 +85,14 @@ class MADSplit(Calibrator):
         scale = self._local_scale(rows.Z)
         warn_if_zero_scales(scale)
         ratio = rescale(rows.scores, scale)
-        self.rescaled_scores_, self._signed = np.sort(ratio), in_signed_order(ratio, rows.signs)
+        self.rescaled_scores_ = np.sort(ratio)
+        self._keep_signed(ratio)
         self.n_calibration_ = len(rows.scores)
         return self
 
     def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         threshold = conformal_thresholds(self.rescaled_scores_, levels)
         return rescaled_back(self._local_scale(Z)[:, None], threshold)
-
-    def signed_thresholds(self, Z: FloatArray, ranks: list[int] | None = None) -> FloatArray:
-        """Rescaled errors times the scale of each row."""
-        return signed_back(self._local_scale(Z), self._signed, ranks)
 
     def _proved(self, level: float) -> float:
         return conformal_coverage(level, self.n_calibration_)

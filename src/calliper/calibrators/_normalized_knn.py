@@ -32,7 +32,7 @@ import numpy as np
 
 from calliper._blocks import CHUNK_ROWS, row_slices
 from calliper._types import FloatArray
-from calliper.calibrators._base import Calibrator, in_signed_order, signed_back
+from calliper.calibrators._base import Calibrator
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN, NeighborSearch, paired_distances, rescale, shared_means
@@ -125,18 +125,15 @@ class NormalizedKNN(Calibrator):
         self.units_ = np.ones(len(raw))
         for unit in (raw.mean(axis=1), np.median(raw, axis=1)):
             self.units_[unit > 0] = unit[unit > 0]
-        ratio = rescale(rows.scores, self._scale(rows.Z))
-        self.rescaled_scores_, self._signed = np.sort(ratio), in_signed_order(ratio, rows.signs)
+        ratio = rescale(rows.scores, self._local_scale(rows.Z))
+        self.rescaled_scores_ = np.sort(ratio)
+        self._keep_signed(ratio)
         self.n_calibration_ = len(rows.scores)
         return self
 
     def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         threshold = conformal_thresholds(self.rescaled_scores_, levels)
-        return rescaled_back(self._scale(Z)[:, None], threshold)
-
-    def signed_thresholds(self, Z: FloatArray, ranks: list[int] | None = None) -> FloatArray:
-        """Normalised errors times the scale of each row."""
-        return signed_back(self._scale(Z), self._signed, ranks)
+        return rescaled_back(self._local_scale(Z)[:, None], threshold)
 
     def _proved(self, level: float) -> float:
         return conformal_coverage(level, self.n_calibration_)
@@ -152,7 +149,7 @@ class NormalizedKNN(Calibrator):
         if self.form == "sum" and self.gamma == 0:
             raise ValueError("gamma must be > 0 in the sum: a difficulty of 0 would divide by 0.")
 
-    def _scale(self, Z: FloatArray) -> FloatArray:
+    def _local_scale(self, Z: FloatArray) -> FloatArray:
         """σ at each row, (m,)."""
         chunks = row_slices(len(Z), CHUNK_ROWS)
         raw = [self._raw(Z[rows]) for rows in chunks]

@@ -34,8 +34,7 @@ from sklearn.base import clone
 
 from calliper._types import FloatArray
 from calliper._validation import check_offset, check_vector, warn_if_zero_scales
-from calliper.calibrators._base import Calibrator, in_signed_order, signed_back
-from calliper.distribution import Distribution
+from calliper.calibrators._base import Calibrator
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import rescale
 from calliper.quantile import conformal_thresholds, rescaled_back
@@ -97,9 +96,9 @@ class RCP(Calibrator):
         Z: Any,
         scores: Any,
         *,
-        signs: Any = None,
         Z_train: Any = None,
         scores_train: Any = None,
+        signs: Any = None,
     ) -> Self:
         """Keep both sets, calibration and training; the model waits for the level it is for."""
         rows = self._check_fit(Z, scores, signs=signs, Z_train=Z_train, scores_train=scores_train)
@@ -117,18 +116,14 @@ class RCP(Calibrator):
         threshold = self._threshold(levels)
         return rescaled_back(self._scale(Z, levels), threshold)
 
-    def predict_distribution(self, Z: Any, y_pred: Any, **how: Any) -> Distribution:
-        """As every method's; the quantile of one level is estimated when first asked for."""
-        made = super().predict_distribution(Z, y_pred, **how)
-        if self._signed is None:
-            scale = self._scale(self._rows.Z, [OF_DISTRIBUTION])[:, 0]
-            warn_if_zero_scales(scale)
-            self._signed = in_signed_order(rescale(self._rows.scores, scale), self._rows.signs)
-        return made
-
     def signed_thresholds(self, Z: FloatArray, ranks: list[int] | None = None) -> FloatArray:
-        """Rectified errors times the quantile of each row, of one level."""
-        return signed_back(self._scale(Z, [OF_DISTRIBUTION])[:, 0], self._signed, ranks)
+        """As every method's; the quantile of one level is estimated when first asked for."""
+        if self._signed is None:
+            self._keep_signed(rescale(self._rows.scores, self._local_scale(self._rows.Z)))
+        return super().signed_thresholds(Z, ranks)
+
+    def _local_scale(self, Z: FloatArray) -> FloatArray:
+        return self._scale(Z, [OF_DISTRIBUTION])[:, 0]
 
     def _proved(self, level: float) -> float:
         return conformal_coverage(level, self.n_calibration_)

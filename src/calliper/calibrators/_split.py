@@ -22,7 +22,7 @@ from typing import Any, Self
 import numpy as np
 
 from calliper._types import FloatArray
-from calliper.calibrators._base import Calibrator, in_signed_order, signed_back
+from calliper.calibrators._base import Calibrator
 from calliper.guarantees import conformal_coverage
 from calliper.quantile import conformal_thresholds
 
@@ -54,16 +54,12 @@ class Split(Calibrator):
         """
         rows = self._check_fit(Z, scores, signs=signs)
         self.scores_ = np.sort(rows.scores)
-        self._signed = in_signed_order(rows.scores, rows.signs)
+        self._keep_signed(rows.scores)
         self.n_calibration_ = len(rows.scores)
         return self
 
     def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         return np.tile(conformal_thresholds(self.scores_, levels), (len(Z), 1))
-
-    def signed_thresholds(self, Z: FloatArray, ranks: list[int] | None = None) -> FloatArray:
-        """Errors as they are, at every row."""
-        return signed_back(np.ones(len(Z)), self._signed, ranks)
 
     def _proved(self, level: float) -> float:
         return conformal_coverage(level, self.n_calibration_)

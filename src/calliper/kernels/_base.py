@@ -59,13 +59,10 @@ class Bag(Protocol):
     def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         """For each row and level, the Q-th smallest threshold t_i: (m, L)."""
 
-    def thresholds(
-        self, Z: FloatArray, level: float = ANY_LEVEL, *, slope: float = 0.0
-    ) -> FloatArray:
-        """All thresholds t_i of a few rows, (m, N), in the order of the calibration points.
+    def thresholds(self, Z: FloatArray, level: float = ANY_LEVEL, slope: float = 0.0) -> FloatArray:
+        """All thresholds t_i of a few rows, (m, N), if slope·t is added to all scales.
 
-        With a slope above 0, those that hold if slope·t is added to all scales. The level matters
-        for a scale that is a quantile, and for no other.
+        In the order of the calibration points. The level matters for quantiles of neighbours only.
         """
 
     def rising_order_statistic(self, Z: FloatArray, level: float, slope: float) -> FloatArray:
@@ -73,7 +70,7 @@ class Bag(Protocol):
         ranks = [conformal_rank(level, len(self.scores))]
 
         def select(rows: slice) -> FloatArray:
-            return row_order_statistics(self.thresholds(Z[rows], level, slope=slope), ranks)[:, 0]
+            return row_order_statistics(self.thresholds(Z[rows], level, slope), ranks)[:, 0]
 
         return np.concatenate(map_row_blocks(select, len(Z), len(self.scores)))
 

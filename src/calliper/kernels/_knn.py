@@ -74,6 +74,9 @@ from calliper.quantile import (
     with_signs,
 )
 
+#: Levels of the scales, the rank at each, and signs of the thresholds, (N,), if they have any.
+Asked = tuple[list[float], list[int], FloatArray | None]
+
 #: Pairs of a new row and a calibration point that are held in memory at a time.
 MOST_PAIRS = 1 << 22
 
@@ -336,7 +339,7 @@ class BagKNN(Bag):
     def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         """For each row and level, the Q-th smallest threshold t_i: (m, L)."""
         ranks = [conformal_rank(level, len(self.scores)) for level in levels]
-        return self._select(Z, levels, ranks, None)
+        return self._selected(Z, (levels, ranks, None))
 
     def signed_order_statistics(
         self, Z: FloatArray, signs: FloatArray, ranks: list[int], *, slope: float = 0.0
@@ -344,11 +347,9 @@ class BagKNN(Bag):
         """For each row and rank, the rank-th smallest of ±t_i with signs (N,): (m, L)."""
         if slope:
             return super().signed_order_statistics(Z, signs, ranks, slope=slope)
-        return self._select(Z, [ANY_LEVEL] * len(ranks), ranks, signs)
+        return self._selected(Z, ([ANY_LEVEL] * len(ranks), ranks, signs))
 
-    def thresholds(
-        self, Z: FloatArray, level: float = ANY_LEVEL, *, slope: float = 0.0
-    ) -> FloatArray:
+    def thresholds(self, Z: FloatArray, level: float = ANY_LEVEL, slope: float = 0.0) -> FloatArray:
         """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
         ((_, scale),) = self._scales_of_new(Z, [level]).values()
         row, point, at_edge = self._entered(Z)
@@ -365,38 +366,30 @@ class BagKNN(Bag):
         found[row, point] = crossing
         return found
 
-    def _select(
-        self, Z: FloatArray, levels: list[float], ranks: list[int], signs: FloatArray | None
-    ) -> FloatArray:
+    def _selected(self, Z: FloatArray, asked: Asked) -> FloatArray:
         """The rank-th smallest of thresholds, with their signs if there are any, (m, L)."""
+        if len(self.crowded):
+            # Repeated inputs: a row has the threshold of its twins, and twins enter by thousands.
+            return of_different(lambda rows: self._by_chunks(rows, asked), Z)
+        return self._by_chunks(Z, asked)
 
-        def select(rows: FloatArray) -> FloatArray:
-            return self._by_chunks(rows, levels, ranks, signs)
-
-        # Repeated inputs: a row has the threshold of its twins, and twins enter by thousands.
-        return of_different(select, Z) if len(self.crowded) else select(Z)
-
-    def _by_chunks(
-        self, Z: FloatArray, levels: list[float], ranks: list[int], signs: FloatArray | None
-    ) -> FloatArray:
+    def _by_chunks(self, Z: FloatArray, asked: Asked) -> FloatArray:
         """Chunks so large that their pairs fit in memory, judged by the pairs of the last."""
         parts, start = [], 0
         size = max(1, min(CHUNK_ROWS, MOST_PAIRS // (8 * self.n_neighbors)))
         if len(self.crowded):  # any row may enter all of them
             size = max(1, min(size, MOST_PAIRS // len(self.scores)))
         while start < len(Z):
-            radius, n_pairs = self._one_chunk(Z[start : start + size], levels, ranks, signs)
+            radius, n_pairs = self._one_chunk(Z[start : start + size], asked)
             parts.append(radius)
             start += len(radius)
             size = min(CHUNK_ROWS, 2 * size, MOST_PAIRS * len(radius) // max(1, n_pairs))
             size = max(1, size)
         return np.concatenate(parts)
 
-    def _one_chunk(
-        self, Z: FloatArray, levels: list[float], ranks: list[int], signs: FloatArray | None
-    ) -> tuple[FloatArray, int]:
+    def _one_chunk(self, Z: FloatArray, asked: Asked) -> tuple[FloatArray, int]:
         """Order statistics, and the number of pairs that had to be looked at."""
-        row, point, at_edge = self._entered(Z)
+        (levels, ranks, signs), (row, point, at_edge) = asked, self._entered(Z)
         radius = np.empty((len(Z), len(levels)))
         for key, (level, scale) in self._scales_of_new(Z, levels).items():
             product = self.scores[point] * scale[row]
@@ -406,8 +399,8 @@ class BagKNN(Bag):
                 value = with_signs(value, signs[point])
             ordered, place = self._ordered(level, signs)
             columns = [c for c, each in enumerate(levels) if self.statistic.key(each) == key]
-            asked = [ranks[column] for column in columns]
-            radius[:, columns] = _select(ordered, scale, row, place[point], value, asked)
+            which = [ranks[column] for column in columns]
+            radius[:, columns] = _select(ordered, scale, row, place[point], value, which)
         return radius, len(row) + len(Z) * self.n_neighbors
 
     def _scales_of_new(

@@ -193,11 +193,9 @@ class LearntBag:
         """The Q-th smallest threshold, (m,), if slope·t is added to all scales."""
         return self.bag.rising_order_statistic(self.metric.transform(Z), level, slope)
 
-    def thresholds(
-        self, Z: FloatArray, level: float = ANY_LEVEL, *, slope: float = 0.0
-    ) -> FloatArray:
+    def thresholds(self, Z: FloatArray, level: float = ANY_LEVEL, slope: float = 0.0) -> FloatArray:
         """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
-        return self.bag.thresholds(self.metric.transform(Z), level, slope=slope)
+        return self.bag.thresholds(self.metric.transform(Z), level, slope)
 
     def signed_order_statistics(
         self, Z: FloatArray, signs: FloatArray, ranks: list[int], *, slope: float = 0.0

@@ -496,9 +496,7 @@ class BagRBF(Bag):
         )
         return np.concatenate(blocks)
 
-    def thresholds(
-        self, Z: FloatArray, level: float = ANY_LEVEL, *, slope: float = 0.0
-    ) -> FloatArray:
+    def thresholds(self, Z: FloatArray, level: float = ANY_LEVEL, slope: float = 0.0) -> FloatArray:
         """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
         exponent, constant, scale = self._scales(Z, Scratch())
         exponent -= constant[:, None]

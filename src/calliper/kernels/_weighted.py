@@ -301,9 +301,7 @@ class BagWeighted(Bag):
 
         return np.concatenate(map_row_blocks(select, len(Z), len(self.scores)))
 
-    def thresholds(
-        self, Z: FloatArray, level: float = ANY_LEVEL, *, slope: float = 0.0
-    ) -> FloatArray:
+    def thresholds(self, Z: FloatArray, level: float = ANY_LEVEL, slope: float = 0.0) -> FloatArray:
         """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
         if slope == 0:
             return self._thresholds(Z, Scratch())

@@ -1,10 +1,9 @@
-"""How good predictive distributions are: one score, and two tables that show where they are off.
+"""How good predictive distributions are: a score, and two tables that show where they are off.
 
-Targets of one calibration set share its luck: if a quantile lies too low, all of them see it. The
-bands here count that in. Of N+1 places between the points y_i* a target takes each with the same
-probability, so that a part of J places holds, given the calibration set, a share of the law
-Beta(J, N+1−J), and of n targets a number that is beta-binomial. That is exact for ``Split`` and its
-like and, as simulations agree, very nearly so for ``FullRescaled``.
+Targets of one calibration set share its luck, and the bands here count that in: a part of J of the
+N+1 places between the points y_i* holds, given the calibration set, a share of the law
+Beta(J, N+1−J), so that its number among m targets is beta-binomial. That is exact for ``Split`` and
+its like, and nearly so for ``FullRescaled``.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 from scipy import stats
 
 from calliper._types import FloatArray
-from calliper._validation import check_level, check_levels, check_vector
+from calliper._validation import check_levels, check_vector
 from calliper.distribution import Distribution
 from calliper.metrics._inputs import at_least
 from calliper.quantile import conformal_rank
@@ -25,21 +24,22 @@ from calliper.quantile import conformal_rank
 if TYPE_CHECKING:
     import pandas as pd
 
+#: With what probability a share lies in its band.
+BAND = 0.95
+
 #: Levels at which quantiles are looked at.
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
 
 @dataclass(frozen=True, eq=False)
 class ShareTable:
-    """Shares of the targets beside what they should be, and how far chance takes them.
+    """Shares of n targets beside what they should be, and how far chance takes them.
 
     Attributes
     ----------
     place : (B,) where a bin begins, or the level of a quantile
     share, expected : (B,) of the targets in the bin, or at or below the quantile
-    lower, upper : (B,) between what a share lies with probability ``level``, one at a time
-    n : number of targets
-    level : of the band
+    lower, upper : (B,) between what a share lies with probability 95 %, one at a time
     """
 
     place: FloatArray
@@ -48,11 +48,10 @@ class ShareTable:
     lower: FloatArray
     upper: FloatArray
     n: int
-    level: float
 
     @property
     def n_outside(self) -> int:
-        """How many shares leave the band; about B (1 − level) do by chance."""
+        """How many shares leave the band; about one of twenty does by chance."""
         return int(np.count_nonzero((self.share < self.lower) | (self.share > self.upper)))
 
     def to_frame(self) -> pd.DataFrame:
@@ -66,27 +65,13 @@ class ShareTable:
 def crps(y: Any, distribution: Distribution) -> float:
     """Mean continuous ranked probability score, in the unit of y.
 
-    ∫ (F(x) − 1{y ≤ x})² dx, averaged over the rows: the mean of pinball losses over all levels,
-    twice. It is smallest, in the mean, for the true distribution (Gneiting, Raftery 2007,
-    doi:10.1198/016214506000001437).
+    The mean of ∫ (F(x) − 1{y ≤ x})² dx: smallest, on average, for the true distribution (Gneiting,
+    Raftery 2007, doi:10.1198/016214506000001437); the absolute error for a single point at ŷ.
 
-    Good: small, on the same rows. Narrow and right wins; the mean absolute error is what a single
-    point at ŷ would get.
+    Good: small, on the same rows.
 
-    Misleads: rows of large errors dominate, and the middle of the distribution more than its
-    tails; look at :func:`quantile_calibration`, or at :func:`interval_score` of an interval.
-
-    Parameters
-    ----------
-    y : array of shape (m,)
-        True targets.
-    distribution : Distribution
-        Of the same rows.
-
-    Returns
-    -------
-    float
-        ``inf`` if a point stands at infinity; pass ``bounds`` to ``predict_distribution``.
+    Misleads: rows of large errors dominate, and the middle of the distribution counts for more than
+    its tails. Infinite if a point stands at infinity; ``predict_distribution`` takes ``bounds``.
 
     Examples
     --------
@@ -99,64 +84,46 @@ def crps(y: Any, distribution: Distribution) -> float:
 
 
 def pit_histogram(
-    y: Any,
-    distribution: Distribution,
-    *,
-    n_bins: int = 10,
-    level: float = 0.95,
-    random_state: Any = 0,
+    y: Any, distribution: Distribution, *, n_bins: int = 10, random_state: Any = 0
 ) -> ShareTable:
     """Where in their distributions targets lie: shares of Π(y, τ) in equal bins.
 
     Good: all alike, up to the band. Few in the outer bins: distributions are too wide; many: too
     narrow; a slope: they lie too high or too low.
 
-    Misleads: bins average over all rows. Too wide for half of them and too narrow for the others
-    looks right.
+    Misleads: too wide for half of the rows and too narrow for the others looks right.
 
-    Parameters
-    ----------
-    y, distribution : as in :func:`crps`
-    n_bins : int
-    level : of the band, which each bin keeps to with this probability; about one of twenty does not
-    random_state : draws τ, which matters where N is small or targets tie
+    ``random_state`` draws τ, which matters where N is small or targets tie.
     """
-    n_bins, level = at_least(n_bins, 1, "n_bins"), check_level(level, "level")
-    edges = np.linspace(0, 1, n_bins + 1)
+    edges = np.linspace(0, 1, at_least(n_bins, 1, "n_bins") + 1)
     pit = distribution.pit(y, random_state=random_state)
     share = np.histogram(pit, edges)[0] / len(pit)
-    expected = np.full(n_bins, 1 / n_bins)
-    places = expected * (distribution.n_calibration + 1)
-    lower, upper = _band(places, len(pit), distribution.n_calibration, level)
-    return ShareTable(edges[:-1], share, expected, lower, upper, len(pit), level)
+    places = (distribution.n_calibration + 1) / n_bins
+    band = _band(places, len(pit), distribution.n_calibration)
+    expected, lower, upper = (np.full(n_bins, value) for value in (1 / n_bins, *band))
+    return ShareTable(edges[:-1], share, expected, lower, upper, len(pit))
 
 
 def quantile_calibration(
-    y: Any, distribution: Distribution, *, p: Sequence[float] = LEVELS, level: float = 0.95
+    y: Any, distribution: Distribution, *, p: Sequence[float] = LEVELS
 ) -> ShareTable:
     """Shares of the targets at or below the quantiles.
 
     Good: p or slightly more (⌈p(N+1)⌉/(N+1), which ``expected`` says), up to the band.
 
-    Misleads: it averages over all rows, as :func:`pit_histogram` does.
-
-    Parameters
-    ----------
-    y, distribution : as in :func:`crps`
-    p : increasing levels
-    level : of the band, one share at a time
+    Misleads: it averages over all rows.
     """
-    levels, level = check_levels(p, "p"), check_level(level, "level")
+    levels = check_levels(p, "p")
     target, n = check_vector(y, "y", n=len(distribution)), distribution.n_calibration
     share = (target[:, None] <= distribution.quantile(levels)).mean(axis=0)
     ranks = np.array([conformal_rank(each, n) for each in levels])
-    lower, upper = _band(ranks, len(target), n, level)
+    lower, upper = _band(ranks, len(target), n)
     place = np.array(levels)
-    return ShareTable(place, share, ranks / (n + 1), lower, upper, len(target), level)
+    return ShareTable(place, share, ranks / (n + 1), lower, upper, len(target))
 
 
-def _band(places: Any, m: int, n: int, level: float) -> tuple[FloatArray, FloatArray]:
-    """Quantiles of the share of m targets in parts of so many of the N+1 places, (B,) each."""
+def _band(places: Any, m: int, n: int) -> tuple[FloatArray, FloatArray]:
+    """Quantiles of the share of m targets in parts of so many of the N+1 places."""
     rest = np.maximum(n + 1 - places, 1e-9)
     law = stats.betabinom(m, places, rest)
-    return law.ppf((1 - level) / 2) / m, law.ppf((1 + level) / 2) / m
+    return law.ppf((1 - BAND) / 2) / m, law.ppf((1 + BAND) / 2) / m

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from calliper._types import FloatArray
 from calliper._validation import check_vector
 from calliper.distribution import Distribution
 from calliper.intervals import Intervals
-from calliper.metrics import ShareTable, pit_histogram
+from calliper.metrics import BAND, ShareTable, pit_histogram
 from calliper.report import _style as style
 
 
@@ -25,10 +25,8 @@ class FanDisplay(style.Display):
 
     Attributes
     ----------
-    x : (n,) the input, ascending; all other arrays are in its order
+    x, median, y : (n,) the input, ascending, medians, and targets or None, in its order
     intervals : of equal tails, at several levels
-    median : (n,)
-    y : (n,) targets, or None
     names : of x and y, for the axes
     ax_, figure_ : where it was drawn last
     """
@@ -47,19 +45,8 @@ class FanDisplay(style.Display):
         *,
         y: Any = None,
         coverage: Sequence[float] = (0.5, 0.8, 0.95),
-    ) -> FanDisplay:
-        """Intervals of equal tails and the median, sorted by x.
-
-        Parameters
-        ----------
-        x : array of shape (n,) or (n, 1)
-            A series, or a frame of one column, names the axis; so does that of ``y``.
-        distribution : Distribution
-            Of the rows at each x.
-        y : array of shape (n,), optional
-            Targets at each x.
-        coverage : increasing levels, one shade each
-        """
+    ) -> Self:
+        """Equal tails at each level and the median, sorted by x; a series names its axis."""
         n = len(distribution)
         place = check_vector(x, "x", n=n)
         order = np.argsort(place, kind="stable")
@@ -72,29 +59,21 @@ class FanDisplay(style.Display):
             names=(style.name_of(x, "x"), style.name_of(y, "y")),
         )
 
-    @property
-    def coverage(self) -> FloatArray:
-        """The levels, one a shade."""
-        return np.atleast_1d(np.asarray(self.intervals.coverage, dtype=np.float64))
-
-    def plot(
-        self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE
-    ) -> FanDisplay:
+    def plot(self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE) -> Self:
         """Draw the fan, the widest shade first; infinite ends reach beyond the axes."""
         ax = self._start(ax, (7.2, 4.2))
-        (lower, upper), levels = self.intervals, self.coverage
+        (lower, upper), levels = self.intervals, np.asarray(self.intervals.coverage, float)
         shown = [lower.ravel(), upper.ravel(), *([] if self.y is None else [self.y])]
         low, high = style.limits(np.concatenate(shown))
         far = 10 * (high - low)
         shades = np.linspace(0.6, 0.18, len(levels))
         for column in reversed(range(len(levels))):
             ends = np.maximum(lower[:, column], low - far), np.minimum(upper[:, column], high + far)
-            shade = {"color": color, "alpha": shades[column], "linewidth": 0}
-            ax.fill_between(self.x, *ends, label=style.percent(levels[column]), **shade)
+            words = style.percent(levels[column])
+            ax.fill_between(self.x, *ends, color=color, alpha=shades[column], lw=0, label=words)
         if self.y is not None:
             drawn = style.thin(len(self.x))
-            dots = {"color": "#000000", "linestyle": "", "marker": ".", "ms": 2.5, "alpha": 0.6}
-            ax.plot(self.x[drawn], self.y[drawn], label="target", **dots)
+            ax.plot(self.x[drawn], self.y[drawn], "k.", ms=2.5, alpha=0.6, label="target")
         ax.plot(self.x, self.median, color=style.VERMILION, linewidth=1.2, label="median")
         ax.margins(x=0.01)
         ax.set_ylim(low, high)
@@ -104,14 +83,12 @@ class FanDisplay(style.Display):
 
     def _caption(self) -> str:
         words = style.several(len(self.x), "row")
-        if self.y is not None:
-            inside = self.intervals.contains(self.y).mean(axis=0)
-            told = [
-                f"{style.percent(i)} in {style.percent(c)}"
-                for i, c in zip(inside, self.coverage, strict=True)
-            ]
-            words += f"; targets: {', '.join(told)}"
-        return words
+        if self.y is None:
+            return words
+        inside, levels = self.intervals.contains(self.y).mean(axis=0), self.intervals.coverage
+        shares = zip(inside, np.asarray(levels, float), strict=True)
+        told = [f"{style.percent(share)} in {style.percent(level)}" for share, level in shares]
+        return f"{words}; targets: {', '.join(told)}"
 
 
 @dataclass(eq=False)
@@ -132,29 +109,31 @@ class PITDisplay(style.Display):
     @classmethod
     def from_distribution(
         cls, y: Any, distribution: Distribution, *, n_bins: int = 10, random_state: Any = 0
-    ) -> PITDisplay:
+    ) -> Self:
         """Count targets; arguments as those of :func:`calliper.metrics.pit_histogram`."""
-        table = pit_histogram(y, distribution, n_bins=n_bins, random_state=random_state)
-        return cls(table)
+        return cls(pit_histogram(y, distribution, n_bins=n_bins, random_state=random_state))
 
-    def plot(
-        self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE
-    ) -> PITDisplay:
+    def plot(self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE) -> Self:
         """Draw a bar for each bin, and the band in which chance leaves it."""
         ax, table = self._start(ax), self.table
         width = 1 / len(table.place)
-        look: dict[str, Any] = {"color": color, "alpha": 0.55, "edgecolor": "white"}
-        ax.bar(table.place, table.share, width, align="edge", **look)
-        edges = np.append(table.place, 1.0)
-        band = [np.append(part, part[-1]) for part in (table.lower, table.upper)]
-        words = f"chance: {style.percent(table.level)} of the bars"
-        look = {"color": style.ORANGE, "alpha": 0.35, "linewidth": 0, "step": "post", "zorder": 3}
-        ax.fill_between(edges, *band, label=words, **look)
+        ax.bar(table.place, table.share, width, align="edge", color=color, alpha=0.55, ec="white")
+        words = f"chance: {style.percent(BAND)} of the bars"
+        ax.axhspan(
+            table.lower[0],
+            table.upper[0],
+            color=style.ORANGE,
+            alpha=0.35,
+            lw=0,
+            zorder=3,
+            label=words,
+        )
         ax.axhline(width, label="expected", **style.TARGET)
         ax.set(xlim=(0, 1), ylim=(0, 1.25 * max(table.share.max(), table.upper.max())))
         style.in_percent(ax.yaxis)
         style.label(ax, "place of the target in its distribution", "share", ncols=2)
-        outside = f"{table.n_outside} of {len(table.place)} bars outside the band"
-        caption = f"{style.several(table.n, 'target')}, {outside}"
+        caption = (
+            f"{style.several(table.n, 'target')}, {table.n_outside} of the bars outside the band"
+        )
         style.entitle(ax, name or "Are the distributions right?", caption)
         return self
