@@ -85,3 +85,18 @@ def test_quantiles_and_equal_tails_hold_what_they_promise(method, rounded):
     assert_law(upper, p, at_least=True)
     assert_law(lower, 1 - np.array(p), at_least=True)
     assert_law(inside, [0.75, 0.9, 0.75, 0.9], at_least=True)
+
+
+@pytest.mark.parametrize("side", ["lower", "upper"])
+def test_bounds_hold_where_infinite_rescaled_errors_tie(side):
+    """Each member of a bag in turn is new: pairs of an exact prediction and an error beside it."""
+    sign, p = (1.0, 0.6) if side == "lower" else (-1.0, 0.4)
+    Z = np.repeat(np.arange(20.0), 2)[:, None] + np.tile([0.0, 0.1], 20)[:, None]
+    errors = sign * np.tile([0.0, 1.0], 20)
+    kept = []
+    for new in range(40):
+        old = np.arange(40) != new
+        full = FullRescaled(KNN(1)).fit(Z[old], abs(errors[old]), signs=np.sign(errors[old]))
+        bound = full.predict_distribution(Z[[new]], [0.0]).quantile(p, side=side)[0]
+        kept.append(errors[new] >= bound if side == "lower" else errors[new] <= bound)
+    assert np.mean(kept) >= 0.4

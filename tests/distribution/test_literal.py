@@ -50,6 +50,7 @@ def assert_literal(p, errors, kernel, weigh, **how):
             if scale > 0:  # else infinite ones tie
                 not_above = sum(sigma <= own for sigma in literal)
                 assert not_above == np.count_nonzero(points <= y) == round(high[place]) - 1, why
+    return full
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)
@@ -89,6 +90,19 @@ def test_weights_of_a_forest(seed, statistic):
     object.__setattr__(p, "Z", leaves), object.__setattr__(p, "new", new)
     how = {"statistic": statistic, "shrinkage": SHARES[seed % 4]}
     assert_literal(p, errors, ForestProximity(), oracle.common_leaves, **how)
+
+
+def test_zero_scales_far_from_the_new_row_are_at_both_infinities():
+    """Pairs of an exact prediction and an error: the error's one neighbour has none."""
+    Z = np.repeat(np.arange(6.0), 2)[:, None] + np.tile([0.0, 0.1], 6)[:, None]
+    errors = np.tile([0.0, 1.0, 0.0, -2.0], 3)
+    p, _ = signed_problem(0)
+    for name, value in {"Z": Z, "new": np.array([[20.0]]), "offset": 0.0}.items():
+        object.__setattr__(p, name, value)
+    errors[-2] = 0.5  # the nearest to the new row
+    full = assert_literal(p, errors, KNN(1), oracle.by_kernel(("knn", 1)))
+    ordered = full.signed_thresholds(p.new, list(range(1, 13)))[0]
+    assert np.isneginf(ordered[:2]).all() and np.isposinf(ordered[-3:]).all()
 
 
 @pytest.mark.parametrize("kernel", [KNN(7), RBF(0.5), RBF(0.5, smoothing=1.0)], ids=repr)

@@ -264,7 +264,7 @@ class FullRescaled(Calibrator):
         if ranks is None:
             return with_signs(self._in_unit(self.bag_.thresholds(Z)), self._signs)
         found = self.bag_.signed_order_statistics(Z, self._signs, ranks)
-        return with_signs(self._in_unit(np.abs(found)), np.sort(self._signs)[np.array(ranks) - 1])
+        return with_signs(self._in_unit(np.abs(found)), np.sign(found))
 
     def _proved(self, level: float) -> float:
         return conformal_coverage(level, self.n_calibration_)
