@@ -121,7 +121,7 @@ def page(stored: dict[str, dict[str, float]], splits: int) -> str:
         cells = [last_digit(ratio[name]) for name in names]
         lines.append(f"| {table} | {' | '.join(cells)} | {against[-1]:.3f} |")
     mean = float(np.exp(np.mean(np.log(against))))
-    return "\n".join([*lines, f"| geometric mean | {'| ' * len(names)}| **{mean:.3f}** |", ""])
+    return "\n".join([*lines, f"| geometric mean {'| ' * len(names)}| **{mean:.3f}** |", ""])
 
 
 def main() -> None:

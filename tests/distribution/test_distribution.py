@@ -20,6 +20,7 @@ from calliper import (
 )
 from calliper.calibrators import LCP, RCP, SLCP, MADSplit, NormalizedKNN
 from calliper.exceptions import SmallCalibrationWarning
+from calliper.kernels import Mahalanobis, TunedRBF
 
 ERRORS = np.array([-3.0, -2.0, -1.0, 0.0, 0.0, 1.0, 2.0, 4.0, 8.0])
 
@@ -166,7 +167,17 @@ def test_frames_keep_their_index_and_batches_can_be_pickled(regressor, problem):
 
 
 @pytest.mark.parametrize(
-    "method", [FullRescaled(KNN(5)), Split(), MADSplit(), NormalizedKNN(), RCP()], ids=repr
+    "method",
+    [
+        FullRescaled(KNN(5)),
+        FullRescaled(Mahalanobis(KNN(9)), shrinkage=0.3),
+        FullRescaled(TunedRBF(), statistic="rms"),
+        Split(),
+        MADSplit(),
+        NormalizedKNN(),
+        RCP(),
+    ],
+    ids=repr,
 )
 def test_a_regressor_with_any_method_that_can(method, problem):
     X, y = problem
@@ -174,6 +185,11 @@ def test_a_regressor_with_any_method_that_can(method, problem):
     batch = model.predict_distribution(X[:20])
     assert np.all(np.diff(batch.quantile([0.1, 0.5, 0.9]), axis=1) >= 0)
     assert np.isfinite(batch.crps(y[:20])).all()
+    ranks = [1, 100, batch.n_calibration]
+    points = np.sort(batch._points(slice(None)), axis=1)[:, [rank - 1 for rank in ranks]]
+    np.testing.assert_allclose(
+        batch.signed(batch.Z, ranks), points - batch.centre[:, None], rtol=1e-6, atol=1e-9
+    )
 
 
 def test_split_is_the_distribution_of_errors_around_the_prediction():
