@@ -21,9 +21,6 @@ from calliper.quantile import conformal_rank, row_order_statistics, with_signs
 #: Where one point carries more than this part of a sum, the rest is summed without it.
 DOMINANT = 0.999
 
-#: Where scales do not depend on the level, any will do.
-ANY_LEVEL = 0.5
-
 #: What draws samples.
 Rng = np.random.RandomState
 
@@ -59,7 +56,7 @@ class Bag(Protocol):
     def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         """For each row and level, the Q-th smallest threshold t_i: (m, L)."""
 
-    def thresholds(self, Z: FloatArray, level: float = ANY_LEVEL, slope: float = 0.0) -> FloatArray:
+    def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
         """All thresholds t_i of a few rows, (m, N), if slope·t is added to all scales.
 
         In the order of the calibration points. The level matters for quantiles of neighbours only.

@@ -40,7 +40,6 @@ from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_row_blocks, map_slice
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import SmallCalibrationWarning, warn
 from calliper.kernels._base import (
-    ANY_LEVEL,
     Bag,
     Kernel,
     LeaveTwoOut,
@@ -347,9 +346,9 @@ class BagKNN(Bag):
         """For each row and rank, the rank-th smallest of ±t_i with signs (N,): (m, L)."""
         if slope:
             return super().signed_order_statistics(Z, signs, ranks, slope=slope)
-        return self._selected(Z, ([ANY_LEVEL] * len(ranks), ranks, signs))
+        return self._selected(Z, ([0.5] * len(ranks), ranks, signs))
 
-    def thresholds(self, Z: FloatArray, level: float = ANY_LEVEL, slope: float = 0.0) -> FloatArray:
+    def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
         """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
         ((_, scale),) = self._scales_of_new(Z, [level]).values()
         row, point, at_edge = self._entered(Z)

@@ -41,7 +41,7 @@ from calliper._blocks import Scratch, map_row_blocks
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError, warn
-from calliper.kernels._base import ANY_LEVEL, Bag, Kernel, Rng, Rows
+from calliper.kernels._base import Bag, Kernel, Rng, Rows
 from calliper.kernels._knn import KNN
 
 #: A feature whose standard deviation does not exceed this says nothing.
@@ -193,7 +193,7 @@ class LearntBag:
         """The Q-th smallest threshold, (m,), if slope·t is added to all scales."""
         return self.bag.rising_order_statistic(self.metric.transform(Z), level, slope)
 
-    def thresholds(self, Z: FloatArray, level: float = ANY_LEVEL, slope: float = 0.0) -> FloatArray:
+    def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
         """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
         return self.bag.thresholds(self.metric.transform(Z), level, slope)
 

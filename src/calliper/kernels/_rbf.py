@@ -41,7 +41,6 @@ from calliper._blocks import Scratch, map_row_blocks
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.kernels._base import (
-    ANY_LEVEL,
     DOMINANT,
     Bag,
     Kernel,
@@ -496,7 +495,7 @@ class BagRBF(Bag):
         )
         return np.concatenate(blocks)
 
-    def thresholds(self, Z: FloatArray, level: float = ANY_LEVEL, slope: float = 0.0) -> FloatArray:
+    def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
         """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
         exponent, constant, scale = self._scales(Z, Scratch())
         exponent -= constant[:, None]

@@ -37,16 +37,7 @@ from sklearn.utils.validation import check_is_fitted
 from calliper._blocks import Scratch, map_row_blocks
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
-from calliper.kernels._base import (
-    ANY_LEVEL,
-    DOMINANT,
-    Bag,
-    Kernel,
-    LeaveTwoOut,
-    Rng,
-    Rows,
-    signed_root,
-)
+from calliper.kernels._base import DOMINANT, Bag, Kernel, LeaveTwoOut, Rng, Rows, signed_root
 from calliper.quantile import conformal_rank, row_order_statistics
 
 #: Why one tree is refused.
@@ -301,7 +292,7 @@ class BagWeighted(Bag):
 
         return np.concatenate(map_row_blocks(select, len(Z), len(self.scores)))
 
-    def thresholds(self, Z: FloatArray, level: float = ANY_LEVEL, slope: float = 0.0) -> FloatArray:
+    def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
         """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
         if slope == 0:
             return self._thresholds(Z, Scratch())

@@ -29,7 +29,6 @@ from calliper.metrics._conditional import (
     hsic,
     worst_slab_coverage,
 )
-from calliper.metrics._distributional import BAND as BAND
 from calliper.metrics._distributional import (
     ShareTable,
     crps,

@@ -39,7 +39,7 @@ class ShareTable:
     ----------
     place : (B,) where a bin begins, or the level of a quantile
     share, expected : (B,) of the targets in the bin, or at or below the quantile
-    lower, upper : (B,) between what a share lies with probability 95 %, one at a time
+    lower, upper : (B,) between what a share lies with probability ``level``, one at a time
     """
 
     place: FloatArray
@@ -48,6 +48,7 @@ class ShareTable:
     lower: FloatArray
     upper: FloatArray
     n: int
+    level: float = BAND
 
     @property
     def n_outside(self) -> int:

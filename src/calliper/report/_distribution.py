@@ -12,7 +12,7 @@ from calliper._types import FloatArray
 from calliper._validation import check_vector
 from calliper.distribution import Distribution
 from calliper.intervals import Intervals
-from calliper.metrics import BAND, ShareTable, pit_histogram
+from calliper.metrics import ShareTable, pit_histogram
 from calliper.report import _style as style
 
 
@@ -96,12 +96,8 @@ class PITDisplay(style.Display):
     """Where in their distributions targets lie; made by :meth:`from_distribution`.
 
     What to see: bars alike and inside the band. Low outer bars mean distributions that are too
-    wide, high ones too narrow, and a slope that they lie too high or too low.
-
-    Attributes
-    ----------
-    table : shares of the targets in equal bins, and their band
-    ax_, figure_ : where it was drawn last
+    wide, high ones too narrow, and a slope that they lie too high or too low. ``table`` holds the
+    shares of the targets in equal bins, and their band.
     """
 
     table: ShareTable
@@ -118,7 +114,7 @@ class PITDisplay(style.Display):
         ax, table = self._start(ax), self.table
         width = 1 / len(table.place)
         ax.bar(table.place, table.share, width, align="edge", color=color, alpha=0.55, ec="white")
-        words = f"chance: {style.percent(BAND)} of the bars"
+        words = f"chance: {style.percent(table.level)} of the bars"
         ax.axhspan(
             table.lower[0],
             table.upper[0],
