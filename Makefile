@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint bench tuning-table tuning-study baselines-table nearness-study paper paper-quick plots clean
+.PHONY: help demo test lint bench tuning-table tuning-study baselines-table nearness-study distributions-table paper paper-quick plots clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -50,6 +50,9 @@ baselines-table: .venv/ready  ## the paper's 1-D rows for MADSplit and LVD besid
 nearness-study: .venv/ready  ## where to judge nearness; CALLIPER_DATA names the data folder
 	$(BIN)/python -m experiments.nearness.study
 	$(BIN)/python -m experiments.nearness.summary
+
+distributions-table: .venv/bench-ready  ## CRPS beside crepes; CALLIPER_DATA names the data folder
+	$(BIN)/python -m experiments.distributions.study
 
 paper: .venv/ready  ## the paper on its five tasks and nine tables: records, tables, figures (an hour)
 	OMP_NUM_THREADS=1 $(BIN)/python -m experiments.deutschmann2024.run

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from benchmarks import (
+    distributions,
     embedding,
     evaluation,
     extending,
@@ -34,6 +35,8 @@ def main() -> None:
     print("Localised methods\n")
     print(localized.prediction(options.rounds), "\n", flush=True)
     print(localized.metric_learning(options.rounds), "\n", flush=True)
+    print("Distributions: quantiles against intervals\n")
+    print(distributions.quantiles(options.rounds), "\n", flush=True)
     print("Measures\n")
     print(metrics.main(options.rounds), "\n", flush=True)
     print("Evaluation: what scheduling adds\n")

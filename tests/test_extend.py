@@ -70,6 +70,10 @@ def rows(n, d, kind, seed):
 
 def assert_same(extended, anew, new):
     assert extended.n_calibration_ == anew.n_calibration_
+    if anew._rows.signs is not None:
+        same = [each.predict_distribution(new, np.zeros(len(new))) for each in (extended, anew)]
+        np.testing.assert_array_equal(*(each.quantile([0.4, 0.7]) for each in same))
+        np.testing.assert_array_equal(*(each.crps(np.ones(len(new))) for each in same))
     np.testing.assert_array_equal(
         extended.predict_radius(new, LEVELS), anew.predict_radius(new, LEVELS)
     )
@@ -96,11 +100,18 @@ def test_full_rescaled_with_neighbours_is_as_fitted_anew(
     method = FullRescaled(kernel(k, metric=metric), statistic=statistic, shrinkage=shrinkage)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        anew = clone(method).fit(Z, scores)
-        at_once = clone(method).fit(Z[:n], scores[:n]).extend(Z[n:], scores[n:])
-        one_by_one = clone(method).fit(Z[:n], scores[:n])
+        signs = np.sign(scores) * np.random.default_rng(seed).choice([-1, 1], len(scores))
+        if statistic == "quantile":
+            signs = None
+        of = [
+            {} if signs is None else {"signs": signs[part]} for part in (slice(n), slice(n, None))
+        ]
+        anew = clone(method).fit(Z, scores, signs=signs)
+        at_once = clone(method).fit(Z[:n], scores[:n], **of[0]).extend(Z[n:], scores[n:], **of[1])
+        one_by_one = clone(method).fit(Z[:n], scores[:n], **of[0])
         for row in range(n, n + added):
-            one_by_one.extend(Z[row : row + 1], scores[row : row + 1])
+            known = {} if signs is None else {"signs": signs[row : row + 1]}
+            one_by_one.extend(Z[row : row + 1], scores[row : row + 1], **known)
         for extended in (at_once, one_by_one):
             assert_same(extended, anew, new)
 

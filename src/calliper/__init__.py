@@ -23,6 +23,7 @@ _SUBMODULES = (
     "calibrators",
     "comparison",
     "datasets",
+    "distribution",
     "evaluation",
     "exceptions",
     "guarantees",

@@ -18,7 +18,9 @@ from sklearn.utils.validation import has_fit_parameter
 from calliper._row_order import warn_of_trend
 from calliper._shared_rows import RowSketch, SharedRows, find_shared, sketch_rows
 from calliper._types import Coverage, FloatArray, Score
-from calliper._validation import check_levels, like_coverage
+from calliper._validation import check_bounds, check_levels, like_coverage
+from calliper.calibrators import refuse_distribution
+from calliper.distribution import Distribution
 from calliper.embedding import Embedding, fit_embedding
 from calliper.exceptions import CalliperError, SharedRowsWarning, warn
 from calliper.guarantees import Guarantee
@@ -83,7 +85,7 @@ class Calibrated:
 
         ``known`` is what ``extend`` of a calibrator takes; it gets what its ``fit`` names.
         """
-        known = {"magnitudes": self.score.magnitude(y, y_pred), **known}
+        known = _of_errors(self.score, y, y_pred) | known
         window, tails = known.pop("window", None), _tails(self.score, y, y_pred)
         calibrators = tuple(copy(calibrator) for calibrator in self.calibrators)
         for calibrator, tail in zip(calibrators, tails, strict=True):
@@ -91,6 +93,20 @@ class Calibrated:
                 raise TypeError(f"{calibrator!r} has no extend: calibrate(X, y) on all rows anew.")
             calibrator.extend(Z, tail, window=window, **_named(calibrator, known))
         return replace(self, calibrators=calibrators)
+
+    def distribution(
+        self, y_pred: FloatArray, Z: FloatArray, *, index: Any = None, **how: Any
+    ) -> Distribution:
+        """Predictive distributions of rows at ``Z``; arguments as those of :meth:`intervals`."""
+        if not hasattr(self.score, "place"):
+            raise CalliperError(
+                f"{self.score!r} has no predictive distribution: use AbsoluteError(). Quantiles of "
+                f"its distribution are one-sided bounds, and its intervals have two radii."
+            )
+        (calibrator,) = self.calibrators
+        refuse_distribution(calibrator)
+        made: Distribution = calibrator.predict_distribution(Z, np.zeros(len(y_pred)), **how)
+        return replace(made, y_pred=y_pred, score=self.score, index=index)
 
     def centre(self, y_pred: FloatArray) -> FloatArray:
         """One number a row, (m,): the prediction, or the middle of several."""
@@ -136,8 +152,7 @@ def calibrate(
     ``known`` is whatever is known beyond the calibration rows (``Z_train``, ``scores_train``, …).
     The calibrator gets what its ``fit`` names; None counts as not known.
     """
-    known = {"magnitudes": score.magnitude(y, y_pred), **known}
-    taken = _named(calibrator, known)
+    taken = _named(calibrator, _of_errors(score, y, y_pred) | known)
     fitted = (clone(calibrator).fit(Z, tail, **taken) for tail in _tails(score, y, y_pred))
     return Calibrated(score, tuple(fitted))
 
@@ -149,6 +164,13 @@ def _named(calibrator: Any, known: dict[str, Any]) -> dict[str, Any]:
         for name, value in known.items()
         if value is not None and has_fit_parameter(calibrator, name)
     }
+
+
+def _of_errors(score: Score, y: FloatArray, y_pred: FloatArray) -> dict[str, Any]:
+    """What a score tells of errors besides their scores: sizes, and sides if it has any."""
+    signed = getattr(score, "signed", None)
+    signs = None if signed is None else np.sign(signed(y, y_pred))
+    return {"magnitudes": score.magnitude(y, y_pred), "signs": signs}
 
 
 def _tails(score: Score, y: FloatArray, y_pred: FloatArray) -> FloatArray:
@@ -270,15 +292,3 @@ def _check_stored(calibration: StoredRows, training: StoredRows | None) -> str |
         return None
     known = sketch_rows(training.X, training.y)
     return refuse_seen(known, calibration.X, calibration.y)
-
-
-def check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
-    """The range of y as two numbers; None leaves a side open."""
-    try:
-        low, high = bounds
-    except (TypeError, ValueError):
-        raise CalliperError(f"bounds must be a pair (y_min, y_max); got {bounds!r}.") from None
-    low, high = -np.inf if low is None else float(low), np.inf if high is None else float(high)
-    if not low < high:
-        raise CalliperError(f"bounds must be (y_min, y_max) with y_min < y_max; got {bounds!r}.")
-    return low, high

@@ -95,6 +95,17 @@ def check_scores(scores: Any, name: str = "scores", *, n: int | None = None) -> 
     return vector
 
 
+def check_signs(signs: Any, scores: FloatArray) -> FloatArray:
+    """−1, 0 or 1 for each score, 0 exactly where the score is."""
+    vector = check_vector(signs, "signs", n=len(scores))
+    for i in np.flatnonzero((np.abs(vector) != (scores != 0)) | (scores < 0)):
+        raise CalliperError(
+            f"signs must be -1 or 1 where a score is positive and 0 where it is 0, as np.sign(y - "
+            f"y_pred) is; at position {i} the sign is {vector[i]:g} and the score {scores[i]:g}."
+        )
+    return vector
+
+
 def check_features(Z: Any, name: str = "Z") -> FloatArray:
     """Rows in which nearness is judged, apart from any estimator."""
     if not _is_plain(Z):
@@ -181,17 +192,17 @@ def check_new_features(estimator: Any, Z: Any) -> FloatArray:
     return _refuse_huge(Z, "Z")
 
 
-def check_levels(coverage: Coverage) -> tuple[float, ...]:
-    """The levels asked for, strictly inside (0, 1) and increasing."""
+def check_levels(coverage: Coverage, name: str = "coverage") -> tuple[float, ...]:
+    """The levels asked for, strictly inside (0, 1) and increasing; ``name`` as users know them."""
     try:
         levels = np.atleast_1d(np.asarray(coverage, dtype=np.float64))
     except (TypeError, ValueError):
-        raise CalliperError(f"coverage must be a number such as 0.9; got {coverage!r}.") from None
+        raise CalliperError(f"{name} must be a number such as 0.9; got {coverage!r}.") from None
     if levels.ndim != 1 or not len(levels):
-        raise CalliperError(f"coverage must be one level or a list of levels; got {coverage!r}.")
+        raise CalliperError(f"{name} must be one level or a list of levels; got {coverage!r}.")
     if not np.all((levels > 0) & (levels < 1)):
         hint = " Percent? Divide by 100." if np.all((levels >= 2) & (levels < 100)) else ""
-        raise CalliperError(f"coverage must lie strictly between 0 and 1; got {coverage!r}.{hint}")
+        raise CalliperError(f"{name} must lie strictly between 0 and 1; got {coverage!r}.{hint}")
     if not np.all(np.diff(levels) > 0):
         raise CalliperError(f"levels must increase without repeats; got {coverage!r}: sort them.")
     return tuple(float(level) for level in levels)
@@ -201,10 +212,19 @@ def check_level(level: Any, name: str = "coverage") -> float:
     """One level, strictly inside (0, 1); ``name`` is how the caller's user knows it."""
     if np.ndim(level) != 0:
         raise CalliperError(f"{name} must be one level such as 0.9; got {level!r}: loop over them.")
+    return check_levels(level, name)[0]
+
+
+def check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
+    """The range of y as two numbers; None leaves a side open."""
     try:
-        return check_levels(level)[0]
-    except CalliperError as error:
-        raise CalliperError(str(error).replace("coverage", name, 1)) from None
+        low, high = bounds
+    except (TypeError, ValueError):
+        raise CalliperError(f"bounds must be a pair (y_min, y_max); got {bounds!r}.") from None
+    low, high = -np.inf if low is None else float(low), np.inf if high is None else float(high)
+    if not low < high:
+        raise CalliperError(f"bounds must be (y_min, y_max) with y_min < y_max; got {bounds!r}.")
+    return low, high
 
 
 def like_coverage(per_level: FloatArray, coverage: Coverage) -> FloatArray:

@@ -126,7 +126,8 @@ def merged_multiple(
     with np.errstate(invalid="ignore"):
         window = factor[:, None] * ordered[None, low:high]
     # An infinite rescaled score stays infinite even where the local scale is zero.
-    window[:, np.isinf(ordered[low:high])] = np.inf
+    infinite = low + np.flatnonzero(np.isinf(ordered[low:high]))
+    window[:, infinite - low] = ordered[infinite]
     return merged_order_statistic(window, low, position, value, rank)
 
 
@@ -211,6 +212,13 @@ def weighted_quantiles_in_blocks(
         return weighted_quantiles(ordered, *weigh(rows, buffer), levels)
 
     return np.concatenate(map_row_blocks(one_block, n_rows, len(ordered)))
+
+
+def with_signs(sizes: FloatArray, signs: FloatArray) -> FloatArray:
+    """Sizes ≥ 0 with the signs −1, 0 or 1 of the last axis; 0 where that is 0, even of infinity."""
+    with np.errstate(invalid="ignore"):
+        signed = sizes * signs
+    return np.where(signs == 0, 0.0, signed)
 
 
 def count_true(mask: BoolArray) -> IntArray:

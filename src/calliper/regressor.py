@@ -31,6 +31,7 @@ from calliper._shared_rows import sketch_rows
 from calliper._types import Coverage, FloatArray, IntArray, Score
 from calliper._validation import check_vector, check_window, n_rows
 from calliper.calibrators import FullRescaled
+from calliper.distribution import Distribution
 from calliper.embedding import (
     LEFT_OUT,
     RAW,
@@ -279,11 +280,24 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             The range that y can have, known beforehand; ends are moved into it, which loses no
             coverage. ``None`` or an infinity leaves a side open.
         """
+        y_pred, Z, index = self._predicted(X)
+        return self._calibrated.intervals(y_pred, Z, coverage, bounds=bounds, index=index)
+
+    def predict_distribution(self, X: Any, *, bounds: Any = None) -> Distribution:
+        """The whole predictive distribution of each row, by the same calibration.
+
+        See :class:`calliper.distribution.Distribution` for what it answers. For ``AbsoluteError``
+        and calibrators with ``has_distribution``; ``bounds`` as in :meth:`predict_interval`.
+        """
+        y_pred, Z, index = self._predicted(X)
+        return self._calibrated.distribution(y_pred, Z, bounds=bounds, index=index)
+
+    def _predicted(self, X: Any) -> tuple[FloatArray, FloatArray, Any]:
+        """Predictions, features, and labels of the rows if they came in a frame."""
         self._check_calibrated()
         check_new_rows(self, X)
         y_pred, Z = self.embedding_.predict_and_transform(X)
-        index = getattr(X, "index", None) if hasattr(X, "columns") else None
-        return self._calibrated.intervals(y_pred, Z, coverage, bounds=bounds, index=index)
+        return y_pred, Z, getattr(X, "index", None) if hasattr(X, "columns") else None
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage; with two tails, by the union bound."""

@@ -4,7 +4,8 @@
 ``invert(y_pred, r)`` exactly when ``measure(y, y_pred) <= r``, but that ends are rounded outward by
 a last digit or a few, so that no tie is lost. A score of two tails has two columns; each tail is
 calibrated on its own at level 1 − α/2, and a union bound gives 1 − α. ``magnitude`` is the size of
-the error that local scales are averaged from.
+the error that local scales are averaged from. A score that tells sides apart has ``signed(y, ŷ)``,
+whose size is the score and which grows with y, and its inverse ``place(ŷ, signed)``.
 
 A score that takes several predictions a row says how many in ``n_outputs`` (one if it does not
 say) and gives the one number between them in ``centre(y_pred)``. Predictions may carry an axis of
@@ -70,6 +71,14 @@ class AbsoluteError(BaseEstimator):  # type: ignore[misc]
     def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Targets whose score is at most ``radius``: [ŷ − radius, ŷ + radius]."""
         return below(y_pred, radius), above(y_pred, radius)
+
+    def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
+        """The error with its sign, y − ŷ: what a distribution is made of."""
+        return y - y_pred
+
+    def place(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
+        """The target whose signed error this is: ŷ + signed."""
+        return y_pred + signed
 
 
 class SignedError(BaseEstimator):  # type: ignore[misc]

@@ -27,10 +27,12 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from calliper._types import Coverage, FloatArray
 from calliper._validation import (
+    check_bounds,
     check_calibration,
     check_levels,
     check_new_features,
     check_scores,
+    check_signs,
     check_training,
     check_vector,
     check_window,
@@ -40,9 +42,10 @@ from calliper._validation import (
     refuse_huge_scores,
     warn_if_too_few,
 )
+from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee
-from calliper.quantile import conformal_rank, outward
+from calliper.quantile import conformal_rank, outward, rescaled_back, with_signs
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +59,7 @@ class FitRows:
     Z_train, scores_train, y_train : (n, d) and (n,), training points
     Z_left_out, scores_left_out : (n, d) and (n,), those that a model was trained without
     length_scale : distance at which N points still speak for one another
+    signs : (N,), those of the errors
     """
 
     Z: FloatArray
@@ -67,10 +71,16 @@ class FitRows:
     Z_left_out: Any = None
     scores_left_out: Any = None
     length_scale: float | None = None
+    signs: Any = None
+
+    def latest(self, n: int) -> FitRows:
+        """The same with the last n calibration points alone."""
+        known = {name: value for name in CALIBRATION if (value := getattr(self, name)) is not None}
+        return replace(self, **{name: value[-n:] for name, value in known.items()})
 
 
 #: What of :class:`FitRows` belongs to calibration points.
-CALIBRATION = ("Z", "scores", "magnitudes")
+CALIBRATION = ("Z", "scores", "magnitudes", "signs")
 
 
 class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
@@ -83,6 +93,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     takes_any_score : whether scores may be negative
     by_rank : whether N points reach a level if and only if its rank ⌈(1−α)(N+1)⌉ is at most N
     has_law : whether coverage given the calibration set has the Beta law
+    has_distribution : whether ``fit`` takes ``signs`` and there is a predictive distribution
     """
 
     judges_nearness = True
@@ -90,6 +101,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     takes_any_score = False
     by_rank = True
     has_law = False
+    has_distribution = False
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -113,6 +125,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     n_calibration_: int
     _rows: FitRows
+    _signed: Any
 
     @abstractmethod
     def fit(self, Z: Any, scores: Any) -> Self:
@@ -131,32 +144,34 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         Z: Any,
         scores: Any,
         *,
-        magnitudes: Any = None,
-        length_scale: float | None = None,
         window: int | None = None,
+        length_scale: float | None = None,
+        **per_point: Any,
     ) -> Self:
         """Add calibration points: all is then, bit for bit, as if fitted anew to all of them.
 
         Parameters
         ----------
         Z, scores : (m, d) and (m,), points that come after those at hand
-        magnitudes, length_scale : optional, where ``fit`` takes them
-            Magnitudes of the new points, and the length for the number of points that there are
-            now. What else ``fit`` was given still counts.
         window : int, optional
             Keep so many points, the latest, and drop those before.
+        length_scale : float, optional
+            For the number of points that there are now. What else ``fit`` was given of other
+            points still counts.
+        **per_point : what ``fit`` was given of each point, such as ``magnitudes`` and ``signs``,
+            of the new ones
         """
         check_is_fitted(self)
-        for name, value in {"magnitudes": magnitudes, "length_scale": length_scale}.items():
+        for name, value in {**per_point, "length_scale": length_scale}.items():
             if value is not None and not has_fit_parameter(self, name):
                 raise TypeError(f"{type(self).__name__} takes no {name}.")
-        rows = self._joined(Z, scores, magnitudes)
+        rows = self._joined(Z, scores, **per_point)
         if length_scale is not None:
             rows = replace(rows, length_scale=length_scale)
         n = len(rows.scores) if window is None else min(check_window(window), len(rows.scores))
         grown = copy(self)  # as it was, should anything be refused
         if n < len(rows.scores) or not grown._take_in(rows):
-            rows = replace(rows, **{name: getattr(rows, name)[-n:] for name in CALIBRATION})
+            rows = rows.latest(n)
             given = {name: value for name, value in vars(rows).items() if value is not None}
             grown.fit(**{name: given[name] for name in given if has_fit_parameter(self, name)})
         names = getattr(self, "feature_names_in_", None)
@@ -167,7 +182,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         """Learn from rows whose first are those at hand by some shorter way; False if none is."""
         return False
 
-    def _joined(self, Z: Any, scores: Any, magnitudes: Any) -> FitRows:
+    def _joined(self, Z: Any, scores: Any, magnitudes: Any = None, **per_point: Any) -> FitRows:
         """The rows that ``fit`` was given, and these."""
         before = self._rows
         Z = check_new_features(self, Z if self.judges_nearness else numbers_or_zeros(Z))
@@ -178,6 +193,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             added["magnitudes"] = check_scores(magnitudes, "magnitudes", n=len(Z))
         for name in ("scores", "magnitudes"):
             refuse_huge_scores(added[name], name)
+        added |= _as_before(before, len(Z), added["scores"], **per_point)
         joined: dict[str, Any] = {
             name: np.concatenate([getattr(before, name), added[name]]) for name in added
         }
@@ -208,6 +224,38 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             radius[:, reached] = found if self.rounded else outward(found)
         return like_coverage(radius, coverage)
 
+    def predict_distribution(self, Z: Any, y_pred: Any, *, bounds: Any = None) -> Distribution:
+        """The distribution at each row, around ``y_pred`` (m,); ``fit`` must have had ``signs``.
+
+        ``bounds`` (y_min, y_max) is the range that y can have, if it is known beforehand.
+        """
+        check_is_fitted(self)
+        refuse_distribution(self)
+        if self._rows.signs is None:
+            raise CalliperError(
+                f"a distribution needs to know on which side each target lay: pass "
+                f"signs=np.sign(y - y_pred) to fit of {type(self).__name__}."
+            )
+        Z = check_new_features(self, Z if self.judges_nearness else numbers_or_zeros(Z))
+        centre = check_vector(y_pred, "y_pred", n=len(Z))
+        ends = (-np.inf, np.inf) if bounds is None else check_bounds(bounds)
+        return Distribution(centre, Z, self.signed_thresholds, self.n_calibration_, bounds=ends)
+
+    def signed_thresholds(self, Z: FloatArray, ranks: list[int] | None = None) -> FloatArray:
+        """±t_i with the errors' signs: of a few rows all, (m, N), or of any rows those of ranks."""
+        ratio = self._signed if ranks is None else self._signed[np.array(ranks) - 1]
+        sizes = rescaled_back(self._local_scale(Z)[:, None], np.abs(ratio))
+        return with_signs(sizes, np.sign(ratio))
+
+    def _local_scale(self, Z: FloatArray) -> FloatArray:
+        """What rescaled scores are multiplied by at each row, (m,)."""
+        return np.ones(len(Z))
+
+    def _keep_signed(self, ratio: FloatArray) -> None:
+        """Rescaled scores with the signs of their errors in ascending order, if these are known."""
+        signs = self._rows.signs
+        self._signed = None if signs is None else np.sort(with_signs(ratio, signs))
+
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage at a level, or at each of several."""
         check_is_fitted(self)
@@ -233,7 +281,9 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         tags.input_tags.string = not self.judges_nearness
         return tags
 
-    def _check_fit(self, Z: Any, scores: Any, *, magnitudes: Any = None, **beyond: Any) -> FitRows:
+    def _check_fit(
+        self, Z: Any, scores: Any, *, magnitudes: Any = None, signs: Any = None, **beyond: Any
+    ) -> FitRows:
         """What ``fit`` was given, checked, with an earlier fit forgotten.
 
         ``beyond`` holds what else the method's ``fit`` takes of :class:`FitRows`.
@@ -251,6 +301,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         for name, values in {"scores": scores, "magnitudes": sizes, **beyond}.items():
             if values is not None and not name.startswith("Z_"):
                 refuse_huge_scores(values, name)
+        if signs is not None:
+            beyond["signs"] = check_signs(signs, scores)
         rows = FitRows(Z, scores, sizes, **beyond)
         self._rows = rows if self.judges_nearness else replace(rows, Z=Z[:0].copy())
         return rows
@@ -268,6 +320,31 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             signed = self.takes_any_score or not key.startswith("scores")
             known[key] = (check_vector if signed else check_scores)(values, key, n=len(rows))
         return {f"Z_{name}": rows, **known}
+
+
+def _as_before(
+    before: FitRows, m: int, scores: FloatArray, *, signs: Any = None
+) -> dict[str, FloatArray]:
+    """What is known of each of m further points, checked: what was known before, and no more."""
+    found = {}
+    for name, values in {"signs": signs}.items():
+        known = getattr(before, name) is not None
+        if known != (values is not None):
+            first, now = ("with", "without") if known else ("without", "with")
+            raise CalliperError(f"fitted {first} {name}, extended {now}: give them to both.")
+        if known:
+            found[name] = check_signs(values, scores)
+    return found
+
+
+def refuse_distribution(calibrator: Any) -> None:
+    """Say why a method has no predictive distribution, if it has none, and which have."""
+    if not getattr(calibrator, "has_distribution", False):
+        able = [kind.__name__ for kind in Calibrator.__subclasses__() if kind.has_distribution]
+        raise CalliperError(
+            f"{calibrator!r} has no predictive distribution: calibration points do not have one "
+            f"threshold each, the same at every level. Use {', '.join(sorted(able))}."
+        )
 
 
 def kernel_needs(kernel: Any, *, fixed: bool) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ from calliper.calibrators._locality import ShrunkBag, choose_locality, stays
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import STATISTICS, Bag, as_kernel, check_length_scale
-from calliper.quantile import conformal_thresholds, exponent
+from calliper.quantile import conformal_thresholds, exponent, with_signs
 
 #: Thresholds are computed from scores, or their squares, of at most 2 to this. Products of those
 #: not below 2 to SMALL keep all their digits; sums of scores below 2 to TOO_SMALL would not.
@@ -129,6 +129,7 @@ class FullRescaled(Calibrator):
         scores: Any,
         *,
         magnitudes: Any = None,
+        signs: Any = None,
         Z_train: Any = None,
         scores_train: Any = None,
         Z_left_out: Any = None,
@@ -143,6 +144,8 @@ class FullRescaled(Calibrator):
         scores : (N,) non-negative
         magnitudes : (N,), default ``scores``
             What local scales are made of. One-sided errors are rescaled by absolute errors.
+        signs : (N,), optional
+            Those of the errors that the scores are sizes of, for a distribution.
         Z_train, scores_train : (n, d) and (n,), optional
             Training inputs and errors, for kernels that take their length scale from them.
         Z_left_out, scores_left_out : (n, d) and (n,), optional
@@ -157,6 +160,7 @@ class FullRescaled(Calibrator):
             Z,
             scores,
             magnitudes=magnitudes,
+            signs=signs,
             Z_train=Z_train,
             scores_train=scores_train,
             Z_left_out=Z_left_out,
@@ -189,6 +193,7 @@ class FullRescaled(Calibrator):
         if self.bag_ is not None:
             warn_if_zero_scales(self.bag_.calibration_scale(0.5))
         self.scores_ = np.sort(rows.scores)
+        self._keep_signed(rows.scores)
         self.n_calibration_ = len(rows.scores)
 
     def _take_in(self, rows: FitRows) -> bool:
@@ -267,9 +272,27 @@ class FullRescaled(Calibrator):
     def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         if self.bag_ is None:
             return np.tile(conformal_thresholds(self.scores_, levels), (len(Z), 1))
-        threshold = np.maximum(self.bag_.order_statistics(Z, levels), self.least_)
+        return self._in_unit(self.bag_.order_statistics(Z, levels))
+
+    def _in_unit(self, threshold: FloatArray) -> FloatArray:
+        """Thresholds of the bag in the unit of the scores, and not as squares."""
         with np.errstate(over="ignore"):
-            return np.asarray(np.ldexp(threshold ** (1 / self.power_), -self.shift_))
+            sizes = np.maximum(threshold, self.least_) ** (1 / self.power_)
+            return np.asarray(np.ldexp(sizes, -self.shift_))
+
+    @property
+    def has_distribution(self) -> bool:  # type: ignore[override]
+        """Whether the scale is the same at every level, as that of a quantile is not."""
+        return self.statistic != "quantile"
+
+    def signed_thresholds(self, Z: FloatArray, ranks: list[int] | None = None) -> FloatArray:
+        """±t_i of the bag, of all points or of some ranks."""
+        if self.bag_ is None:
+            return super().signed_thresholds(Z, ranks)
+        if ranks is None:
+            return with_signs(self._in_unit(self.bag_.thresholds(Z)), self._rows.signs)
+        found = self.bag_.signed_order_statistics(Z, self._rows.signs, ranks)
+        return with_signs(self._in_unit(np.abs(found)), np.sign(found))
 
     def _proved(self, level: float) -> float:
         return conformal_coverage(level, self.n_calibration_)

@@ -350,17 +350,50 @@ class ShrunkBag:
 
     def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         """For each row and level, the Q-th smallest threshold t_i: (m, L)."""
-        radius = self.at_high.order_statistics(Z, levels)
-        small = radius < self.high
+
+        def between(rows: FloatArray, column: int) -> FloatArray:
+            return self.bag.rising_order_statistic(rows, levels[column], self.slope)
+
+        return self._settle(Z, lambda bag, rows: bag.order_statistics(rows, levels), between)
+
+    def signed_order_statistics(
+        self, Z: FloatArray, signs: FloatArray, ranks: list[int]
+    ) -> FloatArray:
+        """For each row and rank, the rank-th smallest of ±t_i with signs (N,): (m, L)."""
+
+        def between(rows: FloatArray, column: int) -> FloatArray:
+            asked = [ranks[column]]
+            return self.bag.signed_order_statistics(rows, signs, asked, slope=self.slope)[:, 0]
+
+        return self._settle(
+            Z, lambda bag, rows: bag.signed_order_statistics(rows, signs, ranks), between
+        )
+
+    def _settle(
+        self,
+        Z: FloatArray,
+        outside: Callable[[Bag, FloatArray], FloatArray],
+        between: Callable[[FloatArray, int], FloatArray],
+    ) -> FloatArray:
+        """R_b, R_a, or what lies between them, (m, L): each column by its size, of either sign."""
+        radius = outside(self.at_high, Z)
+        small = np.abs(radius) < self.high
         rows = np.flatnonzero(small.any(axis=1))
         if not len(rows):
             return radius
-        below = self.at_low.order_statistics(Z[rows], levels)
+        below = outside(self.at_low, Z[rows])
         radius[rows] = np.where(small[rows], below, radius[rows])
         # Where a = 0 nothing is added at t = 0 and something beyond: R_a = 0 settles nothing.
-        between = small[rows] & ((below > self.low) | (self.low == 0))
-        for column in np.flatnonzero(between.any(axis=0)):
-            inside = rows[between[:, column]]
-            found = self.bag.rising_order_statistic(Z[inside], levels[column], self.slope)
-            radius[inside, column] = np.clip(found, self.low, self.high)
+        unsettled = small[rows] & ((np.abs(below) > self.low) | (self.low == 0))
+        for column in np.flatnonzero(unsettled.any(axis=0)):
+            inside = rows[unsettled[:, column]]
+            found = between(Z[inside], int(column))
+            radius[inside, column] = np.sign(found) * np.clip(np.abs(found), self.low, self.high)
         return radius
+
+    def thresholds(self, Z: FloatArray) -> FloatArray:
+        """All thresholds t_i of a few rows, (m, N), in the order of the calibration points."""
+        high, low = self.at_high.thresholds(Z), self.at_low.thresholds(Z)
+        between = np.clip(self.bag.thresholds(Z, slope=self.slope), self.low, self.high)
+        below = np.where((low > self.low) | (self.low == 0), between, low)
+        return np.where(high < self.high, below, high)

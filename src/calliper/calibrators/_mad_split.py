@@ -57,6 +57,7 @@ class MADSplit(Calibrator):
 
     needs = ("Z_train", "scores_train")
     has_law = True
+    has_distribution = True
     _refusal = (
         "MADSplit learns its scale on training errors: pass Z_train and scores_train to "
         "fit (X_train and y_train to ConformalRegressor.calibrate). Without training "
@@ -68,14 +69,24 @@ class MADSplit(Calibrator):
         self.offset = offset
         self.random_state = random_state
 
-    def fit(self, Z: Any, scores: Any, *, Z_train: Any = None, scores_train: Any = None) -> Self:
+    def fit(
+        self,
+        Z: Any,
+        scores: Any,
+        *,
+        Z_train: Any = None,
+        scores_train: Any = None,
+        signs: Any = None,
+    ) -> Self:
         """Fit the scale to training errors, then rescale the calibration scores by it."""
-        rows = self._check_fit(Z, scores, Z_train=Z_train, scores_train=scores_train)
+        rows = self._check_fit(Z, scores, signs=signs, Z_train=Z_train, scores_train=scores_train)
         self.offset_ = check_offset(self.offset)
         self.scale_ = self._fit_scale(rows.Z_train, rows.scores_train)
         scale = self._local_scale(rows.Z)
         warn_if_zero_scales(scale)
-        self.rescaled_scores_ = np.sort(rescale(rows.scores, scale))
+        ratio = rescale(rows.scores, scale)
+        self.rescaled_scores_ = np.sort(ratio)
+        self._keep_signed(ratio)
         self.n_calibration_ = len(rows.scores)
         return self
 

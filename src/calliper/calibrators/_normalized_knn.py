@@ -71,6 +71,7 @@ class NormalizedKNN(Calibrator):
     """
 
     has_law = True
+    has_distribution = True
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -104,13 +105,14 @@ class NormalizedKNN(Calibrator):
         Z: Any,
         scores: Any,
         *,
+        signs: Any = None,
         Z_train: Any = None,
         y_train: Any = None,
         scores_train: Any = None,
     ) -> Self:
         """Learn the difficulty on n ≥ 2 training points, then normalise the calibration scores."""
         rows = self._check_fit(
-            Z, scores, Z_train=Z_train, y_train=y_train, scores_train=scores_train
+            Z, scores, signs=signs, Z_train=Z_train, y_train=y_train, scores_train=scores_train
         )
         kernel, n = KNN(self.n_neighbors).resolved(), len(rows.Z_train)
         if n < 2:
@@ -123,13 +125,15 @@ class NormalizedKNN(Calibrator):
         self.units_ = np.ones(len(raw))
         for unit in (raw.mean(axis=1), np.median(raw, axis=1)):
             self.units_[unit > 0] = unit[unit > 0]
-        self.rescaled_scores_ = np.sort(rescale(rows.scores, self._scale(rows.Z)))
+        ratio = rescale(rows.scores, self._local_scale(rows.Z))
+        self.rescaled_scores_ = np.sort(ratio)
+        self._keep_signed(ratio)
         self.n_calibration_ = len(rows.scores)
         return self
 
     def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         threshold = conformal_thresholds(self.rescaled_scores_, levels)
-        return rescaled_back(self._scale(Z)[:, None], threshold)
+        return rescaled_back(self._local_scale(Z)[:, None], threshold)
 
     def _proved(self, level: float) -> float:
         return conformal_coverage(level, self.n_calibration_)
@@ -145,7 +149,7 @@ class NormalizedKNN(Calibrator):
         if self.form == "sum" and self.gamma == 0:
             raise ValueError("gamma must be > 0 in the sum: a difficulty of 0 would divide by 0.")
 
-    def _scale(self, Z: FloatArray) -> FloatArray:
+    def _local_scale(self, Z: FloatArray) -> FloatArray:
         """σ at each row, (m,)."""
         chunks = row_slices(len(Z), CHUNK_ROWS)
         raw = [self._raw(Z[rows]) for rows in chunks]

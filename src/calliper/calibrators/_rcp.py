@@ -14,6 +14,9 @@ Guarantee: 1−α, marginal, for exchangeable calibration and new points indepen
 data; given the calibration set, Beta(Q, N+1−Q) without ties. The better τ̂, the closer coverage
 is to 1−α at each input.
 
+A distribution has all levels and one scale: it takes τ̂ of the level ``OF_DISTRIBUTION``, which any
+fixed function might be, so that its quantiles are valid as they are, and not those of the radius.
+
 Cost at each level: one fit of the regressor on n training points and N + M predictions; with KNN
 no fit, and a search for K neighbours of N + M rows.
 
@@ -35,6 +38,9 @@ from calliper.calibrators._base import Calibrator
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import rescale
 from calliper.quantile import conformal_thresholds, rescaled_back
+
+#: The quantile of the errors that rescales those of a distribution.
+OF_DISTRIBUTION = 0.75
 
 
 class RCP(Calibrator):
@@ -65,6 +71,7 @@ class RCP(Calibrator):
 
     needs = ("Z_train", "scores_train")
     has_law = True
+    has_distribution = True
     _refusal = (
         "RCP learns a quantile of training errors: pass Z_train and scores_train to fit "
         "(X_train and y_train to ConformalRegressor.calibrate). Without training data, "
@@ -84,14 +91,22 @@ class RCP(Calibrator):
         self.offset = offset
         self.random_state = random_state
 
-    def fit(self, Z: Any, scores: Any, *, Z_train: Any = None, scores_train: Any = None) -> Self:
+    def fit(
+        self,
+        Z: Any,
+        scores: Any,
+        *,
+        Z_train: Any = None,
+        scores_train: Any = None,
+        signs: Any = None,
+    ) -> Self:
         """Keep both sets, calibration and training; the model waits for the level it is for."""
-        rows = self._check_fit(Z, scores, Z_train=Z_train, scores_train=scores_train)
+        rows = self._check_fit(Z, scores, signs=signs, Z_train=Z_train, scores_train=scores_train)
         check_offset(self.offset)
         self._model, self._local = self._chosen_model(), None
         if self.kernel is not None:
             self._local = self._model.local_quantile(rows.Z_train, rows.scores_train)
-        self._rows = rows
+        self._signed = None
         self.models_: dict[float, Any] = {}
         self._thresholds: dict[float, float] = {}
         self.n_calibration_ = len(rows.scores)
@@ -100,6 +115,15 @@ class RCP(Calibrator):
     def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         threshold = self._threshold(levels)
         return rescaled_back(self._scale(Z, levels), threshold)
+
+    def signed_thresholds(self, Z: FloatArray, ranks: list[int] | None = None) -> FloatArray:
+        """As every method's; the quantile of one level is estimated when first asked for."""
+        if self._signed is None:
+            self._keep_signed(rescale(self._rows.scores, self._local_scale(self._rows.Z)))
+        return super().signed_thresholds(Z, ranks)
+
+    def _local_scale(self, Z: FloatArray) -> FloatArray:
+        return self._scale(Z, [OF_DISTRIBUTION])[:, 0]
 
     def _proved(self, level: float) -> float:
         return conformal_coverage(level, self.n_calibration_)

@@ -43,15 +43,18 @@ class Split(Calibrator):
     judges_nearness = False
     takes_any_score = True
     has_law = True
+    has_distribution = True
     rounded = True
 
-    def fit(self, Z: Any, scores: Any) -> Self:
+    def fit(self, Z: Any, scores: Any, *, signs: Any = None) -> Self:
         """Learn the radius from the scores of the calibration points.
 
         ``Z`` is only counted. Numbers are checked as everywhere; rows of anything else will do.
+        ``signs``, those of the errors, are for a distribution.
         """
-        rows = self._check_fit(Z, scores)
+        rows = self._check_fit(Z, scores, signs=signs)
         self.scores_ = np.sort(rows.scores)
+        self._keep_signed(rows.scores)
         self.n_calibration_ = len(rows.scores)
         return self
 

@@ -241,7 +241,8 @@ def methods(long: bool) -> None:
     _print_choice(terminal, "In Python only, since they ask or refit the model", PYTHON_ONLY)
     if long:
         _print_costs(terminal)
-    _print_text(terminal, _END)
+    able = [row.name for row in METHODS.values() if row.kind.has_distribution]
+    _print_text(terminal, f"{_END} Whole distributions, in Python: {', '.join(able)}.")
 
 
 def _print_choice(terminal: Console, title: str, rows: Collection[Description]) -> None:

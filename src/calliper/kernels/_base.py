@@ -16,7 +16,7 @@ import numpy as np
 
 from calliper._blocks import map_row_blocks
 from calliper._types import FloatArray
-from calliper.quantile import row_order_statistics
+from calliper.quantile import conformal_rank, row_order_statistics, with_signs
 
 #: Where one point carries more than this part of a sum, the rest is summed without it.
 DOMINANT = 0.999
@@ -45,6 +45,7 @@ class Bag(Protocol):
     """Thresholds t_i of the full method, with one constant added to every scale."""
 
     offset: float
+    scores: FloatArray
 
     def with_offset(self, offset: float) -> Self:
         """The same bag with another constant; nothing is searched or summed again."""
@@ -55,8 +56,31 @@ class Bag(Protocol):
     def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         """For each row and level, the Q-th smallest threshold t_i: (m, L)."""
 
+    def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
+        """All thresholds t_i of a few rows, (m, N), if slope·t is added to all scales.
+
+        In the order of the calibration points. The level matters for quantiles of neighbours only.
+        """
+
     def rising_order_statistic(self, Z: FloatArray, level: float, slope: float) -> FloatArray:
-        """The Q-th smallest threshold, (m,), if slope·t is added to all scales."""
+        """The Q-th smallest threshold, (m,), if slope·t is added to all scales; O(N) a row."""
+        ranks = [conformal_rank(level, len(self.scores))]
+
+        def select(rows: slice) -> FloatArray:
+            return row_order_statistics(self.thresholds(Z[rows], level, slope), ranks)[:, 0]
+
+        return np.concatenate(map_row_blocks(select, len(Z), len(self.scores)))
+
+    def signed_order_statistics(
+        self, Z: FloatArray, signs: FloatArray, ranks: list[int], *, slope: float = 0.0
+    ) -> FloatArray:
+        """For each row and rank, the rank-th smallest of ±t_i with signs (N,): (m, L)."""
+
+        def select(rows: slice) -> FloatArray:
+            values = with_signs(self.thresholds(Z[rows], slope=slope), signs)
+            return row_order_statistics(values, ranks)
+
+        return np.concatenate(map_row_blocks(select, len(Z), len(self.scores)))
 
 
 class LeaveTwoOut(ABC):

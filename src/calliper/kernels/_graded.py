@@ -141,10 +141,13 @@ class BagGraded(BagKNN):
         near = None if wide is None else self.near.extended(Z, magnitudes, scores)
         return None if wide is None or near is None else BagGraded(near, wide, self.offset)
 
-    def _scales_of_new(self, Z: FloatArray, levels: list[float]) -> list[FloatArray]:
-        """The scale of each new row at each level, (m,) each."""
-        (near,), (wide,) = (bag._scales_of_new(Z, levels[:1]) for bag in (self.near, self.wide))
-        return [(near + wide) / 2 + self.offset] * len(levels)
+    def _scales_of_new(
+        self, Z: FloatArray, levels: list[float]
+    ) -> dict[int, tuple[float, FloatArray]]:
+        """The scale of each row, (m,), which is the same at every level, by its key."""
+        ((key, (level, near)),) = self.near._scales_of_new(Z, levels[:1]).items()
+        ((_, wide),) = self.wide._scales_of_new(Z, levels[:1]).values()
+        return {key: (level, (near + wide) / 2 + self.offset)}
 
     def _entered(self, Z: FloatArray) -> tuple[IntArray, IntArray, Edge]:
         """Pairs where the new row is among the point's 4K nearest, and where in them it is."""

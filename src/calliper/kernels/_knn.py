@@ -40,6 +40,7 @@ from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_row_blocks, map_slice
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import SmallCalibrationWarning, warn
 from calliper.kernels._base import (
+    Bag,
     Kernel,
     LeaveTwoOut,
     Rng,
@@ -75,7 +76,11 @@ from calliper.quantile import (
     conformal_rank,
     merged_multiple,
     pad_exceptions,
+    with_signs,
 )
+
+#: Levels of the scales, the rank at each, and signs of the thresholds, (N,), if they have any.
+Asked = tuple[list[float], list[int], FloatArray | None]
 
 #: Pairs of a new row and a calibration point that are held in memory at a time.
 MOST_PAIRS = 1 << 22
@@ -300,7 +305,7 @@ def of_different(function: Callable[[FloatArray], FloatArray], rows: FloatArray)
     return function(different)[inverse]
 
 
-class BagKNN:
+class BagKNN(Bag):
     """Thresholds t_i over the K nearest, K ≤ N."""
 
     def __init__(
@@ -367,72 +372,93 @@ class BagKNN:
 
     def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         """For each row and level, the Q-th smallest threshold t_i: (m, L)."""
+        ranks = [conformal_rank(level, len(self.scores)) for level in levels]
+        return self._selected(Z, (levels, ranks, None))
+
+    def signed_order_statistics(
+        self, Z: FloatArray, signs: FloatArray, ranks: list[int], *, slope: float = 0.0
+    ) -> FloatArray:
+        """For each row and rank, the rank-th smallest of ±t_i with signs (N,): (m, L)."""
+        if slope:
+            return super().signed_order_statistics(Z, signs, ranks, slope=slope)
+        return self._selected(Z, ([0.5] * len(ranks), ranks, signs))
+
+    def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
+        """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
+        ((_, scale),) = self._scales_of_new(Z, [level]).values()
+        row, point, at_edge = self._entered(Z)
+        score, own = self.scores[point], self.calibration_scale(level)
+        if slope:
+            found = signed_root(slope, own - slope * self.scores, self.scores * scale[:, None])
+            crossing = self.statistic.rising_crossing(
+                point, at_edge, score, scale[row], slope, level
+            )
+        else:
+            found = times(np.repeat(scale[:, None], len(own), axis=1), rescale(self.scores, own))
+            with np.errstate(over="ignore"):
+                crossing = self.statistic.crossing(point, at_edge, score * scale[row], level)
+        found[row, point] = crossing
+        return found
+
+    def _selected(self, Z: FloatArray, asked: Asked) -> FloatArray:
+        """The rank-th smallest of thresholds, with their signs if there are any, (m, L)."""
         if len(self.crowded):
             # Repeated inputs: a row has the threshold of its twins, and twins enter by thousands.
-            return of_different(lambda rows: self._by_chunks(rows, levels), Z)
-        return self._by_chunks(Z, levels)
+            return of_different(lambda rows: self._by_chunks(rows, asked), Z)
+        return self._by_chunks(Z, asked)
 
-    def rising_order_statistic(self, Z: FloatArray, level: float, slope: float) -> FloatArray:
-        """The Q-th smallest threshold, (m,), if slope·t is added to all scales; O(N) a row."""
-        rank = conformal_rank(level, len(self.scores))
-        linear = self.calibration_scale(level) - slope * self.scores
-        answer = np.empty(len(Z))
-        for rows in row_slices(len(Z), max(1, BLOCK_FLOATS // len(linear))):
-            scale = self._scales_of_new(Z[rows], [level])[0]
-            threshold = signed_root(slope, linear, self.scores * scale[:, None])
-            row, point, at_edge = self._entered(Z[rows])
-            threshold[row, point] = self.statistic.rising_crossing(
-                point, at_edge, self.scores[point], scale[row], slope, level
-            )
-            answer[rows] = np.partition(threshold, rank - 1, axis=1)[:, rank - 1]
-        return answer
-
-    def _by_chunks(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+    def _by_chunks(self, Z: FloatArray, asked: Asked) -> FloatArray:
         """Chunks so large that their pairs fit in memory, judged by the pairs of the last."""
         parts, start = [], 0
         size = max(1, min(CHUNK_ROWS, MOST_PAIRS // (8 * self.n_neighbors)))
         if len(self.crowded):  # any row may enter all of them
             size = max(1, min(size, MOST_PAIRS // len(self.scores)))
         while start < len(Z):
-            radius, n_pairs = self._thresholds(Z[start : start + size], levels)
+            radius, n_pairs = self._one_chunk(Z[start : start + size], asked)
             parts.append(radius)
             start += len(radius)
             size = min(CHUNK_ROWS, 2 * size, MOST_PAIRS * len(radius) // max(1, n_pairs))
             size = max(1, size)
         return np.concatenate(parts)
 
-    def _thresholds(self, Z: FloatArray, levels: list[float]) -> tuple[FloatArray, int]:
-        """Thresholds, and the number of pairs that had to be looked at."""
-        scales = self._scales_of_new(Z, levels)
-        row, point, at_edge = self._entered(Z)
+    def _one_chunk(self, Z: FloatArray, asked: Asked) -> tuple[FloatArray, int]:
+        """Order statistics, and the number of pairs that had to be looked at."""
+        (levels, ranks, signs), (row, point, at_edge) = asked, self._entered(Z)
         radius = np.empty((len(Z), len(levels)))
-        for column, (level, scale) in enumerate(zip(levels, scales, strict=True)):
+        for key, (level, scale) in self._scales_of_new(Z, levels).items():
             product = self.scores[point] * scale[row]
             with np.errstate(over="ignore"):
                 value = self.statistic.crossing(point, at_edge, product, level)
-            ordered, place = self._ordered(level)
-            rank = conformal_rank(level, len(ordered))
-            radius[:, column] = _select(ordered, scale, row, place[point], value, rank)
+            if signs is not None:
+                value = with_signs(value, signs[point])
+            ordered, place = self._ordered(level, signs)
+            columns = [c for c, each in enumerate(levels) if self.statistic.key(each) == key]
+            which = [ranks[column] for column in columns]
+            radius[:, columns] = _select(ordered, scale, row, place[point], value, which)
         return radius, len(row) + len(Z) * self.n_neighbors
 
-    def _scales_of_new(self, Z: FloatArray, levels: list[float]) -> list[FloatArray]:
-        """The scale of each new row at each level, (m,) each."""
+    def _scales_of_new(
+        self, Z: FloatArray, levels: list[float]
+    ) -> dict[int, tuple[float, FloatArray]]:
+        """For each different scale, one of the levels that have it, and the scale of each row."""
         near, tied = self.search.nearest(Z, self.n_neighbors)
         member = self.magnitudes[near]
-        scales = {}
+        scales: dict[int, tuple[float, FloatArray]] = {}
         for level in levels:
             key = self.statistic.key(level)
             if key not in scales:
-                scales[key] = self.statistic.of_new(member, level)
+                scales[key] = level, self.statistic.of_new(member, level)
                 if tied.any():
-                    scales[key][tied] = self.statistic.of_tied(Z[tied], level)
-        return [scales[self.statistic.key(level)] for level in levels]
+                    scales[key][1][tied] = self.statistic.of_tied(Z[tied], level)
+        return scales
 
-    def _ordered(self, level: float) -> tuple[FloatArray, IntArray]:
-        """The ratios s_i / ŝ_i in ascending order, and the place of each point among them."""
+    def _ordered(self, level: float, signs: FloatArray | None) -> tuple[FloatArray, IntArray]:
+        """The ratios ±s_i / ŝ_i in ascending order, and the place of each point among them."""
         key = self.statistic.key(level)
-        if key not in self._orders:
+        if signs is not None or key not in self._orders:
             ratio = rescale(self.scores, self.calibration_scale(level))
+            if signs is not None:
+                return in_order(with_signs(ratio, signs))
             self._orders[key] = in_order(ratio)
         return self._orders[key]
 
@@ -454,14 +480,14 @@ def _select(
     row: IntArray,
     position: IntArray,
     value: FloatArray,
-    rank: int,
+    ranks: list[int],
 ) -> FloatArray:
-    """Rank-th smallest for each row; rows with alike numbers of exceptions are merged together."""
+    """Rank-th smallest, (m, L); rows with alike numbers of exceptions are merged together."""
     n_rows = len(factor)
     count = np.bincount(row, minlength=n_rows)
     start = np.cumsum(count) - count
     by_count = np.argsort(count, kind="stable")
-    answer = np.empty(n_rows)
+    answer = np.empty((n_rows, len(ranks)))
 
     def merge(block: slice) -> None:
         rows = by_count[block]
@@ -470,7 +496,8 @@ def _select(
         first = np.cumsum(count[rows]) - count[rows]
         source = start[rows][local] + entries - first[local]
         padded = pad_exceptions(local, position[source], value[source], len(rows), len(ordered))
-        answer[rows] = merged_multiple(ordered, factor[rows], *padded, rank)
+        for column, rank in enumerate(ranks):
+            answer[rows, column] = merged_multiple(ordered, factor[rows], *padded, rank)
 
     map_slices(merge, _alike(count[by_count]))
     return answer

@@ -173,7 +173,7 @@ class LearntBag:
     """Thresholds of the full method in the learnt space."""
 
     def __init__(self, bag: Bag, metric: LearntMetric) -> None:
-        self.bag, self.metric, self.offset = bag, metric, bag.offset
+        self.bag, self.metric, self.offset, self.scores = bag, metric, bag.offset, bag.scores
 
     def with_offset(self, offset: float) -> LearntBag:
         """The same bag with another constant added to every scale."""
@@ -192,6 +192,17 @@ class LearntBag:
     def rising_order_statistic(self, Z: FloatArray, level: float, slope: float) -> FloatArray:
         """The Q-th smallest threshold, (m,), if slope·t is added to all scales."""
         return self.bag.rising_order_statistic(self.metric.transform(Z), level, slope)
+
+    def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
+        """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
+        return self.bag.thresholds(self.metric.transform(Z), level, slope)
+
+    def signed_order_statistics(
+        self, Z: FloatArray, signs: FloatArray, ranks: list[int], *, slope: float = 0.0
+    ) -> FloatArray:
+        """For each row and rank, the rank-th smallest of ±t_i with signs (N,): (m, L)."""
+        rows = self.metric.transform(Z)
+        return self.bag.signed_order_statistics(rows, signs, ranks, slope=slope)
 
 
 @dataclass(frozen=True, eq=False)

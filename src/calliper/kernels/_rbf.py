@@ -435,7 +435,7 @@ def mean_without(
     return float(total / total_weight)
 
 
-class BagRBF:
+class BagRBF(Bag):
     """Thresholds t_i with radial weights."""
 
     def __init__(
@@ -459,7 +459,7 @@ class BagRBF:
         exponents, magnitudes, scores, (mean, weight, largest) = self._given
         self.offset, self._calibration_scale = offset, mean + offset
         ratio = rescale(scores, self._calibration_scale)
-        order = np.argsort(ratio)
+        self.order = order = np.argsort(ratio)
         self.columns = exponents.reordered(order)
         self.ordered, self.scores, self.magnitudes = ratio[order], scores[order], magnitudes[order]
         self.weight, self.largest = weight[order], largest[order]
@@ -495,21 +495,22 @@ class BagRBF:
         )
         return np.concatenate(blocks)
 
-    def rising_order_statistic(self, Z: FloatArray, level: float, slope: float) -> FloatArray:
-        """The Q-th smallest threshold, (m,), if slope·t is added to all scales."""
-        rank, scratch = conformal_rank(level, len(self.ordered)), Scratch()
-
-        def select(rows: slice) -> FloatArray:
-            exponent, constant, scale = self._scales(Z[rows], scratch)
-            exponent -= constant[:, None]
-            entering, others = self._shares(exponent, slice(None))
-            total = others * self.weight + entering
-            linear = (others * self.linear + self.offset * entering) / total - slope * self.scores
-            product = self.scores * scale[:, None]
-            threshold = signed_root(slope + entering / total, linear, product)
-            return np.partition(threshold, rank - 1, axis=1)[:, rank - 1]
-
-        return np.concatenate(map_row_blocks(select, len(Z), len(self.ordered)))
+    def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
+        """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
+        exponent, constant, scale = self._scales(Z, Scratch())
+        exponent -= constant[:, None]
+        found = np.empty_like(exponent)
+        if slope == 0:
+            found[:, self.order] = self._crossing(
+                exponent, np.arange(len(self.order)), scale[:, None]
+            )
+            return found
+        entering, others = self._shares(exponent, slice(None))
+        total = others * self.weight + entering
+        linear = (others * self.linear + self.offset * entering) / total - slope * self.scores
+        product = self.scores * scale[:, None]
+        found[:, self.order] = signed_root(slope + entering / total, linear, product)
+        return found
 
     def _scales(self, Z: FloatArray, scratch: Scratch) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Exponents (m, N), what to subtract from each row of them, and scales of the new rows."""

@@ -37,7 +37,7 @@ from sklearn.utils.validation import check_is_fitted
 from calliper._blocks import Scratch, map_row_blocks
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
-from calliper.kernels._base import DOMINANT, Kernel, LeaveTwoOut, Rng, Rows, signed_root
+from calliper.kernels._base import DOMINANT, Bag, Kernel, LeaveTwoOut, Rng, Rows, signed_root
 from calliper.quantile import conformal_rank, row_order_statistics
 
 #: Why one tree is refused.
@@ -256,7 +256,7 @@ class LeaveTwoOutWeighted(LeaveTwoOut):
         return fallback
 
 
-class BagWeighted:
+class BagWeighted(Bag):
     """Thresholds t_i with given weights."""
 
     def __init__(
@@ -285,47 +285,45 @@ class BagWeighted:
     def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         """For each row and level, the Q-th smallest threshold t_i: (m, L)."""
         ranks = [conformal_rank(level, len(self.scores)) for level in levels]
-
         scratch = Scratch()
 
         def select(rows: slice) -> FloatArray:
-            entering, total, weight, scale = self._balance(Z[rows])
-            shape = entering.shape
-            constant = np.add(weight, entering, out=scratch.array("constant", shape))
-            if self.offset:
-                total = total + self.offset * constant
-            constant *= self.scores
-            constant *= scale[:, None]
-            # positive_root in few passes: in units of the largest score nothing overflows.
-            root = np.multiply(entering, constant, out=scratch.array("root", shape))
-            root *= 4
-            root += np.square(total)
-            np.sqrt(root, out=root)
-            root += total
-            vanishing = root == 0
-            with np.errstate(divide="ignore", invalid="ignore"):
-                threshold = np.divide(constant, root, out=root)
-            threshold *= 2
-            if vanishing.any():
-                zero = (constant[vanishing] == 0) & (entering[vanishing] > 0)
-                threshold[vanishing] = np.where(zero, 0.0, np.inf)
-            return row_order_statistics(threshold, ranks)
+            return row_order_statistics(self._thresholds(Z[rows], scratch), ranks)
 
         return np.concatenate(map_row_blocks(select, len(Z), len(self.scores)))
 
-    def rising_order_statistic(self, Z: FloatArray, level: float, slope: float) -> FloatArray:
-        """The Q-th smallest threshold, (m,), if slope·t is added to all scales."""
-        rank = conformal_rank(level, len(self.scores))
+    def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
+        """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
+        if slope == 0:
+            return self._thresholds(Z, Scratch())
+        entering, total, weight, scale = self._balance(Z)
+        weight = weight + entering
+        linear = total / weight + self.offset - slope * self.scores
+        return signed_root(slope + entering / weight, linear, self.scores * scale[:, None])
 
-        def select(rows: slice) -> FloatArray:
-            entering, total, weight, scale = self._balance(Z[rows])
-            weight = weight + entering
-            linear = total / weight + self.offset - slope * self.scores
-            product = self.scores * scale[:, None]
-            threshold = signed_root(slope + entering / weight, linear, product)
-            return np.partition(threshold, rank - 1, axis=1)[:, rank - 1]
-
-        return np.concatenate(map_row_blocks(select, len(Z), len(self.scores)))
+    def _thresholds(self, Z: FloatArray, scratch: Scratch) -> FloatArray:
+        """All thresholds of a few rows, in a buffer that the next call uses again."""
+        entering, total, weight, scale = self._balance(Z)
+        shape = entering.shape
+        constant = np.add(weight, entering, out=scratch.array("constant", shape))
+        if self.offset:
+            total = total + self.offset * constant
+        constant *= self.scores
+        constant *= scale[:, None]
+        # positive_root in few passes: in units of the largest score nothing overflows.
+        root = np.multiply(entering, constant, out=scratch.array("root", shape))
+        root *= 4
+        root += np.square(total)
+        np.sqrt(root, out=root)
+        root += total
+        vanishing = root == 0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            threshold: FloatArray = np.divide(constant, root, out=root)
+        threshold *= 2
+        if vanishing.any():
+            zero = (constant[vanishing] == 0) & (entering[vanishing] > 0)
+            threshold[vanishing] = np.where(zero, 0.0, np.inf)
+        return threshold
 
     def _balance(self, Z: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """k_i, A_i and B_i for each row and point, (m, N), and the scales of the rows, (m,).

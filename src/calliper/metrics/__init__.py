@@ -1,4 +1,4 @@
-"""How good intervals are: functions of ``(y, intervals, …)``, one number or one table each."""
+"""How good intervals and distributions are: one number or one table each, beside ``y``."""
 
 from calliper.exceptions import SparseBinsWarning
 from calliper.metrics._adaptivity import Infinite as Infinite
@@ -29,6 +29,12 @@ from calliper.metrics._conditional import (
     hsic,
     worst_slab_coverage,
 )
+from calliper.metrics._distributional import (
+    ShareTable,
+    crps,
+    pit_histogram,
+    quantile_calibration,
+)
 from calliper.metrics._inputs import IntervalsLike as IntervalsLike
 from calliper.metrics._inputs import as_intervals as as_intervals
 from calliper.metrics._inputs import at_least as at_least
@@ -44,12 +50,14 @@ __all__ = [
     "CoverageTable",
     "Estimate",
     "Measure",
+    "ShareTable",
     "SparseBinsWarning",
     "bootstrap",
     "coverage_by_group",
     "coverage_by_value",
     "coverage_by_width",
     "coverage_width_correlation",
+    "crps",
     "empirical_coverage",
     "excess_risk_of_target_coverage",
     "fraction_infinite",
@@ -60,6 +68,8 @@ __all__ = [
     "mean_width",
     "median_width",
     "pinball_loss",
+    "pit_histogram",
+    "quantile_calibration",
     "r2_sqi",
     "tau_si",
     "tau_sqi",

@@ -8,6 +8,7 @@ from calliper.report._coverage import (
     RunningCoverageDisplay,
 )
 from calliper.report._curves import MetricCurveDisplay, draw_tuning
+from calliper.report._distribution import FanDisplay, PITDisplay
 from calliper.report._widths import EmbeddingDisplay, WidthErrorDisplay
 from calliper.report.page import Provenance, SourceFile, render_page
 
@@ -18,7 +19,9 @@ __all__ = [
     "CoverageDisplay",
     "CoverageLawDisplay",
     "EmbeddingDisplay",
+    "FanDisplay",
     "MetricCurveDisplay",
+    "PITDisplay",
     "Provenance",
     "RunningCoverageDisplay",
     "Scene",

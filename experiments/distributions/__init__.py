@@ -1,0 +1,1 @@
+"""Predictive distributions beside those of a peer."""

@@ -1,0 +1,130 @@
+"""How good predictive distributions are: a score, and two tables that show where they are off.
+
+Targets of one calibration set share its luck, and the bands here count that in: a part of J of the
+N+1 places between the points y_i* holds, given the calibration set, a share of the law
+Beta(J, N+1−J), so that its number among m targets is beta-binomial. That is exact for ``Split`` and
+its like, and nearly so for ``FullRescaled``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import stats
+
+from calliper._types import FloatArray
+from calliper._validation import check_levels, check_vector
+from calliper.distribution import Distribution
+from calliper.metrics._inputs import at_least
+from calliper.quantile import conformal_rank
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: With what probability a share lies in its band.
+BAND = 0.95
+
+#: Levels at which quantiles are looked at.
+LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+
+
+@dataclass(frozen=True, eq=False)
+class ShareTable:
+    """Shares of n targets beside what they should be, and how far chance takes them.
+
+    Attributes
+    ----------
+    place : (B,) where a bin begins, or the level of a quantile
+    share, expected : (B,) of the targets in the bin, or at or below the quantile
+    lower, upper : (B,) between what a share lies with probability ``level``, one at a time
+    """
+
+    place: FloatArray
+    share: FloatArray
+    expected: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    n: int
+    level: float = BAND
+
+    @property
+    def n_outside(self) -> int:
+        """How many shares leave the band; about one of twenty does by chance."""
+        return int(np.count_nonzero((self.share < self.lower) | (self.share > self.upper)))
+
+    def to_frame(self) -> pd.DataFrame:
+        """A pandas frame with a row for each share."""
+        import pandas as pd
+
+        names = ("place", "share", "expected", "lower", "upper")
+        return pd.DataFrame({name: getattr(self, name) for name in names})
+
+
+def crps(y: Any, distribution: Distribution) -> float:
+    """Mean continuous ranked probability score, in the unit of y.
+
+    The mean of ∫ (F(x) − 1{y ≤ x})² dx: smallest, on average, for the true distribution (Gneiting,
+    Raftery 2007, doi:10.1198/016214506000001437); the absolute error for a single point at ŷ.
+
+    Good: small, on the same rows.
+
+    Misleads: rows of large errors dominate, and the middle of the distribution counts for more than
+    its tails. Infinite if a point stands at infinity; ``predict_distribution`` takes ``bounds``.
+
+    Examples
+    --------
+    >>> from calliper import Split
+    >>> split = Split().fit(np.zeros((3, 1)), [1.0, 0.0, 1.0], signs=[-1, 0, 1])
+    >>> round(crps([0.0, 2.0], split.predict_distribution(np.zeros((2, 1)), [0.0, 0.0])), 3)
+    0.889
+    """
+    return float(distribution.crps(y).mean())
+
+
+def pit_histogram(
+    y: Any, distribution: Distribution, *, n_bins: int = 10, random_state: Any = 0
+) -> ShareTable:
+    """Where in their distributions targets lie: shares of Π(y, τ) in equal bins.
+
+    Good: all alike, up to the band. Few in the outer bins: distributions are too wide; many: too
+    narrow; a slope: they lie too high or too low.
+
+    Misleads: too wide for half of the rows and too narrow for the others looks right.
+
+    ``random_state`` draws τ, which matters where N is small or targets tie.
+    """
+    edges = np.linspace(0, 1, at_least(n_bins, 1, "n_bins") + 1)
+    pit = distribution.pit(y, random_state=random_state)
+    share = np.histogram(pit, edges)[0] / len(pit)
+    places = (distribution.n_calibration + 1) / n_bins
+    band = _band(places, len(pit), distribution.n_calibration)
+    expected, lower, upper = (np.full(n_bins, value) for value in (1 / n_bins, *band))
+    return ShareTable(edges[:-1], share, expected, lower, upper, len(pit))
+
+
+def quantile_calibration(
+    y: Any, distribution: Distribution, *, p: Sequence[float] = LEVELS
+) -> ShareTable:
+    """Shares of the targets at or below the quantiles.
+
+    Good: p or slightly more (⌈p(N+1)⌉/(N+1), which ``expected`` says), up to the band.
+
+    Misleads: it averages over all rows.
+    """
+    levels = check_levels(p, "p")
+    target, n = check_vector(y, "y", n=len(distribution)), distribution.n_calibration
+    share = (target[:, None] <= distribution.quantile(levels)).mean(axis=0)
+    ranks = np.array([conformal_rank(each, n) for each in levels])
+    lower, upper = _band(ranks, len(target), n)
+    place = np.array(levels)
+    return ShareTable(place, share, ranks / (n + 1), lower, upper, len(target))
+
+
+def _band(places: Any, m: int, n: int) -> tuple[FloatArray, FloatArray]:
+    """Quantiles of the share of m targets in parts of so many of the N+1 places."""
+    rest = np.maximum(n + 1 - places, 1e-9)
+    law = stats.betabinom(m, places, rest)
+    return law.ppf((1 - BAND) / 2) / m, law.ppf((1 + BAND) / 2) / m

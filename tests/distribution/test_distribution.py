@@ -1,0 +1,265 @@
+"""Predictive distributions as users meet them: questions, frames, bounds, bad input."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.linear_model import LinearRegression
+
+from calliper import (
+    KNN,
+    CalliperError,
+    ConformalRegressor,
+    FullRescaled,
+    JackknifeRescaled,
+    QuantileError,
+    SignedError,
+    Split,
+)
+from calliper.calibrators import LCP, RCP, SLCP, MADSplit, NormalizedKNN
+from calliper.exceptions import SmallCalibrationWarning
+from calliper.kernels import Mahalanobis, TunedRBF
+
+ERRORS = np.array([-3.0, -2.0, -1.0, 0.0, 0.0, 1.0, 2.0, 4.0, 8.0])
+
+
+def known(bounds=None, m=2, errors=ERRORS):
+    split = Split().fit(np.zeros((len(errors), 1)), abs(errors), signs=np.sign(errors))
+    return split.predict_distribution(np.zeros((m, 1)), 10.0 * np.arange(m), bounds=bounds)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.uniform(size=(900, 3)), columns=list("abc"))
+    y = X["a"] + X["b"] * (rng.gamma(2, size=900) - 2)
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def regressor(problem):
+    X, y = problem
+    return ConformalRegressor(RandomForestRegressor(30, random_state=0), random_state=0).fit(X, y)
+
+
+def test_cdf_counts_points_at_or_below():
+    y = np.array([-3.5, -3.0, -0.5, 0.0, 8.0])
+    np.testing.assert_allclose(known(m=1).cdf(y[None])[0] * 9, [0, 1, 3, 5, 9])
+    low, high = known(m=1).cdf_band(y[None])
+    np.testing.assert_allclose(low[0] * 10, [0, 0, 3, 3, 8])
+    np.testing.assert_allclose(high[0] * 10, [1, 2, 4, 6, 10])
+
+
+def test_y_is_one_number_one_a_row_or_several():
+    batch = known(m=3)
+    np.testing.assert_allclose(batch.cdf(10.0) * 9, [9, 5, 0])
+    np.testing.assert_allclose(batch.cdf([0.0, 10.0, 20.0]) * 9, [5, 5, 5])
+    grid = batch.cdf([[0.0, 10.0]])
+    assert grid.shape == (3, 2)
+    np.testing.assert_allclose(grid[:, 1], batch.cdf(10.0))
+
+
+def test_quantiles_are_the_ranks_of_both_sides():
+    batch = known(m=1)
+    p = [0.1, 0.25, 0.5, 0.9]
+    np.testing.assert_allclose(batch.quantile(p), [[-3, -1, 0, 8]], atol=1e-9)
+    np.testing.assert_allclose(batch.quantile(p, side="lower"), [[-3, -2, 0, 8]], atol=1e-9)
+    np.testing.assert_allclose(batch.quantile(0.5), [0.0])
+    interval = batch.interval(0.8)
+    np.testing.assert_allclose([interval.lower, interval.upper], [[-3], [8]], atol=1e-9)
+    assert interval.coverage == 0.8
+    several = batch.interval([0.2, 0.8])
+    np.testing.assert_allclose(several.lower, [[-0, -3]], atol=1e-9)
+
+
+def test_a_level_that_few_points_cannot_reach_is_infinite_with_a_warning():
+    for ask in (lambda d: d.quantile(0.95), lambda d: -d.quantile(0.05, side="lower")):
+        with pytest.warns(SmallCalibrationWarning, match="9 calibration points"):
+            assert np.isposinf(ask(known())).all()
+    with pytest.warns(SmallCalibrationWarning, match="0.95"):
+        assert np.isposinf(known().interval(0.9).width).all()
+
+
+def test_a_target_keeps_to_the_bound_that_it_ties_with():
+    """Targets near 0 and predictions near 1000: adding an error back loses digits of the target."""
+    rng = np.random.default_rng(5)
+    y_pred, y = rng.normal(size=40) * 1e3, rng.normal(size=40)
+    signed = y - y_pred
+    split = Split().fit(np.zeros((40, 1)), abs(signed), signs=np.sign(signed))
+    batch = split.predict_distribution(np.zeros((40, 1)), y_pred)
+    rank = np.argsort(np.argsort(signed)) + 1
+    for row in range(40):
+        assert y[row] <= batch.quantile(rank[row] / 41)[row]
+        assert y[row] >= batch.quantile(rank[row] / 41, side="lower")[row]
+    low, high = batch.cdf_band(y)
+    np.testing.assert_allclose(low * 41, rank - 1)
+    np.testing.assert_allclose(high * 41, rank + 1)
+
+
+def test_crps_is_the_integral():
+    batch, y = known(m=3), np.array([0.3, 17.0, -40.0])
+    x, step = np.linspace(-60, 60, 240_001, retstep=True)
+    points = ERRORS[None] + 10.0 * np.arange(3)[:, None]
+    for row in range(3):
+        curve = np.searchsorted(points[row], x, side="right") / 9
+        expected = (((curve - (y[row] <= x)) ** 2) * step).sum()
+        assert batch.crps(y)[row] == pytest.approx(expected, abs=1e-3)
+
+
+def test_samples_follow_the_curve_and_do_not_depend_on_blocks(monkeypatch):
+    batch = known(m=4)
+    draws = batch.sample(4000, random_state=1)
+    assert draws.shape == (4, 4000)
+    for value, n in zip(*np.unique(ERRORS, return_counts=True), strict=True):
+        assert np.mean(np.isclose(draws[1] - 10, value)) == pytest.approx(n / 9, abs=0.03)
+    monkeypatch.setattr("calliper.distribution.BLOCK_FLOATS", 1)
+    np.testing.assert_array_equal(batch.sample(4000, random_state=1), draws)
+
+
+def test_blocks_change_nothing(regressor, problem, monkeypatch):
+    X, y = problem[0][:60], problem[1][:60]
+    batch = regressor.predict_distribution(X)
+    one = batch.crps(y), batch.pit(y, random_state=0), batch.cdf(0.5)
+    monkeypatch.setattr("calliper.distribution.BLOCK_FLOATS", 7 * batch.n_calibration)
+    for a, b in zip(
+        one, (batch.crps(y), batch.pit(y, random_state=0), batch.cdf(0.5)), strict=True
+    ):
+        np.testing.assert_allclose(a, b, rtol=1e-9)
+
+
+def test_quantiles_agree_with_the_points(regressor, problem):
+    """Default method of a forest: radial, in blocks; quantiles and all points come by two ways."""
+    batch = regressor.predict_distribution(problem[0][:40])
+    p = [0.05, 0.5, 0.95]
+    ranks = [int(np.ceil(level * (batch.n_calibration + 1))) - 1 for level in p]
+    points = np.sort(batch._points(slice(None)), axis=1)[:, ranks]
+    np.testing.assert_allclose(batch.quantile(p), points, rtol=1e-9, atol=1e-9)
+
+
+def test_bounds_hold_all_but_pit(regressor, problem):
+    X, y = problem[0][:50], problem[1][:50]
+    free = regressor.predict_distribution(X)
+    batch = regressor.predict_distribution(X, bounds=(-1.0, 1.0))
+    for values in (batch.quantile([0.02, 0.98]), batch.sample(20, random_state=0)):
+        assert values.min() >= -1 and values.max() <= 1
+    assert batch.interval(0.95).upper.max() == 1.0
+    np.testing.assert_array_equal(batch.cdf(1.0), 1.0)
+    np.testing.assert_array_equal(batch.pit(y, random_state=3), free.pit(y, random_state=3))
+    assert np.isfinite(known(bounds=(0, 5)).crps([1.0, 2.0])).all()
+    with pytest.warns(SmallCalibrationWarning):
+        np.testing.assert_array_equal(known(bounds=(None, 50.0)).quantile(0.95), 50.0)
+    with pytest.raises(CalliperError, match="y_min < y_max"):
+        regressor.predict_distribution(X, bounds=(1, 0))
+
+
+def test_frames_keep_their_index_and_batches_can_be_pickled(regressor, problem):
+    X = problem[0].iloc[5:9]
+    batch = regressor.predict_distribution(X)
+    frame = batch.to_frame()
+    assert list(frame.index) == [5, 6, 7, 8]
+    assert list(frame.columns)[:2] == ["quantile_0.05", "quantile_0.25"]
+    assert list(batch.interval(0.8).to_frame().index) == [5, 6, 7, 8]
+    again = pickle.loads(pickle.dumps(batch))
+    np.testing.assert_array_equal(again.to_frame(), frame)
+    assert repr(batch) == "Distribution(4 rows, 225 calibration points)"
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        FullRescaled(KNN(5)),
+        FullRescaled(Mahalanobis(KNN(9)), shrinkage=0.3),
+        FullRescaled(TunedRBF(), statistic="rms"),
+        Split(),
+        MADSplit(),
+        NormalizedKNN(),
+        RCP(),
+    ],
+    ids=repr,
+)
+def test_a_regressor_with_any_method_that_can(method, problem):
+    X, y = problem
+    model = ConformalRegressor(LinearRegression(), method).fit(X, y)
+    batch = model.predict_distribution(X[:20])
+    assert np.all(np.diff(batch.quantile([0.1, 0.5, 0.9]), axis=1) >= 0)
+    assert np.isfinite(batch.crps(y[:20])).all()
+    ranks = [1, 100, batch.n_calibration]
+    points = np.sort(batch._points(slice(None)), axis=1)[:, [rank - 1 for rank in ranks]]
+    np.testing.assert_allclose(
+        batch.signed(batch.Z, ranks), points - batch.centre[:, None], rtol=1e-6, atol=1e-9
+    )
+
+
+def test_split_is_the_distribution_of_errors_around_the_prediction():
+    np.testing.assert_allclose(np.sort(known()._points(slice(None)))[1], 10 + ERRORS)
+
+
+def test_zero_scales_put_points_at_infinity_and_zero_errors_at_the_prediction():
+    Z, errors = np.array([[0.0], [0.1], [5.0], [5.1]]), np.array([0.0, 0.0, -1.0, 2.0])
+    with pytest.warns(UserWarning, match="local scale is zero at 2"):
+        full = FullRescaled(KNN(1)).fit(Z, abs(errors), signs=np.sign(errors))
+    batch = full.predict_distribution([[9.0]], [3.0])
+    assert np.isfinite(batch.crps([3.0]))
+    with pytest.warns(UserWarning, match="local scale is zero"):
+        full.fit(Z, abs(errors[::-1]), signs=np.sign(errors[::-1]))
+    assert np.isin(full.signed_thresholds(np.array([[9.0]])), [0.0, np.inf, -np.inf]).all()
+
+
+METHODS_WITHOUT = [JackknifeRescaled(), LCP(), SLCP(), FullRescaled(KNN(5), statistic="quantile")]
+
+
+@pytest.mark.parametrize("method", METHODS_WITHOUT, ids=repr)
+def test_methods_that_cannot_name_those_that_can(method, problem):
+    X, y = problem
+    model = ConformalRegressor(LinearRegression(), method).fit(X, y)
+    able = "FullRescaled, MADSplit, NormalizedKNN, RCP, Split"
+    with pytest.raises(CalliperError, match=f"no predictive distribution.*{able}"):
+        model.predict_distribution(X[:3])
+
+
+@pytest.mark.parametrize("score", [SignedError(), SignedError("upper"), QuantileError()], ids=repr)
+def test_scores_that_cannot_say_what_can(score, problem):
+    X, y = problem
+    model = LinearRegression().fit(X, y)
+    if isinstance(score, QuantileError):
+        outputs = lambda rows: model.predict(rows)[:, None] + np.array([-1.0, 1.0])  # noqa: E731
+        fitted = ConformalRegressor(outputs, Split(), score_function=score)
+    else:
+        fitted = ConformalRegressor(model.predict, Split(), score_function=score)
+    fitted.calibrate(X, y)
+    with pytest.raises(CalliperError, match="use AbsoluteError"):
+        fitted.predict_distribution(X[:3])
+
+
+def test_signs_are_needed_and_checked():
+    Z = np.zeros((3, 1))
+    with pytest.raises(CalliperError, match=r"signs=np\.sign"):
+        Split().fit(Z, [1.0, 2.0, 0.0]).predict_distribution(Z, [0, 0, 0])
+    for signs, scores in (
+        ([1, 1, 1], [1, 2, 0]),
+        ([1, 0.5, 0], [1, 2, 0]),
+        ([1, 1, 0], [1, -2, 0]),
+    ):
+        with pytest.raises(CalliperError, match="signs must be -1 or 1 where a score is positive"):
+            Split().fit(Z, scores, signs=signs)
+    with pytest.raises(ValueError, match="signs"):
+        Split().fit(Z, [1, 2, 3], signs=[1, 1])
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda d: d.quantile(1.5), "p must lie strictly between 0 and 1"),
+        (lambda d: d.quantile(0.5, side="left"), "side must be 'upper' or 'lower'"),
+        (lambda d: d.interval(90), "Percent"),
+        (lambda d: d.cdf([1.0, 2.0, 3.0]), "y has 3 rows, and there are 2"),
+        (lambda d: d.cdf(np.nan), "never NaN"),
+        (lambda d: d.crps([1.0]), "y"),
+        (lambda d: d.sample(0), "whole number of at least 1"),
+    ],
+)
+def test_bad_questions(ask, message):
+    with pytest.raises(ValueError, match=message):
+        ask(known())
