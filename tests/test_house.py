@@ -92,6 +92,7 @@ SUBMODULES = {
         "cantelli_local_coverage",
         "cantelli_threshold",
         "cell_coverage",
+        "confident_rank",
         "conformal_coverage",
         "coverage_law",
         "fold_coverage",
@@ -100,6 +101,7 @@ SUBMODULES = {
         "markov_local_coverage",
         "partition",
         "plug_in_local_coverage",
+        "required_for_confidence",
     ],
     "information": ["MutualInformation", "mutual_information"],
     "kernels": [

@@ -49,6 +49,7 @@ class Calibrated:
         *,
         bounds: tuple[float, float] | None = None,
         index: Any = None,
+        confidence: float | None = None,
     ) -> Intervals:
         """Intervals around predictions of rows at ``Z``, at one level or several.
 
@@ -58,10 +59,13 @@ class Calibrated:
         Z : (m, d) features of the same rows
         bounds : (y_min, y_max), the range that y can have; ends are moved into it
         index : row labels of the frame that the rows came in
+        confidence : share of draws of the calibration rows in which the level shall be reached
         """
         levels = check_levels(coverage)
         per_tail = [self._of_tail(level) for level in levels]
-        radius = np.stack([c.predict_radius(Z, per_tail) for c in self.calibrators], axis=-1)
+        how = {} if confidence is None else {"confidence": self._of_tail(confidence)}
+        tails = [c.predict_radius(Z, per_tail, **how) for c in self.calibrators]
+        radius = np.stack(tails, axis=-1)
         per_level = y_pred[:, None]  # predictions are the same at every level
         one_tail = len(self.calibrators) == 1
         lower, upper = self.score.invert(per_level, radius[..., 0] if one_tail else radius)
@@ -90,9 +94,10 @@ class Calibrated:
         per_tail = (c.guaranteed_coverage(self._of_tail(level)) for c in self.calibrators)
         return float(1 - sum(1 - proved for proved in per_tail))
 
-    def guarantee(self, coverage: float = 0.9) -> Guarantee:
+    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
         """The promise with its assumptions; what a tail promises beyond is dropped with two."""
-        of_tail: Guarantee = self.calibrators[0].guarantee(self._of_tail(coverage))
+        how = {} if confidence is None else {"confidence": self._of_tail(confidence)}
+        of_tail: Guarantee = self.calibrators[0].guarantee(self._of_tail(coverage), **how)
         tails = len(self.calibrators)
         if tails == 1 and self.void is None:
             return of_tail
@@ -104,6 +109,7 @@ class Calibrated:
             has_law=of_tail.has_law,
             tails=tails,
             note=None if self.void is None else f"nothing is promised. {self.void}",
+            confidence=confidence,
         )
 
     def _of_tail(self, level: float) -> float:
@@ -195,9 +201,9 @@ class CalibratedOnStored:
         """The fitted calibrator."""
         return self.calibrated.calibrators[0]
 
-    def guarantee(self, coverage: float = 0.9) -> Guarantee:
+    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
         """The promise with its assumptions, or why there is none."""
-        return self.calibrated.guarantee(coverage)
+        return self.calibrated.guarantee(coverage, confidence)
 
     def intervals(
         self, X: FloatArray, y_pred: FloatArray, coverage: Coverage, **how: Any

@@ -241,6 +241,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         coverage: Coverage = 0.9,
         *,
         bounds: tuple[float, float] | None = None,
+        confidence: float | None = None,
     ) -> Intervals:
         """Intervals at one level, or at each of several.
 
@@ -252,22 +253,27 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         bounds : (y_min, y_max), optional
             The range that y can have, known beforehand; ends are moved into it, which loses no
             coverage. ``None`` or an infinity leaves a side open.
+        confidence : float, optional
+            The level shall be reached given these very calibration rows, in at least this share
+            of draws of them; for calibrators with a law of coverage, such as ``Split``.
         """
         self._check_calibrated()
         check_new_rows(self, X)
         y_pred, Z = self.embedding_.predict_and_transform(X)
         index = getattr(X, "index", None) if hasattr(X, "columns") else None
-        return self._calibrated.intervals(y_pred, Z, coverage, bounds=bounds, index=index)
+        return self._calibrated.intervals(
+            y_pred, Z, coverage, bounds=bounds, index=index, confidence=confidence
+        )
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage; with two tails, by the union bound."""
         self._check_calibrated()
         return self._calibrated.guaranteed_coverage(coverage)
 
-    def guarantee(self, coverage: float = 0.9) -> Guarantee:
+    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
         """The promise with its assumptions; ``.describe()`` puts it in words."""
         self._check_calibrated()
-        return self._calibrated.guarantee(coverage)
+        return self._calibrated.guarantee(coverage, confidence)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name; ``calibrator__`` and its like name those of the default, too."""

@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from calliper._types import Coverage, FloatArray
 from calliper._validation import (
     check_calibration,
+    check_level,
     check_levels,
     check_new_features,
     check_scores,
@@ -35,8 +36,8 @@ from calliper._validation import (
     refuse_huge_scores,
     warn_if_too_few,
 )
-from calliper.exceptions import CalliperError
-from calliper.guarantees import Guarantee
+from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
+from calliper.guarantees import Guarantee, confident_rank, required_for_confidence
 from calliper.quantile import conformal_rank, outward
 
 
@@ -122,14 +123,23 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         """What holds instead of the usual promise, as the end of a sentence."""
         return None
 
-    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
-        """The radius at each row: (m,), or (m, L) for a list of L levels."""
+    def predict_radius(
+        self, Z: Any, coverage: Coverage = 0.9, *, confidence: float | None = None
+    ) -> FloatArray:
+        """The radius at each row: (m,), or (m, L) for a list of L levels.
+
+        With a ``confidence``, methods that have a law cover so much given these very calibration
+        points, in at least that share of draws of them.
+        """
         check_is_fitted(self)
         rows = Z if self.judges_nearness else numbers_or_zeros(Z)
         Z, levels, n = check_new_features(self, rows), check_levels(coverage), self.n_calibration_
         reached = list(range(len(levels)))
+        if confidence is not None:
+            levels = self._confident(levels, confidence, warned=True)
         if self.by_rank:
-            warn_if_too_few(n, levels)
+            if confidence is None:
+                warn_if_too_few(n, levels)
             reached = [place for place in reached if conformal_rank(levels[place], n) <= n]
         radius = np.full((len(Z), len(levels)), np.inf)
         if reached:
@@ -142,9 +152,11 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         check_is_fitted(self)
         return each_level(lambda level, _: self._proved(level), coverage, self.n_calibration_)
 
-    def guarantee(self, coverage: float = 0.9) -> Guarantee:
+    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
         """The promise with its assumptions; ``.describe()`` puts it in words."""
         proved = float(self.guaranteed_coverage(coverage))
+        if confidence is not None:
+            proved = self._proved(self._confident((coverage,), confidence)[0])
         return Guarantee(
             method=type(self).__name__,
             coverage=coverage,
@@ -152,7 +164,30 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             proved=proved,
             has_law=self.has_law,
             note=self._note(coverage, proved),
+            confidence=confidence,
         )
+
+    def _confident(
+        self, levels: tuple[float, ...], confidence: float, *, warned: bool = False
+    ) -> tuple[float, ...]:
+        """Levels whose plain ranks are those that reach ``levels`` with this confidence."""
+        confidence, n = check_level(confidence, "confidence"), self.n_calibration_
+        if not self.has_law:
+            able = sorted(kind.__name__ for kind in Calibrator.__subclasses__() if kind.has_law)
+            raise CalliperError(
+                f"{type(self).__name__} takes no confidence: no law is known of its coverage given "
+                f"the calibration points. Leave it out, or use one of {', '.join(able)}."
+            )
+        ranks = [confident_rank(level, n, confidence) for level in levels]
+        unreached = [level for level, rank in zip(levels, ranks, strict=True) if rank > n]
+        if unreached and warned:
+            warn(
+                f"{n} calibration points cannot support coverage {unreached[0]:g} with confidence "
+                f"{confidence:g}: the only valid interval is infinite. At least "
+                f"{required_for_confidence(unreached[0], confidence)} points are required.",
+                SmallCalibrationWarning,
+            )
+        return tuple((rank - 0.5) / (n + 1) for rank in ranks)  # halves are safe from rounding
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "n_calibration_")

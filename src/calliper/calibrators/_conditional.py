@@ -158,7 +158,7 @@ class ConditionalCalibration(Calibrator):
         self.n_calibration_ = len(rows.scores)
         return self
 
-    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
+    def predict_radius(self, Z: Any, coverage: Coverage = 0.9, **how: Any) -> FloatArray:
         """The radius at each row: (m,), or (m, L) for a list of L levels."""
         check_is_fitted(self)
         columns = _columns(self.basis_, Z)
@@ -167,7 +167,7 @@ class ConditionalCalibration(Calibrator):
                 f"basis gave {self.n_features_in_} columns in fit and {columns.shape[1]} now: fix "
                 f"them beforehand, for example the list of groups."
             )
-        return super().predict_radius(columns, coverage)
+        return super().predict_radius(columns, coverage, **how)
 
     def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         columns, place = np.unique(Z, axis=0, return_inverse=True)
