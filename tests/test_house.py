@@ -38,6 +38,7 @@ SUBMODULES = {
         "SLCP",
         "ConditionalCalibration",
         "FullRescaled",
+        "Grouped",
         "JackknifeMinmaxRescaled",
         "JackknifeRescaled",
         "LoCart",

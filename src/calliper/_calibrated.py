@@ -18,6 +18,7 @@ from calliper._row_order import warn_of_trend
 from calliper._shared_rows import RowSketch, SharedRows, find_shared, sketch_rows
 from calliper._types import Coverage, FloatArray, Score
 from calliper._validation import check_levels, like_coverage
+from calliper.calibrators import Grouped
 from calliper.embedding import Embedding, fit_embedding
 from calliper.exceptions import CalliperError, SharedRowsWarning, warn
 from calliper.guarantees import Guarantee
@@ -50,6 +51,7 @@ class Calibrated:
         bounds: tuple[float, float] | None = None,
         index: Any = None,
         confidence: float | None = None,
+        **per_row: Any,
     ) -> Intervals:
         """Intervals around predictions of rows at ``Z``, at one level or several.
 
@@ -60,10 +62,13 @@ class Calibrated:
         bounds : (y_min, y_max), the range that y can have; ends are moved into it
         index : row labels of the frame that the rows came in
         confidence : share of draws of the calibration rows in which the level shall be reached
+        **per_row : groups of the rows, if calibration was given groups
         """
         levels = check_levels(coverage)
         per_tail = [self._of_tail(level) for level in levels]
-        how = {} if confidence is None else {"confidence": self._of_tail(confidence)}
+        how = per_row
+        if confidence is not None:
+            how = {**how, "confidence": self._of_tail(confidence)}
         tails = [c.predict_radius(Z, per_tail, **how) for c in self.calibrators]
         radius = np.stack(tails, axis=-1)
         per_level = y_pred[:, None]  # predictions are the same at every level
@@ -95,18 +100,16 @@ class Calibrated:
         return float(1 - sum(1 - proved for proved in per_tail))
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
-        """The promise with its assumptions; what a tail promises beyond is dropped with two."""
+        """The promise with its assumptions; a tail's own words are dropped with two."""
         how = {} if confidence is None else {"confidence": self._of_tail(confidence)}
         of_tail: Guarantee = self.calibrators[0].guarantee(self._of_tail(coverage), **how)
         tails = len(self.calibrators)
         if tails == 1 and self.void is None:
             return of_tail
-        return Guarantee(
-            method=of_tail.method,
+        return replace(
+            of_tail,
             coverage=coverage,
-            n_calibration=of_tail.n_calibration,
             proved=self._proved(coverage),
-            has_law=of_tail.has_law,
             tails=tails,
             note=None if self.void is None else f"nothing is promised. {self.void}",
             confidence=confidence,
@@ -118,9 +121,16 @@ class Calibrated:
 
 
 def calibrate(
-    calibrator: Any, score: Score, Z: Any, y: FloatArray, y_pred: FloatArray, **known: Any
+    calibrator: Any,
+    score: Score,
+    Z: Any,
+    y: FloatArray,
+    y_pred: FloatArray,
+    *,
+    groups: Any = None,
+    **known: Any,
 ) -> Calibrated:
-    """Fit a copy of the calibrator to each tail of the errors.
+    """Fit a copy of the calibrator to each tail of the errors; to those of each group, if given.
 
     ``known`` is whatever is known beyond the calibration rows (``Z_train``, ``scores_train``, …).
     The calibrator gets what its ``fit`` names; None counts as not known.
@@ -131,6 +141,8 @@ def calibrate(
         for name, value in known.items()
         if value is not None and has_fit_parameter(calibrator, name)
     }
+    if groups is not None:
+        calibrator, taken = Grouped(calibrator), {**taken, "groups": groups}
     tails = score.measure(y, y_pred).reshape(len(y), -1).T
     return Calibrated(score, tuple(clone(calibrator).fit(Z, tail, **taken) for tail in tails))
 
@@ -218,13 +230,14 @@ def calibrate_stored(
     training: StoredRows | None = None,
     *,
     check_rows: bool = True,
+    **per_row: Any,
 ) -> CalibratedOnStored:
     """Calibrate on absolute errors of stored predictions.
 
     Features are standardised by training rows, if there are any; never by calibration rows. A
     calibrator that judges no nearness, or takes the inputs, gets them as they are. ``check_rows``
     is False for who has looked at the rows already: whether they are training rows, and whether
-    their order matters.
+    their order matters. ``per_row`` holds groups of the calibration rows, if there are any.
     """
     score = AbsoluteError()
     embedding = Embedding()
@@ -238,6 +251,7 @@ def calibrate_stored(
         known["y_train"] = training.y
     Z = embedding.transform(calibration.X)
     void = _check_stored(calibration, training) if check_rows else None
+    known |= per_row
     fitted = calibrate(calibrator, score, Z, calibration.y, calibration.y_pred, **known)
     return CalibratedOnStored(replace(fitted, void=void), embedding)
 

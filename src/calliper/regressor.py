@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import copy
+from dataclasses import replace
 from html import escape
 from numbers import Integral
 from typing import Any, Self
@@ -27,11 +28,12 @@ from sklearn.utils.validation import (
 
 from calliper._calibrated import Calibrated, calibrate, refuse_seen, seeded
 from calliper._models import check_known_rows, check_new_rows, fresh, predictions
+from calliper._per_row import PerRow
 from calliper._row_order import warn_of_trend
 from calliper._shared_rows import sketch_rows
 from calliper._types import Coverage, FloatArray, IntArray, Score
 from calliper._validation import check_vector
-from calliper.calibrators import FullRescaled
+from calliper.calibrators import FullRescaled, Grouped
 from calliper.embedding import (
     LEFT_OUT,
     RAW,
@@ -153,7 +155,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         groups : (n,), optional
             Rows of one group are held out together, in refits too. Intervals are then made from
             errors on groups that the model has not seen, but nothing is proved for new groups:
-            rows of one group are not exchangeable with those of others.
+            rows of one group are not exchangeable with those of others. (For the promise in each
+            group, known at calibration, see :meth:`calibrate`.)
         **fit_params
             Passed to ``fit`` of the estimator whenever it is trained (``sample_weight``,
             ``cat_features``, ``eval_set``, …); by requests, where scikit-learn's metadata routing
@@ -195,7 +198,9 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         self._trained = self.estimator, estimator, sketch_rows(X_train, y_train)
         return self
 
-    def calibrate(self, X: Any, y: Any, *, X_train: Any = None, y_train: Any = None) -> Self:
+    def calibrate(
+        self, X: Any, y: Any, *, X_train: Any = None, y_train: Any = None, groups: Any = None
+    ) -> Self:
         """Calibrate a model that is already fitted, on rows that it has not seen.
 
         After :meth:`fit` that is the model trained there, so that newer rows take the place of
@@ -205,6 +210,11 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         rows apart from ``X``): they standardise the inputs, and feed calibrators that learn from
         training errors or targets, such as ``MADSplit``. If they are calibration rows, too, that
         is refused, or pointed out by ``SharedRowsWarning`` if some are; nothing is promised then.
+
+        ``groups`` asks for the promise in each group, by a calibrator of its own: labels, one a
+        row, which :meth:`predict_interval` must then be given for new rows; or a column name or a
+        function of the rows, which it remembers. (:meth:`fit` means something else by its groups;
+        there ``calibrator=Grouped(FullRescaled(), groups="column")`` asks for this.)
         """
         _check_folds(self.left_out_folds)
         y = check_known_rows(self, X, y)
@@ -222,7 +232,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         training = Training(X=X_train, y=y_train, folds=self.left_out_folds, refits=refits)
         same = getattr(self, "_placed", None) == (id(model), id(self.embed), True)
         before = self.embedding_ if same and X_train is None else None
-        self._calibrate(model, X, y, training)
+        self._calibrate(model, X, y, training, per_row=PerRow(groups=groups))
         self.void_ = void
         if before is not None:
             _warn_if_other(before, self.embedding_)
@@ -242,6 +252,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         *,
         bounds: tuple[float, float] | None = None,
         confidence: float | None = None,
+        groups: Any = None,
     ) -> Intervals:
         """Intervals at one level, or at each of several.
 
@@ -256,13 +267,16 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         confidence : float, optional
             The level shall be reached given these very calibration rows, in at least this share
             of draws of them; for calibrators with a law of coverage, such as ``Split``.
+        groups : (m,), column name or function of the rows, optional
+            The group of each row, if :meth:`calibrate` was given groups.
         """
         self._check_calibrated()
         check_new_rows(self, X)
+        per_row = self._per_row.new(X, groups=groups, weights=None)
         y_pred, Z = self.embedding_.predict_and_transform(X)
         index = getattr(X, "index", None) if hasattr(X, "columns") else None
         return self._calibrated.intervals(
-            y_pred, Z, coverage, bounds=bounds, index=index, confidence=confidence
+            y_pred, Z, coverage, bounds=bounds, index=index, confidence=confidence, **per_row
         )
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
@@ -337,7 +351,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         locality = getattr(method, "locality_", None)
         promise = self.guarantee(0.9)
         lines = [
-            f"calibrated on {method.n_calibration_:,} rows by {type(method).__name__}",
+            f"calibrated on {method.n_calibration_:,} rows by {promise.method}",
             f"near in {self.embedding_}" if getattr(method, "judges_nearness", True) else "",
             "" if locality is None else f"as local as {locality.describe()}",
             "" if self.left_out_ is None else f"left-out errors: {self.left_out_}",
@@ -382,7 +396,13 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         return router.add(estimator=self.estimator, method_mapping=to_fit)
 
     def _calibrate(
-        self, estimator: Any, X: Any, y: FloatArray, training: Training, order: Any = None
+        self,
+        estimator: Any,
+        X: Any,
+        y: FloatArray,
+        training: Training,
+        order: Any = None,
+        per_row: PerRow = PerRow(),  # noqa: B008
     ) -> None:
         score: Any = AbsoluteError() if self.score_function is None else self.score_function
         calibrator = FullRescaled() if self.calibrator is None else self.calibrator
@@ -392,6 +412,10 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
                 f"{calibrator!r}. calliper.calibrators lists them."
             )
         calibrator = seeded(calibrator, self.random_state)
+        if isinstance(calibrator, Grouped):  # what it wraps meets the model; groups come apart
+            per_row = replace(per_row, groups=calibrator.asked(per_row.groups))
+            calibrator = calibrator.calibrator
+        given = per_row.known(X)
         learnt, known = self._learn(estimator, calibrator, score, X, training)
         embedding = learnt.embedding
         y_pred, Z = embedding.predict_and_transform(X)
@@ -399,9 +423,10 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         if _asks_distances(calibrator):
             warn_if_poor(embedding, Z)
         known["length_scale"] = embedding.length_scale(len(y))
-        calibrated = calibrate(calibrator, score, Z, y, y_pred, **known)
+        calibrated = calibrate(calibrator, score, Z, y, y_pred, **known, **given)
         self._row_trend = warn_of_trend(y - calibrated.centre(y_pred), order)
         self.calibrators_, self.void_ = calibrated.calibrators, None
+        self._per_row = per_row.remembered()
         self.embedding_: Embedding = embedding
         self._placed = (id(estimator), id(self.embed), training.X is not None)
         self.estimator_, self.score_, self.left_out_ = estimator, score, learnt.unseen

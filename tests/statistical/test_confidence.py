@@ -11,7 +11,7 @@ from calliper.exceptions import CalliperError, SmallCalibrationWarning
 from calliper.guarantees import confident_rank, required_for_confidence
 
 WITH_LAW = [Split(), MADSplit(KNN(5)), NormalizedKNN(5), RCP(kernel=KNN(20)), SLCP(KNN(20))]
-N_DRAWS = 1000
+N_DRAWS = 400
 
 
 def slow_rank(coverage, n, confidence):

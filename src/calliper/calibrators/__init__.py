@@ -2,6 +2,7 @@
 
 from calliper.calibrators._conditional import ConditionalCalibration
 from calliper.calibrators._full_rescaled import FullRescaled
+from calliper.calibrators._grouped import Grouped
 from calliper.calibrators._jackknife_minmax import JackknifeMinmaxRescaled
 from calliper.calibrators._jackknife_rescaled import JackknifeRescaled
 from calliper.calibrators._lcp import LCP
@@ -22,6 +23,7 @@ __all__ = [
     "SLCP",
     "ConditionalCalibration",
     "FullRescaled",
+    "Grouped",
     "JackknifeMinmaxRescaled",
     "JackknifeRescaled",
     "LoCart",

@@ -173,7 +173,9 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         """Levels whose plain ranks are those that reach ``levels`` with this confidence."""
         confidence, n = check_level(confidence, "confidence"), self.n_calibration_
         if not self.has_law:
-            able = sorted(kind.__name__ for kind in Calibrator.__subclasses__() if kind.has_law)
+            able = sorted(
+                kind.__name__ for kind in Calibrator.__subclasses__() if kind.has_law is True
+            )
             raise CalliperError(
                 f"{type(self).__name__} takes no confidence: no law is known of its coverage given "
                 f"the calibration points. Leave it out, or use one of {', '.join(able)}."

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import click
 import numpy as np
 
 from calliper._calibrated import CalibratedOnStored, calibrate_stored
-from calliper._types import FloatArray
 from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
@@ -35,6 +35,8 @@ class IntervalRequest:
     statistic: str | None
     offset: float | None
     bounds: tuple[float, float] | None
+    confidence: float | None
+    group: str | None
 
     @property
     def options(self) -> MethodOptions:
@@ -51,6 +53,11 @@ class IntervalRequest:
     def levels(self) -> float | tuple[float, ...]:
         """The level, or the levels if there are several."""
         return self.coverage[0] if len(self.coverage) == 1 else self.coverage
+
+    @property
+    def labels(self) -> list[str]:
+        """Columns that are read as text, from calibration and new rows alike."""
+        return [] if self.group is None else [self.group]
 
     @property
     def column_names(self) -> list[str]:
@@ -128,6 +135,17 @@ def _bounds(
     callback=_bounds,
     help="The range that the target can have; 'inf' and '-inf' leave a side open.",
 )
+@click.option(
+    "--confidence",
+    type=float,
+    help="Reach the coverage with these very calibration rows, in this share of draws of them; for "
+    "split, mad-split, rcp, slcp and normalized-knn.",
+)
+@click.option(
+    "--group",
+    metavar="COLUMN",
+    help="Reach the coverage in each group: each is calibrated on its own rows.",
+)
 @options.file_form
 @options.seed_and_quiet("Decides whatever a method draws at random.")
 @options.takes(IntervalRequest)
@@ -168,7 +186,7 @@ def _write_intervals(request: IntervalRequest) -> None:
         form = request.shared.form
         known = stack.enter_context(tables.open_table(request.calibration, form))
         columns = request.shared.names.resolve(known)
-        tables.require_columns(known, columns.known)
+        tables.require_columns(known, [*columns.known, *request.labels])
         new = stack.enter_context(tables.open_table(request.new, form))
         _check_new(request, new, columns)
         calibrated, filling = _calibrate(request, known, columns, scales)
@@ -182,7 +200,7 @@ def _write_intervals(request: IntervalRequest) -> None:
 
 def _check_new(request: IntervalRequest, new: tables.Table, columns: tables.Columns) -> None:
     """The new rows have all that is needed and nothing that would be added."""
-    tables.require_columns(new, columns.new)
+    tables.require_columns(new, [*columns.new, *request.labels])
     request.shared.names.require_same_features(new, columns)
     tables.refuse_columns(new, request.column_names)
 
@@ -194,12 +212,15 @@ def _calibrate(
     if scales is not None:
         scales.require_columns(columns, has_training=request.training is not None)
     training, filling = tables.read_training(request.training, columns, request.shared.form)
-    known: FloatArray = tables.read_numbers(table, columns.known, filling)
+    known, groups = tables.read_labelled(table, columns.known, filling, request.group)
     if scales is not None:
         scales.require_rows(known, training)
     calibrator = request.options.build(None if scales is None else scales.chosen)
     calibrated = calibrate_stored(
-        calibrator, tables.stored(known), None if training is None else tables.stored(training)
+        calibrator,
+        tables.stored(known),
+        None if training is None else tables.stored(training),
+        groups=groups,
     )
     return calibrated, filling
 
@@ -223,7 +244,10 @@ def _stream(
         for chunk in new.chunks(needed, carry=True, gaps=filling.gaps):
             rows = filling.fill(chunk.numbers.copy())
             y_pred, X = rows[:, 0], rows[:, 1:]
-            ends = calibrated.intervals(X, y_pred, request.levels, bounds=request.bounds)
+            how: dict[str, Any] = {"bounds": request.bounds, "confidence": request.confidence}
+            if request.group is not None:
+                how["groups"] = tables.known_labels(chunk, request.group)
+            ends = calibrated.intervals(X, y_pred, request.levels, **how)
             with out.writing(output):
                 writer.write(chunk, np.stack([*ends], axis=-1).reshape(len(X), -1))
             n_rows += len(X)
@@ -240,11 +264,12 @@ def _summarise(request: IntervalRequest, calibrated: CalibratedOnStored, n_rows:
     if request.scales is not None:
         out.note("note: each length scale was chosen without its own point, as the proof requires")
     where = "standard output" if request.output == "-" else request.output
-    name, n = type(calibrator).__name__, calibrator.n_calibration_
+    promises = [calibrated.guarantee(level, request.confidence) for level in request.coverage]
+    name, n = promises[0].method, calibrator.n_calibration_
     out.note(f"{n_rows} rows written to {where} ({name}, {n} calibration points)")
     if hasattr(calibrator, "locality_"):
         out.note(f"how local: {calibrator.locality_.describe()}")
-    first, *further = (calibrated.guarantee(level).describe() for level in request.coverage)
+    first, *further = (promise.describe() for promise in promises)
     out.note(first)
     for text in further:
         promise, given, _ = text.partition(", provided that ")

@@ -1,0 +1,255 @@
+"""Mondrian calibration: the promise in each group, by a calibrator of its own.
+
+A group is a fixed function of the input (or of input and prediction): a site, a sex, a class of
+products. Calibration rows of a group and a new row of the same group are exchangeable among
+themselves, so a method that is calibrated on the group's rows alone keeps in it what it promises:
+
+    P(Y ∈ C(X) | group of X is g) ≥ 1−α     for every group g.
+
+A group with too few rows for the level, or with none, gets infinite intervals: nothing else would
+be valid. For groups that overlap, ``ConditionalCalibration`` takes their indicators as its basis.
+
+Reference: Vovk, Lindsay, Nouretdinov, Gammerman (2003), "Mondrian confidence machine", working
+paper 4 of the On-line Compression Modelling project, alrw.net.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing, check_consistent_length
+from sklearn.utils.validation import check_is_fitted
+
+from calliper._per_row import places_of_groups, row_values
+from calliper._types import Coverage, FloatArray
+from calliper._validation import check_level, check_levels, like_coverage, n_rows
+from calliper.calibrators._base import Calibrator
+from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
+from calliper.guarantees import Guarantee, required_for_confidence
+from calliper.quantile import required_calibration_size
+
+#: Groups that a warning names before it only counts.
+NAMED = 5
+
+#: What ``fit`` of a method may be given with a value for each calibration row.
+PER_ROW = ("magnitudes", "weights")
+
+
+@dataclass(frozen=True)
+class GroupGuarantee(Guarantee):
+    """A promise that holds in each group; ``sizes`` are the fewest and the most rows of one."""
+
+    n_groups: int = 1
+    sizes: tuple[int, int] = (0, 0)
+
+    def describe(self) -> str:
+        """The promise in plain words, with its warning."""
+        if self.note is not None:
+            return f"{self.method}, in each of the {self.n_groups:,} groups: {self.note}"
+        sure = ""
+        if self.confidence is not None:
+            sure = (
+                f", with these very calibration points, in {100 * self.confidence:.4g} % of draws "
+                f"of them (of each group, not of all at once),"
+            )
+        proved = self.coverage if sure else np.floor(self.proved * 1e4) / 1e4
+        return (
+            f"{self.method}: in each of the {self.n_groups:,} groups, a new target lies in its "
+            f"interval with probability at least {proved:g}{sure} (asked for: {self.coverage:g}), "
+            f"provided that {'; and '.join(self.assumptions)}; the first of these among the rows "
+            f"of a group. This probability averages over draws of the calibration points, "
+            f"{self.sizes[0]:,} to {self.sizes[1]:,} in a group, and over all inputs of the group; "
+            f"it promises nothing for one given input. Rows of groups that have too few "
+            f"calibration points, or none, have infinite intervals."
+        )
+
+
+class Grouped(Calibrator):
+    """Any calibrator, with its promise in each group: a copy for each, on that group's rows.
+
+    Parameters
+    ----------
+    calibrator : calibrator
+        Copied and fitted for each group. Training rows, if it takes any, are shared by all.
+    groups : column name or function of the rows, optional
+        The group of each row, for whoever does not pass ``groups`` to ``fit`` and
+        ``predict_radius``. It must not depend on targets.
+
+    Attributes
+    ----------
+    calibrators_ : the fitted calibrator of each group, by its label
+    n_calibration_ : N, over all groups
+
+    Examples
+    --------
+    >>> from calliper import Split
+    >>> rng = np.random.default_rng(0)
+    >>> site = np.repeat(["a", "b"], 200)
+    >>> errors = abs(rng.normal(size=400)) * np.where(site == "a", 1, 5)
+    >>> method = Grouped(Split()).fit(np.zeros((400, 1)), errors, groups=site)
+    >>> method.predict_radius(np.zeros((2, 1)), 0.9, groups=["a", "b"]).round(1)
+    array([1.5, 7.5])
+    """
+
+    def __init__(self, calibrator: Any, *, groups: Any = None) -> None:
+        self.calibrator = calibrator
+        self.groups = groups
+
+    @property
+    def judges_nearness(self) -> bool:  # type: ignore[override]
+        """Whether the radius depends on the features."""
+        return bool(getattr(self.calibrator, "judges_nearness", True))
+
+    @property
+    def takes_inputs(self) -> bool:  # type: ignore[override]
+        """Whether rows shall come as they are."""
+        return bool(getattr(self.calibrator, "takes_inputs", False))
+
+    @property
+    def has_law(self) -> bool:  # type: ignore[override]
+        """Whether coverage in a group given its calibration rows has the Beta law."""
+        return bool(getattr(self.calibrator, "has_law", False))
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Names of what ``fit`` cannot do without, beyond the calibration points."""
+        return ("groups", *getattr(self.calibrator, "needs", ()))
+
+    def fit(self, Z: Any, scores: Any, *, groups: Any = None, **known: Any) -> Self:
+        """Fit a copy of the calibrator to the rows of each group.
+
+        Parameters
+        ----------
+        Z, scores : (N, d) and (N,), the calibration points
+        groups : (N,) labels, a column name or a function of the rows
+        **known : what ``fit`` of the calibrator takes beyond
+        """
+        if not hasattr(self.calibrator, "predict_radius"):
+            raise TypeError(
+                f"calibrator must be a method such as Split(); got {self.calibrator!r}."
+            )
+        check_consistent_length(Z, scores)
+        places = places_of_groups(row_values(self.asked(groups), Z, "groups"))
+        for name in PER_ROW:
+            if known.get(name) is not None:
+                check_consistent_length(scores, known[name])
+        self.calibrators_ = {}
+        for label, rows in places.items():
+            part = {
+                name: _safe_indexing(value, rows)
+                if name in PER_ROW and value is not None
+                else value
+                for name, value in known.items()
+            }
+            own = clone(self.calibrator)
+            Z_own, scores_own = _safe_indexing(Z, rows), _safe_indexing(scores, rows)
+            self.calibrators_[label] = own.fit(Z_own, scores_own, **part)
+        self.n_calibration_ = n_rows(Z)
+        return self
+
+    def predict_radius(
+        self, Z: Any, coverage: Coverage = 0.9, *, groups: Any = None, **how: Any
+    ) -> FloatArray:
+        """The radius at each row: (m,), or (m, L) for a list of L levels.
+
+        Parameters
+        ----------
+        groups : (m,) labels, a column name or a function of the rows
+        **how : what ``predict_radius`` of the calibrator takes beyond
+        """
+        check_is_fitted(self)
+        levels = check_levels(coverage)
+        places = places_of_groups(row_values(self.asked(groups), Z, "groups"))
+        reached = self._reached([*places], levels, how.get("confidence"))
+        radius = np.full((n_rows(Z), len(levels)), np.inf)
+        for label, rows in places.items():
+            columns = reached[label]
+            if columns:
+                part = {
+                    name: np.asarray(value)[rows] if name in PER_ROW else value
+                    for name, value in how.items()
+                }
+                asked = [levels[column] for column in columns]
+                own = self.calibrators_[label]
+                found = own.predict_radius(_safe_indexing(Z, rows), asked, **part)
+                radius[rows[:, None], columns] = found
+        return like_coverage(radius, coverage)
+
+    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> GroupGuarantee:
+        """The promise with its assumptions; ``.describe()`` puts it in words."""
+        check_is_fitted(self)
+        level = check_level(coverage)
+        how = {} if confidence is None else {"confidence": confidence}
+        worst = min(
+            (own.guarantee(level, **how) for own in self.calibrators_.values()),
+            key=lambda promise: (promise.proved, promise.n_calibration),
+        )
+        sizes = [own.n_calibration_ for own in self.calibrators_.values()]
+        return GroupGuarantee(
+            method=f"{worst.method} by group",
+            coverage=level,
+            n_calibration=self.n_calibration_,
+            proved=worst.proved,
+            note=worst.note,
+            confidence=confidence,
+            n_groups=len(sizes),
+            sizes=(min(sizes), max(sizes)),
+        )
+
+    def _proved(self, level: float) -> float:
+        return min(float(own.guaranteed_coverage(level)) for own in self.calibrators_.values())
+
+    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+        raise NotImplementedError  # each group has a calibrator that answers
+
+    def asked(self, groups: Any) -> Any:
+        """What tells the group of each row: as given, or by the parameter; refused if neither."""
+        given = self.groups if groups is None else groups
+        if given is None:
+            raise CalliperError(
+                "Grouped needs the group of each row: pass groups= to fit and predict_radius "
+                "alike (to calibrate and predict_interval of ConformalRegressor)."
+            )
+        return given
+
+    def _reached(
+        self, labels: list[Any], levels: tuple[float, ...], confidence: float | None
+    ) -> dict[Any, list[int]]:
+        """Which levels the rows of each group suffice for; one warning tells what is missing."""
+        if confidence is not None:  # refused, if it is, whether or not any group would be asked
+            next(iter(self.calibrators_.values())).guarantee(levels[0], confidence)
+        least = [
+            required_calibration_size(level)
+            if confidence is None
+            else required_for_confidence(level, confidence)
+            for level in levels
+        ]
+        reached, short = {}, {}
+        for label in labels:
+            own = self.calibrators_.get(label)
+            n = 0 if own is None else own.n_calibration_
+            ranked = own is None or getattr(own, "by_rank", True)
+            reached[label] = [j for j in range(len(levels)) if n >= least[j] or not ranked]
+            if len(reached[label]) < len(levels):
+                short[label] = n
+        if short:
+            _warn_of_short(short, levels[-1], least[-1])
+        return reached
+
+
+def _warn_of_short(short: dict[Any, int], level: float, least: int) -> None:
+    """One warning that says how many rows are missing in which groups."""
+    told = [
+        f"{label!r} has {n or 'none'} (missing: {least - n})"
+        for label, n in sorted(short.items(), key=lambda item: item[1])
+    ]
+    rest = f"; and {len(told) - NAMED} more" if len(told) > NAMED else ""
+    warn(
+        f"Coverage {level:g} in a group takes at least {least} calibration rows of it. Of the "
+        f"groups of the new rows, {'; '.join(told[:NAMED])}{rest}: the only valid interval there "
+        f"is infinite. Calibrate on more rows of these groups, or join groups that are alike.",
+        SmallCalibrationWarning,
+    )
