@@ -77,6 +77,7 @@ SUBMODULES = {
         "QuantileCrossingWarning",
         "RowOrderWarning",
         "SharedRowsWarning",
+        "ShiftWarning",
         "SmallCalibrationWarning",
         "SparseBinsWarning",
         "TornStoreWarning",
@@ -161,6 +162,7 @@ SUBMODULES = {
         "render_page",
     ],
     "scores": ["AbsoluteError", "QuantileError", "SignedError"],
+    "shift": ["LikelihoodRatio", "ShiftReport"],
     "tuning": ["TuningCurve", "tuning_curve"],
 }
 

@@ -32,6 +32,7 @@ _SUBMODULES = (
     "refitting",
     "report",
     "scores",
+    "shift",
     "tuning",
 )
 

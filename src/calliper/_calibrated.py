@@ -18,7 +18,7 @@ from calliper._row_order import warn_of_trend
 from calliper._shared_rows import RowSketch, SharedRows, find_shared, sketch_rows
 from calliper._types import Coverage, FloatArray, Score
 from calliper._validation import check_levels, like_coverage
-from calliper.calibrators import Grouped
+from calliper.calibrators import Grouped, takers_of_weights
 from calliper.embedding import Embedding, fit_embedding
 from calliper.exceptions import CalliperError, SharedRowsWarning, warn
 from calliper.guarantees import Guarantee
@@ -62,7 +62,7 @@ class Calibrated:
         bounds : (y_min, y_max), the range that y can have; ends are moved into it
         index : row labels of the frame that the rows came in
         confidence : share of draws of the calibration rows in which the level shall be reached
-        **per_row : groups of the rows, if calibration was given groups
+        **per_row : groups and weights of the rows, if calibration was given such
         """
         levels = check_levels(coverage)
         per_tail = [self._of_tail(level) for level in levels]
@@ -128,6 +128,7 @@ def calibrate(
     y_pred: FloatArray,
     *,
     groups: Any = None,
+    weights: Any = None,
     **known: Any,
 ) -> Calibrated:
     """Fit a copy of the calibrator to each tail of the errors; to those of each group, if given.
@@ -135,7 +136,9 @@ def calibrate(
     ``known`` is whatever is known beyond the calibration rows (``Z_train``, ``scores_train``, …).
     The calibrator gets what its ``fit`` names; None counts as not known.
     """
-    known = {"magnitudes": score.magnitude(y, y_pred), **known}
+    if weights is not None and not has_fit_parameter(calibrator, "weights"):
+        raise CalliperError(f"{type(calibrator).__name__} takes no weights: {takers_of_weights()}.")
+    known = {"magnitudes": score.magnitude(y, y_pred), "weights": weights, **known}
     taken = {
         name: value
         for name, value in known.items()
@@ -237,7 +240,7 @@ def calibrate_stored(
     Features are standardised by training rows, if there are any; never by calibration rows. A
     calibrator that judges no nearness, or takes the inputs, gets them as they are. ``check_rows``
     is False for who has looked at the rows already: whether they are training rows, and whether
-    their order matters. ``per_row`` holds groups of the calibration rows, if there are any.
+    their order matters. ``per_row`` holds groups and weights of the rows, if there are any.
     """
     score = AbsoluteError()
     embedding = Embedding()

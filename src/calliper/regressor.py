@@ -51,6 +51,7 @@ from calliper.exceptions import CalliperError, EmbeddingWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.scores import AbsoluteError
+from calliper.shift import ShiftReport
 
 
 class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -199,7 +200,14 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         return self
 
     def calibrate(
-        self, X: Any, y: Any, *, X_train: Any = None, y_train: Any = None, groups: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        X_train: Any = None,
+        y_train: Any = None,
+        groups: Any = None,
+        weights: Any = None,
     ) -> Self:
         """Calibrate a model that is already fitted, on rows that it has not seen.
 
@@ -215,6 +223,10 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         row, which :meth:`predict_interval` must then be given for new rows; or a column name or a
         function of the rows, which it remembers. (:meth:`fit` means something else by its groups;
         there ``calibrator=Grouped(FullRescaled(), groups="column")`` asks for this.)
+
+        ``weights`` say how many times as often such inputs come among new rows, up to a constant:
+        values, a column name, or a function of the rows such as a fitted
+        :class:`calliper.shift.LikelihoodRatio`. The promise is then one for the new rows.
         """
         _check_folds(self.left_out_folds)
         y = check_known_rows(self, X, y)
@@ -232,7 +244,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         training = Training(X=X_train, y=y_train, folds=self.left_out_folds, refits=refits)
         same = getattr(self, "_placed", None) == (id(model), id(self.embed), True)
         before = self.embedding_ if same and X_train is None else None
-        self._calibrate(model, X, y, training, per_row=PerRow(groups=groups))
+        self._calibrate(model, X, y, training, per_row=PerRow(groups=groups, weights=weights))
         self.void_ = void
         if before is not None:
             _warn_if_other(before, self.embedding_)
@@ -253,6 +265,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         bounds: tuple[float, float] | None = None,
         confidence: float | None = None,
         groups: Any = None,
+        weights: Any = None,
     ) -> Intervals:
         """Intervals at one level, or at each of several.
 
@@ -269,15 +282,27 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             of draws of them; for calibrators with a law of coverage, such as ``Split``.
         groups : (m,), column name or function of the rows, optional
             The group of each row, if :meth:`calibrate` was given groups.
+        weights : (m,), column name or function of the rows, optional
+            The weight of each row, if :meth:`calibrate` was given weights.
         """
         self._check_calibrated()
         check_new_rows(self, X)
-        per_row = self._per_row.new(X, groups=groups, weights=None)
+        per_row = self._per_row.new(X, groups=groups, weights=weights)
         y_pred, Z = self.embedding_.predict_and_transform(X)
         index = getattr(X, "index", None) if hasattr(X, "columns") else None
         return self._calibrated.intervals(
             y_pred, Z, coverage, bounds=bounds, index=index, confidence=confidence, **per_row
         )
+
+    def shift_report(self, X: Any, coverage: float = 0.9, *, weights: Any = None) -> ShiftReport:
+        """What weights leave for these rows: effective calibration rows, infinite intervals.
+
+        By group, ``calibrators_[0].calibrators_[group].shift_report(weights)`` tells.
+        """
+        self._check_calibrated()
+        new = replace(self._per_row, groups=None).new(X, groups=None, weights=weights)
+        report: ShiftReport = self.calibrators_[0].shift_report(new.get("weights"), coverage)
+        return report
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage; with two tails, by the union bound."""

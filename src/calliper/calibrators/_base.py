@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from calliper._types import Coverage, FloatArray
 from calliper._validation import (
@@ -39,6 +39,7 @@ from calliper._validation import (
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.guarantees import Guarantee, confident_rank, required_for_confidence
 from calliper.quantile import conformal_rank, outward
+from calliper.shift import ShiftReport, as_shares, check_weights, effective_size
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +52,7 @@ class FitRows:
     magnitudes : (N,), the scores if not given
     Z_train, scores_train, y_train : (n, d) and (n,), training points
     Z_left_out, scores_left_out : (n, d) and (n,), those that a model was trained without
+    weights : (N,), those of a covariate shift
     """
 
     Z: FloatArray
@@ -61,6 +63,7 @@ class FitRows:
     y_train: Any = None
     Z_left_out: Any = None
     scores_left_out: Any = None
+    weights: Any = None
 
 
 class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
@@ -103,13 +106,16 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     n_calibration_: int
 
+    #: Weights of the calibration points, in the order in which the method keeps them, or None.
+    weights_: FloatArray | None = None
+
     @abstractmethod
     def fit(self, Z: Any, scores: Any) -> Self:
         """Learn from the scores of the calibration points."""
 
     @abstractmethod
     def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        """The radius at each row and level, (m, L)."""
+        """The radius at each row and level, (m, L); takers of weights are given ``shares``, too."""
 
     @abstractmethod
     def _proved(self, level: float) -> float:
@@ -124,33 +130,43 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         return None
 
     def predict_radius(
-        self, Z: Any, coverage: Coverage = 0.9, *, confidence: float | None = None
+        self,
+        Z: Any,
+        coverage: Coverage = 0.9,
+        *,
+        confidence: float | None = None,
+        weights: Any = None,
     ) -> FloatArray:
         """The radius at each row: (m,), or (m, L) for a list of L levels.
 
         With a ``confidence``, methods that have a law cover so much given these very calibration
-        points, in at least that share of draws of them.
+        points, in at least that share of draws of them. ``weights``, (m,), are those of the rows,
+        if ``fit`` was given weights of the calibration points.
         """
         check_is_fitted(self)
         rows = Z if self.judges_nearness else numbers_or_zeros(Z)
         Z, levels, n = check_new_features(self, rows), check_levels(coverage), self.n_calibration_
-        reached = list(range(len(levels)))
+        reached, how = list(range(len(levels))), self._shares(weights, len(Z), levels)
         if confidence is not None:
             levels = self._confident(levels, confidence, warned=True)
-        if self.by_rank:
+        if self.by_rank and not how:
             if confidence is None:
                 warn_if_too_few(n, levels)
             reached = [place for place in reached if conformal_rank(levels[place], n) <= n]
         radius = np.full((len(Z), len(levels)), np.inf)
         if reached:
-            found = self._radius(Z, [levels[place] for place in reached])
+            found = self._radius(Z, [levels[place] for place in reached], **how)
             radius[:, reached] = found if self.rounded else outward(found)
         return like_coverage(radius, coverage)
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage at a level, or at each of several."""
         check_is_fitted(self)
-        return each_level(lambda level, _: self._proved(level), coverage, self.n_calibration_)
+
+        def proved(level: float, n: int) -> float:
+            return min(self._proved(level), level if self.weights_ is not None else 1.0)
+
+        return each_level(proved, coverage, self.n_calibration_)
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
         """The promise with its assumptions; ``.describe()`` puts it in words."""
@@ -165,13 +181,42 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             has_law=self.has_law,
             note=self._note(coverage, proved),
             confidence=confidence,
+            n_effective=None if self.weights_ is None else effective_size(self.weights_),
         )
+
+    def shift_report(self, weights: Any, coverage: float = 0.9) -> ShiftReport:
+        """What the weights of ``fit`` leave for new rows of these weights, (m,)."""
+        check_is_fitted(self)
+        if self.weights_ is None:
+            raise CalliperError(f"{type(self).__name__} was fitted without weights.")
+        return ShiftReport.of(self.weights_, weights, coverage)
+
+    def _shares(self, new: Any, m: int, levels: tuple[float, ...]) -> dict[str, Any]:
+        """What ``_radius`` takes where there are weights: shares; nothing where there are none."""
+        name = type(self).__name__
+        if new is None and self.weights_ is None:
+            return {}
+        if self.weights_ is None:
+            raise CalliperError(f"{name} was fitted without weights: {takers_of_weights()}.")
+        if new is None:
+            raise CalliperError(f"{name} was fitted with weights: pass those of the new rows, too.")
+        new = check_weights(new, n=m, positive=True)
+        shares = as_shares(self.weights_, new)
+        if shares.equal:  # to the last bit what it is without weights
+            return {}
+        ShiftReport.of(self.weights_, new, levels[-1]).warn_if_poor()
+        return {"shares": shares}
 
     def _confident(
         self, levels: tuple[float, ...], confidence: float, *, warned: bool = False
     ) -> tuple[float, ...]:
         """Levels whose plain ranks are those that reach ``levels`` with this confidence."""
         confidence, n = check_level(confidence, "confidence"), self.n_calibration_
+        if self.weights_ is not None:
+            raise CalliperError(
+                "no confidence is known with weights: coverage given the calibration points has no "
+                "law then. Leave one of them out."
+            )
         if not self.has_law:
             able = sorted(
                 kind.__name__ for kind in Calibrator.__subclasses__() if kind.has_law is True
@@ -199,7 +244,9 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         tags.input_tags.string = not self.judges_nearness
         return tags
 
-    def _check_fit(self, Z: Any, scores: Any, *, magnitudes: Any = None, **beyond: Any) -> FitRows:
+    def _check_fit(
+        self, Z: Any, scores: Any, *, magnitudes: Any = None, weights: Any = None, **beyond: Any
+    ) -> FitRows:
         """What ``fit`` was given, checked, with an earlier fit forgotten.
 
         ``beyond`` holds what else the method's ``fit`` takes of :class:`FitRows`.
@@ -209,6 +256,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         self._check_parameters()
         if self._refusal and any(beyond[name] is None for name in self.needs):
             raise CalliperError(self._refusal)
+        if weights is not None:
+            self.weights_ = weights = check_weights(weights, n=len(scores))
         sizes = scores
         if magnitudes is not None:
             sizes = check_scores(magnitudes, "magnitudes", n=len(scores))
@@ -217,7 +266,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         for name, values in {"scores": scores, "magnitudes": sizes, **beyond}.items():
             if values is not None and not name.startswith("Z_"):
                 refuse_huge_scores(values, name)
-        return FitRows(Z, scores, sizes, **beyond)
+        return FitRows(Z, scores, sizes, weights=weights, **beyond)
 
     def _check_rows(self, name: str, beyond: dict[str, Any], Z: FloatArray) -> dict[str, Any]:
         """Rows apart from the calibration points, and what is known of each, by their names."""
@@ -232,6 +281,12 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             signed = self.takes_any_score or not key.startswith("scores")
             known[key] = (check_vector if signed else check_scores)(values, key, n=len(rows))
         return {f"Z_{name}": rows, **known}
+
+
+def takers_of_weights() -> str:
+    """Who takes weights, as the end of a sentence."""
+    able = [kind for kind in Calibrator.__subclasses__() if has_fit_parameter(kind, "weights")]
+    return f"pass weights to fit, of one of {', '.join(sorted(kind.__name__ for kind in able))}"
 
 
 def kernel_needs(kernel: Any, *, fixed: bool) -> tuple[str, ...]:

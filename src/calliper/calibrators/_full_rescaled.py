@@ -45,7 +45,7 @@ from calliper.calibrators._locality import ShrunkBag, choose_locality
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import STATISTICS, Bag, as_kernel, check_length_scale
-from calliper.quantile import conformal_thresholds, exponent
+from calliper.quantile import Shares, conformal_thresholds, exponent, in_order
 
 #: Thresholds are computed from scores, or their squares, of at most 2 to this. Products of those
 #: not below 2 to SMALL keep all their digits; sums of scores below 2 to TOO_SMALL would not.
@@ -131,6 +131,7 @@ class FullRescaled(Calibrator):
         Z_left_out: Any = None,
         scores_left_out: Any = None,
         length_scale: float | None = None,
+        weights: Any = None,
     ) -> Self:
         """Rescale the calibration scores.
 
@@ -149,6 +150,9 @@ class FullRescaled(Calibrator):
         length_scale : float, optional
             Distance in ``Z`` at which N points still speak for one another, where the space has
             a unit of its own: the default kernel is then radial, of about this length.
+        weights : (N,), optional
+            How many times as often such inputs come among new rows, up to a constant; see
+            ``docs/groups-and-shift.md``.
         """
         rows = self._check_fit(
             Z,
@@ -158,6 +162,7 @@ class FullRescaled(Calibrator):
             scores_train=scores_train,
             Z_left_out=Z_left_out,
             scores_left_out=scores_left_out,
+            weights=weights,
         )
         positive = rows.scores > 0
         if not np.array_equal(rows.magnitudes[positive], rows.scores[positive]):
@@ -178,10 +183,10 @@ class FullRescaled(Calibrator):
             rng=check_random_state(self.random_state),
         )
         self.kernel_, self.shrinkage_ = self.locality_.kernel, self.locality_.shrinkage
-        self.scores_ = np.sort(rows.scores)
+        self.scores_, self.weights_ = in_order(rows.scores, rows.weights)
         self.bag_: Bag | ShrunkBag | None = None
         if len(rows.scores) > 1 and self.shrinkage_ < 1:  # else one scale for all: plain split
-            self.bag_ = self._fit_bag(rows)
+            self.bag_, self.weights_ = self._fit_bag(rows), rows.weights
             warn_if_zero_scales(self.bag_.calibration_scale(0.5))
         self.n_calibration_ = len(rows.scores)
         return self
@@ -236,10 +241,13 @@ class FullRescaled(Calibrator):
         """Plain split gives back one of the scores."""
         return self.bag_ is None
 
-    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+    def _radius(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
         if self.bag_ is None:
-            return np.tile(conformal_thresholds(self.scores_, levels), (len(Z), 1))
-        threshold = np.maximum(self.bag_.order_statistics(Z, levels), self.least_)
+            threshold = conformal_thresholds(self.scores_, levels, shares)
+            return np.broadcast_to(threshold, (len(Z), len(levels)))
+        threshold = np.maximum(self.bag_.order_statistics(Z, levels, shares), self.least_)
         with np.errstate(over="ignore"):
             return np.asarray(np.ldexp(threshold ** (1 / self.power_), -self.shift_))
 

@@ -171,6 +171,7 @@ class Grouped(Calibrator):
                 part = {
                     name: np.asarray(value)[rows] if name in PER_ROW else value
                     for name, value in how.items()
+                    if value is not None
                 }
                 asked = [levels[column] for column in columns]
                 own = self.calibrators_[label]
@@ -195,6 +196,7 @@ class Grouped(Calibrator):
             proved=worst.proved,
             note=worst.note,
             confidence=confidence,
+            n_effective=worst.n_effective,
             n_groups=len(sizes),
             sizes=(min(sizes), max(sizes)),
         )
@@ -231,7 +233,8 @@ class Grouped(Calibrator):
         for label in labels:
             own = self.calibrators_.get(label)
             n = 0 if own is None else own.n_calibration_
-            ranked = own is None or getattr(own, "by_rank", True)
+            # With weights, each row has a level of its own that it reaches.
+            ranked = own is None or (getattr(own, "by_rank", True) and own.weights_ is None)
             reached[label] = [j for j in range(len(levels)) if n >= least[j] or not ranked]
             if len(reached[label]) < len(levels):
                 short[label] = n

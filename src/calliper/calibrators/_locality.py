@@ -55,7 +55,7 @@ import numpy as np
 
 from calliper._types import FloatArray
 from calliper.kernels import KNN, RBF, Bag, Kernel, as_kernel, rescale
-from calliper.quantile import conformal_rank, power_of_two
+from calliper.quantile import Shares, conformal_rank, power_of_two
 
 #: Rows and the sizes of the errors on them, where there are any.
 Errors = tuple[FloatArray | None, FloatArray | None]
@@ -301,19 +301,22 @@ class ShrunkBag:
         """Scales of the calibration points without the new one, times 1/(1−m), (N,)."""
         return self.at_high.calibration_scale(level)
 
-    def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i: (m, L)."""
-        radius = self.at_high.order_statistics(Z, levels)
+    def order_statistics(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
+        radius = self.at_high.order_statistics(Z, levels, shares)
         small = radius < self.high
         rows = np.flatnonzero(small.any(axis=1))
         if not len(rows):
             return radius
-        below = self.at_low.order_statistics(Z[rows], levels)
+        below = self.at_low.order_statistics(Z[rows], levels, shares and shares.of_rows(rows))
         radius[rows] = np.where(small[rows], below, radius[rows])
         # Where a = 0 nothing is added at t = 0 and something beyond: R_a = 0 settles nothing.
         between = small[rows] & ((below > self.low) | (self.low == 0))
         for column in np.flatnonzero(between.any(axis=0)):
             inside = rows[between[:, column]]
-            found = self.bag.rising_order_statistic(Z[inside], levels[column], self.slope)
+            own = shares and shares.of_rows(inside)
+            found = self.bag.rising_order_statistic(Z[inside], levels[column], self.slope, own)
             radius[inside, column] = np.clip(found, self.low, self.high)
         return radius

@@ -28,7 +28,7 @@ from calliper._validation import check_offset, check_vector, warn_if_zero_scales
 from calliper.calibrators._base import Calibrator
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN, as_kernel, rescale
-from calliper.quantile import conformal_thresholds, rescaled_back
+from calliper.quantile import Shares, conformal_thresholds, in_order, rescaled_back
 
 
 class MADSplit(Calibrator):
@@ -68,19 +68,35 @@ class MADSplit(Calibrator):
         self.offset = offset
         self.random_state = random_state
 
-    def fit(self, Z: Any, scores: Any, *, Z_train: Any = None, scores_train: Any = None) -> Self:
-        """Fit the scale to training errors, then rescale the calibration scores by it."""
-        rows = self._check_fit(Z, scores, Z_train=Z_train, scores_train=scores_train)
+    def fit(
+        self,
+        Z: Any,
+        scores: Any,
+        *,
+        Z_train: Any = None,
+        scores_train: Any = None,
+        weights: Any = None,
+    ) -> Self:
+        """Fit the scale to training errors, then rescale the calibration scores by it.
+
+        ``weights`` are those of a covariate shift, (N,).
+        """
+        rows = self._check_fit(
+            Z, scores, Z_train=Z_train, scores_train=scores_train, weights=weights
+        )
         self.offset_ = check_offset(self.offset)
         self.scale_ = self._fit_scale(rows.Z_train, rows.scores_train)
         scale = self._local_scale(rows.Z)
         warn_if_zero_scales(scale)
-        self.rescaled_scores_ = np.sort(rescale(rows.scores, scale))
+        rescaled = rescale(rows.scores, scale)
+        self.rescaled_scores_, self.weights_ = in_order(rescaled, rows.weights)
         self.n_calibration_ = len(rows.scores)
         return self
 
-    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        threshold = conformal_thresholds(self.rescaled_scores_, levels)
+    def _radius(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        threshold = conformal_thresholds(self.rescaled_scores_, levels, shares)
         return rescaled_back(self._local_scale(Z)[:, None], threshold)
 
     def _proved(self, level: float) -> float:

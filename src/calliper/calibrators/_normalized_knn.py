@@ -36,7 +36,7 @@ from calliper.calibrators._base import Calibrator
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN, NeighborSearch, paired_distances, rescale, shared_means
-from calliper.quantile import ROUNDING, conformal_thresholds, rescaled_back
+from calliper.quantile import ROUNDING, Shares, conformal_thresholds, in_order, rescaled_back
 
 DIFFICULTIES = ("distance", "labels", "residuals", "distance+labels")
 
@@ -107,11 +107,14 @@ class NormalizedKNN(Calibrator):
         Z_train: Any = None,
         y_train: Any = None,
         scores_train: Any = None,
+        weights: Any = None,
     ) -> Self:
-        """Learn the difficulty on n ≥ 2 training points, then normalise the calibration scores."""
-        rows = self._check_fit(
-            Z, scores, Z_train=Z_train, y_train=y_train, scores_train=scores_train
-        )
+        """Learn the difficulty on n ≥ 2 training points, then normalise the calibration scores.
+
+        ``weights`` are those of a covariate shift, (N,).
+        """
+        trained = {"Z_train": Z_train, "y_train": y_train, "scores_train": scores_train}
+        rows = self._check_fit(Z, scores, weights=weights, **trained)
         kernel, n = KNN(self.n_neighbors).resolved(), len(rows.Z_train)
         if n < 2:
             raise CalliperError(f"NormalizedKNN needs at least 2 training points; got {n}.")
@@ -123,12 +126,15 @@ class NormalizedKNN(Calibrator):
         self.units_ = np.ones(len(raw))
         for unit in (raw.mean(axis=1), np.median(raw, axis=1)):
             self.units_[unit > 0] = unit[unit > 0]
-        self.rescaled_scores_ = np.sort(rescale(rows.scores, self._scale(rows.Z)))
+        rescaled = rescale(rows.scores, self._scale(rows.Z))
+        self.rescaled_scores_, self.weights_ = in_order(rescaled, rows.weights)
         self.n_calibration_ = len(rows.scores)
         return self
 
-    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        threshold = conformal_thresholds(self.rescaled_scores_, levels)
+    def _radius(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        threshold = conformal_thresholds(self.rescaled_scores_, levels, shares)
         return rescaled_back(self._scale(Z)[:, None], threshold)
 
     def _proved(self, level: float) -> float:

@@ -34,7 +34,7 @@ from calliper._validation import check_offset, check_vector, warn_if_zero_scales
 from calliper.calibrators._base import Calibrator
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import rescale
-from calliper.quantile import conformal_thresholds, rescaled_back
+from calliper.quantile import Shares, column_thresholds, conformal_thresholds, rescaled_back
 
 
 class RCP(Calibrator):
@@ -84,9 +84,22 @@ class RCP(Calibrator):
         self.offset = offset
         self.random_state = random_state
 
-    def fit(self, Z: Any, scores: Any, *, Z_train: Any = None, scores_train: Any = None) -> Self:
-        """Keep both sets, calibration and training; the model waits for the level it is for."""
-        rows = self._check_fit(Z, scores, Z_train=Z_train, scores_train=scores_train)
+    def fit(
+        self,
+        Z: Any,
+        scores: Any,
+        *,
+        Z_train: Any = None,
+        scores_train: Any = None,
+        weights: Any = None,
+    ) -> Self:
+        """Keep both sets, calibration and training; the model waits for the level it is for.
+
+        ``weights`` are those of a covariate shift, (N,).
+        """
+        rows = self._check_fit(
+            Z, scores, Z_train=Z_train, scores_train=scores_train, weights=weights
+        )
         check_offset(self.offset)
         self._model, self._local = self._chosen_model(), None
         if self.kernel is not None:
@@ -97,8 +110,10 @@ class RCP(Calibrator):
         self.n_calibration_ = len(rows.scores)
         return self
 
-    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        threshold = self._threshold(levels)
+    def _radius(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        threshold = self._threshold(levels) if shares is None else self._by_weight(levels, shares)
         return rescaled_back(self._scale(Z, levels), threshold)
 
     def _proved(self, level: float) -> float:
@@ -136,6 +151,13 @@ class RCP(Calibrator):
                 rectified = np.sort(rescale(self._rows.scores, column))
                 self._thresholds[level] = conformal_thresholds(rectified, [level])[0]
         return np.array([self._thresholds[level] for level in levels])
+
+    def _by_weight(self, levels: Sequence[float], shares: Shares) -> FloatArray:
+        """The weighted threshold of each new row at each level, (m, L)."""
+        scale = self._scale(self._rows.Z, levels)
+        warn_if_zero_scales(scale.min(axis=1))
+        scores = np.repeat(self._rows.scores[:, None], len(levels), axis=1)
+        return column_thresholds(rescale(scores, scale), levels, shares)
 
     def _scale(self, Z: FloatArray, levels: Sequence[float]) -> FloatArray:
         """τ̂ at each row and level, at least 0, plus the offset: (m, L)."""

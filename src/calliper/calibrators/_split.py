@@ -24,7 +24,7 @@ import numpy as np
 from calliper._types import FloatArray
 from calliper.calibrators._base import Calibrator
 from calliper.guarantees import conformal_coverage
-from calliper.quantile import conformal_thresholds
+from calliper.quantile import Shares, conformal_thresholds, in_order
 
 
 class Split(Calibrator):
@@ -45,18 +45,22 @@ class Split(Calibrator):
     has_law = True
     rounded = True
 
-    def fit(self, Z: Any, scores: Any) -> Self:
+    def fit(self, Z: Any, scores: Any, *, weights: Any = None) -> Self:
         """Learn the radius from the scores of the calibration points.
 
         ``Z`` is only counted. Numbers are checked as everywhere; rows of anything else will do.
+        ``weights`` are those of a covariate shift, (N,); see ``docs/groups-and-shift.md``.
         """
-        rows = self._check_fit(Z, scores)
-        self.scores_ = np.sort(rows.scores)
+        rows = self._check_fit(Z, scores, weights=weights)
+        self.scores_, self.weights_ = in_order(rows.scores, rows.weights)
         self.n_calibration_ = len(rows.scores)
         return self
 
-    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        return np.tile(conformal_thresholds(self.scores_, levels), (len(Z), 1))
+    def _radius(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        threshold = conformal_thresholds(self.scores_, levels, shares)
+        return np.broadcast_to(threshold, (len(Z), len(levels)))
 
     def _proved(self, level: float) -> float:
         return conformal_coverage(level, self.n_calibration_)

@@ -39,6 +39,13 @@ ASSUMPTIONS = (
 #: What the law of coverage given the calibration set takes in place of the first.
 INDEPENDENT = "calibration and new points are independent draws from the same distribution"
 
+#: What weights take in place of the first.
+SHIFTED = (
+    "calibration points are independent draws, and so are new points, whose inputs have another "
+    "density: w(x) times the old one up to a constant, w(x) the weights given; targets given "
+    "inputs are distributed as before"
+)
+
 
 def conformal_coverage(coverage: float, n: int) -> float:
     """Q/(N+1) ≥ coverage: proved for split, MADSplit and full conformal.
@@ -146,6 +153,7 @@ class Guarantee:
     tails : number of tails calibrated separately
     note : what holds instead of the usual promise, as the end of a sentence
     confidence : share of draws of the calibration points in which the level shall be reached
+    n_effective : under covariate shift, how many points of equal weight would say as much
     """
 
     method: str
@@ -156,10 +164,13 @@ class Guarantee:
     tails: int = 1
     note: str | None = None
     confidence: float | None = None
+    n_effective: float | None = None
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What must hold for the promise to hold."""
+        if self.n_effective is not None:
+            return (SHIFTED, *ASSUMPTIONS[1:])
         return ASSUMPTIONS if self.confidence is None else (INDEPENDENT, *ASSUMPTIONS[1:])
 
     def describe(self) -> str:
@@ -167,6 +178,16 @@ class Guarantee:
         if self.note is not None:
             return f"{self.method}: {self.note}"
         n, level = self.n_calibration, 1 - (1 - self.coverage) / self.tails
+        if self.n_effective is not None:
+            return (
+                f"{self.method}: a new target lies in its interval with probability at least "
+                f"{np.floor(self.proved * 1e4) / 1e4:g} (asked for: {self.coverage:g}), provided "
+                f"that {'; and '.join(self.assumptions)}. Weights ŵ that are estimated lower it by "
+                f"at most half the mean of |ŵ/mean ŵ − w|. It averages over draws of the {n:,} "
+                f"calibration points, which by weight count for {self.n_effective:.1f}, and over "
+                f"all inputs; it promises nothing for one given input. A new row whose own weight "
+                f"is too large a share has an infinite interval."
+            )
         sure = self.confidence
         rank = conformal_rank(level, n)
         if sure is not None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from calliper._blocks import map_row_blocks
 from calliper._types import FloatArray
-from calliper.quantile import row_order_statistics
+from calliper.quantile import Shares, row_order_statistics, row_thresholds
 
 #: Where one point carries more than this part of a sum, the rest is summed without it.
 DOMINANT = 0.999
@@ -52,11 +52,15 @@ class Bag(Protocol):
     def calibration_scale(self, level: float) -> FloatArray:
         """Scales of the calibration points without the new one, (N,)."""
 
-    def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i: (m, L)."""
+    def order_statistics(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
 
-    def rising_order_statistic(self, Z: FloatArray, level: float, slope: float) -> FloatArray:
-        """The Q-th smallest threshold, (m,), if slope·t is added to all scales."""
+    def rising_order_statistic(
+        self, Z: FloatArray, level: float, slope: float, shares: Shares | None = None
+    ) -> FloatArray:
+        """The same at one level, (m,), if slope·t is added to all scales."""
 
 
 class LeaveTwoOut(ABC):
@@ -87,6 +91,15 @@ class LeaveTwoOut(ABC):
             return row_order_statistics(times(self.without_each(Z[rows]), self.rescaled), ranks)
 
         return np.concatenate(map_row_blocks(select, len(Z), len(self.without_one)))
+
+    def thresholds(self, Z: FloatArray, levels: list[float], shares: Shares) -> FloatArray:
+        """The same for each row and level, by weight: (m, L)."""
+
+        def select(rows: slice) -> FloatArray:
+            values = times(self.without_each(Z[rows]), self.rescaled)
+            return row_thresholds(values, levels, shares.of_rows(rows))
+
+        return np.concatenate(map_row_blocks(select, len(Z), 4 * len(self.without_one)))
 
     def largest(self, Z: FloatArray) -> FloatArray:
         """For each row, the largest of the scales without each point, (m,)."""

@@ -66,9 +66,11 @@ from calliper.kernels._search import (
 from calliper.kernels._shared import SharedNeighbors
 from calliper.kernels._statistic import STATISTICS, MeanStatistic, QuantileStatistic
 from calliper.quantile import (
+    Shares,
     conformal_rank,
     merged_multiple,
     pad_exceptions,
+    row_thresholds,
 )
 
 #: Pairs of a new row and a calibration point that are held in memory at a time.
@@ -236,42 +238,67 @@ class LeaveTwoOutKNN(LeaveTwoOut):
 
     def order_statistics(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
         """For each row and rank, the rank-th smallest of ŝ_{N+1,i} s_i⁺ over i: (m, L)."""
-        radius = np.empty((len(Z), len(ranks)))
+        return self._selected(Z, ranks, None)
+
+    def thresholds(self, Z: FloatArray, levels: list[float], shares: Shares) -> FloatArray:
+        """The same for each row and level, by weight: (m, L)."""
+        return self._selected(Z, levels, shares.reordered(np.argsort(self.place)))
+
+    def _selected(self, Z: FloatArray, asked: Sequence[Any], shares: Shares | None) -> FloatArray:
+        """At ranks; or at levels, with shares in ascending order of the rescaled scores: (m, L)."""
+        radius = np.empty((len(Z), len(asked)))
         for chunk in row_slices(len(Z), max(1, min(CHUNK_ROWS, (1 << 22) // self.n_neighbors))):
             near, tied = self.search.nearest(Z[chunk], self.n_neighbors + 1)
-            part = radius[chunk]
+            part, own = radius[chunk], shares and shares.of_rows(chunk)
 
-            def select(rows: slice, near: IntArray = near, part: FloatArray = part) -> None:
-                part[rows] = self._select(near[rows], ranks)
+            def select(
+                rows: slice, near: IntArray = near, part: FloatArray = part, own: Any = own
+            ) -> None:
+                part[rows] = self._select(near[rows], asked, own and own.of_rows(rows))
 
             map_row_blocks(select, len(near), 4 * self.n_neighbors)
-            if tied.any():
-                part[tied] = of_different(partial(self._of_tied, ranks=ranks), Z[chunk][tied])
+            if tied.any() and own is not None:
+                part[tied] = self._of_tied(Z[chunk][tied], asked, own.of_rows(tied))
+            elif tied.any():
+                part[tied] = of_different(partial(self._of_tied, asked=asked), Z[chunk][tied])
         return radius
 
-    def _select(self, near: IntArray, ranks: list[int]) -> FloatArray:
+    def _select(self, near: IntArray, asked: Sequence[Any], shares: Shares | None) -> FloatArray:
         """The order statistics of rows with neighbours ``near`` (m, K+1) and no tie, (m, L)."""
         inner, replacement = near[:, :-1], self.magnitudes[near[:, -1:]]
         member = self.magnitudes[inner]
         without_two = sums_of_others(member, replacement) / self.n_neighbors
-        return self._merge(inner, member.mean(axis=1), without_two, ranks)
+        return self._merge(inner, member.mean(axis=1), without_two, asked, shares)
 
     def _merge(
-        self, points: IntArray, mean: FloatArray, without: FloatArray, ranks: list[int]
+        self,
+        points: IntArray,
+        mean: FloatArray,
+        without: FloatArray,
+        asked: Sequence[Any],
+        shares: Shares | None,
     ) -> FloatArray:
         """The order statistics, (m, L), given means ``without`` some points, (m, W), and others."""
         value, place = times(without + self.offset, self.rescaled[points]), self.place[points]
         mean = mean + self.offset
-        columns = [merged_multiple(self.ordered, mean, place, value, rank) for rank in ranks]
+        merge = merged_multiple if shares is None else shares.merged_multiple
+        columns = [merge(self.ordered, mean, place, value, each) for each in asked]
         return np.stack(columns, axis=1)
 
-    def _of_tied(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
+    def _of_tied(
+        self, Z: FloatArray, asked: Sequence[Any], shares: Shares | None = None
+    ) -> FloatArray:
         """The order statistics of rows with a tie, (m, L)."""
         few, points, without, mean = self.shared.few_without(Z, self.n_neighbors)
-        radius = np.empty((len(Z), len(ranks)))
-        radius[few] = self._merge(points, mean, without, ranks)
-        if not few.all():
-            radius[~few] = super().order_statistics(Z[~few], ranks)
+        radius = np.empty((len(Z), len(asked)))
+        radius[few] = self._merge(points, mean, without, asked, shares and shares.of_rows(few))
+        if few.all():
+            return radius
+        if shares is None:
+            radius[~few] = super().order_statistics(Z[~few], [*asked])
+        else:
+            own = shares.of_rows(~few).reordered(self.place)
+            radius[~few] = super().thresholds(Z[~few], [*asked], own)
         return radius
 
     def _largest_of_tied(self, Z: FloatArray) -> FloatArray:
@@ -330,16 +357,19 @@ class BagKNN:
         """Scales of the calibration points that the new point does not enter, (N,)."""
         return self.statistic.of_calibration(level)
 
-    def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i: (m, L)."""
-        if len(self.crowded):
+    def order_statistics(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
+        if len(self.crowded) and shares is None:
             # Repeated inputs: a row has the threshold of its twins, and twins enter by thousands.
-            return of_different(lambda rows: self._by_chunks(rows, levels), Z)
-        return self._by_chunks(Z, levels)
+            return of_different(lambda rows: self._by_chunks(rows, levels, None), Z)
+        return self._by_chunks(Z, levels, shares)
 
-    def rising_order_statistic(self, Z: FloatArray, level: float, slope: float) -> FloatArray:
-        """The Q-th smallest threshold, (m,), if slope·t is added to all scales; O(N) a row."""
-        rank = conformal_rank(level, len(self.scores))
+    def rising_order_statistic(
+        self, Z: FloatArray, level: float, slope: float, shares: Shares | None = None
+    ) -> FloatArray:
+        """The same at one level, (m,), if slope·t is added to all scales; O(N) a row."""
         linear = self.calibration_scale(level) - slope * self.scores
         answer = np.empty(len(Z))
         for rows in row_slices(len(Z), max(1, BLOCK_FLOATS // len(linear))):
@@ -349,24 +379,29 @@ class BagKNN:
             threshold[row, point] = self.statistic.rising_crossing(
                 point, at_edge, self.scores[point], scale[row], slope, level
             )
-            answer[rows] = np.partition(threshold, rank - 1, axis=1)[:, rank - 1]
+            own = shares and shares.of_rows(rows)
+            answer[rows] = row_thresholds(threshold, [level], own)[:, 0]
         return answer
 
-    def _by_chunks(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+    def _by_chunks(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         """Chunks so large that their pairs fit in memory, judged by the pairs of the last."""
         parts, start = [], 0
         size = max(1, min(CHUNK_ROWS, MOST_PAIRS // (8 * self.n_neighbors)))
         if len(self.crowded):  # any row may enter all of them
             size = max(1, min(size, MOST_PAIRS // len(self.scores)))
         while start < len(Z):
-            radius, n_pairs = self._thresholds(Z[start : start + size], levels)
+            rows = slice(start, start + size)
+            own = shares and shares.of_rows(rows)
+            radius, n_pairs = self._thresholds(Z[rows], levels, own)
             parts.append(radius)
             start += len(radius)
             size = min(CHUNK_ROWS, 2 * size, MOST_PAIRS * len(radius) // max(1, n_pairs))
             size = max(1, size)
         return np.concatenate(parts)
 
-    def _thresholds(self, Z: FloatArray, levels: list[float]) -> tuple[FloatArray, int]:
+    def _thresholds(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None
+    ) -> tuple[FloatArray, int]:
         """Thresholds, and the number of pairs that had to be looked at."""
         scales = self._scales_of_new(Z, levels)
         row, point, at_edge = self._entered(Z)
@@ -376,8 +411,8 @@ class BagKNN:
             with np.errstate(over="ignore"):
                 value = self.statistic.crossing(point, at_edge, product, level)
             ordered, place = self._ordered(level)
-            rank = conformal_rank(level, len(ordered))
-            radius[:, column] = _select(ordered, scale, row, place[point], value, rank)
+            own = shares and shares.reordered(np.argsort(place))
+            radius[:, column] = _select(ordered, scale, row, place[point], value, level, own)
         return radius, len(row) + len(Z) * self.n_neighbors
 
     def _scales_of_new(self, Z: FloatArray, levels: list[float]) -> list[FloatArray]:
@@ -419,10 +454,11 @@ def _select(
     row: IntArray,
     position: IntArray,
     value: FloatArray,
-    rank: int,
+    level: float,
+    shares: Shares | None,
 ) -> FloatArray:
-    """Rank-th smallest for each row; rows with alike numbers of exceptions are merged together."""
-    n_rows = len(factor)
+    """The threshold of each row; rows with alike numbers of exceptions are merged together."""
+    n_rows, rank = len(factor), conformal_rank(level, len(ordered))
     count = np.bincount(row, minlength=n_rows)
     start = np.cumsum(count) - count
     by_count = np.argsort(count, kind="stable")
@@ -435,7 +471,11 @@ def _select(
         first = np.cumsum(count[rows]) - count[rows]
         source = start[rows][local] + entries - first[local]
         padded = pad_exceptions(local, position[source], value[source], len(rows), len(ordered))
-        answer[rows] = merged_multiple(ordered, factor[rows], *padded, rank)
+        if shares is None:
+            answer[rows] = merged_multiple(ordered, factor[rows], *padded, rank)
+        else:
+            own = shares.of_rows(rows)
+            answer[rows] = own.merged_multiple(ordered, factor[rows], *padded, level)
 
     map_slices(merge, _alike(count[by_count]))
     return answer

@@ -62,9 +62,11 @@ from calliper.kernels._weighted import (
     refuse_quantile,
 )
 from calliper.quantile import (
+    Shares,
     conformal_rank,
     merged_order_statistic,
     pad_exceptions,
+    row_thresholds,
     safe_window,
     weighted_quantiles_in_blocks,
 )
@@ -460,7 +462,7 @@ class BagRBF:
         self.offset, self._calibration_scale = offset, mean + offset
         ratio = rescale(scores, self._calibration_scale)
         order = np.argsort(ratio)
-        self.columns = exponents.reordered(order)
+        self.columns, self.order = exponents.reordered(order), order
         self.ordered, self.scores, self.magnitudes = ratio[order], scores[order], magnitudes[order]
         self.weight, self.largest = weight[order], largest[order]
         self.linear = self.weight * self._calibration_scale[order]
@@ -487,17 +489,27 @@ class BagRBF:
         self.limit = np.where(zero, -np.inf, self.largest + by_weight)
         self.balance_limit = np.where(zero, np.inf, self.largest + by_balance)
 
-    def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i: (m, L)."""
+    def order_statistics(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
         scratch = Scratch()
-        blocks = map_row_blocks(
-            lambda rows: self._thresholds(Z[rows], levels, scratch), len(Z), len(self.ordered)
-        )
-        return np.concatenate(blocks)
 
-    def rising_order_statistic(self, Z: FloatArray, level: float, slope: float) -> FloatArray:
-        """The Q-th smallest threshold, (m,), if slope·t is added to all scales."""
-        rank, scratch = conformal_rank(level, len(self.ordered)), Scratch()
+        def select(rows: slice) -> FloatArray:
+            if shares is None:
+                return self._thresholds(Z[rows], levels, scratch)
+            exponent, constant, scale = self._scales(Z[rows], scratch)
+            everyone = np.arange(len(self.ordered))
+            threshold = self._crossing(exponent - constant[:, None], everyone, scale[:, None])
+            return row_thresholds(threshold, levels, shares.of_rows(rows).reordered(self.order))
+
+        return np.concatenate(map_row_blocks(select, len(Z), len(self.ordered)))
+
+    def rising_order_statistic(
+        self, Z: FloatArray, level: float, slope: float, shares: Shares | None = None
+    ) -> FloatArray:
+        """The same at one level, (m,), if slope·t is added to all scales."""
+        scratch, shares = Scratch(), shares and shares.reordered(self.order)
 
         def select(rows: slice) -> FloatArray:
             exponent, constant, scale = self._scales(Z[rows], scratch)
@@ -507,7 +519,7 @@ class BagRBF:
             linear = (others * self.linear + self.offset * entering) / total - slope * self.scores
             product = self.scores * scale[:, None]
             threshold = signed_root(slope + entering / total, linear, product)
-            return np.partition(threshold, rank - 1, axis=1)[:, rank - 1]
+            return row_thresholds(threshold, [level], shares and shares.of_rows(rows))[:, 0]
 
         return np.concatenate(map_row_blocks(select, len(Z), len(self.ordered)))
 

@@ -38,7 +38,7 @@ from calliper._blocks import Scratch, map_row_blocks
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.kernels._base import DOMINANT, Kernel, LeaveTwoOut, Rng, Rows, signed_root
-from calliper.quantile import conformal_rank, row_order_statistics
+from calliper.quantile import Shares, row_thresholds
 
 #: Why one tree is refused.
 ONE_TREE = (
@@ -282,10 +282,10 @@ class BagWeighted:
         mean[self.lonely] = self.sum_of_rest / max(1, n - 1)
         return np.asarray(mean + self.offset)
 
-    def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i: (m, L)."""
-        ranks = [conformal_rank(level, len(self.scores)) for level in levels]
-
+    def order_statistics(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
         scratch = Scratch()
 
         def select(rows: slice) -> FloatArray:
@@ -309,13 +309,14 @@ class BagWeighted:
             if vanishing.any():
                 zero = (constant[vanishing] == 0) & (entering[vanishing] > 0)
                 threshold[vanishing] = np.where(zero, 0.0, np.inf)
-            return row_order_statistics(threshold, ranks)
+            return row_thresholds(threshold, levels, shares and shares.of_rows(rows))
 
         return np.concatenate(map_row_blocks(select, len(Z), len(self.scores)))
 
-    def rising_order_statistic(self, Z: FloatArray, level: float, slope: float) -> FloatArray:
-        """The Q-th smallest threshold, (m,), if slope·t is added to all scales."""
-        rank = conformal_rank(level, len(self.scores))
+    def rising_order_statistic(
+        self, Z: FloatArray, level: float, slope: float, shares: Shares | None = None
+    ) -> FloatArray:
+        """The same at one level, (m,), if slope·t is added to all scales."""
 
         def select(rows: slice) -> FloatArray:
             entering, total, weight, scale = self._balance(Z[rows])
@@ -323,7 +324,7 @@ class BagWeighted:
             linear = total / weight + self.offset - slope * self.scores
             product = self.scores * scale[:, None]
             threshold = signed_root(slope + entering / weight, linear, product)
-            return np.partition(threshold, rank - 1, axis=1)[:, rank - 1]
+            return row_thresholds(threshold, [level], shares and shares.of_rows(rows))[:, 0]
 
         return np.concatenate(map_row_blocks(select, len(Z), len(self.scores)))
 
