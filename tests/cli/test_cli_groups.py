@@ -67,3 +67,47 @@ def test_bad_groups(calliper, sites):
     (sites / "new.csv").write_text(text.replace(",b", ",", 1))
     done = calliper(*how, "site")
     assert done.returncode != 0 and "position 1 is missing" in done.stderr
+
+
+@pytest.fixture
+def shifted(tmp_path):
+    """train.csv and cal.csv around 0, new.csv around 1; errors grow with x, w is the weight."""
+    rng = np.random.default_rng(0)
+    for name, n, centre in (("train", 300, 0.0), ("cal", 200, 0.0), ("new", 150, 1.0)):
+        x = centre + rng.normal(size=n)
+        frame = pd.DataFrame({"x": x, "y_pred": 2 * x, "w": np.exp(x), "site": np.arange(n) % 2})
+        frame["y"] = frame["y_pred"] + rng.normal(size=n) * np.exp(x)
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    return tmp_path
+
+
+def test_weights_from_a_column_are_those_of_python(calliper, shifted):
+    how = [*ASK, "--features", "x", "--output", "out.csv"]
+    done = calliper(*how, "--method", "split", "--weight", "w", "--coverage", 0.8)
+    assert done.returncode == 0, done.stderr
+    cal, out = pd.read_csv(shifted / "cal.csv"), pd.read_csv(shifted / "out.csv")
+    split = Split().fit(cal[["x"]], abs(cal.y - cal.y_pred), weights=cal.w)
+    expected = split.predict_radius(out[["x"]], 0.8, weights=out.w)
+    np.testing.assert_allclose(out.upper - out.y_pred, expected)
+    assert "By weight, 200 calibration points count for" in done.stderr
+    assert "another density" in done.stderr
+    done = calliper(*how, "--weight", "w", "--group", "site")
+    assert done.returncode == 0 and "in each of the 2 groups" in done.stderr
+    done = calliper(*how, "--weight", "w", "--method", "lcp", "--training", "train.csv")
+    assert done.returncode != 0 and "LCP takes no weights: pass weights to fit" in done.stderr
+
+
+def test_weights_are_learnt_from_rows_of_now(calliper, shifted):
+    how = [*ASK, "--features", "x", "--output", "out.csv", "--shifted-to", "new.csv"]
+    assert "needs --training" in calliper(*how).stderr
+    how += ["--training", "train.csv"]
+    assert "exclude one another" in calliper(*how, "--weight", "w").stderr
+    done = calliper(*how, "--method", "split")
+    assert done.returncode == 0, done.stderr
+    out = pd.read_csv(shifted / "out.csv")
+    inside = (out.lower <= out.y) & (out.y <= out.upper)
+    assert inside.mean() > 0.9 - 4 * np.sqrt(0.09 / 150) and "count for" in done.stderr
+    plain = calliper(*ASK, "--features", "x", "--output", "plain.csv", "--method", "split")
+    assert plain.returncode == 0
+    out = pd.read_csv(shifted / "plain.csv")
+    assert ((out.lower <= out.y) & (out.y <= out.upper)).mean() < inside.mean() - 0.05

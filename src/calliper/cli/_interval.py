@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
 import numpy as np
 
 from calliper._calibrated import CalibratedOnStored, calibrate_stored
+from calliper._types import FloatArray
 from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
@@ -17,6 +18,7 @@ from calliper.cli._methods import DEFAULT, DEFAULT_NEIGHBORS, METHODS, STATISTIC
 from calliper.cli._scales import Scales, read_scales
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
+from calliper.shift import LikelihoodRatio, ShiftReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,8 @@ class IntervalRequest:
     bounds: tuple[float, float] | None
     confidence: float | None
     group: str | None
+    weight: str | None
+    shifted_to: str | None
 
     @property
     def options(self) -> MethodOptions:
@@ -55,9 +59,13 @@ class IntervalRequest:
         return self.coverage[0] if len(self.coverage) == 1 else self.coverage
 
     @property
-    def labels(self) -> list[str]:
-        """Columns that are read as text, from calibration and new rows alike."""
-        return [] if self.group is None else [self.group]
+    def beyond(self) -> list[str]:
+        """Columns of calibration and new rows that are neither target, prediction nor feature."""
+        return [name for name in (self.weight, self.group) if name is not None]
+
+    def numbers(self, columns: list[str]) -> list[str]:
+        """These columns, led by the one of weights, if there is one."""
+        return columns if self.weight is None else [self.weight, *columns]
 
     @property
     def column_names(self) -> list[str]:
@@ -71,7 +79,14 @@ class IntervalRequest:
         has_training, has_scales = self.training is not None, self.scales is not None
         self.options.check(has_training=has_training, has_scales=has_scales)
         tables.format_of(self.output)
-        inputs = (self.calibration, self.new, self.training, self.scales)
+        if self.weight is not None and self.shifted_to is not None:
+            raise CalliperError("--weight and --shifted-to exclude one another: give one.")
+        if self.shifted_to is not None and not has_training:
+            raise CalliperError(
+                "--shifted-to needs --training: weights are learnt by telling the new rows from "
+                "rows apart from the calibration rows, which must have no say in them."
+            )
+        inputs = (self.calibration, self.new, self.training, self.scales, self.shifted_to)
         out.check_output(self.output, [path for path in inputs if path is not None])
 
 
@@ -146,6 +161,18 @@ def _bounds(
     metavar="COLUMN",
     help="Reach the coverage in each group: each is calibrated on its own rows.",
 )
+@click.option(
+    "--weight",
+    metavar="COLUMN",
+    help="How many times as often such rows come among the new ones as in calibration, up to a "
+    "constant: a column of both files. For full, jackknife, split and what learns by --training.",
+)
+@click.option(
+    "--shifted-to",
+    metavar="FILE",
+    help="Learn such weights: rows like the new ones, often the new file itself, are told from "
+    "those of --training by their features.",
+)
 @options.file_form
 @options.seed_and_quiet("Decides whatever a method draws at random.")
 @options.takes(IntervalRequest)
@@ -186,33 +213,81 @@ def _write_intervals(request: IntervalRequest) -> None:
         form = request.shared.form
         known = stack.enter_context(tables.open_table(request.calibration, form))
         columns = request.shared.names.resolve(known)
-        tables.require_columns(known, [*columns.known, *request.labels])
+        tables.require_columns(known, [*columns.known, *request.beyond])
         new = stack.enter_context(tables.open_table(request.new, form))
         _check_new(request, new, columns)
-        calibrated, filling = _calibrate(request, known, columns, scales)
+        calibrated, filling, weighing = _calibrate(request, known, columns, scales)
         hidden = request.shared.quiet or request.output == "-"
         report = stack.enter_context(out.progress("writing", hidden=hidden))
-        n_rows = _stream(request, calibrated, new, columns.new, filling, report)
+        needed = request.numbers(columns.new)
+        n_rows = _stream(request, calibrated, new, needed, filling, weighing, report)
     if not request.shared.quiet:
         filling.say()
         _summarise(request, calibrated, n_rows)
+        weighing.say()
 
 
 def _check_new(request: IntervalRequest, new: tables.Table, columns: tables.Columns) -> None:
     """The new rows have all that is needed and nothing that would be added."""
-    tables.require_columns(new, [*columns.new, *request.labels])
+    tables.require_columns(new, [*columns.new, *request.beyond])
     request.shared.names.require_same_features(new, columns)
     tables.refuse_columns(new, request.column_names)
 
 
+@dataclass(eq=False)
+class Weighing:
+    """Weights of rows: from a column, by a ratio that was learnt, or none; and what they leave."""
+
+    level: float
+    column: str | None = None
+    ratio: LikelihoodRatio | None = None
+    calibration: FloatArray | None = None
+    reports: list[tuple[ShiftReport, int]] = field(default_factory=list)
+
+    def split(self, rows: FloatArray, n_features: int) -> tuple[FloatArray, FloatArray | None]:
+        """Rows without a column of weights, and their weights, if there are any."""
+        if self.column is not None:
+            return rows[:, 1:], rows[:, 0]
+        return rows, None if self.ratio is None else self.ratio(rows[:, -n_features:])
+
+    def add(self, weights: FloatArray) -> None:
+        """Take note of the weights of new rows."""
+        self.reports.append((ShiftReport.of(self.calibration, weights, self.level), len(weights)))
+
+    def say(self) -> None:
+        """What the weights leave of the calibration rows."""
+        if self.reports:
+            each, n = zip(*self.reports, strict=True)
+            share = sum(report.infinite * k for report, k in self.reports) / sum(n)
+            largest = max(report.largest for report in each)
+            out.note(replace(each[0], largest=largest, infinite=share).describe())
+
+
+def _weighing(
+    request: IntervalRequest, columns: tables.Columns, training: Any, filling: tables.Filling
+) -> Weighing:
+    """Weights as they were asked for; the ratio is learnt of training rows and shifted ones."""
+    weighing = Weighing(request.coverage[-1], request.weight)
+    if request.shifted_to is not None:
+        with tables.open_table(request.shifted_to, request.shared.form) as table:
+            tables.require_columns(table, columns.features)
+            now = tables.read_numbers(table, columns.features, filling)
+        weighing.ratio = LikelihoodRatio(random_state=request.shared.seed)
+        weighing.ratio.fit(training[:, 2:], now)
+    return weighing
+
+
 def _calibrate(
     request: IntervalRequest, table: tables.Table, columns: tables.Columns, scales: Scales | None
-) -> tuple[CalibratedOnStored, tables.Filling]:
-    """The method, fitted to the calibration rows in ``table``, and what fills gaps."""
+) -> tuple[CalibratedOnStored, tables.Filling, Weighing]:
+    """The method, fitted to the calibration rows in ``table``, what fills gaps, and weights."""
     if scales is not None:
         scales.require_columns(columns, has_training=request.training is not None)
     training, filling = tables.read_training(request.training, columns, request.shared.form)
-    known, groups = tables.read_labelled(table, columns.known, filling, request.group)
+    weighing = _weighing(request, columns, training, filling)
+    needed = request.numbers(columns.known)
+    known, groups = tables.read_labelled(table, needed, filling, request.group)
+    known, weighing.calibration = weighing.split(known, len(columns.features))
     if scales is not None:
         scales.require_rows(known, training)
     calibrator = request.options.build(None if scales is None else scales.chosen)
@@ -221,8 +296,9 @@ def _calibrate(
         tables.stored(known),
         None if training is None else tables.stored(training),
         groups=groups,
+        weights=weighing.calibration,
     )
-    return calibrated, filling
+    return calibrated, filling, weighing
 
 
 def _stream(
@@ -231,6 +307,7 @@ def _stream(
     new: tables.Table,
     needed: list[str],
     filling: tables.Filling,
+    weighing: Weighing,
     report: out.Progress,
 ) -> int:
     """Write the new rows with their intervals, a chunk at a time; returns how many there were."""
@@ -242,12 +319,16 @@ def _stream(
             tables.open_writer(output, handle, new, form, numeric=needed, added=added)
         )
         for chunk in new.chunks(needed, carry=True, gaps=filling.gaps):
-            rows = filling.fill(chunk.numbers.copy())
+            rows, weights = weighing.split(filling.fill(chunk.numbers.copy()), filling.n_features)
             y_pred, X = rows[:, 0], rows[:, 1:]
             how: dict[str, Any] = {"bounds": request.bounds, "confidence": request.confidence}
             if request.group is not None:
                 how["groups"] = tables.known_labels(chunk, request.group)
+            if weights is not None:
+                how["weights"] = weights
             ends = calibrated.intervals(X, y_pred, request.levels, **how)
+            if weights is not None:
+                weighing.add(weights)
             with out.writing(output):
                 writer.write(chunk, np.stack([*ends], axis=-1).reshape(len(X), -1))
             n_rows += len(X)
