@@ -57,56 +57,45 @@ def _is_missing(label: Any) -> bool:
         return True
 
 
+#: Stands for values that were given at calibration, which belong to its rows alone.
+GIVEN = Ellipsis
+
+
 @dataclass(frozen=True)
 class PerRow:
-    """What calibration was given for each row; None where nothing was.
-
-    Of values, which belong to calibration rows alone, only ``GIVEN`` is kept.
-    """
+    """What calibration was given for each row; None where nothing was."""
 
     groups: Any = None
     weights: Any = None
 
-    def remembered(self) -> PerRow:
-        """The same without values of calibration rows."""
-        kept = {name: _kept(given) for name, given in vars(self).items()}
-        return PerRow(**kept)
-
     def known(self, X: Any) -> dict[str, Any]:
         """What was given, as values of the calibration rows by name."""
-        return {
-            name: row_values(given, X, name)
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        return {name: row_values(value, X, name) for name, value in given.items()}
+
+    def remembered(self) -> PerRow:
+        """The same without values of calibration rows."""
+        kept = {
+            name: given if given is None or isinstance(given, str) or callable(given) else GIVEN
             for name, given in vars(self).items()
-            if given is not None
         }
+        return PerRow(**kept)
 
     def new(self, X: Any, **asked: Any) -> dict[str, Any]:
         """Values of new rows by name: as given now, or by what calibration was given."""
-        return {
-            name: row_values(_settled(name, before, asked[name]), X, name)
-            for name, before in vars(self).items()
-            if before is not None or asked[name] is not None
-        }
-
-
-#: Stands for values that were given at calibration.
-GIVEN = object
-
-
-def _kept(given: Any) -> Any:
-    return given if given is None or isinstance(given, str) or callable(given) else GIVEN
-
-
-def _settled(name: str, before: Any, now: Any) -> Any:
-    """What to ask new rows: what is given now, or else what calibration was given."""
-    if before is None:
-        raise CalliperError(
-            f"{name} were given for new rows but not at calibration: pass {name}= to calibrate, "
-            f"too."
-        )
-    if now is None and before is GIVEN:
-        raise CalliperError(
-            f"calibration was given {name}, one value a row: pass {name}= for the new rows, too "
-            f"(a column name or a function of the rows would have been remembered)."
-        )
-    return before if now is None else now
+        found = {}
+        for name, before in vars(self).items():
+            now = asked.get(name)
+            if before is None and now is not None:
+                raise CalliperError(
+                    f"{name} were given for new rows but not at calibration: pass {name}= to "
+                    f"calibrate, too."
+                )
+            if before is GIVEN and now is None:
+                raise CalliperError(
+                    f"calibration was given {name}, one value a row: pass {name}= for the new "
+                    f"rows, too (a column name or a function would have been remembered)."
+                )
+            if before is not None:
+                found[name] = row_values(before if now is None else now, X, name)
+        return found

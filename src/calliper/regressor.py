@@ -300,7 +300,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         By group, ``calibrators_[0].calibrators_[group].shift_report(weights)`` tells.
         """
         self._check_calibrated()
-        new = replace(self._per_row, groups=None).new(X, groups=None, weights=weights)
+        new = replace(self._per_row, groups=None).new(X, weights=weights)
         report: ShiftReport = self.calibrators_[0].shift_report(new.get("weights"), coverage)
         return report
 

@@ -170,10 +170,13 @@ def test_values_a_column_and_a_function_are_the_same_groups(score):
         np.testing.assert_array_equal(found.lower, expected.lower)
         np.testing.assert_array_equal(found.upper, expected.upper)
         assert (found.to_frame().index == new.index).all()
-    assert "by FullRescaled by group" in repr(by_values)
+    assert "by FullRescaled in each of the 3 groups" in repr(by_values)
     assert "in each of the 3 groups" in by_values.guarantee(0.9).describe()
     copied = pickle.loads(pickle.dumps(calibrated("site", score_function=score)))
     np.testing.assert_array_equal(copied.predict_interval(new, **how).upper, expected.upper)
+    copied = pickle.loads(pickle.dumps(by_values))
+    with pytest.raises(CalliperError, match="pass groups= for the new rows"):
+        copied.predict_interval(new)
     proved = [c.n_calibration_ for c in by_values.calibrators_[0].calibrators_.values()]
     if score is None:
         assert by_values.guaranteed_coverage(0.9) == min(conformal_coverage(0.9, n) for n in proved)

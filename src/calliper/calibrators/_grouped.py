@@ -15,7 +15,7 @@ paper 4 of the On-line Compression Modelling project, alrw.net.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -24,8 +24,8 @@ from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._per_row import places_of_groups, row_values
-from calliper._types import Coverage, FloatArray
-from calliper._validation import check_level, check_levels, like_coverage, n_rows
+from calliper._types import Coverage, FloatArray, IntArray
+from calliper._validation import check_levels, like_coverage, n_rows
 from calliper.calibrators._base import Calibrator
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.guarantees import Guarantee, required_for_confidence
@@ -36,35 +36,6 @@ NAMED = 5
 
 #: What ``fit`` of a method may be given with a value for each calibration row.
 PER_ROW = ("magnitudes", "weights")
-
-
-@dataclass(frozen=True)
-class GroupGuarantee(Guarantee):
-    """A promise that holds in each group; ``sizes`` are the fewest and the most rows of one."""
-
-    n_groups: int = 1
-    sizes: tuple[int, int] = (0, 0)
-
-    def describe(self) -> str:
-        """The promise in plain words, with its warning."""
-        if self.note is not None:
-            return f"{self.method}, in each of the {self.n_groups:,} groups: {self.note}"
-        sure = ""
-        if self.confidence is not None:
-            sure = (
-                f", with these very calibration points, in {100 * self.confidence:.4g} % of draws "
-                f"of them (of each group, not of all at once),"
-            )
-        proved = self.coverage if sure else np.floor(self.proved * 1e4) / 1e4
-        return (
-            f"{self.method}: in each of the {self.n_groups:,} groups, a new target lies in its "
-            f"interval with probability at least {proved:g}{sure} (asked for: {self.coverage:g}), "
-            f"provided that {'; and '.join(self.assumptions)}; the first of these among the rows "
-            f"of a group. This probability averages over draws of the calibration points, "
-            f"{self.sizes[0]:,} to {self.sizes[1]:,} in a group, and over all inputs of the group; "
-            f"it promises nothing for one given input. Rows of groups that have too few "
-            f"calibration points, or none, have infinite intervals."
-        )
 
 
 class Grouped(Calibrator):
@@ -104,16 +75,6 @@ class Grouped(Calibrator):
         return bool(getattr(self.calibrator, "judges_nearness", True))
 
     @property
-    def takes_inputs(self) -> bool:  # type: ignore[override]
-        """Whether rows shall come as they are."""
-        return bool(getattr(self.calibrator, "takes_inputs", False))
-
-    @property
-    def has_law(self) -> bool:  # type: ignore[override]
-        """Whether coverage in a group given its calibration rows has the Beta law."""
-        return bool(getattr(self.calibrator, "has_law", False))
-
-    @property
     def needs(self) -> tuple[str, ...]:
         """Names of what ``fit`` cannot do without, beyond the calibration points."""
         return ("groups", *getattr(self.calibrator, "needs", ()))
@@ -127,26 +88,12 @@ class Grouped(Calibrator):
         groups : (N,) labels, a column name or a function of the rows
         **known : what ``fit`` of the calibrator takes beyond
         """
-        if not hasattr(self.calibrator, "predict_radius"):
-            raise TypeError(
-                f"calibrator must be a method such as Split(); got {self.calibrator!r}."
-            )
-        check_consistent_length(Z, scores)
+        check_consistent_length(Z, scores, *(known.get(name) for name in PER_ROW))
         places = places_of_groups(row_values(self.asked(groups), Z, "groups"))
-        for name in PER_ROW:
-            if known.get(name) is not None:
-                check_consistent_length(scores, known[name])
         self.calibrators_ = {}
         for label, rows in places.items():
-            part = {
-                name: _safe_indexing(value, rows)
-                if name in PER_ROW and value is not None
-                else value
-                for name, value in known.items()
-            }
-            own = clone(self.calibrator)
-            Z_own, scores_own = _safe_indexing(Z, rows), _safe_indexing(scores, rows)
-            self.calibrators_[label] = own.fit(Z_own, scores_own, **part)
+            points = _safe_indexing(Z, rows), _safe_indexing(scores, rows)
+            self.calibrators_[label] = clone(self.calibrator).fit(*points, **_of(known, rows))
         self.n_calibration_ = n_rows(Z)
         return self
 
@@ -168,38 +115,21 @@ class Grouped(Calibrator):
         for label, rows in places.items():
             columns = reached[label]
             if columns:
-                part = {
-                    name: np.asarray(value)[rows] if name in PER_ROW else value
-                    for name, value in how.items()
-                    if value is not None
-                }
-                asked = [levels[column] for column in columns]
-                own = self.calibrators_[label]
-                found = own.predict_radius(_safe_indexing(Z, rows), asked, **part)
+                ask, asked = self.calibrators_[label].predict_radius, [levels[j] for j in columns]
+                found = ask(_safe_indexing(Z, rows), asked, **_of(how, rows))
                 radius[rows[:, None], columns] = found
         return like_coverage(radius, coverage)
 
-    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> GroupGuarantee:
-        """The promise with its assumptions; ``.describe()`` puts it in words."""
+    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
+        """The promise with its assumptions, in numbers that hold of every group."""
         check_is_fitted(self)
-        level = check_level(coverage)
         how = {} if confidence is None else {"confidence": confidence}
-        worst = min(
-            (own.guarantee(level, **how) for own in self.calibrators_.values()),
-            key=lambda promise: (promise.proved, promise.n_calibration),
+        promises = [own.guarantee(coverage, **how) for own in self.calibrators_.values()]
+        worst: Guarantee = min(
+            promises, key=lambda promise: (promise.proved, promise.n_calibration)
         )
-        sizes = [own.n_calibration_ for own in self.calibrators_.values()]
-        return GroupGuarantee(
-            method=f"{worst.method} by group",
-            coverage=level,
-            n_calibration=self.n_calibration_,
-            proved=worst.proved,
-            note=worst.note,
-            confidence=confidence,
-            n_effective=worst.n_effective,
-            n_groups=len(sizes),
-            sizes=(min(sizes), max(sizes)),
-        )
+        where = f"in each of the {len(promises):,} groups"
+        return replace(worst, method=f"{worst.method} {where} (numbers are of the worst)")
 
     def _proved(self, level: float) -> float:
         return min(float(own.guaranteed_coverage(level)) for own in self.calibrators_.values())
@@ -241,6 +171,15 @@ class Grouped(Calibrator):
         if short:
             _warn_of_short(short, levels[-1], least[-1])
         return reached
+
+
+def _of(known: dict[str, Any], rows: IntArray) -> dict[str, Any]:
+    """What is known, of some rows alone where there is a value for each."""
+    return {
+        name: np.asarray(value)[rows] if name in PER_ROW else value
+        for name, value in known.items()
+        if value is not None
+    }
 
 
 def _warn_of_short(short: dict[Any, int], level: float, least: int) -> None:

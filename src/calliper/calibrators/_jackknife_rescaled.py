@@ -131,7 +131,7 @@ class JackknifeRescaled(Calibrator):
         if shares is not None:
             if self.scale_ is None:
                 return conformal_thresholds(self.rescaled_scores_, levels, shares)
-            return self.scale_.thresholds(Z, levels, shares)
+            return self.scale_.weighted_order_statistics(Z, levels, shares)
         if self.scale_ is None:
             return np.tile(self.rescaled_scores_, (len(Z), len(levels)))
         ranks = [conformal_rank(level, self.n_calibration_) for level in levels]

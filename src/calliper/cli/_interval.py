@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import click
@@ -224,7 +224,7 @@ def _write_intervals(request: IntervalRequest) -> None:
     if not request.shared.quiet:
         filling.say()
         _summarise(request, calibrated, n_rows)
-        weighing.say()
+        weighing.say(request.coverage[-1])
 
 
 def _check_new(request: IntervalRequest, new: tables.Table, columns: tables.Columns) -> None:
@@ -236,38 +236,33 @@ def _check_new(request: IntervalRequest, new: tables.Table, columns: tables.Colu
 
 @dataclass(eq=False)
 class Weighing:
-    """Weights of rows: from a column, by a ratio that was learnt, or none; and what they leave."""
+    """Weights of rows: from a column that leads them, by a ratio that was learnt, or none."""
 
-    level: float
-    column: str | None = None
+    led: bool
+    n_features: int
     ratio: LikelihoodRatio | None = None
-    calibration: FloatArray | None = None
-    reports: list[tuple[ShiftReport, int]] = field(default_factory=list)
+    seen: list[FloatArray] = field(default_factory=list)
 
-    def split(self, rows: FloatArray, n_features: int) -> tuple[FloatArray, FloatArray | None]:
-        """Rows without a column of weights, and their weights, if there are any."""
-        if self.column is not None:
-            return rows[:, 1:], rows[:, 0]
-        return rows, None if self.ratio is None else self.ratio(rows[:, -n_features:])
+    def split(self, rows: FloatArray) -> tuple[FloatArray, dict[str, Any]]:
+        """Rows without a column of weights; and their weights, if any, which are remembered."""
+        if not self.led and self.ratio is None:
+            return rows, {}
+        weights = rows[:, 0] if self.ratio is None else self.ratio(rows[:, -self.n_features :])
+        self.seen.append(weights)
+        return rows[:, int(self.led) :], {"weights": weights}
 
-    def add(self, weights: FloatArray) -> None:
-        """Take note of the weights of new rows."""
-        self.reports.append((ShiftReport.of(self.calibration, weights, self.level), len(weights)))
-
-    def say(self) -> None:
-        """What the weights leave of the calibration rows."""
-        if self.reports:
-            each, n = zip(*self.reports, strict=True)
-            share = sum(report.infinite * k for report, k in self.reports) / sum(n)
-            largest = max(report.largest for report in each)
-            out.note(replace(each[0], largest=largest, infinite=share).describe())
+    def say(self, level: float) -> None:
+        """What the weights leave of the calibration rows, which came first."""
+        if self.seen:
+            report = ShiftReport.of(self.seen[0], np.concatenate(self.seen[1:]), level)
+            out.note(report.describe())
 
 
 def _weighing(
     request: IntervalRequest, columns: tables.Columns, training: Any, filling: tables.Filling
 ) -> Weighing:
     """Weights as they were asked for; the ratio is learnt of training rows and shifted ones."""
-    weighing = Weighing(request.coverage[-1], request.weight)
+    weighing = Weighing(request.weight is not None, len(columns.features))
     if request.shifted_to is not None:
         with tables.open_table(request.shifted_to, request.shared.form) as table:
             tables.require_columns(table, columns.features)
@@ -287,7 +282,7 @@ def _calibrate(
     weighing = _weighing(request, columns, training, filling)
     needed = request.numbers(columns.known)
     known, groups = tables.read_labelled(table, needed, filling, request.group)
-    known, weighing.calibration = weighing.split(known, len(columns.features))
+    known, weights = weighing.split(known)
     if scales is not None:
         scales.require_rows(known, training)
     calibrator = request.options.build(None if scales is None else scales.chosen)
@@ -296,7 +291,7 @@ def _calibrate(
         tables.stored(known),
         None if training is None else tables.stored(training),
         groups=groups,
-        weights=weighing.calibration,
+        **weights,
     )
     return calibrated, filling, weighing
 
@@ -319,16 +314,12 @@ def _stream(
             tables.open_writer(output, handle, new, form, numeric=needed, added=added)
         )
         for chunk in new.chunks(needed, carry=True, gaps=filling.gaps):
-            rows, weights = weighing.split(filling.fill(chunk.numbers.copy()), filling.n_features)
+            rows, weights = weighing.split(filling.fill(chunk.numbers.copy()))
             y_pred, X = rows[:, 0], rows[:, 1:]
-            how: dict[str, Any] = {"bounds": request.bounds, "confidence": request.confidence}
+            how: dict[str, Any] = {"confidence": request.confidence, **weights}
             if request.group is not None:
                 how["groups"] = tables.known_labels(chunk, request.group)
-            if weights is not None:
-                how["weights"] = weights
-            ends = calibrated.intervals(X, y_pred, request.levels, **how)
-            if weights is not None:
-                weighing.add(weights)
+            ends = calibrated.intervals(X, y_pred, request.levels, bounds=request.bounds, **how)
             with out.writing(output):
                 writer.write(chunk, np.stack([*ends], axis=-1).reshape(len(X), -1))
             n_rows += len(X)

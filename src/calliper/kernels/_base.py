@@ -92,8 +92,10 @@ class LeaveTwoOut(ABC):
 
         return np.concatenate(map_row_blocks(select, len(Z), len(self.without_one)))
 
-    def thresholds(self, Z: FloatArray, levels: list[float], shares: Shares) -> FloatArray:
-        """The same for each row and level, by weight: (m, L)."""
+    def weighted_order_statistics(
+        self, Z: FloatArray, levels: list[float], shares: Shares
+    ) -> FloatArray:
+        """The same by weight, for each row and level: (m, L)."""
 
         def select(rows: slice) -> FloatArray:
             values = times(self.without_each(Z[rows]), self.rescaled)

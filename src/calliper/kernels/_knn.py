@@ -238,32 +238,36 @@ class LeaveTwoOutKNN(LeaveTwoOut):
 
     def order_statistics(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
         """For each row and rank, the rank-th smallest of ŝ_{N+1,i} s_i⁺ over i: (m, L)."""
-        return self._selected(Z, ranks, None)
-
-    def thresholds(self, Z: FloatArray, levels: list[float], shares: Shares) -> FloatArray:
-        """The same for each row and level, by weight: (m, L)."""
-        return self._selected(Z, levels, shares.reordered(np.argsort(self.place)))
-
-    def _selected(self, Z: FloatArray, asked: Sequence[Any], shares: Shares | None) -> FloatArray:
-        """At ranks; or at levels, with shares in ascending order of the rescaled scores: (m, L)."""
-        radius = np.empty((len(Z), len(asked)))
+        radius = np.empty((len(Z), len(ranks)))
         for chunk in row_slices(len(Z), max(1, min(CHUNK_ROWS, (1 << 22) // self.n_neighbors))):
             near, tied = self.search.nearest(Z[chunk], self.n_neighbors + 1)
-            part, own = radius[chunk], shares and shares.of_rows(chunk)
+            part = radius[chunk]
 
-            def select(
-                rows: slice, near: IntArray = near, part: FloatArray = part, own: Any = own
-            ) -> None:
-                part[rows] = self._select(near[rows], asked, own and own.of_rows(rows))
+            def select(rows: slice, near: IntArray = near, part: FloatArray = part) -> None:
+                part[rows] = self._select(near[rows], ranks)
 
             map_row_blocks(select, len(near), 4 * self.n_neighbors)
-            if tied.any() and own is not None:
-                part[tied] = self._of_tied(Z[chunk][tied], asked, own.of_rows(tied))
-            elif tied.any():
-                part[tied] = of_different(partial(self._of_tied, asked=asked), Z[chunk][tied])
+            if tied.any():
+                part[tied] = of_different(partial(self._of_tied, ranks=ranks), Z[chunk][tied])
         return radius
 
-    def _select(self, near: IntArray, asked: Sequence[Any], shares: Shares | None) -> FloatArray:
+    def weighted_order_statistics(
+        self, Z: FloatArray, levels: list[float], shares: Shares
+    ) -> FloatArray:
+        """The same by weight, for each row and level: (m, L)."""
+        ordered = shares.reordered(np.argsort(self.place))
+        radius = np.empty((len(Z), len(levels)))
+        for chunk in row_slices(len(Z), max(1, BLOCK_FLOATS // self.n_neighbors)):
+            near, tied = self.search.nearest(Z[chunk], self.n_neighbors + 1)
+            radius[chunk] = self._select(near, levels, ordered.of_rows(chunk))
+            if tied.any():
+                own = shares.of_rows(chunk).of_rows(tied)
+                radius[chunk][tied] = super().weighted_order_statistics(Z[chunk][tied], levels, own)
+        return radius
+
+    def _select(
+        self, near: IntArray, asked: Sequence[Any], shares: Shares | None = None
+    ) -> FloatArray:
         """The order statistics of rows with neighbours ``near`` (m, K+1) and no tie, (m, L)."""
         inner, replacement = near[:, :-1], self.magnitudes[near[:, -1:]]
         member = self.magnitudes[inner]
@@ -276,29 +280,22 @@ class LeaveTwoOutKNN(LeaveTwoOut):
         mean: FloatArray,
         without: FloatArray,
         asked: Sequence[Any],
-        shares: Shares | None,
+        shares: Shares | None = None,
     ) -> FloatArray:
-        """The order statistics, (m, L), given means ``without`` some points, (m, W), and others."""
+        """At ranks or levels, (m, L), given means ``without`` some points, (m, W), and others."""
         value, place = times(without + self.offset, self.rescaled[points]), self.place[points]
         mean = mean + self.offset
         merge = merged_multiple if shares is None else shares.merged_multiple
         columns = [merge(self.ordered, mean, place, value, each) for each in asked]
         return np.stack(columns, axis=1)
 
-    def _of_tied(
-        self, Z: FloatArray, asked: Sequence[Any], shares: Shares | None = None
-    ) -> FloatArray:
+    def _of_tied(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
         """The order statistics of rows with a tie, (m, L)."""
         few, points, without, mean = self.shared.few_without(Z, self.n_neighbors)
-        radius = np.empty((len(Z), len(asked)))
-        radius[few] = self._merge(points, mean, without, asked, shares and shares.of_rows(few))
-        if few.all():
-            return radius
-        if shares is None:
-            radius[~few] = super().order_statistics(Z[~few], [*asked])
-        else:
-            own = shares.of_rows(~few).reordered(self.place)
-            radius[~few] = super().thresholds(Z[~few], [*asked], own)
+        radius = np.empty((len(Z), len(ranks)))
+        radius[few] = self._merge(points, mean, without, ranks)
+        if not few.all():
+            radius[~few] = super().order_statistics(Z[~few], ranks)
         return radius
 
     def _largest_of_tied(self, Z: FloatArray) -> FloatArray:
