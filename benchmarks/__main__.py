@@ -25,6 +25,7 @@ def main() -> None:
     print(kernels_and_memory.radial(options.rounds), "\n", flush=True)
     print("Ten nearest neighbours: fit and predict, against the bare neighbour searches\n")
     print(neighbours.main(options.rounds, with_peers=not options.no_peers), "\n", flush=True)
+    print(neighbours.weighted(options.rounds), "\n", flush=True)
     print("Tuning the length scale\n")
     print(tuning.criteria(), "\n", flush=True)
     print(tuning.prediction(options.rounds), "\n", flush=True)

@@ -255,14 +255,16 @@ class LeaveTwoOutKNN(LeaveTwoOut):
         self, Z: FloatArray, levels: list[float], shares: Shares
     ) -> FloatArray:
         """The same by weight, for each row and level: (m, L)."""
-        ordered = shares.reordered(np.argsort(self.place))
+        ordered, dense = shares.reordered(np.argsort(self.place)), super().weighted_order_statistics
         radius = np.empty((len(Z), len(levels)))
         for chunk in row_slices(len(Z), max(1, BLOCK_FLOATS // self.n_neighbors)):
             near, tied = self.search.nearest(Z[chunk], self.n_neighbors + 1)
             radius[chunk] = self._select(near, levels, ordered.of_rows(chunk))
             if tied.any():
                 own = shares.of_rows(chunk).of_rows(tied)
-                radius[chunk][tied] = super().weighted_order_statistics(Z[chunk][tied], levels, own)
+                radius[chunk][tied] = of_different(
+                    lambda rows, each: dense(rows, levels, each), Z[chunk][tied], own
+                )
         return radius
 
     def _select(
@@ -309,10 +311,18 @@ class LeaveTwoOutKNN(LeaveTwoOut):
         return found
 
 
-def of_different(function: Callable[[FloatArray], FloatArray], rows: FloatArray) -> FloatArray:
-    """``function(rows)``, whose rows do not depend on one another, asked once for equal rows."""
-    different, inverse = unique_rows(rows)
-    return function(different)[inverse]
+def of_different(
+    function: Callable[..., FloatArray], rows: FloatArray, shares: Shares | None = None
+) -> FloatArray:
+    """``function(rows)``, whose rows do not depend on one another, asked once for equal rows.
+
+    With shares it is ``function(rows, shares)``, and rows are equal if their weights are, too.
+    """
+    if shares is None:
+        different, inverse = unique_rows(rows)
+        return function(different)[inverse]
+    different, inverse = unique_rows(np.column_stack([rows, shares.new]))
+    return function(different[:, :-1], Shares(shares.calibration, different[:, -1]))[inverse]
 
 
 class BagKNN:
@@ -358,10 +368,9 @@ class BagKNN:
         self, Z: FloatArray, levels: list[float], shares: Shares | None = None
     ) -> FloatArray:
         """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
-        if len(self.crowded) and shares is None:
-            # Repeated inputs: a row has the threshold of its twins, and twins enter by thousands.
-            return of_different(lambda rows: self._by_chunks(rows, levels, None), Z)
-        return self._by_chunks(Z, levels, shares)
+        answer = partial(self._by_chunks, levels=levels)
+        # Repeated inputs: a row has the threshold of its twins, and twins enter by thousands.
+        return of_different(answer, Z, shares) if len(self.crowded) else answer(Z, shares)
 
     def rising_order_statistic(
         self, Z: FloatArray, level: float, slope: float, shares: Shares | None = None
@@ -380,7 +389,9 @@ class BagKNN:
             answer[rows] = row_thresholds(threshold, [level], own)[:, 0]
         return answer
 
-    def _by_chunks(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
+    def _by_chunks(
+        self, Z: FloatArray, shares: Shares | None = None, *, levels: list[float]
+    ) -> FloatArray:
         """Chunks so large that their pairs fit in memory, judged by the pairs of the last."""
         parts, start = [], 0
         size = max(1, min(CHUNK_ROWS, MOST_PAIRS // (8 * self.n_neighbors)))
