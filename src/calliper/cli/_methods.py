@@ -13,6 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 import click
+from sklearn.utils.validation import has_fit_parameter
 
 from calliper import calibrators
 from calliper._types import FloatArray
@@ -241,6 +242,13 @@ def methods(long: bool) -> None:
     if long:
         _print_costs(terminal)
     _print_text(terminal, _END)
+    lawful = [name for name, row in METHODS.items() if row.kind.has_law is True]
+    weighted = [name for name, row in METHODS.items() if has_fit_parameter(row.kind, "weights")]
+    _print_text(
+        terminal,
+        f"--group goes with all of them, --weight and --shifted-to with {', '.join(weighted)}; "
+        f"--confidence with {', '.join(lawful)}.",
+    )
 
 
 def _print_choice(terminal: Console, title: str, rows: Collection[Description]) -> None:
