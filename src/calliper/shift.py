@@ -151,8 +151,8 @@ class ShiftReport:
         return (
             f"By weight, {self.n_calibration:,} calibration points count for "
             f"{self.n_effective:.1f}; the largest weight of a new row is {100 * self.largest:.3g} %"
-            f" of theirs together; {100 * self.infinite:.3g} % of the new rows have infinite "
-            f"intervals at coverage {self.coverage:g}, since their own weight is too large a share."
+            f" of theirs together, and {100 * self.infinite:.3g} % of the new rows weigh too much "
+            f"for a finite interval at coverage {self.coverage:g}."
         )
 
     def warn_if_poor(self) -> None:

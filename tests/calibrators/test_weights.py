@@ -22,7 +22,7 @@ from calliper.calibrators import (
 )
 from calliper.exceptions import CalliperError, ShiftWarning
 from calliper.kernels import TunedRBF
-from calliper.quantile import Shares
+from calliper.quantile import Shares, row_thresholds
 from calliper.shift import ShiftReport
 from oracles.shift import jackknife_by_weight, p_value_by_weight, weighted_quantile
 
@@ -88,6 +88,23 @@ def test_jackknife_equals_its_definition(kernel):
              for c in LEVELS] for z, w in zip(new, of_new, strict=True)
         ]  # fmt: skip
         np.testing.assert_allclose(radius, expected, rtol=1e-9, err_msg=f"seed {seed}")
+
+
+def test_long_rows_are_not_sorted_whole_and_come_to_the_same():
+    rng = np.random.default_rng(0)
+    for seed in range(6):
+        values = rng.exponential(size=(9, 1500)).round(1 if seed % 2 else 9)
+        values[3:6] = np.sort(values[3:6], axis=1)  # columns in order tell the wrong place
+        values[6:, : 300 * seed] = np.inf
+        weights = rng.exponential(size=1500) ** 3 * (rng.uniform(size=1500) < 0.7)
+        if seed == 5:
+            weights[::11] = 0.0  # nothing is told
+        weights[rng.integers(1500)] = 1.0
+        shares = Shares(weights, rng.exponential(size=9))
+        found = row_thresholds(values, LEVELS, shares)
+        for row, w, answers in zip(values, shares.new, found, strict=True):
+            expected = [weighted_quantile(row, weights, w, Fraction(str(c))) for c in LEVELS]
+            np.testing.assert_array_equal(answers, expected)
 
 
 def data(rng, n):
@@ -218,8 +235,11 @@ def test_report_and_guarantee():
     split = Split().fit(np.zeros((20, 1)), np.arange(20.0), weights=weights)
     report = split.shift_report([1.0, 1.0, 2.0, 5.0], 0.9)
     assert report == ShiftReport(0.9, 20, 10.0, 0.5, 0.5)
-    assert "count for 10.0" in report.describe() and "50 % of the new rows" in report.describe()
-    with pytest.warns(ShiftWarning, match="50 % of the new rows have infinite"):
+    assert (
+        "count for 10.0" in report.describe()
+        and "50 % of the new rows weigh too much" in report.describe()
+    )
+    with pytest.warns(ShiftWarning, match="50 % of the new rows weigh too much"):
         radius = split.predict_radius(np.zeros((4, 1)), 0.9, weights=[1.0, 1.0, 2.0, 5.0])
     np.testing.assert_array_equal(np.isinf(radius), [False, False, True, True])
     text = split.guarantee(0.9).describe()

@@ -125,11 +125,12 @@ class Grouped(Calibrator):
         check_is_fitted(self)
         how = {} if confidence is None else {"confidence": confidence}
         promises = [own.guarantee(coverage, **how) for own in self.calibrators_.values()]
+        # A confidence promises all groups the same, by more points or by fewer.
         worst: Guarantee = min(
-            promises, key=lambda promise: (promise.proved, promise.n_calibration)
+            promises, key=lambda promise: (confidence or promise.proved, promise.n_calibration)
         )
         where = f"in each of the {len(promises):,} groups"
-        return replace(worst, method=f"{worst.method} {where} (numbers are of the worst)")
+        return replace(worst, method=f"{worst.method} {where} (numbers are those of the worst)")
 
     def _proved(self, level: float) -> float:
         return min(float(own.guaranteed_coverage(level)) for own in self.calibrators_.values())
