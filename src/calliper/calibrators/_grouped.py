@@ -125,10 +125,13 @@ class Grouped(Calibrator):
         check_is_fitted(self)
         how = {} if confidence is None else {"confidence": confidence}
         promises = [own.guarantee(coverage, **how) for own in self.calibrators_.values()]
-        # A confidence promises all groups the same, by more points or by fewer.
-        worst: Guarantee = min(
-            promises, key=lambda promise: (confidence or promise.proved, promise.n_calibration)
-        )
+
+        def worse(promise: Guarantee) -> tuple[float, int]:
+            # With a confidence all finite intervals promise alike, by more points or by fewer.
+            alike = confidence is not None and promise.proved < 1
+            return 0.0 if alike else promise.proved, promise.n_calibration
+
+        worst: Guarantee = min(promises, key=worse)
         where = f"in each of the {len(promises):,} groups"
         return replace(worst, method=f"{worst.method} {where} (numbers are those of the worst)")
 
