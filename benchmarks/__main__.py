@@ -29,6 +29,7 @@ def main() -> None:
     print(neighbours.main(options.rounds, with_peers=not options.no_peers), "\n", flush=True)
     print("One row more, against calibrating anew\n")
     print(extending.one_row(), "\n", flush=True)
+    print(neighbours.weighted(options.rounds), "\n", flush=True)
     print("Tuning the length scale\n")
     print(tuning.criteria(), "\n", flush=True)
     print(tuning.prediction(options.rounds), "\n", flush=True)

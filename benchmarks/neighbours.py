@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
+from sklearn.base import clone
 from sklearn.neighbors import KNeighborsRegressor, NearestNeighbors
 
 from benchmarks.timing import best_times, table, verdict
@@ -96,3 +98,21 @@ def main(rounds: int, *, with_peers: bool = True) -> str:
         print(f"  done: {rows[-1][0]}", flush=True)
     header = ["N × M × d", "fastest bare search", "Jackknife / bare", "Full / Jackknife"]
     return table(header + [f"{name} takes" for name in others], rows)
+
+
+def weighted(rounds: int) -> str:
+    """Prediction with weights of a covariate shift, against the same without."""
+    n, d = 10_000, 5
+    rng = np.random.default_rng(0)
+    Z, new, scores = rng.normal(size=(n, d)), rng.normal(size=(n, d)), rng.exponential(size=n)
+    rows = []
+    for method in (FullRescaled(KNN(K)), FullRescaled(), JackknifeRescaled(KNN(K))):
+        plain, shifted = clone(method).fit(Z, scores), clone(method)
+        shifted.fit(Z, scores, weights=np.exp(0.3 * Z[:, 0]))
+        ask = {
+            "plain": partial(plain.predict_radius, new),
+            "weighted": partial(shifted.predict_radius, new, weights=np.exp(0.3 * new[:, 0])),
+        }
+        time = best_times(ask, rounds)
+        rows.append([repr(method), verdict(time["weighted"] / time["plain"], 2)])
+    return table([f"prediction, {n:,} × {n:,} × {d}", "weighted / without weights"], rows)

@@ -38,6 +38,7 @@ SUBMODULES = {
         "SLCP",
         "ConditionalCalibration",
         "FullRescaled",
+        "Grouped",
         "JackknifeMinmaxRescaled",
         "JackknifeRescaled",
         "LoCart",
@@ -77,6 +78,7 @@ SUBMODULES = {
         "QuantileCrossingWarning",
         "RowOrderWarning",
         "SharedRowsWarning",
+        "ShiftWarning",
         "SmallCalibrationWarning",
         "SparseBinsWarning",
         "TornStoreWarning",
@@ -93,6 +95,7 @@ SUBMODULES = {
         "cantelli_local_coverage",
         "cantelli_threshold",
         "cell_coverage",
+        "confident_rank",
         "conformal_coverage",
         "coverage_law",
         "fold_coverage",
@@ -101,6 +104,7 @@ SUBMODULES = {
         "markov_local_coverage",
         "partition",
         "plug_in_local_coverage",
+        "required_for_confidence",
     ],
     "information": ["MutualInformation", "mutual_information"],
     "kernels": [
@@ -168,6 +172,7 @@ SUBMODULES = {
         "render_page",
     ],
     "scores": ["AbsoluteError", "QuantileError", "SignedError"],
+    "shift": ["LikelihoodRatio", "ShiftReport"],
     "tuning": ["TuningCurve", "tuning_curve"],
 }
 

@@ -34,6 +34,7 @@ _SUBMODULES = (
     "refitting",
     "report",
     "scores",
+    "shift",
     "tuning",
 )
 

@@ -19,7 +19,7 @@ from calliper._row_order import warn_of_trend
 from calliper._shared_rows import RowSketch, SharedRows, find_shared, sketch_rows
 from calliper._types import Coverage, FloatArray, Score
 from calliper._validation import check_bounds, check_levels, like_coverage
-from calliper.calibrators import refuse_distribution
+from calliper.calibrators import Grouped, refuse_distribution, takers_of_weights
 from calliper.distribution import Distribution
 from calliper.embedding import Embedding, fit_embedding
 from calliper.exceptions import CalliperError, SharedRowsWarning, warn
@@ -52,6 +52,8 @@ class Calibrated:
         *,
         bounds: tuple[float, float] | None = None,
         index: Any = None,
+        confidence: float | None = None,
+        **per_row: Any,
     ) -> Intervals:
         """Intervals around predictions of rows at ``Z``, at one level or several.
 
@@ -61,10 +63,16 @@ class Calibrated:
         Z : (m, d) features of the same rows
         bounds : (y_min, y_max), the range that y can have; ends are moved into it
         index : row labels of the frame that the rows came in
+        confidence : share of draws of the calibration rows in which the level shall be reached
+        **per_row : groups and weights of the rows, if calibration was given such
         """
         levels = check_levels(coverage)
         per_tail = [self._of_tail(level) for level in levels]
-        radius = np.stack([c.predict_radius(Z, per_tail) for c in self.calibrators], axis=-1)
+        how = per_row
+        if confidence is not None:
+            how = {**how, "confidence": self._of_tail(confidence)}
+        tails = [c.predict_radius(Z, per_tail, **how) for c in self.calibrators]
+        radius = np.stack(tails, axis=-1)
         per_level = y_pred[:, None]  # predictions are the same at every level
         one_tail = len(self.calibrators) == 1
         lower, upper = self.score.invert(per_level, radius[..., 0] if one_tail else radius)
@@ -79,19 +87,29 @@ class Calibrated:
         )
 
     def extended(
-        self, Z: FloatArray, y: FloatArray, y_pred: FloatArray, **known: Any
+        self,
+        Z: FloatArray,
+        y: FloatArray,
+        y_pred: FloatArray,
+        *,
+        window: int | None = None,
+        groups: Any = None,
+        **known: Any,
     ) -> Calibrated:
         """The same with further rows, as calibrated anew on all; this one stays as it is.
 
         ``known`` is what ``extend`` of a calibrator takes; it gets what its ``fit`` names.
         """
-        known = _of_errors(self.score, y, y_pred) | known
-        window, tails = known.pop("window", None), _tails(self.score, y, y_pred)
+        first = self.calibrators[0]
+        if not hasattr(first, "extend"):
+            raise TypeError(f"{first!r} has no extend: calibrate(X, y) on all rows anew.")
+        how = _named(
+            first if groups is None else first.calibrator, _of_errors(self.score, y, y_pred) | known
+        )
+        how |= {"window": window} | ({} if groups is None else {"groups": groups})
         calibrators = tuple(copy(calibrator) for calibrator in self.calibrators)
-        for calibrator, tail in zip(calibrators, tails, strict=True):
-            if not hasattr(calibrator, "extend"):
-                raise TypeError(f"{calibrator!r} has no extend: calibrate(X, y) on all rows anew.")
-            calibrator.extend(Z, tail, window=window, **_named(calibrator, known))
+        for calibrator, tail in zip(calibrators, _tails(self.score, y, y_pred), strict=True):
+            calibrator.extend(Z, tail, **how)
         return replace(self, calibrators=calibrators)
 
     def distribution(
@@ -106,7 +124,7 @@ class Calibrated:
         (calibrator,) = self.calibrators
         refuse_distribution(calibrator)
         made: Distribution = calibrator.predict_distribution(Z, np.zeros(len(y_pred)), **how)
-        return replace(made, y_pred=y_pred, score=self.score, index=index)
+        return made.placed(y_pred, self.score, index)
 
     def centre(self, y_pred: FloatArray) -> FloatArray:
         """One number a row, (m,): the prediction, or the middle of several."""
@@ -123,20 +141,20 @@ class Calibrated:
         per_tail = (c.guaranteed_coverage(self._of_tail(level)) for c in self.calibrators)
         return float(1 - sum(1 - proved for proved in per_tail))
 
-    def guarantee(self, coverage: float = 0.9) -> Guarantee:
-        """The promise with its assumptions; what a tail promises beyond is dropped with two."""
-        of_tail: Guarantee = self.calibrators[0].guarantee(self._of_tail(coverage))
+    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
+        """The promise with its assumptions; a tail's own words are dropped with two."""
+        how = {} if confidence is None else {"confidence": self._of_tail(confidence)}
+        of_tail: Guarantee = self.calibrators[0].guarantee(self._of_tail(coverage), **how)
         tails = len(self.calibrators)
         if tails == 1 and self.void is None:
             return of_tail
-        return Guarantee(
-            method=of_tail.method,
+        return replace(
+            of_tail,
             coverage=coverage,
-            n_calibration=of_tail.n_calibration,
             proved=self._proved(coverage),
-            has_law=of_tail.has_law,
             tails=tails,
             note=None if self.void is None else f"nothing is promised. {self.void}",
+            confidence=confidence,
         )
 
     def _of_tail(self, level: float) -> float:
@@ -145,14 +163,26 @@ class Calibrated:
 
 
 def calibrate(
-    calibrator: Any, score: Score, Z: Any, y: FloatArray, y_pred: FloatArray, **known: Any
+    calibrator: Any,
+    score: Score,
+    Z: Any,
+    y: FloatArray,
+    y_pred: FloatArray,
+    *,
+    groups: Any = None,
+    weights: Any = None,
+    **known: Any,
 ) -> Calibrated:
-    """Fit a copy of the calibrator to each tail of the errors.
+    """Fit a copy of the calibrator to each tail of the errors; to those of each group, if given.
 
     ``known`` is whatever is known beyond the calibration rows (``Z_train``, ``scores_train``, …).
     The calibrator gets what its ``fit`` names; None counts as not known.
     """
-    taken = _named(calibrator, _of_errors(score, y, y_pred) | known)
+    if weights is not None and not has_fit_parameter(calibrator, "weights"):
+        raise CalliperError(f"{type(calibrator).__name__} takes no weights: {takers_of_weights()}.")
+    taken = _named(calibrator, _of_errors(score, y, y_pred) | known | {"weights": weights})
+    if groups is not None:
+        calibrator, taken = Grouped(calibrator), {**taken, "groups": groups}
     fitted = (clone(calibrator).fit(Z, tail, **taken) for tail in _tails(score, y, y_pred))
     return Calibrated(score, tuple(fitted))
 
@@ -244,9 +274,9 @@ class CalibratedOnStored:
         """The fitted calibrator."""
         return self.calibrated.calibrators[0]
 
-    def guarantee(self, coverage: float = 0.9) -> Guarantee:
+    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
         """The promise with its assumptions, or why there is none."""
-        return self.calibrated.guarantee(coverage)
+        return self.calibrated.guarantee(coverage, confidence)
 
     def intervals(
         self, X: FloatArray, y_pred: FloatArray, coverage: Coverage, **how: Any
@@ -261,13 +291,14 @@ def calibrate_stored(
     training: StoredRows | None = None,
     *,
     check_rows: bool = True,
+    **per_row: Any,
 ) -> CalibratedOnStored:
     """Calibrate on absolute errors of stored predictions.
 
     Features are standardised by training rows, if there are any; never by calibration rows. A
     calibrator that judges no nearness, or takes the inputs, gets them as they are. ``check_rows``
     is False for who has looked at the rows already: whether they are training rows, and whether
-    their order matters.
+    their order matters. ``per_row`` holds groups and weights of the rows, if there are any.
     """
     score = AbsoluteError()
     embedding = Embedding()
@@ -281,6 +312,7 @@ def calibrate_stored(
         known["y_train"] = training.y
     Z = embedding.transform(calibration.X)
     void = _check_stored(calibration, training) if check_rows else None
+    known |= per_row
     fitted = calibrate(calibrator, score, Z, calibration.y, calibration.y_pred, **known)
     return CalibratedOnStored(replace(fitted, void=void), embedding)
 

@@ -14,6 +14,9 @@ Between two points Π is known up to 1/(N+1) only. The curve with 1/N at each of
 ``crps`` and ``sample`` take, lies in that band. Quantiles cost what intervals cost; all else needs
 the N numbers of a row, which exist for a block of rows at a time.
 
+Under a covariate shift the points count by their weights w_i, and the new row by its own, w, in
+place of 1: Π(y, τ) = (Σ w_i over y_i* < y + τ·(w + Σ w_i over y_i* = y)) / (Σ w_i + w).
+
 Reference: Vovk, Shen, Manokhin, Xie (2019), "Nonparametric predictive distributions based on
 conformal prediction", doi:10.1007/s10994-018-5755-8. The closed form with local scales is, to our
 knowledge, not published.
@@ -22,7 +25,7 @@ knowledge, not published.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -30,17 +33,25 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from calliper._blocks import map_slices, row_slices
-from calliper._types import Coverage, FloatArray, IntArray
+from calliper._types import BoolArray, Coverage, FloatArray, IntArray
 from calliper._validation import check_levels, check_vector, like_coverage, warn_if_too_few
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
-from calliper.quantile import ROUNDING, as_fraction, conformal_rank, count_true
+from calliper.quantile import (
+    ROUNDING,
+    Shares,
+    as_fraction,
+    conformal_rank,
+    count_true,
+    effective_size,
+    row_thresholds,
+)
 from calliper.scores import AbsoluteError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Distribution"]
+__all__ = ["Distribution", "GroupedDistribution"]
 
 #: Floats that a block of rows holds at a time: 8 MB.
 BLOCK_FLOATS = 1 << 20
@@ -63,6 +74,7 @@ class Distribution:
     score : how an error with its sign becomes a target
     bounds : (y_min, y_max), the range that y can have; infinite where it is open
     index : row labels of the frame that the rows came in
+    shares : weights of a covariate shift, of the points in the order of ``signed`` and of the rows
 
     Examples
     --------
@@ -84,6 +96,7 @@ class Distribution:
     score: Any = field(default_factory=AbsoluteError)
     bounds: tuple[float, float] = (-np.inf, np.inf)
     index: Any = None
+    shares: Shares | None = None
 
     def __len__(self) -> int:
         return len(self.y_pred)
@@ -121,12 +134,13 @@ class Distribution:
 
         ``y`` is one number for all rows, one a row, (m,), or L of them, (m, L) or (1, L).
         """
-        return self._counts(y, bounded=True)[1] / self.n_calibration
+        return self._counts(y, bounded=True)[1] / self._total
 
     def cdf_band(self, y: Any) -> tuple[FloatArray, FloatArray]:
         """Between what Π(y, τ) lies, whatever τ; ``y`` as in :meth:`cdf`."""
         below, not_above = self._counts(y, bounded=True)
-        return below / (self.n_calibration + 1), (not_above + 1) / (self.n_calibration + 1)
+        own = self._own[:, None] if below.ndim == 2 else self._own
+        return below / (self._total + own), (not_above + own) / (self._total + own)
 
     def pit(self, y: Any, *, random_state: Any = None) -> FloatArray:
         """Π(y, τ) at the target of each row, (m,): uniform if all is as promised.
@@ -135,7 +149,8 @@ class Distribution:
         """
         below, not_above = self._counts(check_vector(y, "y", n=len(self)), bounded=False)
         tau = check_random_state(random_state).uniform(size=len(self))
-        return np.asarray((below + tau * (1 + not_above - below)) / (self.n_calibration + 1))
+        own = self._own
+        return np.asarray((below + tau * (own + not_above - below)) / (self._total + own))
 
     def crps(self, y: Any) -> FloatArray:
         """Continuous ranked probability score at the target of each row, (m,), in the unit of y.
@@ -144,13 +159,17 @@ class Distribution:
         infinity, unless ``bounds`` are known.
         """
         target = check_vector(y, "y", n=len(self))[:, None]
-        weight = 2 * np.arange(1, self.n_calibration + 1) - self.n_calibration - 1
+        mass = np.full(self.n_calibration, 1.0)
+        mass = (mass if self.shares is None else self.shares.calibration) / self._total
 
         def score(rows: slice) -> FloatArray:
-            gap = np.sort(self._points(rows), axis=1) - target[rows]
-            infinite = np.isinf(gap).any(axis=1)
-            gap[infinite] = 0.0
-            found = np.abs(gap).mean(axis=1) - gap @ weight / self.n_calibration**2
+            points = self._points(rows)
+            order = np.argsort(points, axis=1)
+            gap, share = np.take_along_axis(points, order, axis=1) - target[rows], mass[order]
+            infinite = (np.isinf(gap) & (share > 0)).any(axis=1)
+            gap[infinite], gap[share == 0] = 0.0, 0.0
+            rest = share * (2 * np.cumsum(share, axis=1) - share - 1)
+            found = (np.abs(gap) * share - gap * rest).sum(axis=1)
             return np.where(infinite, np.inf, np.maximum(found, 0.0))
 
         return self._by_blocks(score)
@@ -160,7 +179,11 @@ class Distribution:
         if not isinstance(n, Integral) or n < 1:
             raise CalliperError(f"n must be a whole number of at least 1; got {n!r}.")
         rng = check_random_state(random_state)
-        chosen = rng.randint(self.n_calibration, size=(len(self), int(n)))
+        size = (len(self), int(n))
+        chosen = rng.randint(self.n_calibration, size=size)
+        if self.shares is not None:
+            mass = self.shares.calibration / self._total
+            chosen = rng.choice(self.n_calibration, size=size, p=mass / mass.sum())
         return self._by_blocks(lambda rows: np.take_along_axis(self._points(rows), chosen[rows], 1))
 
     def to_frame(self, p: Sequence[float] = SHOWN) -> pd.DataFrame:
@@ -170,21 +193,35 @@ class Distribution:
         names = [f"quantile_{level:g}" for level in check_levels(p, "p")]
         return pd.DataFrame(self.quantile(list(p)), columns=names, index=self.index)
 
+    def placed(self, y_pred: FloatArray, score: Any, index: Any = None) -> Distribution:
+        """The same errors around other predictions, (m,), as this score places them."""
+        return replace(self, y_pred=y_pred, score=score, index=index)
+
     @property
     def centre(self) -> FloatArray:
         """Where an error of 0 would put the target, (m,)."""
         return np.asarray(self.score.place(self.y_pred[:, None], np.zeros((len(self), 1)))[:, 0])
 
+    @property
+    def n_effective(self) -> float:
+        """How many points of equal weight would say as much as the N do."""
+        shares = self.shares
+        return self.n_calibration if shares is None else effective_size(shares.calibration)
+
+    @property
+    def _total(self) -> float:
+        """What the points count for together: N, or the sum of their weights."""
+        return self.n_calibration if self.shares is None else float(self.shares.reached[-1])
+
+    @property
+    def _own(self) -> FloatArray:
+        """What each row counts for by itself, (m,)."""
+        return np.ones(len(self)) if self.shares is None else self.shares.new
+
     def _ends(self, levels: Sequence[float], upward: Any) -> FloatArray:
         """Bounds that a target keeps to with given probabilities, from above or below, (m, L)."""
-        n = self.n_calibration
-        warn_if_too_few(n, tuple(sorted(set(levels))))
-        ranks = np.array([conformal_rank(level, n) for level in levels])
-        ranks = np.where(upward, ranks, n + 1 - ranks)
-        signed = np.tile(np.where(ranks > 0, np.inf, -np.inf), (len(self), 1))
-        inside = (ranks > 0) & (ranks <= n)
-        if inside.any():
-            signed[:, inside] = self.signed(self.Z, ranks[inside].tolist())
+        ranked = self._by_rank if self.shares is None else self._by_weight
+        signed = ranked(levels, upward)
         y, centre = self.score.place(self.y_pred[:, None], signed), self.centre[:, None]
         # Where the new row's scale is zero, too, an infinite point only ties with targets beyond ŷ.
         y = np.where(y == np.where(upward, -np.inf, np.inf), centre, y)
@@ -193,13 +230,35 @@ class Distribution:
         ends: FloatArray = np.clip(np.where(upward, y + slack, y - slack), *self.bounds)
         return ends
 
+    def _by_rank(self, levels: Sequence[float], upward: Any) -> FloatArray:
+        """Errors with their signs at which bounds are, (m, L)."""
+        n = self.n_calibration
+        warn_if_too_few(n, tuple(sorted(set(levels))))
+        ranks = np.array([conformal_rank(level, n) for level in levels])
+        ranks = np.where(upward, ranks, n + 1 - ranks)
+        signed = np.tile(np.where(ranks > 0, np.inf, -np.inf), (len(self), 1))
+        inside = (ranks > 0) & (ranks <= n)
+        if inside.any():
+            signed[:, inside] = self.signed(self.Z, ranks[inside].tolist())
+        return signed
+
+    def _by_weight(self, levels: Sequence[float], upward: Any) -> FloatArray:
+        """The same where weights decide; bounds from below are those from above, mirrored."""
+
+        def select(rows: slice) -> FloatArray:
+            values, own = self.signed(self.Z[rows]), self.shares and self.shares.of_rows(rows)
+            above, below = (row_thresholds(side * values, levels, own) for side in (1, -1))
+            return np.where(upward, above, -below)
+
+        return self._by_blocks(select)
+
     def _points(self, rows: slice, *, bounded: bool = True) -> FloatArray:
         """All y_i* of some rows, (m, N), in no order."""
         points = self.score.place(self.y_pred[rows][:, None], self.signed(self.Z[rows]))
         return np.clip(points, *self.bounds) if bounded else np.asarray(points)
 
     def _counts(self, y: Any, *, bounded: bool) -> tuple[FloatArray, FloatArray]:
-        """How many of the N points lie below each y, and how many not above it."""
+        """How many of the N points, or what weight, lies below each y, and how much not above."""
         given = np.asarray(y, dtype=np.float64)
         if given.ndim > 2 or np.isnan(given).any():
             raise CalliperError(
@@ -211,17 +270,23 @@ class Distribution:
             raise CalliperError(f"y has {len(columns)} rows, and there are {len(self)}.")
         target = np.broadcast_to(columns, (len(self), columns.shape[1]))
 
-        def count(rows: slice) -> IntArray:
+        def count(rows: slice) -> FloatArray:
             points = self._points(rows, bounded=bounded)
             slack = self._slack(points, centre[rows])
             low, high = points - slack, points + slack
             each = target[rows].T[:, :, None]
-            found = [(count_true(high < column), count_true(low <= column)) for column in each]
+            found = [(self._sum(high < column), self._sum(low <= column)) for column in each]
             return np.array(found).transpose(2, 1, 0)
 
         counts = self._by_blocks(count)
         below, not_above = counts[:, 0], counts[:, 1]
         return (below, not_above) if given.ndim == 2 else (below[:, 0], not_above[:, 0])
+
+    def _sum(self, mask: BoolArray) -> FloatArray | IntArray:
+        """What the points of each row for which it holds count for together."""
+        if self.shares is None:
+            return count_true(mask)
+        return np.asarray(mask @ self.shares.calibration)
 
     def _slack(self, y: FloatArray, centre: FloatArray) -> FloatArray:
         """By what y may miss the target that it stands for, by rounding; 0 where it is infinite."""
@@ -233,3 +298,72 @@ class Distribution:
         """``work(rows)`` of blocks whose points fit, one behind the other."""
         step = max(1, BLOCK_FLOATS // self.n_calibration)
         return np.concatenate(map_slices(work, row_slices(len(self), step)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GroupedDistribution(Distribution):
+    """Predictive distributions of rows of several groups: each row has that of its group.
+
+    It answers as :class:`Distribution` does.
+
+    Attributes
+    ----------
+    parts : the distribution of each group's rows, behind their places in the batch
+    n_calibration : over all groups
+    """
+
+    parts: tuple[tuple[IntArray, Distribution], ...] = ()
+
+    def placed(self, y_pred: FloatArray, score: Any, index: Any = None) -> GroupedDistribution:
+        """The same errors around other predictions, (m,), as this score places them."""
+        parts = tuple((rows, part.placed(y_pred[rows], score)) for rows, part in self.parts)
+        return replace(self, y_pred=y_pred, score=score, index=index, parts=parts)
+
+    @property
+    def n_effective(self) -> float:
+        """How many points of equal weight would say as much as those of all groups do."""
+        return sum(part.n_effective for _, part in self.parts)
+
+    def crps(self, y: Any) -> FloatArray:
+        """As that of each group's distribution."""
+        target = check_vector(y, "y", n=len(self))
+        return self._of_each(lambda part, rows: part.crps(target[rows]))
+
+    def sample(self, n: int, *, random_state: Any = None) -> FloatArray:
+        """As that of each group's distribution."""
+        rng = check_random_state(random_state)
+        return self._of_each(lambda part, rows: part.sample(n, random_state=rng))
+
+    def cdf(self, y: Any) -> FloatArray:
+        """As that of each group's distribution."""
+        return self._of_each(lambda part, rows: part.cdf(self._of_rows(y, rows)))
+
+    def cdf_band(self, y: Any) -> tuple[FloatArray, FloatArray]:
+        """As that of each group's distribution."""
+        low, high = (
+            self._of_each(lambda part, rows, end=end: part.cdf_band(self._of_rows(y, rows))[end])
+            for end in (0, 1)
+        )
+        return low, high
+
+    def pit(self, y: Any, *, random_state: Any = None) -> FloatArray:
+        """As that of each group's distribution."""
+        target, rng = check_vector(y, "y", n=len(self)), check_random_state(random_state)
+        return self._of_each(lambda part, rows: part.pit(target[rows], random_state=rng))
+
+    def _ends(self, levels: Sequence[float], upward: Any) -> FloatArray:
+        """Bounds of each row by its group, (m, L)."""
+        return self._of_each(lambda part, rows: part._ends(levels, upward))
+
+    def _of_rows(self, y: Any, rows: IntArray) -> Any:
+        """Of values for each row those of some rows; others as they are."""
+        values = np.asarray(y)
+        return values[rows] if values.ndim and len(values) == len(self) else values
+
+    def _of_each(self, answer: Callable[..., FloatArray]) -> FloatArray:
+        """What each group's distribution answers, in the order of the rows."""
+        found = [answer(part, rows) for rows, part in self.parts]
+        joined = np.empty((len(self), *found[0].shape[1:]))
+        for (rows, _), values in zip(self.parts, found, strict=True):
+            joined[rows] = values
+        return joined

@@ -14,6 +14,7 @@ __all__ = [
     "QuantileCrossingWarning",
     "RowOrderWarning",
     "SharedRowsWarning",
+    "ShiftWarning",
     "SmallCalibrationWarning",
     "SparseBinsWarning",
     "TornStoreWarning",
@@ -48,6 +49,10 @@ class EmbeddingWarning(UserWarning):
 
 class SharedRowsWarning(UserWarning):
     """Rows that must be apart are in both sets, so that what was proved no longer holds."""
+
+
+class ShiftWarning(UserWarning):
+    """Weights leave few calibration points, or make intervals infinite: the shift is large."""
 
 
 class RowOrderWarning(UserWarning):

@@ -27,9 +27,11 @@ shift", arXiv:1904.06019, Lemma 1 (the weighted quantile).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import ceil, frexp, ldexp
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +40,9 @@ from calliper._types import BoolArray, FloatArray, IntArray
 
 #: Shares of the total weight that differ by less than this are equal.
 TOLERANCE = 1e-12
+
+#: Columns that tell roughly where a weighted threshold is, and places to either side of theirs.
+SAMPLE, MARGIN = 128, 12
 
 #: What sums and products of many numbers may be wrong by, in relation to their size.
 ROUNDING = 1e-11
@@ -81,8 +86,17 @@ def order_statistic(ordered: FloatArray, rank: int) -> float:
     return float(ordered[rank - 1]) if rank <= len(ordered) else float("inf")
 
 
-def conformal_thresholds(ordered: FloatArray, levels: Sequence[float]) -> FloatArray:
-    """The Q-th smallest of N ascending values at each level, (L,); +∞ where Q = N+1."""
+def conformal_thresholds(
+    ordered: FloatArray, levels: Sequence[float], shares: Shares | None = None
+) -> FloatArray:
+    """The Q-th smallest of N ascending values at each level, (L,); +∞ where Q = N+1.
+
+    With shares, in the order of the values, the weighted threshold of each new row, (m, L).
+    """
+    if shares is not None:
+        extended = np.append(ordered, np.inf)
+        places = [np.searchsorted(shares.reached, shares.needed(level)) for level in levels]
+        return np.stack([extended[place] for place in places], axis=1)
     n = len(ordered)
     return np.array([order_statistic(ordered, conformal_rank(level, n)) for level in levels])
 
@@ -167,6 +181,148 @@ def row_order_statistics(values: FloatArray, ranks: list[int]) -> FloatArray:
     """The rank-th smallest of each row of (m, N), for each rank: (m, L); no NaN among them."""
     places = [rank - 1 for rank in ranks]
     return np.partition(values, places, axis=1)[:, places]
+
+
+def row_thresholds(
+    values: FloatArray, levels: Sequence[float], shares: Shares | None = None
+) -> FloatArray:
+    """The threshold of each row of (m, N) at each level, (m, L); with shares, by weight."""
+    if shares is None:
+        ranks = [conformal_rank(level, values.shape[1]) for level in levels]
+        return row_order_statistics(values, ranks)
+    columns = [_reaching(values, shares.calibration, shares.needed(level)) for level in levels]
+    return np.stack(columns, axis=1)
+
+
+def _reaching(values: FloatArray, weights: FloatArray, needed: FloatArray) -> FloatArray:
+    """The first value of each row of (m, N) at which weights, (N,), reach what is needed, (m,).
+
+    To sort all of a long row costs more than all else. Every so-many-th column, in order, tells
+    between which two values the answer should be; what lies below is summed, what lies between is
+    sorted, and a row that was told wrong is sorted whole.
+    """
+    n, step = values.shape[1], values.shape[1] // SAMPLE
+    if step < 8:
+        return _reaching_sorted(values, weights + np.zeros_like(values), needed)
+    some = values[:, ::step]
+    order = np.argsort(some, axis=1)
+    some = np.pad(np.take_along_axis(some, order, axis=1), ((0, 0), (1, 1)))
+    some[:, 0], some[:, -1] = -np.inf, np.inf
+    reached = np.cumsum(weights[::step][order], axis=1)
+    place = count_true(reached < (needed / weights.sum() * reached[:, -1])[:, None]) + 1
+    sides = np.stack([place - MARGIN, place + MARGIN], axis=1).clip(0, some.shape[1] - 1)
+    low, high = np.take_along_axis(some, sides, axis=1).T
+    below = (values < low[:, None]) @ weights
+    low, below = np.where(below < needed, low, -np.inf), np.where(below < needed, below, 0.0)
+    row, column = np.nonzero((values >= low[:, None]) & (values <= high[:, None]))
+    position, between = pad_exceptions(row, column, values[row, column], len(values), n)
+    weight = np.append(weights, 0.0)[position]
+    found = _reaching_sorted(between, weight, needed - below)
+    wrong = (below + weight.sum(axis=1) < needed) & (high < np.inf)
+    if wrong.any():
+        every = weights + np.zeros_like(values[wrong])
+        found[wrong] = _reaching_sorted(values[wrong], every, needed[wrong])
+    return found
+
+
+def _reaching_sorted(values: FloatArray, weights: FloatArray, needed: FloatArray) -> FloatArray:
+    """As :func:`_reaching` with weights (m, N), by sorting; +∞ if there is none."""
+    order = np.argsort(values, axis=1)
+    reached = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1)
+    place = count_true(reached < needed[:, None])[:, None]
+    ordered = np.take_along_axis(values, order, axis=1)
+    extended = np.hstack([ordered, np.full((len(order), 1), np.inf)])
+    return np.asarray(np.take_along_axis(extended, place, axis=1)[:, 0])
+
+
+def column_thresholds(values: FloatArray, levels: Sequence[float], shares: Shares) -> FloatArray:
+    """The weighted threshold of each new row at each level, of that level's column of (N, L)."""
+    columns = []
+    for level, column in zip(levels, values.T, strict=True):
+        order = np.argsort(column)
+        columns.append(conformal_thresholds(column[order], [level], shares.reordered(order)))
+    return np.hstack(columns)
+
+
+def in_order(values: FloatArray, weights: FloatArray | None) -> tuple[FloatArray, Any]:
+    """Ascending values, and their weights with them, if there are any."""
+    order = np.argsort(values)
+    return values[order], None if weights is None else weights[order]
+
+
+def effective_size(weights: FloatArray) -> float:
+    """(Σw)²/Σw²."""
+    unit = weights / weights.max()
+    return float(unit.sum() ** 2 / np.square(unit).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """Weights of N calibration points and of m new rows, in units of the largest of the former.
+
+    A unit that is one of them makes sums of equal weights exact: these are the plain ranks.
+    """
+
+    calibration: FloatArray
+    new: FloatArray
+
+    @cached_property
+    def reached(self) -> FloatArray:
+        """Cumulated weights of the calibration points, (N,)."""
+        return np.asarray(np.cumsum(self.calibration, dtype=np.longdouble), dtype=np.float64)
+
+    def needed(self, level: float) -> FloatArray:
+        """What weights up to a threshold must reach, (m,): the level's share, new row included."""
+        return np.asarray((float(as_fraction(level)) - TOLERANCE) * (self.reached[-1] + self.new))
+
+    @property
+    def equal(self) -> bool:
+        """Whether all weights are the same, which are none."""
+        return bool((self.calibration == 1).all() and (self.new == 1).all())
+
+    def of_rows(self, rows: Any) -> Shares:
+        """Those of some of the new rows."""
+        return Shares(self.calibration, self.new[rows])
+
+    def reordered(self, order: IntArray) -> Shares:
+        """The same with the calibration points in another order."""
+        return Shares(self.calibration[order], self.new)
+
+    def merged_multiple(
+        self,
+        ordered: FloatArray,
+        factor: FloatArray,
+        position: IntArray,
+        value: FloatArray,
+        level: float,
+    ) -> FloatArray:
+        """As :func:`merged_multiple`, but that weights decide: the threshold of each row, (m,).
+
+        Halving finds the first regular column up to which weights suffice, exceptions at or below
+        its value included; an exception between it and the column before may suffice, too.
+        O(E log N) a row.
+        """
+        n, needed = len(ordered), self.needed(level)
+        weight = np.append(self.calibration, 0.0)[position]
+        before, extended = np.append(0.0, self.reached), np.append(ordered, np.inf)
+
+        def regular(column: IntArray) -> FloatArray:
+            """Weight of the regular columns before this one."""
+            return np.asarray(before[column] - (weight * (position < column[:, None])).sum(axis=1))
+
+        def multiple(column: IntArray) -> FloatArray:
+            with np.errstate(invalid="ignore"):
+                product = factor * extended[column]
+            return np.where(np.isinf(extended[column]), np.inf, product)
+
+        low, high = np.zeros(len(factor), dtype=np.intp), np.full(len(factor), n, dtype=np.intp)
+        while (low < high).any():
+            middle = np.minimum((low + high) // 2, n - 1)
+            below = (weight * (value <= multiple(middle)[:, None])).sum(axis=1)
+            enough = regular(middle + 1) + below >= needed
+            low, high = np.where(enough, low, middle + 1), np.where(enough, middle, high)
+        exception = _reaching_sorted(value, weight, needed - regular(low))
+        return np.asarray(np.fmin(exception, multiple(low)))
 
 
 def weighted_quantiles(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import copy
+from dataclasses import replace
 from html import escape
 from numbers import Integral
 from typing import Any, Self
@@ -26,11 +27,12 @@ from sklearn.utils.validation import (
 
 from calliper._calibrated import Calibrated, calibrate, refuse_seen, seeded
 from calliper._models import check_known_rows, check_new_rows, fit_params_of, fresh, predictions
+from calliper._per_row import PerRow
 from calliper._row_order import warn_of_trend
 from calliper._shared_rows import sketch_rows
 from calliper._types import Coverage, FloatArray, IntArray, Score
 from calliper._validation import check_vector, check_window, n_rows
-from calliper.calibrators import FullRescaled
+from calliper.calibrators import FullRescaled, Grouped
 from calliper.distribution import Distribution
 from calliper.embedding import (
     LEFT_OUT,
@@ -49,6 +51,7 @@ from calliper.exceptions import CalliperError, EmbeddingWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.scores import AbsoluteError
+from calliper.shift import ShiftReport
 
 
 class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -154,7 +157,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         groups : (n,), optional
             Rows of one group are held out together, in refits too. Intervals are then made from
             errors on groups that the model has not seen, but nothing is proved for new groups:
-            rows of one group are not exchangeable with those of others.
+            rows of one group are not exchangeable with those of others. (For the promise in each
+            group, known at calibration, see :meth:`calibrate`.)
         **fit_params
             Passed to ``fit`` of the estimator whenever it is trained (``sample_weight``,
             ``cat_features``, ``eval_set``, …); by requests, where scikit-learn's metadata routing
@@ -196,7 +200,16 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         self._trained = self.estimator, estimator, sketch_rows(X_train, y_train)
         return self
 
-    def calibrate(self, X: Any, y: Any, *, X_train: Any = None, y_train: Any = None) -> Self:
+    def calibrate(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        X_train: Any = None,
+        y_train: Any = None,
+        groups: Any = None,
+        weights: Any = None,
+    ) -> Self:
         """Calibrate a model that is already fitted, on rows that it has not seen.
 
         After :meth:`fit` that is the model trained there, so that newer rows take the place of
@@ -206,6 +219,15 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         rows apart from ``X``): they standardise the inputs, and feed calibrators that learn from
         training errors or targets, such as ``MADSplit``. If they are calibration rows, too, that
         is refused, or pointed out by ``SharedRowsWarning`` if some are; nothing is promised then.
+
+        ``groups`` asks for the promise in each group, by a calibrator of its own: labels, one a
+        row, which :meth:`predict_interval` must then be given for new rows; or a column name or a
+        function of the rows, which it remembers. (:meth:`fit` means something else by its groups;
+        there ``calibrator=Grouped(FullRescaled(), groups="column")`` asks for this.)
+
+        ``weights`` say how many times as often such inputs come among new rows, up to a constant:
+        values, a column name, or a function of the rows such as a fitted
+        :class:`calliper.shift.LikelihoodRatio`. The promise is then one for the new rows.
         """
         _check_folds(self.left_out_folds)
         y = check_known_rows(self, X, y)
@@ -223,13 +245,21 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         training = Training(X=X_train, y=y_train, folds=self.left_out_folds, refits=refits)
         same = getattr(self, "_placed", None) == (id(model), id(self.embed), True)
         before = self.embedding_ if same and X_train is None else None
-        self._calibrate(model, X, y, training)
+        self._calibrate(model, X, y, training, per_row=PerRow(groups=groups, weights=weights))
         self.void_ = void
         if before is not None:
             _warn_if_other(before, self.embedding_)
         return self
 
-    def extend(self, X: Any, y: Any, *, window: int | None = None) -> Self:
+    def extend(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        window: int | None = None,
+        groups: Any = None,
+        weights: Any = None,
+    ) -> Self:
         """Add labelled rows to those calibrated on; the model and the space stay as they are.
 
         All is then as if calibrated on all rows at once, the locality that a rule of N gives too.
@@ -240,18 +270,18 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         X, y : rows that the model has not seen, and their targets
         window : int, optional
             Keep so many rows, the latest, and drop those before: for data that drift.
+        groups, weights : of these rows, if calibration was given such
         """
-        self._check_calibrated()
-        check_new_rows(self, X)
+        (y_pred, Z), known = self._predicted(X, groups=groups, weights=weights)
         y = check_vector(y, "y", n=n_rows(X))
         _, model, seen = getattr(self, "_trained", (None, None, None))
         # To tell copies from chance takes a few rows, and time.
         certain = len(y) >= 5 and model is self.embedding_.model
         void = refuse_seen(seen, X, y) if certain else None
-        y_pred, Z = self.embedding_.predict_and_transform(X)
         n = self._calibrated.calibrators[0].n_calibration_ + len(y)
         length = self.embedding_.length_scale(n if window is None else min(n, check_window(window)))
-        calibrated = self._calibrated.extended(Z, y, y_pred, length_scale=length, window=window)
+        known |= {"index": None, "length_scale": length, "window": window}
+        calibrated = self._calibrated.extended(Z, y, y_pred, **known)
         self.calibrators_, self.void_ = calibrated.calibrators, self.void_ or void
         return self
 
@@ -268,6 +298,9 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         coverage: Coverage = 0.9,
         *,
         bounds: tuple[float, float] | None = None,
+        confidence: float | None = None,
+        groups: Any = None,
+        weights: Any = None,
     ) -> Intervals:
         """Intervals at one level, or at each of several.
 
@@ -279,35 +312,62 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         bounds : (y_min, y_max), optional
             The range that y can have, known beforehand; ends are moved into it, which loses no
             coverage. ``None`` or an infinity leaves a side open.
+        confidence : float, optional
+            The level shall be reached given these very calibration rows, in at least this share
+            of draws of them; for calibrators with a law of coverage, such as ``Split``.
+        groups : (m,), column name or function of the rows, optional
+            The group of each row, if :meth:`calibrate` was given groups.
+        weights : (m,), column name or function of the rows, optional
+            The weight of each row, if :meth:`calibrate` was given weights.
         """
-        y_pred, Z, index = self._predicted(X)
-        return self._calibrated.intervals(y_pred, Z, coverage, bounds=bounds, index=index)
+        rows, known = self._predicted(X, groups=groups, weights=weights)
+        known |= {"bounds": bounds, "confidence": confidence}
+        return self._calibrated.intervals(*rows, coverage, **known)
 
-    def predict_distribution(self, X: Any, *, bounds: Any = None) -> Distribution:
+    def predict_distribution(
+        self, X: Any, *, bounds: Any = None, groups: Any = None, weights: Any = None
+    ) -> Distribution:
         """The whole predictive distribution of each row, by the same calibration.
 
         See :class:`calliper.distribution.Distribution` for what it answers. For ``AbsoluteError``
-        and calibrators with ``has_distribution``; ``bounds`` as in :meth:`predict_interval`.
+        and calibrators with ``has_distribution``; arguments as in :meth:`predict_interval`.
         """
-        y_pred, Z, index = self._predicted(X)
-        return self._calibrated.distribution(y_pred, Z, bounds=bounds, index=index)
+        rows, known = self._predicted(X, groups=groups, weights=weights)
+        return self._calibrated.distribution(*rows, bounds=bounds, **known)
 
-    def _predicted(self, X: Any) -> tuple[FloatArray, FloatArray, Any]:
-        """Predictions, features, and labels of the rows if they came in a frame."""
+    def _predicted(
+        self, X: Any, **per_row: Any
+    ) -> tuple[tuple[FloatArray, FloatArray], dict[str, Any]]:
+        """Predictions and features; and what is known of the rows besides, by name.
+
+        That is labels, if they came in a frame, and groups and weights, if calibration had such.
+        """
         self._check_calibrated()
         check_new_rows(self, X)
+        per_row = self._per_row.new(X, **per_row)
         y_pred, Z = self.embedding_.predict_and_transform(X)
-        return y_pred, Z, getattr(X, "index", None) if hasattr(X, "columns") else None
+        index = getattr(X, "index", None) if hasattr(X, "columns") else None
+        return (y_pred, Z), {"index": index, **per_row}
+
+    def shift_report(self, X: Any, coverage: float = 0.9, *, weights: Any = None) -> ShiftReport:
+        """What weights leave for these rows: effective calibration rows, infinite intervals.
+
+        By group, ``calibrators_[0].calibrators_[group].shift_report(weights)`` tells.
+        """
+        self._check_calibrated()
+        new = replace(self._per_row, groups=None).new(X, weights=weights)
+        report: ShiftReport = self.calibrators_[0].shift_report(new.get("weights"), coverage)
+        return report
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage; with two tails, by the union bound."""
         self._check_calibrated()
         return self._calibrated.guaranteed_coverage(coverage)
 
-    def guarantee(self, coverage: float = 0.9) -> Guarantee:
+    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
         """The promise with its assumptions; ``.describe()`` puts it in words."""
         self._check_calibrated()
-        return self._calibrated.guarantee(coverage)
+        return self._calibrated.guarantee(coverage, confidence)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name; ``calibrator__`` and its like name those of the default, too."""
@@ -371,7 +431,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         locality = getattr(method, "locality_", None)
         promise = self.guarantee(0.9)
         lines = [
-            f"calibrated on {method.n_calibration_:,} rows by {type(method).__name__}",
+            f"calibrated on {method.n_calibration_:,} rows by {promise.method}",
             f"near in {self.embedding_}" if getattr(method, "judges_nearness", True) else "",
             "" if locality is None else f"as local as {locality.describe()}",
             "" if self.left_out_ is None else f"left-out errors: {self.left_out_}",
@@ -416,7 +476,13 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         return router.add(estimator=self.estimator, method_mapping=to_fit)
 
     def _calibrate(
-        self, estimator: Any, X: Any, y: FloatArray, training: Training, order: Any = None
+        self,
+        estimator: Any,
+        X: Any,
+        y: FloatArray,
+        training: Training,
+        order: Any = None,
+        per_row: PerRow = PerRow(),  # noqa: B008
     ) -> None:
         score: Any = AbsoluteError() if self.score_function is None else self.score_function
         calibrator = FullRescaled() if self.calibrator is None else self.calibrator
@@ -426,6 +492,10 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
                 f"{calibrator!r}. calliper.calibrators lists them."
             )
         calibrator = seeded(calibrator, self.random_state)
+        if isinstance(calibrator, Grouped):  # what it wraps meets the model; groups come apart
+            per_row = replace(per_row, groups=calibrator.asked(per_row.groups))
+            calibrator = calibrator.calibrator
+        given = per_row.known(X)
         learnt, known = self._learn(estimator, calibrator, score, X, training)
         embedding = learnt.embedding
         y_pred, Z = embedding.predict_and_transform(X)
@@ -433,9 +503,10 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         if _asks_distances(calibrator):
             warn_if_poor(embedding, Z)
         known["length_scale"] = embedding.length_scale(len(y))
-        calibrated = calibrate(calibrator, score, Z, y, y_pred, **known)
+        calibrated = calibrate(calibrator, score, Z, y, y_pred, **known, **given)
         self._row_trend = warn_of_trend(y - calibrated.centre(y_pred), order)
         self.calibrators_, self.void_ = calibrated.calibrators, None
+        self._per_row = per_row.remembered()
         self.embedding_: Embedding = embedding
         self._placed = (id(estimator), id(self.embed), training.X is not None)
         self.estimator_, self.score_, self.left_out_ = estimator, score, learnt.unseen

@@ -46,6 +46,9 @@ def test_a_group_that_is_covered_too_little_is_in_headline_caveat_and_warnings()
     assert check.severity == "warning" and check.title.startswith("1 of 3 groups is covered less")
     assert f" rows), {share} by {found.verdict.method} (recommended)" in check.title
     assert "Basel" not in check.title
+    error = np.sqrt(np.prod([part.table.coverage[2], 1 - part.table.coverage[2]]) / part.table.n[2])
+    assert f"standard error {percent(error)}, chance allows" in check.title
+    assert "Calibrating by group repairs it" in check.meaning and "--group" in check.meaning
 
 
 def test_alike_groups_are_not_named():

@@ -1,8 +1,10 @@
 """Methods: one paper a file, each from features and scores to a radius at any level."""
 
 from calliper.calibrators._base import refuse_distribution as refuse_distribution
+from calliper.calibrators._base import takers_of_weights as takers_of_weights
 from calliper.calibrators._conditional import ConditionalCalibration
 from calliper.calibrators._full_rescaled import FullRescaled
+from calliper.calibrators._grouped import Grouped
 from calliper.calibrators._jackknife_minmax import JackknifeMinmaxRescaled
 from calliper.calibrators._jackknife_rescaled import JackknifeRescaled
 from calliper.calibrators._lcp import LCP
@@ -23,6 +25,7 @@ __all__ = [
     "SLCP",
     "ConditionalCalibration",
     "FullRescaled",
+    "Grouped",
     "JackknifeMinmaxRescaled",
     "JackknifeRescaled",
     "LoCart",

@@ -29,6 +29,7 @@ from calliper._types import Coverage, FloatArray
 from calliper._validation import (
     check_bounds,
     check_calibration,
+    check_level,
     check_levels,
     check_new_features,
     check_scores,
@@ -43,9 +44,17 @@ from calliper._validation import (
     warn_if_too_few,
 )
 from calliper.distribution import Distribution
-from calliper.exceptions import CalliperError
-from calliper.guarantees import Guarantee
-from calliper.quantile import conformal_rank, outward, rescaled_back, with_signs
+from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
+from calliper.guarantees import Guarantee, confident_rank, required_for_confidence
+from calliper.quantile import (
+    conformal_rank,
+    effective_size,
+    in_order,
+    outward,
+    rescaled_back,
+    with_signs,
+)
+from calliper.shift import ShiftReport, as_shares, check_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +69,7 @@ class FitRows:
     Z_left_out, scores_left_out : (n, d) and (n,), those that a model was trained without
     length_scale : distance at which N points still speak for one another
     signs : (N,), those of the errors
+    weights : (N,), those of a covariate shift
     """
 
     Z: FloatArray
@@ -72,6 +82,7 @@ class FitRows:
     scores_left_out: Any = None
     length_scale: float | None = None
     signs: Any = None
+    weights: Any = None
 
     def latest(self, n: int) -> FitRows:
         """The same with the last n calibration points alone."""
@@ -80,7 +91,7 @@ class FitRows:
 
 
 #: What of :class:`FitRows` belongs to calibration points.
-CALIBRATION = ("Z", "scores", "magnitudes", "signs")
+CALIBRATION = ("Z", "scores", "magnitudes", "signs", "weights")
 
 
 class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
@@ -126,6 +137,11 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     n_calibration_: int
     _rows: FitRows
     _signed: Any
+    #: Weights in the order of what ``signed_thresholds`` gives of all points.
+    _signed_weights: Any
+
+    #: Weights of the calibration points, in the order in which the method keeps them, or None.
+    weights_: FloatArray | None = None
 
     @abstractmethod
     def fit(self, Z: Any, scores: Any) -> Self:
@@ -133,7 +149,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        """The radius at each row and level, (m, L)."""
+        """The radius at each row and level, (m, L); takers of weights are given ``shares``, too."""
 
     @abstractmethod
     def _proved(self, level: float) -> float:
@@ -158,8 +174,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         length_scale : float, optional
             For the number of points that there are now. What else ``fit`` was given of other
             points still counts.
-        **per_point : what ``fit`` was given of each point, such as ``magnitudes`` and ``signs``,
-            of the new ones
+        **per_point : what ``fit`` was given of each point, that is, ``magnitudes``, ``signs``
+            and ``weights``, of the new ones
         """
         check_is_fitted(self)
         for name, value in {**per_point, "length_scale": length_scale}.items():
@@ -193,7 +209,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             added["magnitudes"] = check_scores(magnitudes, "magnitudes", n=len(Z))
         for name in ("scores", "magnitudes"):
             refuse_huge_scores(added[name], name)
-        added |= _as_before(before, len(Z), added["scores"], **per_point)
+        added |= _as_before(before, added["scores"], **per_point)
         joined: dict[str, Any] = {
             name: np.concatenate([getattr(before, name), added[name]]) for name in added
         }
@@ -209,25 +225,43 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         """What holds instead of the usual promise, as the end of a sentence."""
         return None
 
-    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
-        """The radius at each row: (m,), or (m, L) for a list of L levels."""
+    def predict_radius(
+        self,
+        Z: Any,
+        coverage: Coverage = 0.9,
+        *,
+        confidence: float | None = None,
+        weights: Any = None,
+    ) -> FloatArray:
+        """The radius at each row: (m,), or (m, L) for a list of L levels.
+
+        With a ``confidence``, methods that have a law cover so much given these very calibration
+        points, in at least that share of draws of them. ``weights``, (m,), are those of the rows,
+        if ``fit`` was given weights of the calibration points.
+        """
         check_is_fitted(self)
         rows = Z if self.judges_nearness else numbers_or_zeros(Z)
         Z, levels, n = check_new_features(self, rows), check_levels(coverage), self.n_calibration_
-        reached = list(range(len(levels)))
-        if self.by_rank:
-            warn_if_too_few(n, levels)
+        reached, how = list(range(len(levels))), self._shares(weights, len(Z), levels)
+        if confidence is not None:
+            levels = self._confident(levels, confidence, warned=True)
+        if self.by_rank and not how:
+            if confidence is None:
+                warn_if_too_few(n, levels)
             reached = [place for place in reached if conformal_rank(levels[place], n) <= n]
         radius = np.full((len(Z), len(levels)), np.inf)
         if reached:
-            found = self._radius(Z, [levels[place] for place in reached])
+            found = self._radius(Z, [levels[place] for place in reached], **how)
             radius[:, reached] = found if self.rounded else outward(found)
         return like_coverage(radius, coverage)
 
-    def predict_distribution(self, Z: Any, y_pred: Any, *, bounds: Any = None) -> Distribution:
+    def predict_distribution(
+        self, Z: Any, y_pred: Any, *, bounds: Any = None, weights: Any = None
+    ) -> Distribution:
         """The distribution at each row, around ``y_pred`` (m,); ``fit`` must have had ``signs``.
 
-        ``bounds`` (y_min, y_max) is the range that y can have, if it is known beforehand.
+        ``bounds`` (y_min, y_max) is the range that y can have, if it is known beforehand, and
+        ``weights``, (m,), are those of the rows, if ``fit`` was given weights.
         """
         check_is_fitted(self)
         refuse_distribution(self)
@@ -239,7 +273,11 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         Z = check_new_features(self, Z if self.judges_nearness else numbers_or_zeros(Z))
         centre = check_vector(y_pred, "y_pred", n=len(Z))
         ends = (-np.inf, np.inf) if bounds is None else check_bounds(bounds)
-        return Distribution(centre, Z, self.signed_thresholds, self.n_calibration_, bounds=ends)
+        shares = self._shares(weights, len(Z), (0.5,)).get("shares")
+        if shares is not None:
+            shares = replace(shares, calibration=self._signed_weights / self._signed_weights.max())
+        n, signed = self.n_calibration_, self.signed_thresholds
+        return Distribution(centre, Z, signed, n, bounds=ends, shares=shares)
 
     def signed_thresholds(self, Z: FloatArray, ranks: list[int] | None = None) -> FloatArray:
         """±t_i with the errors' signs: of a few rows all, (m, N), or of any rows those of ranks."""
@@ -253,17 +291,25 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _keep_signed(self, ratio: FloatArray) -> None:
         """Rescaled scores with the signs of their errors in ascending order, if these are known."""
-        signs = self._rows.signs
-        self._signed = None if signs is None else np.sort(with_signs(ratio, signs))
+        self._signed = self._signed_weights = None
+        if self._rows.signs is not None:
+            signed = with_signs(ratio, self._rows.signs)
+            self._signed, self._signed_weights = in_order(signed, self._rows.weights)
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage at a level, or at each of several."""
         check_is_fitted(self)
-        return each_level(lambda level, _: self._proved(level), coverage, self.n_calibration_)
 
-    def guarantee(self, coverage: float = 0.9) -> Guarantee:
+        def proved(level: float, n: int) -> float:
+            return min(self._proved(level), level if self.weights_ is not None else 1.0)
+
+        return each_level(proved, coverage, self.n_calibration_)
+
+    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
         """The promise with its assumptions; ``.describe()`` puts it in words."""
         proved = float(self.guaranteed_coverage(coverage))
+        if confidence is not None:
+            proved = self._proved(self._confident((coverage,), confidence)[0])
         return Guarantee(
             method=type(self).__name__,
             coverage=coverage,
@@ -271,7 +317,61 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             proved=proved,
             has_law=self.has_law,
             note=self._note(coverage, proved),
+            confidence=confidence,
+            n_effective=None if self.weights_ is None else effective_size(self.weights_),
         )
+
+    def shift_report(self, weights: Any, coverage: float = 0.9) -> ShiftReport:
+        """What the weights of ``fit`` leave for new rows of these weights, (m,)."""
+        check_is_fitted(self)
+        if self.weights_ is None:
+            raise CalliperError(f"{type(self).__name__} was fitted without weights.")
+        return ShiftReport.of(self.weights_, weights, coverage)
+
+    def _shares(self, new: Any, m: int, levels: tuple[float, ...]) -> dict[str, Any]:
+        """What ``_radius`` takes where there are weights: shares; nothing where there are none."""
+        name = type(self).__name__
+        if new is None and self.weights_ is None:
+            return {}
+        if self.weights_ is None:
+            raise CalliperError(f"{name} was fitted without weights: {takers_of_weights()}.")
+        if new is None:
+            raise CalliperError(f"{name} was fitted with weights: pass those of the new rows, too.")
+        new = check_weights(new, n=m, positive=True)
+        shares = as_shares(self.weights_, new)
+        if shares.equal:  # to the last bit what it is without weights
+            return {}
+        ShiftReport.of(self.weights_, new, levels[-1]).warn_if_poor()
+        return {"shares": shares}
+
+    def _confident(
+        self, levels: tuple[float, ...], confidence: float, *, warned: bool = False
+    ) -> tuple[float, ...]:
+        """Levels whose plain ranks are those that reach ``levels`` with this confidence."""
+        confidence, n = check_level(confidence, "confidence"), self.n_calibration_
+        if self.weights_ is not None:
+            raise CalliperError(
+                "no confidence is known with weights: coverage given the calibration points has no "
+                "law then. Leave one of them out."
+            )
+        if not self.has_law:
+            able = sorted(
+                kind.__name__ for kind in Calibrator.__subclasses__() if kind.has_law is True
+            )
+            raise CalliperError(
+                f"{type(self).__name__} takes no confidence: no law is known of its coverage given "
+                f"the calibration points. Leave it out, or use one of {', '.join(able)}."
+            )
+        ranks = [confident_rank(level, n, confidence) for level in levels]
+        unreached = [level for level, rank in zip(levels, ranks, strict=True) if rank > n]
+        if unreached and warned:
+            warn(
+                f"{n} calibration points cannot support coverage {unreached[0]:g} with confidence "
+                f"{confidence:g}: the only valid interval is infinite. At least "
+                f"{required_for_confidence(unreached[0], confidence)} points are required.",
+                SmallCalibrationWarning,
+            )
+        return tuple((rank - 0.5) / (n + 1) for rank in ranks)  # halves are safe from rounding
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "n_calibration_")
@@ -282,7 +382,14 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         return tags
 
     def _check_fit(
-        self, Z: Any, scores: Any, *, magnitudes: Any = None, signs: Any = None, **beyond: Any
+        self,
+        Z: Any,
+        scores: Any,
+        *,
+        magnitudes: Any = None,
+        signs: Any = None,
+        weights: Any = None,
+        **beyond: Any,
     ) -> FitRows:
         """What ``fit`` was given, checked, with an earlier fit forgotten.
 
@@ -293,6 +400,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         self._check_parameters()
         if self._refusal and any(beyond[name] is None for name in self.needs):
             raise CalliperError(self._refusal)
+        if weights is not None:
+            self.weights_ = weights = check_weights(weights, n=len(scores))
         sizes = scores
         if magnitudes is not None:
             sizes = check_scores(magnitudes, "magnitudes", n=len(scores))
@@ -302,8 +411,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             if values is not None and not name.startswith("Z_"):
                 refuse_huge_scores(values, name)
         if signs is not None:
-            beyond["signs"] = check_signs(signs, scores)
-        rows = FitRows(Z, scores, sizes, **beyond)
+            signs = check_signs(signs, scores)
+        rows = FitRows(Z, scores, sizes, signs=signs, weights=weights, **beyond)
         self._rows = rows if self.judges_nearness else replace(rows, Z=Z[:0].copy())
         return rows
 
@@ -323,28 +432,35 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
 
 def _as_before(
-    before: FitRows, m: int, scores: FloatArray, *, signs: Any = None
+    before: FitRows, scores: FloatArray, *, signs: Any = None, weights: Any = None
 ) -> dict[str, FloatArray]:
-    """What is known of each of m further points, checked: what was known before, and no more."""
-    found = {}
-    for name, values in {"signs": signs}.items():
-        known = getattr(before, name) is not None
-        if known != (values is not None):
-            first, now = ("with", "without") if known else ("without", "with")
-            raise CalliperError(f"fitted {first} {name}, extended {now}: give them to both.")
-        if known:
-            found[name] = check_signs(values, scores)
-    return found
+    """What is known of each further point, checked: what was known before, and no more."""
+    given = {"signs": signs, "weights": weights}
+    for name, values in given.items():
+        if (getattr(before, name) is None) != (values is None):
+            known, now = ("without", "with") if values is not None else ("with", "without")
+            raise CalliperError(f"fitted {known} {name} and extended {now}: give them to both.")
+    if signs is not None:
+        given["signs"] = check_signs(signs, scores)
+    if weights is not None:
+        given["weights"] = check_weights(weights, n=len(scores), some=False)
+    return {name: values for name, values in given.items() if values is not None}
 
 
 def refuse_distribution(calibrator: Any) -> None:
     """Say why a method has no predictive distribution, if it has none, and which have."""
     if not getattr(calibrator, "has_distribution", False):
-        able = [kind.__name__ for kind in Calibrator.__subclasses__() if kind.has_distribution]
+        able = [k.__name__ for k in Calibrator.__subclasses__() if has_fit_parameter(k, "signs")]
         raise CalliperError(
             f"{calibrator!r} has no predictive distribution: calibration points do not have one "
             f"threshold each, the same at every level. Use {', '.join(sorted(able))}."
         )
+
+
+def takers_of_weights() -> str:
+    """Who takes weights, as the end of a sentence."""
+    able = [kind for kind in Calibrator.__subclasses__() if has_fit_parameter(kind, "weights")]
+    return f"pass weights to fit, of one of {', '.join(sorted(kind.__name__ for kind in able))}"
 
 
 def kernel_needs(kernel: Any, *, fixed: bool) -> tuple[str, ...]:

@@ -179,10 +179,10 @@ class ConditionalCalibration(Calibrator):
             )
         return columns
 
-    def predict_radius(self, Z: Any, coverage: Coverage = 0.9) -> FloatArray:
+    def predict_radius(self, Z: Any, coverage: Coverage = 0.9, **how: Any) -> FloatArray:
         """The radius at each row: (m,), or (m, L) for a list of L levels."""
         check_is_fitted(self)
-        return super().predict_radius(self._columns(Z), coverage)
+        return super().predict_radius(self._columns(Z), coverage, **how)
 
     def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         columns, place = np.unique(Z, axis=0, return_inverse=True)

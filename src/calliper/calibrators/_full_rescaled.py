@@ -46,7 +46,7 @@ from calliper.calibrators._locality import ShrunkBag, choose_locality, stays
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import STATISTICS, Bag, as_kernel, check_length_scale
-from calliper.quantile import conformal_thresholds, exponent, with_signs
+from calliper.quantile import Shares, conformal_thresholds, exponent, in_order, with_signs
 
 #: Thresholds are computed from scores, or their squares, of at most 2 to this. Products of those
 #: not below 2 to SMALL keep all their digits; sums of scores below 2 to TOO_SMALL would not.
@@ -135,6 +135,7 @@ class FullRescaled(Calibrator):
         Z_left_out: Any = None,
         scores_left_out: Any = None,
         length_scale: float | None = None,
+        weights: Any = None,
     ) -> Self:
         """Rescale the calibration scores.
 
@@ -155,6 +156,9 @@ class FullRescaled(Calibrator):
         length_scale : float, optional
             Distance in ``Z`` at which N points still speak for one another, where the space has
             a unit of its own: the default kernel is then radial, of about this length.
+        weights : (N,), optional
+            How many times as often such inputs come among new rows, up to a constant; see
+            ``docs/groups-and-shift.md``.
         """
         rows = self._check_fit(
             Z,
@@ -165,6 +169,7 @@ class FullRescaled(Calibrator):
             scores_train=scores_train,
             Z_left_out=Z_left_out,
             scores_left_out=scores_left_out,
+            weights=weights,
         )
         if length_scale is not None:
             rows = self._rows = replace(rows, length_scale=check_length_scale(length_scale))
@@ -190,10 +195,11 @@ class FullRescaled(Calibrator):
         return self
 
     def _count(self, rows: FitRows) -> None:
-        if self.bag_ is not None:
-            warn_if_zero_scales(self.bag_.calibration_scale(0.5))
-        self.scores_ = np.sort(rows.scores)
+        self.scores_, self.weights_ = in_order(rows.scores, rows.weights)
         self._keep_signed(rows.scores)
+        if self.bag_ is not None:  # which keeps the order of the points
+            warn_if_zero_scales(self.bag_.calibration_scale(0.5))
+            self.weights_ = self._signed_weights = rows.weights
         self.n_calibration_ = len(rows.scores)
 
     def _take_in(self, rows: FitRows) -> bool:
@@ -269,10 +275,13 @@ class FullRescaled(Calibrator):
         """Plain split gives back one of the scores."""
         return self.bag_ is None
 
-    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+    def _radius(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
         if self.bag_ is None:
-            return np.tile(conformal_thresholds(self.scores_, levels), (len(Z), 1))
-        return self._in_unit(self.bag_.order_statistics(Z, levels))
+            threshold = conformal_thresholds(self.scores_, levels, shares)
+            return np.broadcast_to(threshold, (len(Z), len(levels)))
+        return self._in_unit(self.bag_.order_statistics(Z, levels, shares))
 
     def _in_unit(self, threshold: FloatArray) -> FloatArray:
         """Thresholds of the bag in the unit of the scores, and not as squares."""

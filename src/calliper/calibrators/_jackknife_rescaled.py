@@ -29,9 +29,10 @@ from sklearn.utils import check_random_state
 from calliper._types import FloatArray
 from calliper._validation import check_offset, warn_if_zero_scales
 from calliper.calibrators._base import Calibrator, kernel_needs
+from calliper.exceptions import CalliperError
 from calliper.guarantees import fold_coverage, jackknife_coverage
 from calliper.kernels import KNN, LeaveTwoOut, as_kernel
-from calliper.quantile import conformal_rank
+from calliper.quantile import Shares, conformal_rank, conformal_thresholds
 
 
 class JackknifeRescaled(Calibrator):
@@ -78,7 +79,15 @@ class JackknifeRescaled(Calibrator):
         self.offset = offset
         self.random_state = random_state
 
-    def fit(self, Z: Any, scores: Any, *, magnitudes: Any = None, Z_train: Any = None) -> Self:
+    def fit(
+        self,
+        Z: Any,
+        scores: Any,
+        *,
+        magnitudes: Any = None,
+        Z_train: Any = None,
+        weights: Any = None,
+    ) -> Self:
         """Rescale the calibration scores.
 
         Parameters
@@ -89,8 +98,10 @@ class JackknifeRescaled(Calibrator):
             What local scales average. One-sided errors are rescaled by the mean absolute error.
         Z_train : (n, d), optional
             Training inputs, for kernels that take their length scale from them.
+        weights : (N,), optional
+            Those of a covariate shift.
         """
-        rows = self._check_fit(Z, scores, magnitudes=magnitudes, Z_train=Z_train)
+        rows = self._check_fit(Z, scores, magnitudes=magnitudes, Z_train=Z_train, weights=weights)
         offset, rng = check_offset(self.offset), check_random_state(self.random_state)
         self.kernel_ = as_kernel(self.kernel, KNN(10)).resolved(rows.Z_train, rng)
         self.rescaled_scores_ = rows.scores
@@ -99,6 +110,11 @@ class JackknifeRescaled(Calibrator):
             self.scale_ = self.kernel_.leave_two_out(
                 rows.Z, rows.magnitudes, offset=offset, rng=rng, Z_train=rows.Z_train
             )
+            if self.scale_.n_folds is not None and rows.weights is not None:
+                raise CalliperError(
+                    "nothing is proved for weights and folds together: leave n_folds out of the "
+                    "kernel, or the weights."
+                )
             self.rescaled_scores_ = self.scale_.prepare(rows.scores)
             warn_if_zero_scales(self.scale_.without_one)
         self.n_calibration_ = len(rows.scores)
@@ -109,13 +125,21 @@ class JackknifeRescaled(Calibrator):
         """Of one point the radius is its score."""
         return self.scale_ is None
 
-    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+    def _radius(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        if shares is not None:
+            if self.scale_ is None:
+                return conformal_thresholds(self.rescaled_scores_, levels, shares)
+            return self.scale_.weighted_order_statistics(Z, levels, shares)
         if self.scale_ is None:
             return np.tile(self.rescaled_scores_, (len(Z), len(levels)))
         ranks = [conformal_rank(level, self.n_calibration_) for level in levels]
         return self.scale_.order_statistics(Z, ranks)
 
     def _proved(self, level: float) -> float:
+        if self.weights_ is not None:
+            return max(0.0, 2 * level - 1)
         n_folds = None if self.scale_ is None else self.scale_.n_folds
         if n_folds is None:
             return jackknife_coverage(level, self.n_calibration_)

@@ -60,10 +60,10 @@ from typing import Any
 
 import numpy as np
 
-from calliper._types import FloatArray
+from calliper._types import FloatArray, IntArray
 from calliper.calibrators._base import FitRows
 from calliper.kernels import KNN, RBF, Bag, GradedKNN, Kernel, as_kernel, rescale
-from calliper.quantile import conformal_rank, power_of_two
+from calliper.quantile import Shares, conformal_rank, power_of_two
 
 #: Rows and the sizes of the errors on them, where there are any.
 Errors = tuple[FloatArray | None, FloatArray | None]
@@ -348,46 +348,53 @@ class ShrunkBag:
         """Scales of the calibration points without the new one, times 1/(1−m), (N,)."""
         return self.at_high.calibration_scale(level)
 
-    def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i: (m, L)."""
+    def order_statistics(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
 
-        def between(rows: FloatArray, column: int) -> FloatArray:
-            return self.bag.rising_order_statistic(rows, levels[column], self.slope)
+        def outside(bag: Bag, rows: IntArray) -> FloatArray:
+            return bag.order_statistics(Z[rows], levels, shares and shares.of_rows(rows))
 
-        return self._settle(Z, lambda bag, rows: bag.order_statistics(rows, levels), between)
+        def between(rows: IntArray, column: int) -> FloatArray:
+            own = shares and shares.of_rows(rows)
+            return self.bag.rising_order_statistic(Z[rows], levels[column], self.slope, own)
+
+        return self._settle(len(Z), outside, between)
 
     def signed_order_statistics(
         self, Z: FloatArray, signs: FloatArray, ranks: list[int]
     ) -> FloatArray:
         """For each row and rank, the rank-th smallest of ±t_i with signs (N,): (m, L)."""
 
-        def between(rows: FloatArray, column: int) -> FloatArray:
-            asked = [ranks[column]]
-            return self.bag.signed_order_statistics(rows, signs, asked, slope=self.slope)[:, 0]
+        def outside(bag: Bag, rows: IntArray) -> FloatArray:
+            return bag.signed_order_statistics(Z[rows], signs, ranks)
 
-        return self._settle(
-            Z, lambda bag, rows: bag.signed_order_statistics(rows, signs, ranks), between
-        )
+        def between(rows: IntArray, column: int) -> FloatArray:
+            asked = [ranks[column]]
+            return self.bag.signed_order_statistics(Z[rows], signs, asked, slope=self.slope)[:, 0]
+
+        return self._settle(len(Z), outside, between)
 
     def _settle(
         self,
-        Z: FloatArray,
-        outside: Callable[[Bag, FloatArray], FloatArray],
-        between: Callable[[FloatArray, int], FloatArray],
+        m: int,
+        outside: Callable[[Bag, IntArray], FloatArray],
+        between: Callable[[IntArray, int], FloatArray],
     ) -> FloatArray:
         """R_b, R_a, or what lies between them, (m, L): each column by its size, of either sign."""
-        radius = outside(self.at_high, Z)
+        radius = outside(self.at_high, np.arange(m))
         small = np.abs(radius) < self.high
         rows = np.flatnonzero(small.any(axis=1))
         if not len(rows):
             return radius
-        below = outside(self.at_low, Z[rows])
+        below = outside(self.at_low, rows)
         radius[rows] = np.where(small[rows], below, radius[rows])
         # Where a = 0 nothing is added at t = 0 and something beyond: R_a = 0 settles nothing.
         unsettled = small[rows] & ((np.abs(below) > self.low) | (self.low == 0))
         for column in np.flatnonzero(unsettled.any(axis=0)):
             inside = rows[unsettled[:, column]]
-            found = between(Z[inside], int(column))
+            found = between(inside, int(column))
             radius[inside, column] = np.sign(found) * np.clip(np.abs(found), self.low, self.high)
         return radius
 

@@ -126,9 +126,9 @@ class LoCart(Calibrator):
         self.n_calibration_ = len(rows.scores)
         return self
 
-    def guarantee(self, coverage: float = 0.9) -> LeafGuarantee:
+    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> LeafGuarantee:
         """The promise with its assumptions; ``.describe()`` puts it in words."""
-        promise = super().guarantee(coverage)
+        promise = super().guarantee(coverage, confidence)
         return LeafGuarantee(**vars(promise), n_leaves=len(self._leaves))
 
     def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:

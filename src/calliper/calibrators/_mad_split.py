@@ -28,7 +28,7 @@ from calliper._validation import check_offset, check_vector, warn_if_zero_scales
 from calliper.calibrators._base import Calibrator
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN, as_kernel, rescale
-from calliper.quantile import conformal_thresholds, rescaled_back
+from calliper.quantile import Shares, conformal_thresholds, in_order, rescaled_back
 
 
 class MADSplit(Calibrator):
@@ -77,21 +77,29 @@ class MADSplit(Calibrator):
         Z_train: Any = None,
         scores_train: Any = None,
         signs: Any = None,
+        weights: Any = None,
     ) -> Self:
-        """Fit the scale to training errors, then rescale the calibration scores by it."""
-        rows = self._check_fit(Z, scores, signs=signs, Z_train=Z_train, scores_train=scores_train)
+        """Fit the scale to training errors, then rescale the calibration scores by it.
+
+        ``signs`` are those of the errors, for a distribution; ``weights``, (N,), those of a
+        covariate shift.
+        """
+        trained = {"Z_train": Z_train, "scores_train": scores_train}
+        rows = self._check_fit(Z, scores, signs=signs, weights=weights, **trained)
         self.offset_ = check_offset(self.offset)
         self.scale_ = self._fit_scale(rows.Z_train, rows.scores_train)
         scale = self._local_scale(rows.Z)
         warn_if_zero_scales(scale)
         ratio = rescale(rows.scores, scale)
-        self.rescaled_scores_ = np.sort(ratio)
+        self.rescaled_scores_, self.weights_ = in_order(ratio, rows.weights)
         self._keep_signed(ratio)
         self.n_calibration_ = len(rows.scores)
         return self
 
-    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        threshold = conformal_thresholds(self.rescaled_scores_, levels)
+    def _radius(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        threshold = conformal_thresholds(self.rescaled_scores_, levels, shares)
         return rescaled_back(self._local_scale(Z)[:, None], threshold)
 
     def _proved(self, level: float) -> float:

@@ -36,7 +36,7 @@ from calliper.calibrators._base import Calibrator
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN, NeighborSearch, paired_distances, rescale, shared_means
-from calliper.quantile import ROUNDING, conformal_thresholds, rescaled_back
+from calliper.quantile import ROUNDING, Shares, conformal_thresholds, in_order, rescaled_back
 
 DIFFICULTIES = ("distance", "labels", "residuals", "distance+labels")
 
@@ -109,11 +109,15 @@ class NormalizedKNN(Calibrator):
         Z_train: Any = None,
         y_train: Any = None,
         scores_train: Any = None,
+        weights: Any = None,
     ) -> Self:
-        """Learn the difficulty on n ≥ 2 training points, then normalise the calibration scores."""
-        rows = self._check_fit(
-            Z, scores, signs=signs, Z_train=Z_train, y_train=y_train, scores_train=scores_train
-        )
+        """Learn the difficulty on n ≥ 2 training points, then normalise the calibration scores.
+
+        ``signs`` are those of the errors, for a distribution; ``weights``, (N,), those of a
+        covariate shift.
+        """
+        trained = {"Z_train": Z_train, "y_train": y_train, "scores_train": scores_train}
+        rows = self._check_fit(Z, scores, signs=signs, weights=weights, **trained)
         kernel, n = KNN(self.n_neighbors).resolved(), len(rows.Z_train)
         if n < 2:
             raise CalliperError(f"NormalizedKNN needs at least 2 training points; got {n}.")
@@ -126,13 +130,15 @@ class NormalizedKNN(Calibrator):
         for unit in (raw.mean(axis=1), np.median(raw, axis=1)):
             self.units_[unit > 0] = unit[unit > 0]
         ratio = rescale(rows.scores, self._local_scale(rows.Z))
-        self.rescaled_scores_ = np.sort(ratio)
+        self.rescaled_scores_, self.weights_ = in_order(ratio, rows.weights)
         self._keep_signed(ratio)
         self.n_calibration_ = len(rows.scores)
         return self
 
-    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        threshold = conformal_thresholds(self.rescaled_scores_, levels)
+    def _radius(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        threshold = conformal_thresholds(self.rescaled_scores_, levels, shares)
         return rescaled_back(self._local_scale(Z)[:, None], threshold)
 
     def _proved(self, level: float) -> float:

@@ -31,13 +31,15 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 
 from calliper._types import FloatArray
 from calliper._validation import check_offset, check_vector, warn_if_zero_scales
 from calliper.calibrators._base import Calibrator
+from calliper.distribution import Distribution
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import rescale
-from calliper.quantile import conformal_thresholds, rescaled_back
+from calliper.quantile import Shares, column_thresholds, conformal_thresholds, rescaled_back
 
 #: The quantile of the errors that rescales those of a distribution.
 OF_DISTRIBUTION = 0.75
@@ -99,9 +101,15 @@ class RCP(Calibrator):
         Z_train: Any = None,
         scores_train: Any = None,
         signs: Any = None,
+        weights: Any = None,
     ) -> Self:
-        """Keep both sets, calibration and training; the model waits for the level it is for."""
-        rows = self._check_fit(Z, scores, signs=signs, Z_train=Z_train, scores_train=scores_train)
+        """Keep both sets, calibration and training; the model waits for the level it is for.
+
+        ``signs`` are those of the errors, for a distribution; ``weights``, (N,), those of a
+        covariate shift.
+        """
+        trained = {"Z_train": Z_train, "scores_train": scores_train}
+        rows = self._check_fit(Z, scores, signs=signs, weights=weights, **trained)
         check_offset(self.offset)
         self._model, self._local = self._chosen_model(), None
         if self.kernel is not None:
@@ -112,15 +120,18 @@ class RCP(Calibrator):
         self.n_calibration_ = len(rows.scores)
         return self
 
-    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        threshold = self._threshold(levels)
+    def _radius(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        threshold = self._threshold(levels) if shares is None else self._by_weight(levels, shares)
         return rescaled_back(self._scale(Z, levels), threshold)
 
-    def signed_thresholds(self, Z: FloatArray, ranks: list[int] | None = None) -> FloatArray:
+    def predict_distribution(self, Z: Any, y_pred: Any, **how: Any) -> Distribution:
         """As every method's; the quantile of one level is estimated when first asked for."""
+        check_is_fitted(self)
         if self._signed is None:
             self._keep_signed(rescale(self._rows.scores, self._local_scale(self._rows.Z)))
-        return super().signed_thresholds(Z, ranks)
+        return super().predict_distribution(Z, y_pred, **how)
 
     def _local_scale(self, Z: FloatArray) -> FloatArray:
         return self._scale(Z, [OF_DISTRIBUTION])[:, 0]
@@ -160,6 +171,13 @@ class RCP(Calibrator):
                 rectified = np.sort(rescale(self._rows.scores, column))
                 self._thresholds[level] = conformal_thresholds(rectified, [level])[0]
         return np.array([self._thresholds[level] for level in levels])
+
+    def _by_weight(self, levels: Sequence[float], shares: Shares) -> FloatArray:
+        """The weighted threshold of each new row at each level, (m, L)."""
+        scale = self._scale(self._rows.Z, levels)
+        warn_if_zero_scales(scale.min(axis=1))
+        scores = np.repeat(self._rows.scores[:, None], len(levels), axis=1)
+        return column_thresholds(rescale(scores, scale), levels, shares)
 
     def _scale(self, Z: FloatArray, levels: Sequence[float]) -> FloatArray:
         """τ̂ at each row and level, at least 0, plus the offset: (m, L)."""

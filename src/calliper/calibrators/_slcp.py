@@ -36,7 +36,7 @@ from calliper._types import FloatArray
 from calliper.calibrators._base import Calibrator
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN, as_kernel
-from calliper.quantile import above, conformal_thresholds
+from calliper.quantile import Shares, above, column_thresholds, conformal_thresholds
 
 
 class SLCP(Calibrator):
@@ -83,15 +83,26 @@ class SLCP(Calibrator):
         self.kernel = kernel
         self.random_state = random_state
 
-    def fit(self, Z: Any, scores: Any, *, Z_train: Any = None, scores_train: Any = None) -> Self:
+    def fit(
+        self,
+        Z: Any,
+        scores: Any,
+        *,
+        Z_train: Any = None,
+        scores_train: Any = None,
+        weights: Any = None,
+    ) -> Self:
         """Keep both sets; the local quantile depends on the level and waits for it.
 
         Parameters
         ----------
         Z, scores : (N, d) and (N,), the calibration points
         Z_train, scores_train : (n, d) and (n,), inputs and scores of training points
+        weights : (N,), those of a covariate shift
         """
-        rows = self._check_fit(Z, scores, Z_train=Z_train, scores_train=scores_train)
+        rows = self._check_fit(
+            Z, scores, Z_train=Z_train, scores_train=scores_train, weights=weights
+        )
         rng = check_random_state(self.random_state)
         kernel = as_kernel(self.kernel, KNN(20)).resolved(rows.Z_train, rng)
         self.kernel_ = kernel.fixed(rows.Z_train, np.abs(rows.scores_train), rng)
@@ -101,12 +112,20 @@ class SLCP(Calibrator):
         self.n_calibration_ = len(rows.scores)
         return self
 
-    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        radius = above(self.local_(Z, levels), self._threshold(levels))
+    def _radius(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        threshold = self._threshold(levels) if shares is None else self._by_weight(levels, shares)
+        radius = above(self.local_(Z, levels), threshold)
         return np.maximum(radius, 0.0) if self.scores_.min() >= 0 else radius
 
     def _proved(self, level: float) -> float:
         return conformal_coverage(level, self.n_calibration_)
+
+    def _by_weight(self, levels: Sequence[float], shares: Shares) -> FloatArray:
+        """The weighted correction of each new row at each level, (m, L)."""
+        shifted = self.scores_[:, None] - self.local_(self.Z_, levels)
+        return column_thresholds(shifted, levels, shares)
 
     def _threshold(self, levels: Sequence[float]) -> FloatArray:
         """The correction q at each level, computed once for each that is ever asked for."""

@@ -24,7 +24,7 @@ import numpy as np
 from calliper._types import FloatArray
 from calliper.calibrators._base import Calibrator
 from calliper.guarantees import conformal_coverage
-from calliper.quantile import conformal_thresholds
+from calliper.quantile import Shares, conformal_thresholds, in_order
 
 
 class Split(Calibrator):
@@ -46,20 +46,24 @@ class Split(Calibrator):
     has_distribution = True
     rounded = True
 
-    def fit(self, Z: Any, scores: Any, *, signs: Any = None) -> Self:
+    def fit(self, Z: Any, scores: Any, *, signs: Any = None, weights: Any = None) -> Self:
         """Learn the radius from the scores of the calibration points.
 
         ``Z`` is only counted. Numbers are checked as everywhere; rows of anything else will do.
-        ``signs``, those of the errors, are for a distribution.
+        ``signs``, those of the errors, are for a distribution; ``weights``, (N,), are those of a
+        covariate shift; see ``docs/groups-and-shift.md``.
         """
-        rows = self._check_fit(Z, scores, signs=signs)
-        self.scores_ = np.sort(rows.scores)
+        rows = self._check_fit(Z, scores, signs=signs, weights=weights)
+        self.scores_, self.weights_ = in_order(rows.scores, rows.weights)
         self._keep_signed(rows.scores)
         self.n_calibration_ = len(rows.scores)
         return self
 
-    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        return np.tile(conformal_thresholds(self.scores_, levels), (len(Z), 1))
+    def _radius(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        threshold = conformal_thresholds(self.scores_, levels, shares)
+        return np.broadcast_to(threshold, (len(Z), len(levels)))
 
     def _proved(self, level: float) -> float:
         return conformal_coverage(level, self.n_calibration_)

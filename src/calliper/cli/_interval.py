@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import click
 import numpy as np
@@ -17,6 +18,7 @@ from calliper.cli._methods import DEFAULT, DEFAULT_NEIGHBORS, METHODS, STATISTIC
 from calliper.cli._scales import Scales, read_scales
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
+from calliper.shift import LikelihoodRatio, ShiftReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +37,10 @@ class IntervalRequest:
     statistic: str | None
     offset: float | None
     bounds: tuple[float, float] | None
+    confidence: float | None
+    group: str | None
+    weight: str | None
+    shifted_to: str | None
 
     @property
     def options(self) -> MethodOptions:
@@ -53,6 +59,15 @@ class IntervalRequest:
         return self.coverage[0] if len(self.coverage) == 1 else self.coverage
 
     @property
+    def beyond(self) -> list[str]:
+        """Columns of calibration and new rows that are neither target, prediction nor feature."""
+        return [name for name in (self.weight, self.group) if name is not None]
+
+    def numbers(self, columns: list[str]) -> list[str]:
+        """These columns, led by the one of weights, if there is one."""
+        return columns if self.weight is None else [self.weight, *columns]
+
+    @property
     def column_names(self) -> list[str]:
         """The columns that are added to the new rows."""
         shape = (0,) if len(self.coverage) == 1 else (0, len(self.coverage))
@@ -64,7 +79,14 @@ class IntervalRequest:
         has_training, has_scales = self.training is not None, self.scales is not None
         self.options.check(has_training=has_training, has_scales=has_scales)
         tables.format_of(self.output)
-        inputs = (self.calibration, self.new, self.training, self.scales)
+        if self.weight is not None and self.shifted_to is not None:
+            raise CalliperError("--weight and --shifted-to exclude one another: give one.")
+        if self.shifted_to is not None and not has_training:
+            raise CalliperError(
+                "--shifted-to needs --training: weights are learnt by telling the new rows from "
+                "rows apart from the calibration rows, which must have no say in them."
+            )
+        inputs = (self.calibration, self.new, self.training, self.scales, self.shifted_to)
         out.check_output(self.output, [path for path in inputs if path is not None])
 
 
@@ -128,6 +150,29 @@ def _bounds(
     callback=_bounds,
     help="The range that the target can have; 'inf' and '-inf' leave a side open.",
 )
+@click.option(
+    "--confidence",
+    type=float,
+    help="Reach the coverage with these very calibration rows, in this share of draws of them; for "
+    "split, mad-split, rcp, slcp and normalized-knn.",
+)
+@click.option(
+    "--group",
+    metavar="COLUMN",
+    help="Reach the coverage in each group: each is calibrated on its own rows.",
+)
+@click.option(
+    "--weight",
+    metavar="COLUMN",
+    help="How many times as often such rows come among the new ones as in calibration, up to a "
+    "constant: a column of both files. For full, jackknife, split and what learns by --training.",
+)
+@click.option(
+    "--shifted-to",
+    metavar="FILE",
+    help="Learn such weights: rows like the new ones, often the new file itself, are told from "
+    "those of --training by their features.",
+)
 @options.file_form
 @options.seed_and_quiet("Decides whatever a method draws at random.")
 @options.takes(IntervalRequest)
@@ -168,40 +213,87 @@ def _write_intervals(request: IntervalRequest) -> None:
         form = request.shared.form
         known = stack.enter_context(tables.open_table(request.calibration, form))
         columns = request.shared.names.resolve(known)
-        tables.require_columns(known, columns.known)
+        tables.require_columns(known, [*columns.known, *request.beyond])
         new = stack.enter_context(tables.open_table(request.new, form))
         _check_new(request, new, columns)
-        calibrated, filling = _calibrate(request, known, columns, scales)
+        calibrated, filling, weighing = _calibrate(request, known, columns, scales)
         hidden = request.shared.quiet or request.output == "-"
         report = stack.enter_context(out.progress("writing", hidden=hidden))
-        n_rows = _stream(request, calibrated, new, columns.new, filling, report)
+        needed = request.numbers(columns.new)
+        n_rows = _stream(request, calibrated, new, needed, filling, weighing, report)
     if not request.shared.quiet:
         filling.say()
         _summarise(request, calibrated, n_rows)
+        weighing.say(request.coverage[-1])
 
 
 def _check_new(request: IntervalRequest, new: tables.Table, columns: tables.Columns) -> None:
     """The new rows have all that is needed and nothing that would be added."""
-    tables.require_columns(new, columns.new)
+    tables.require_columns(new, [*columns.new, *request.beyond])
     request.shared.names.require_same_features(new, columns)
     tables.refuse_columns(new, request.column_names)
 
 
+@dataclass(eq=False)
+class Weighing:
+    """Weights of rows: from a column that leads them, by a ratio that was learnt, or none."""
+
+    led: bool
+    n_features: int
+    ratio: LikelihoodRatio | None = None
+    seen: list[FloatArray] = field(default_factory=list)
+
+    def split(self, rows: FloatArray) -> tuple[FloatArray, dict[str, Any]]:
+        """Rows without a column of weights; and their weights, if any, which are remembered."""
+        if not self.led and self.ratio is None:
+            return rows, {}
+        weights = rows[:, 0] if self.ratio is None else self.ratio(rows[:, -self.n_features :])
+        self.seen.append(weights)
+        return rows[:, int(self.led) :], {"weights": weights}
+
+    def say(self, level: float) -> None:
+        """What the weights leave of the calibration rows, which came first."""
+        if self.seen:
+            report = ShiftReport.of(self.seen[0], np.concatenate(self.seen[1:]), level)
+            out.note(report.describe())
+
+
+def _weighing(
+    request: IntervalRequest, columns: tables.Columns, training: Any, filling: tables.Filling
+) -> Weighing:
+    """Weights as they were asked for; the ratio is learnt of training rows and shifted ones."""
+    weighing = Weighing(request.weight is not None, len(columns.features))
+    if request.shifted_to is not None:
+        with tables.open_table(request.shifted_to, request.shared.form) as table:
+            tables.require_columns(table, columns.features)
+            now = tables.read_numbers(table, columns.features, filling)
+        weighing.ratio = LikelihoodRatio(random_state=request.shared.seed)
+        weighing.ratio.fit(training[:, 2:], now)
+    return weighing
+
+
 def _calibrate(
     request: IntervalRequest, table: tables.Table, columns: tables.Columns, scales: Scales | None
-) -> tuple[CalibratedOnStored, tables.Filling]:
-    """The method, fitted to the calibration rows in ``table``, and what fills gaps."""
+) -> tuple[CalibratedOnStored, tables.Filling, Weighing]:
+    """The method, fitted to the calibration rows in ``table``, what fills gaps, and weights."""
     if scales is not None:
         scales.require_columns(columns, has_training=request.training is not None)
     training, filling = tables.read_training(request.training, columns, request.shared.form)
-    known: FloatArray = tables.read_numbers(table, columns.known, filling)
+    weighing = _weighing(request, columns, training, filling)
+    needed = request.numbers(columns.known)
+    known, groups = tables.read_labelled(table, needed, filling, request.group)
+    known, weights = weighing.split(known)
     if scales is not None:
         scales.require_rows(known, training)
     calibrator = request.options.build(None if scales is None else scales.chosen)
     calibrated = calibrate_stored(
-        calibrator, tables.stored(known), None if training is None else tables.stored(training)
+        calibrator,
+        tables.stored(known),
+        None if training is None else tables.stored(training),
+        groups=groups,
+        **weights,
     )
-    return calibrated, filling
+    return calibrated, filling, weighing
 
 
 def _stream(
@@ -210,6 +302,7 @@ def _stream(
     new: tables.Table,
     needed: list[str],
     filling: tables.Filling,
+    weighing: Weighing,
     report: out.Progress,
 ) -> int:
     """Write the new rows with their intervals, a chunk at a time; returns how many there were."""
@@ -221,9 +314,12 @@ def _stream(
             tables.open_writer(output, handle, new, form, numeric=needed, added=added)
         )
         for chunk in new.chunks(needed, carry=True, gaps=filling.gaps):
-            rows = filling.fill(chunk.numbers.copy())
+            rows, weights = weighing.split(filling.fill(chunk.numbers.copy()))
             y_pred, X = rows[:, 0], rows[:, 1:]
-            ends = calibrated.intervals(X, y_pred, request.levels, bounds=request.bounds)
+            how: dict[str, Any] = {"confidence": request.confidence, **weights}
+            if request.group is not None:
+                how["groups"] = tables.known_labels(chunk, request.group)
+            ends = calibrated.intervals(X, y_pred, request.levels, bounds=request.bounds, **how)
             with out.writing(output):
                 writer.write(chunk, np.stack([*ends], axis=-1).reshape(len(X), -1))
             n_rows += len(X)
@@ -240,11 +336,12 @@ def _summarise(request: IntervalRequest, calibrated: CalibratedOnStored, n_rows:
     if request.scales is not None:
         out.note("note: each length scale was chosen without its own point, as the proof requires")
     where = "standard output" if request.output == "-" else request.output
-    name, n = type(calibrator).__name__, calibrator.n_calibration_
+    promises = [calibrated.guarantee(level, request.confidence) for level in request.coverage]
+    name, n = promises[0].method, calibrator.n_calibration_
     out.note(f"{n_rows} rows written to {where} ({name}, {n} calibration points)")
     if hasattr(calibrator, "locality_"):
         out.note(f"how local: {calibrator.locality_.describe()}")
-    first, *further = (calibrated.guarantee(level).describe() for level in request.coverage)
+    first, *further = (promise.describe() for promise in promises)
     out.note(first)
     for text in further:
         promise, given, _ = text.partition(", provided that ")

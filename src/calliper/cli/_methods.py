@@ -13,6 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 import click
+from sklearn.utils.validation import has_fit_parameter
 
 from calliper import calibrators
 from calliper._types import FloatArray
@@ -241,8 +242,16 @@ def methods(long: bool) -> None:
     _print_choice(terminal, "In Python only, since they ask or refit the model", PYTHON_ONLY)
     if long:
         _print_costs(terminal)
-    able = [row.name for row in METHODS.values() if row.kind.has_distribution]
-    _print_text(terminal, f"{_END} Whole distributions, in Python: {', '.join(able)}.")
+    able = [name for name, row in METHODS.items() if row.kind.has_distribution]
+    lawful = [name for name, row in METHODS.items() if row.kind.has_law is True]
+    weighted = [name for name, row in METHODS.items() if has_fit_parameter(row.kind, "weights")]
+    _print_text(terminal, _END)
+    _print_text(
+        terminal,
+        f"--group goes with all of them, --weight and --shifted-to with {', '.join(weighted)}; "
+        f"--confidence with {', '.join(lawful)}. Whole distributions, in Python, with "
+        f"{', '.join(able)}.",
+    )
 
 
 def _print_choice(terminal: Console, title: str, rows: Collection[Description]) -> None:

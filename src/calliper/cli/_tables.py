@@ -98,6 +98,24 @@ def read_numbers(table: Table, needed: Sequence[str], filling: Filling) -> Float
     return filling.fill(_read(table, needed, filling.gaps))
 
 
+def read_labelled(
+    table: Table, needed: Sequence[str], filling: Filling, label: str | None
+) -> tuple[FloatArray, list[str | None] | None]:
+    """As :func:`read_numbers`, and a column of labels with them; None where a cell is empty."""
+    if label is None:
+        return read_numbers(table, needed, filling), None
+    chunks = [*table.chunks(needed, carry=True, gaps=filling.gaps)]
+    if not chunks:
+        refuse_no_rows(table)
+    labels = [text for chunk in chunks for text in known_labels(chunk, label)]
+    return filling.fill(np.concatenate([chunk.numbers for chunk in chunks])), labels
+
+
+def known_labels(chunk: Chunk, label: str) -> list[str | None]:
+    """A column as text without blanks around it; None where there is nothing else."""
+    return [text.strip() or None for text in chunk.labels(label)]
+
+
 def _read(table: Table, needed: Sequence[str], gaps: Gaps) -> FloatArray:
     parts = [chunk.numbers for chunk in table.chunks(needed, carry=False, gaps=gaps)]
     if not parts:

@@ -12,10 +12,12 @@ from calliper.guarantees._local import (
 from calliper.guarantees._marginal import (
     ASSUMPTIONS,
     Guarantee,
+    confident_rank,
     conformal_coverage,
     coverage_law,
     fold_coverage,
     jackknife_coverage,
+    required_for_confidence,
 )
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "cantelli_local_coverage",
     "cantelli_threshold",
     "cell_coverage",
+    "confident_rank",
     "conformal_coverage",
     "coverage_law",
     "fold_coverage",
@@ -36,4 +39,5 @@ __all__ = [
     "markov_local_coverage",
     "partition",
     "plug_in_local_coverage",
+    "required_for_confidence",
 ]

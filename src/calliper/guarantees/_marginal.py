@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil, log, log1p
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,16 @@ ASSUMPTIONS = (
     "calibration and new points are exchangeable (for example, independent draws from the same "
     "distribution)",
     "the model, the embedding and all settings given were chosen without the calibration points",
+)
+
+#: What the law of coverage given the calibration set takes in place of the first.
+INDEPENDENT = "calibration and new points are independent draws from the same distribution"
+
+#: What weights take in place of the first.
+SHIFTED = (
+    "calibration points are independent draws, and so are new points, whose inputs have another "
+    "density: w(x) times the old one up to a constant, w(x) the weights given; targets given "
+    "inputs are distributed as before"
 )
 
 
@@ -102,6 +113,32 @@ def coverage_law(coverage: float, n: int) -> Any:
     return stats.beta(rank, n + 1 - rank)
 
 
+def confident_rank(coverage: float, n: int, confidence: float) -> int:
+    """The smallest Q with P(Beta(Q, N+1−Q) ≥ coverage) ≥ confidence; N+1 if there is none.
+
+    That probability is P(Binomial(N, coverage) ≤ Q−1). Where :func:`coverage_law` holds, the Q-th
+    smallest score covers at least so much in at least that share of draws of N points.
+
+    >>> confident_rank(0.9, 500, 0.95), confident_rank(0.9, 28, 0.95)
+    (462, 29)
+    """
+    level, sure = check_level(coverage), check_level(confidence, "confidence")
+    return int(stats.binom.ppf(sure, n, level)) + 1
+
+
+def required_for_confidence(coverage: float, confidence: float) -> int:
+    """The smallest N whose largest score covers so much with that confidence.
+
+    >>> required_for_confidence(0.9, 0.95)
+    29
+    """
+    level, sure = check_level(coverage), check_level(confidence, "confidence")
+    n = max(1, ceil(log1p(-sure) / log(level)) - 1)
+    while confident_rank(level, n, sure) > n:
+        n += 1
+    return n
+
+
 @dataclass(frozen=True)
 class Guarantee:
     """The promise of one fitted method at one level.
@@ -115,6 +152,8 @@ class Guarantee:
     has_law : whether the Beta law of coverage given the calibration set is known
     tails : number of tails calibrated separately
     note : what holds instead of the usual promise, as the end of a sentence
+    confidence : share of draws of the calibration points in which the level shall be reached
+    n_effective : under covariate shift, how many points of equal weight would say as much
     """
 
     method: str
@@ -124,21 +163,49 @@ class Guarantee:
     has_law: bool = False
     tails: int = 1
     note: str | None = None
+    confidence: float | None = None
+    n_effective: float | None = None
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What must hold for the promise to hold."""
-        return ASSUMPTIONS
+        if self.n_effective is not None:
+            return (SHIFTED, *ASSUMPTIONS[1:])
+        return ASSUMPTIONS if self.confidence is None else (INDEPENDENT, *ASSUMPTIONS[1:])
 
     def describe(self) -> str:
         """The promise in plain words, with its warning."""
         if self.note is not None:
             return f"{self.method}: {self.note}"
         n, level = self.n_calibration, 1 - (1 - self.coverage) / self.tails
-        if conformal_rank(level, n) > n:
+        if self.n_effective is not None:
+            return (
+                f"{self.method}: a new target lies in its interval with probability at least "
+                f"{np.floor(self.proved * 1e4) / 1e4:g} (asked for: {self.coverage:g}), provided "
+                f"that {'; and '.join(self.assumptions)}. Weights ŵ that are estimated lower it by "
+                f"at most half the mean of |ŵ/mean ŵ − w|. It averages over draws of the {n:,} "
+                f"calibration points, which by weight count for {self.n_effective:.1f}, and over "
+                f"all inputs; it promises nothing for one given input. A new row whose own weight "
+                f"is too large a share has an infinite interval."
+            )
+        sure = self.confidence
+        rank = conformal_rank(level, n)
+        if sure is not None:
+            rank = confident_rank(level, n, 1 - (1 - sure) / self.tails)
+        if rank > n:
+            asked = "" if sure is None else f" with confidence {sure:g}"
             return (
                 f"{self.method}: {n:,} calibration points cannot support coverage "
-                f"{self.coverage:g}, so the interval is infinite and covers always."
+                f"{self.coverage:g}{asked}, so the interval is infinite and covers always."
+            )
+        if sure is not None:
+            return (
+                f"{self.method}: with these very {n:,} calibration points, a new target lies in "
+                f"its interval with probability at least {self.coverage:g}. That is so in at least "
+                f"{100 * sure:.4g} % of draws of the calibration points, provided that "
+                + "; and ".join(self.assumptions)
+                + ". The probability averages over all inputs; it promises nothing for one given "
+                "input."
             )
         words = (
             f"{self.method}: a new target lies in its interval with probability at least "

@@ -16,7 +16,7 @@ import numpy as np
 
 from calliper._blocks import map_row_blocks
 from calliper._types import FloatArray
-from calliper.quantile import conformal_rank, row_order_statistics, with_signs
+from calliper.quantile import Shares, row_order_statistics, row_thresholds, with_signs
 
 #: Where one point carries more than this part of a sum, the rest is summed without it.
 DOMINANT = 0.999
@@ -53,8 +53,10 @@ class Bag(Protocol):
     def calibration_scale(self, level: float) -> FloatArray:
         """Scales of the calibration points without the new one, (N,)."""
 
-    def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i: (m, L)."""
+    def order_statistics(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
 
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
         """All thresholds t_i of a few rows, (m, N), if slope·t is added to all scales.
@@ -62,12 +64,14 @@ class Bag(Protocol):
         In the order of the calibration points. The level matters for quantiles of neighbours only.
         """
 
-    def rising_order_statistic(self, Z: FloatArray, level: float, slope: float) -> FloatArray:
-        """The Q-th smallest threshold, (m,), if slope·t is added to all scales; O(N) a row."""
-        ranks = [conformal_rank(level, len(self.scores))]
+    def rising_order_statistic(
+        self, Z: FloatArray, level: float, slope: float, shares: Shares | None = None
+    ) -> FloatArray:
+        """The same at one level, (m,), if slope·t is added to all scales; O(N) a row."""
 
         def select(rows: slice) -> FloatArray:
-            return row_order_statistics(self.thresholds(Z[rows], level, slope), ranks)[:, 0]
+            own = shares and shares.of_rows(rows)
+            return row_thresholds(self.thresholds(Z[rows], level, slope), [level], own)[:, 0]
 
         return np.concatenate(map_row_blocks(select, len(Z), len(self.scores)))
 
@@ -111,6 +115,17 @@ class LeaveTwoOut(ABC):
             return row_order_statistics(times(self.without_each(Z[rows]), self.rescaled), ranks)
 
         return np.concatenate(map_row_blocks(select, len(Z), len(self.without_one)))
+
+    def weighted_order_statistics(
+        self, Z: FloatArray, levels: list[float], shares: Shares
+    ) -> FloatArray:
+        """The same by weight, for each row and level: (m, L)."""
+
+        def select(rows: slice) -> FloatArray:
+            values = times(self.without_each(Z[rows]), self.rescaled)
+            return row_thresholds(values, levels, shares.of_rows(rows))
+
+        return np.concatenate(map_row_blocks(select, len(Z), 4 * len(self.without_one)))
 
     def largest(self, Z: FloatArray) -> FloatArray:
         """For each row, the largest of the scales without each point, (m,)."""

@@ -73,6 +73,7 @@ from calliper.kernels._statistic import (
     replaced,
 )
 from calliper.quantile import (
+    Shares,
     conformal_rank,
     merged_multiple,
     pad_exceptions,
@@ -263,20 +264,44 @@ class LeaveTwoOutKNN(LeaveTwoOut):
                 part[tied] = of_different(partial(self._of_tied, ranks=ranks), Z[chunk][tied])
         return radius
 
-    def _select(self, near: IntArray, ranks: list[int]) -> FloatArray:
+    def weighted_order_statistics(
+        self, Z: FloatArray, levels: list[float], shares: Shares
+    ) -> FloatArray:
+        """The same by weight, for each row and level: (m, L)."""
+        ordered, dense = shares.reordered(np.argsort(self.place)), super().weighted_order_statistics
+        radius = np.empty((len(Z), len(levels)))
+        for chunk in row_slices(len(Z), max(1, BLOCK_FLOATS // self.n_neighbors)):
+            near, tied = self.search.nearest(Z[chunk], self.n_neighbors + 1)
+            radius[chunk] = self._select(near, levels, ordered.of_rows(chunk))
+            if tied.any():
+                own = shares.of_rows(chunk).of_rows(tied)
+                radius[chunk][tied] = of_different(
+                    lambda rows, each: dense(rows, levels, each), Z[chunk][tied], own
+                )
+        return radius
+
+    def _select(
+        self, near: IntArray, asked: Sequence[Any], shares: Shares | None = None
+    ) -> FloatArray:
         """The order statistics of rows with neighbours ``near`` (m, K+1) and no tie, (m, L)."""
         inner, replacement = near[:, :-1], self.magnitudes[near[:, -1:]]
         member = self.magnitudes[inner]
         without_two = sums_of_others(member, replacement) / self.n_neighbors
-        return self._merge(inner, member.mean(axis=1), without_two, ranks)
+        return self._merge(inner, member.mean(axis=1), without_two, asked, shares)
 
     def _merge(
-        self, points: IntArray, mean: FloatArray, without: FloatArray, ranks: list[int]
+        self,
+        points: IntArray,
+        mean: FloatArray,
+        without: FloatArray,
+        asked: Sequence[Any],
+        shares: Shares | None = None,
     ) -> FloatArray:
-        """The order statistics, (m, L), given means ``without`` some points, (m, W), and others."""
+        """At ranks or levels, (m, L), given means ``without`` some points, (m, W), and others."""
         value, place = times(without + self.offset, self.rescaled[points]), self.place[points]
         mean = mean + self.offset
-        columns = [merged_multiple(self.ordered, mean, place, value, rank) for rank in ranks]
+        merge = merged_multiple if shares is None else shares.merged_multiple
+        columns = [merge(self.ordered, mean, place, value, each) for each in asked]
         return np.stack(columns, axis=1)
 
     def _of_tied(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
@@ -299,10 +324,18 @@ class LeaveTwoOutKNN(LeaveTwoOut):
         return found
 
 
-def of_different(function: Callable[[FloatArray], FloatArray], rows: FloatArray) -> FloatArray:
-    """``function(rows)``, whose rows do not depend on one another, asked once for equal rows."""
-    different, inverse = unique_rows(rows)
-    return function(different)[inverse]
+def of_different(
+    function: Callable[..., FloatArray], rows: FloatArray, shares: Shares | None = None
+) -> FloatArray:
+    """``function(rows)``, whose rows do not depend on one another, asked once for equal rows.
+
+    With shares it is ``function(rows, shares)``, and rows are equal if their weights are, too.
+    """
+    if shares is None:
+        different, inverse = unique_rows(rows)
+        return function(different)[inverse]
+    different, inverse = unique_rows(np.column_stack([rows, shares.new]))
+    return function(different[:, :-1], Shares(shares.calibration, different[:, -1]))[inverse]
 
 
 class BagKNN(Bag):
@@ -370,10 +403,12 @@ class BagKNN(Bag):
         """Scales of the calibration points that the new point does not enter, (N,)."""
         return self.statistic.of_calibration(level)
 
-    def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i: (m, L)."""
+    def order_statistics(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
         ranks = [conformal_rank(level, len(self.scores)) for level in levels]
-        return self._selected(Z, (levels, ranks, None))
+        return self._selected(Z, (levels, ranks, None), shares)
 
     def signed_order_statistics(
         self, Z: FloatArray, signs: FloatArray, ranks: list[int], *, slope: float = 0.0
@@ -400,28 +435,32 @@ class BagKNN(Bag):
         found[row, point] = crossing
         return found
 
-    def _selected(self, Z: FloatArray, asked: Asked) -> FloatArray:
-        """The rank-th smallest of thresholds, with their signs if there are any, (m, L)."""
-        if len(self.crowded):
-            # Repeated inputs: a row has the threshold of its twins, and twins enter by thousands.
-            return of_different(lambda rows: self._by_chunks(rows, asked), Z)
-        return self._by_chunks(Z, asked)
+    def _selected(self, Z: FloatArray, asked: Asked, shares: Shares | None = None) -> FloatArray:
+        """What is asked of thresholds, with their signs if there are any, (m, L)."""
+        answer = partial(self._by_chunks, asked=asked)
+        # Repeated inputs: a row has the threshold of its twins, and twins enter by thousands.
+        return of_different(answer, Z, shares) if len(self.crowded) else answer(Z, shares)
 
-    def _by_chunks(self, Z: FloatArray, asked: Asked) -> FloatArray:
+    def _by_chunks(
+        self, Z: FloatArray, shares: Shares | None = None, *, asked: Asked
+    ) -> FloatArray:
         """Chunks so large that their pairs fit in memory, judged by the pairs of the last."""
         parts, start = [], 0
         size = max(1, min(CHUNK_ROWS, MOST_PAIRS // (8 * self.n_neighbors)))
         if len(self.crowded):  # any row may enter all of them
             size = max(1, min(size, MOST_PAIRS // len(self.scores)))
         while start < len(Z):
-            radius, n_pairs = self._one_chunk(Z[start : start + size], asked)
+            rows = slice(start, start + size)
+            radius, n_pairs = self._one_chunk(Z[rows], asked, shares and shares.of_rows(rows))
             parts.append(radius)
             start += len(radius)
             size = min(CHUNK_ROWS, 2 * size, MOST_PAIRS * len(radius) // max(1, n_pairs))
             size = max(1, size)
         return np.concatenate(parts)
 
-    def _one_chunk(self, Z: FloatArray, asked: Asked) -> tuple[FloatArray, int]:
+    def _one_chunk(
+        self, Z: FloatArray, asked: Asked, shares: Shares | None
+    ) -> tuple[FloatArray, int]:
         """Order statistics, and the number of pairs that had to be looked at."""
         (levels, ranks, signs), (row, point, at_edge) = asked, self._entered(Z)
         radius = np.empty((len(Z), len(levels)))
@@ -432,9 +471,10 @@ class BagKNN(Bag):
             if signs is not None:
                 value = with_signs(value, signs[point])
             ordered, place = self._ordered(level, signs)
+            own = shares and shares.reordered(np.argsort(place))
             columns = [c for c, each in enumerate(levels) if self.statistic.key(each) == key]
-            which = [ranks[column] for column in columns]
-            radius[:, columns] = _select(ordered, scale, row, place[point], value, which)
+            which = [ranks[c] if own is None else levels[c] for c in columns]
+            radius[:, columns] = _select(ordered, scale, row, place[point], value, which, own)
         return radius, len(row) + len(Z) * self.n_neighbors
 
     def _scales_of_new(
@@ -480,14 +520,15 @@ def _select(
     row: IntArray,
     position: IntArray,
     value: FloatArray,
-    ranks: list[int],
+    asked: Sequence[Any],
+    shares: Shares | None,
 ) -> FloatArray:
-    """Rank-th smallest, (m, L); rows with alike numbers of exceptions are merged together."""
+    """At ranks, or levels by weight, (m, L); rows of alike numbers of exceptions together."""
     n_rows = len(factor)
     count = np.bincount(row, minlength=n_rows)
     start = np.cumsum(count) - count
     by_count = np.argsort(count, kind="stable")
-    answer = np.empty((n_rows, len(ranks)))
+    answer = np.empty((n_rows, len(asked)))
 
     def merge(block: slice) -> None:
         rows = by_count[block]
@@ -496,8 +537,9 @@ def _select(
         first = np.cumsum(count[rows]) - count[rows]
         source = start[rows][local] + entries - first[local]
         padded = pad_exceptions(local, position[source], value[source], len(rows), len(ordered))
-        for column, rank in enumerate(ranks):
-            answer[rows, column] = merged_multiple(ordered, factor[rows], *padded, rank)
+        merge_one = merged_multiple if shares is None else shares.of_rows(rows).merged_multiple
+        for column, each in enumerate(asked):
+            answer[rows, column] = merge_one(ordered, factor[rows], *padded, each)
 
     map_slices(merge, _alike(count[by_count]))
     return answer

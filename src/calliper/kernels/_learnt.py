@@ -43,6 +43,7 @@ from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError, warn
 from calliper.kernels._base import Bag, Kernel, Rng, Rows
 from calliper.kernels._knn import KNN
+from calliper.quantile import Shares
 
 #: A feature whose standard deviation does not exceed this says nothing.
 LEAST_SPREAD = 1e-3
@@ -185,13 +186,17 @@ class LearntBag:
         """Scales of the calibration points without the new one, (N,)."""
         return self.bag.calibration_scale(level)
 
-    def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i: (m, L)."""
-        return self.bag.order_statistics(self.metric.transform(Z), levels)
+    def order_statistics(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
+        return self.bag.order_statistics(self.metric.transform(Z), levels, shares)
 
-    def rising_order_statistic(self, Z: FloatArray, level: float, slope: float) -> FloatArray:
-        """The Q-th smallest threshold, (m,), if slope·t is added to all scales."""
-        return self.bag.rising_order_statistic(self.metric.transform(Z), level, slope)
+    def rising_order_statistic(
+        self, Z: FloatArray, level: float, slope: float, shares: Shares | None = None
+    ) -> FloatArray:
+        """The same at one level, (m,), if slope·t is added to all scales."""
+        return self.bag.rising_order_statistic(self.metric.transform(Z), level, slope, shares)
 
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
         """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""

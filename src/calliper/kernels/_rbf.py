@@ -62,9 +62,11 @@ from calliper.kernels._weighted import (
     refuse_quantile,
 )
 from calliper.quantile import (
+    Shares,
     conformal_rank,
     merged_order_statistic,
     pad_exceptions,
+    row_thresholds,
     safe_window,
     weighted_quantiles_in_blocks,
 )
@@ -487,13 +489,18 @@ class BagRBF(Bag):
         self.limit = np.where(zero, -np.inf, self.largest + by_weight)
         self.balance_limit = np.where(zero, np.inf, self.largest + by_balance)
 
-    def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i: (m, L)."""
+    def order_statistics(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
         scratch = Scratch()
-        blocks = map_row_blocks(
-            lambda rows: self._thresholds(Z[rows], levels, scratch), len(Z), len(self.ordered)
-        )
-        return np.concatenate(blocks)
+
+        def select(rows: slice) -> FloatArray:
+            if shares is None:
+                return self._thresholds(Z[rows], levels, scratch)
+            return row_thresholds(self.thresholds(Z[rows]), levels, shares.of_rows(rows))
+
+        return np.concatenate(map_row_blocks(select, len(Z), len(self.ordered)))
 
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
         """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""

@@ -38,7 +38,7 @@ from calliper._blocks import Scratch, map_row_blocks
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.kernels._base import DOMINANT, Bag, Kernel, LeaveTwoOut, Rng, Rows, signed_root
-from calliper.quantile import conformal_rank, row_order_statistics
+from calliper.quantile import Shares, row_thresholds
 
 #: Why one tree is refused.
 ONE_TREE = (
@@ -282,13 +282,15 @@ class BagWeighted(Bag):
         mean[self.lonely] = self.sum_of_rest / max(1, n - 1)
         return np.asarray(mean + self.offset)
 
-    def order_statistics(self, Z: FloatArray, levels: list[float]) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i: (m, L)."""
-        ranks = [conformal_rank(level, len(self.scores)) for level in levels]
+    def order_statistics(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
         scratch = Scratch()
 
         def select(rows: slice) -> FloatArray:
-            return row_order_statistics(self._thresholds(Z[rows], scratch), ranks)
+            own = shares and shares.of_rows(rows)
+            return row_thresholds(self._thresholds(Z[rows], scratch), levels, own)
 
         return np.concatenate(map_row_blocks(select, len(Z), len(self.scores)))
 

@@ -99,8 +99,8 @@ def pit_histogram(
     edges = np.linspace(0, 1, at_least(n_bins, 1, "n_bins") + 1)
     pit = distribution.pit(y, random_state=random_state)
     share = np.histogram(pit, edges)[0] / len(pit)
-    places = (distribution.n_calibration + 1) / n_bins
-    band = _band(places, len(pit), distribution.n_calibration)
+    n = distribution.n_effective
+    band = _band((n + 1) / n_bins, len(pit), n)
     expected, lower, upper = (np.full(n_bins, value) for value in (1 / n_bins, *band))
     return ShareTable(edges[:-1], share, expected, lower, upper, len(pit))
 
@@ -115,15 +115,17 @@ def quantile_calibration(
     Misleads: it averages over all rows.
     """
     levels = check_levels(p, "p")
-    target, n = check_vector(y, "y", n=len(distribution)), distribution.n_calibration
+    target, n = check_vector(y, "y", n=len(distribution)), distribution.n_effective
     share = (target[:, None] <= distribution.quantile(levels)).mean(axis=0)
-    ranks = np.array([conformal_rank(each, n) for each in levels])
+    ranks = np.array(levels) * (n + 1)
+    if n == distribution.n_calibration:
+        ranks = np.array([conformal_rank(each, int(n)) for each in levels])
     lower, upper = _band(ranks, len(target), n)
     place = np.array(levels)
     return ShareTable(place, share, ranks / (n + 1), lower, upper, len(target))
 
 
-def _band(places: Any, m: int, n: int) -> tuple[FloatArray, FloatArray]:
+def _band(places: Any, m: int, n: float) -> tuple[FloatArray, FloatArray]:
     """Quantiles of the share of m targets in parts of so many of the N+1 places."""
     rest = np.maximum(n + 1 - places, 1e-9)
     law = stats.betabinom(m, places, rest)

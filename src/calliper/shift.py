@@ -1,0 +1,187 @@
+"""Covariate shift: new inputs come from elsewhere, targets given inputs do not.
+
+Calibration inputs are drawn from P and new ones from Q. With weights w(x) ∝ dQ/dP, a new point is
+exchangeable with the calibration points *by weight*: it takes each place in the bag with
+probability proportional to the weight of the input there. A threshold is then reached by the share
+of weights, not of points, and the new row's own weight counts as infinite (``quantile.Shares``).
+
+Weights are known where the sampling was designed. Else they are estimated: a classifier tells new
+inputs from old ones, and its odds, corrected for the numbers of both, are the ratio of densities.
+Wrong weights ŵ cost at most ½ E|ŵ/Eŵ − w| of coverage, the mean over P.
+
+References: Tibshirani, Barber, Candès, Ramdas (2019), "Conformal prediction under covariate
+shift", arXiv:1904.06019. Lei, Candès (2021), arXiv:2006.06138 (the price of estimated weights).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from calliper._types import FloatArray
+from calliper._validation import check_level, check_vector, n_rows
+from calliper.exceptions import CalliperError, ShiftWarning, warn
+from calliper.quantile import Shares, effective_size, required_calibration_size
+
+__all__ = ["LikelihoodRatio", "ShiftReport"]
+
+
+class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
+    """Weights of inputs, learnt from unlabelled rows of before and of now: a function of rows.
+
+    Parameters
+    ----------
+    classifier : scikit-learn classifier with ``predict_proba``, optional
+        By default boosted trees whose probabilities are calibrated by a sigmoid over 5 folds. They
+        find a shift of any shape, take gaps and categories, find next to none where there is none,
+        and never state a probability of 0 or 1, whose odds would be no weight. Where the shift is
+        smooth, logistic regression of standardised inputs comes closer.
+    random_state : int, RandomState or None
+        Seeds the default classifier.
+
+    Attributes
+    ----------
+    classifier_ : the fitted classifier; its second class are the rows of now
+    ratio_ : number of rows of before over those of now
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> rng = np.random.default_rng(0)
+    >>> before, now = rng.normal(size=(2000, 1)), 1 + rng.normal(size=(1000, 1))
+    >>> weights = LikelihoodRatio(LogisticRegression()).fit(before, now)
+    >>> weights([[-1.0], [0.5], [2.0]]).round(1)  # e^(x − 1/2)
+    array([0.2, 1. , 4.6])
+    """
+
+    def __init__(self, classifier: Any = None, *, random_state: Any = None) -> None:
+        self.classifier = classifier
+        self.random_state = random_state
+
+    def fit(self, X_before: Any, X_now: Any) -> Self:
+        """Learn to tell rows of now from rows of before.
+
+        Parameters
+        ----------
+        X_before : (n, d) inputs distributed as the calibration rows but apart from them, such as
+            those that the model was trained on: weights must not depend on calibration rows
+        X_now : (k, d) inputs distributed as the new rows, without targets
+        """
+        classifier = self._default() if self.classifier is None else clone(self.classifier)
+        if not hasattr(classifier, "predict_proba"):
+            raise TypeError(f"classifier must have predict_proba; got {classifier!r}.")
+        sizes = n_rows(X_before), n_rows(X_now)
+        if min(sizes) < 1:
+            raise CalliperError(f"X_before and X_now need rows; got {sizes[0]} and {sizes[1]}.")
+        self.classifier_ = classifier.fit(stacked(X_before, X_now), np.repeat([0, 1], sizes))
+        self.ratio_ = sizes[0] / sizes[1]
+        return self
+
+    def __call__(self, X: Any) -> FloatArray:
+        """The weight of each row, (m,)."""
+        check_is_fitted(self)
+        now: FloatArray = np.asarray(self.classifier_.predict_proba(X), dtype=np.float64)[:, 1]
+        if (now == 1).any():
+            raise CalliperError(
+                f"the classifier is certain that {int((now == 1).sum())} of {len(now)} rows are of "
+                f"now, which is no finite weight: calibrate its probabilities "
+                f"(CalibratedClassifierCV) or regularise it."
+            )
+        return np.asarray(self.ratio_ * now / (1 - now))
+
+    def _default(self) -> Any:
+        from sklearn.calibration import CalibratedClassifierCV
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        trees = HistGradientBoostingClassifier(
+            max_iter=50, max_leaf_nodes=8, random_state=self.random_state
+        )
+        return CalibratedClassifierCV(trees, method="sigmoid", cv=5)
+
+
+def stacked(first: Any, second: Any) -> Any:
+    """The rows of both, as a frame if they are frames."""
+    if hasattr(first, "iloc"):
+        import pandas as pd
+
+        return pd.concat([first, second], ignore_index=True)
+    if hasattr(first, "vstack"):  # a frame of polars
+        return first.vstack(second)
+    return np.concatenate([np.asarray(first), np.asarray(second)])
+
+
+@dataclass(frozen=True)
+class ShiftReport:
+    """What weights leave of a calibration set.
+
+    Attributes
+    ----------
+    coverage : the level asked for
+    n_calibration : N
+    n_effective : (Σw)²/Σw², how many points of equal weight would say as much
+    largest : the largest weight of a new row, in units of the sum of calibration weights
+    infinite : share of new rows whose own weight alone makes their interval infinite
+    """
+
+    coverage: float
+    n_calibration: int
+    n_effective: float
+    largest: float
+    infinite: float
+
+    @classmethod
+    def of(cls, calibration: Any, new: Any, coverage: float = 0.9) -> ShiftReport:
+        """From weights of calibration rows, (N,), and of new rows, (m,)."""
+        shares = as_shares(check_weights(calibration), check_weights(new, positive=True))
+        total = shares.reached[-1]
+        return cls(
+            check_level(coverage),
+            len(shares.calibration),
+            effective_size(shares.calibration),
+            float(shares.new.max() / total),
+            float((total < shares.needed(coverage)).mean()),
+        )
+
+    def describe(self) -> str:
+        """The numbers in plain words."""
+        return (
+            f"By weight, {self.n_calibration:,} calibration points count for "
+            f"{self.n_effective:.1f}; the largest weight of a new row is {100 * self.largest:.3g} %"
+            f" of theirs together, and {100 * self.infinite:.3g} % of the new rows weigh too much "
+            f"for a finite interval at coverage {self.coverage:g}."
+        )
+
+    def warn_if_poor(self) -> None:
+        """Point out weights that leave too little for the level."""
+        if self.infinite or self.n_effective < required_calibration_size(self.coverage):
+            warn(
+                f"{self.describe()} Intervals are valid but say little; calibrate on rows more "
+                f"like the new ones.",
+                ShiftWarning,
+            )
+
+
+def check_weights(
+    weights: Any, *, n: int | None = None, positive: bool = False, some: bool = True
+) -> FloatArray:
+    """Finite and non-negative, one for each row; positive, for new rows; not all zero if some."""
+    vector = check_vector(weights, "weights", n=n)
+    wrong = np.flatnonzero(vector <= 0 if positive else vector < 0)
+    if len(wrong):
+        raise CalliperError(
+            f"weights must be {'positive' if positive else '0 or more'}: {len(wrong)} of "
+            f"{len(vector)} are not, the first ({vector[wrong[0]]:g}) at position {wrong[0]}."
+            f"{' A new row of weight 0 says that such rows do not come.' if positive else ''}"
+        )
+    if some and not vector.any():
+        raise CalliperError(f"all of {len(vector)} weights are 0: no calibration row is left.")
+    return vector
+
+
+def as_shares(calibration: FloatArray, new: FloatArray) -> Shares:
+    """Checked weights in units of the largest calibration weight."""
+    return Shares(calibration / calibration.max(), new / calibration.max())

@@ -1,0 +1,211 @@
+"""Groups: the promise in each, whatever the calibrator."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
+
+from calliper import (
+    KNN,
+    RBF,
+    ConformalRegressor,
+    FullRescaled,
+    JackknifeRescaled,
+    SignedError,
+    Split,
+)
+from calliper.calibrators import LCP, RLCP, ConditionalCalibration, Grouped, LoCart, MADSplit
+from calliper.exceptions import CalliperError, SmallCalibrationWarning
+from calliper.guarantees import conformal_coverage, jackknife_coverage
+
+NOISE = {"calm": 1.0, "loud": 4.0}
+
+
+def draw(rng, n):
+    """A quarter of the rows are loud; nothing in the features says so."""
+    group = rng.choice(["calm", "loud"], size=n, p=[0.75, 0.25])
+    scale = np.where(group == "loud", NOISE["loud"], NOISE["calm"])
+    return rng.uniform(size=(n, 1)), np.abs(rng.normal(size=n)) * scale, group
+
+
+@pytest.mark.parametrize(
+    "method", [Split(), FullRescaled(KNN(5)), JackknifeRescaled(RBF(0.2))], ids=repr
+)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_coverage_in_each_group_over_draws(method):
+    rng, n_draws = np.random.default_rng(3), 200
+    grouped, plain = np.full((2, 2, n_draws), np.nan)
+    for repetition in range(n_draws):
+        Z, scores, group = draw(rng, 80)
+        new, truth, asked = draw(rng, 60)
+        fitted = Grouped(method).fit(Z, scores, groups=group)
+        inside = truth <= fitted.predict_radius(new, 0.8, groups=asked)
+        without = truth <= method.fit(Z, scores).predict_radius(new, 0.8)
+        for place, label in enumerate(NOISE):
+            grouped[place, repetition] = inside[asked == label].mean()
+            plain[place, repetition] = without[asked == label].mean()
+    error = grouped.std(axis=1) / np.sqrt(n_draws)
+    promise = 0.6 if isinstance(method, JackknifeRescaled) else 0.8
+    assert (grouped.mean(axis=1) > promise - 4 * error).all()
+    assert plain[1].mean() < 0.8 - 0.1, (
+        "without groups the loud are clearly below, or it says nothing"
+    )
+
+
+METHODS = [
+    Split(),
+    FullRescaled(random_state=0),
+    FullRescaled(KNN(5), statistic="quantile"),
+    JackknifeRescaled(),
+    MADSplit(),
+    LoCart(random_state=0),
+    LCP(bandwidth=0.5),
+    RLCP(0.5, random_state=0),
+    ConditionalCalibration(),
+]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_each_group_is_calibrated_on_its_own_rows_alone(method):
+    rng = np.random.default_rng(0)
+    Z, scores, group = draw(rng, 160)
+    new, _, asked = draw(rng, 40)
+    known = dict(zip(("Z_train", "scores_train"), draw(rng, 80)[:2], strict=True))
+    known = {name: known[name] for name in method.needs}
+    fitted = Grouped(method).fit(Z, scores, groups=group, **known)
+    radius = fitted.predict_radius(new, [0.5, 0.8], groups=asked)
+    promise = []
+    for label in NOISE:
+        own = clone(method).fit(Z[group == label], scores[group == label], **known)
+        np.testing.assert_array_equal(
+            radius[asked == label], own.predict_radius(new[asked == label], [0.5, 0.8])
+        )
+        promise.append(own.guaranteed_coverage(0.8))
+    assert fitted.guaranteed_coverage(0.8) == min(promise)
+    assert "in each of the 2 groups" in fitted.guarantee(0.8).describe()
+
+
+def test_small_and_unseen_groups_are_infinite_with_one_warning():
+    group = np.repeat(["big", "small", "only here"], [40, 5, 12])
+    scores = np.arange(57.0)
+    fitted = Grouped(Split()).fit(np.zeros((57, 1)), scores, groups=group)
+    asked = ["big", "small", "never", "never"]
+    with pytest.warns(SmallCalibrationWarning) as caught:
+        radius = fitted.predict_radius(np.zeros((4, 1)), [0.8, 0.9], groups=asked)
+    (message,) = [str(each.message) for each in caught]
+    assert "'never' has none (missing: 9); 'small' has 5 (missing: 4)" in message
+    assert "Coverage 0.9 in a group takes at least 9" in message
+    np.testing.assert_array_equal(radius[0], np.sort(scores[:40])[[32, 36]])
+    np.testing.assert_array_equal(radius[1], [44.0, np.inf])
+    assert np.isinf(radius[2:]).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted.predict_radius(np.zeros((1, 1)), 0.9, groups=["only here"])
+
+
+def test_confidence_holds_in_each_group_and_is_refused_where_there_is_no_law():
+    group, scores = np.repeat([0, 1], [40, 20]), np.arange(60.0)
+    fitted = Grouped(Split()).fit(np.zeros((60, 1)), scores, groups=group)
+    with pytest.warns(SmallCalibrationWarning, match=r"1 has 20 \(missing: 9\)"):
+        radius = fitted.predict_radius(np.zeros((2, 1)), 0.9, groups=[0, 1], confidence=0.95)
+    own = Split().fit(np.zeros((40, 1)), scores[:40])
+    np.testing.assert_array_equal(
+        radius, [own.predict_radius([[0.0]], 0.9, confidence=0.95)[0], np.inf]
+    )
+    assert "95 % of draws" in fitted.guarantee(0.9, 0.95).describe()
+    fitted = Grouped(FullRescaled(KNN(2))).fit(np.zeros((60, 1)), scores, groups=group)
+    with pytest.raises(CalliperError, match="FullRescaled takes no confidence"):
+        fitted.predict_radius(np.zeros((2, 1)), 0.9, groups=[7, 8], confidence=0.95)
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        (None, "needs the group of each row"),
+        (["a"] * 9, r"one for each of the 10 rows; got shape \(9,\)"),
+        ([["a", "b"]] * 10, r"got shape \(10, 2\)"),
+        (["a"] * 9 + [None], "position 9 is missing"),
+        ([1.0] * 4 + [np.nan] * 6, "position 4 is missing"),
+        (pd.array([1] * 3 + [None] * 7, dtype="Int64"), "position 3 is missing"),
+        ("site", "names a column of X, and X is a ndarray"),
+    ],
+)
+def test_bad_groups(groups, message):
+    Z, scores = np.zeros((10, 1)), np.arange(10.0)
+    with pytest.raises(CalliperError, match=message):
+        Grouped(Split()).fit(Z, scores, groups=groups)
+    fitted = Grouped(Split()).fit(Z, scores, groups=["a"] * 10)
+    with pytest.raises(CalliperError, match=message):
+        fitted.predict_radius(Z, 0.5, groups=groups)
+
+
+RNG = np.random.default_rng(5)
+FRAME = pd.DataFrame({"x": RNG.normal(size=600), "site": RNG.integers(0, 3, size=600)})
+Y = FRAME["x"].to_numpy() + RNG.normal(size=600) * (1 + 2 * FRAME["site"].to_numpy())
+TRAIN, CAL, NEW = slice(0, 200), slice(200, 500), slice(500, 600)
+MODEL = LinearRegression().fit(FRAME[TRAIN], Y[TRAIN])
+
+
+def calibrated(groups, **options):
+    method = ConformalRegressor(MODEL, options.pop("calibrator", None), random_state=0, **options)
+    return method.calibrate(
+        FRAME[CAL], Y[CAL], X_train=FRAME[TRAIN], y_train=Y[TRAIN], groups=groups
+    )
+
+
+@pytest.mark.parametrize("score", [None, SignedError()], ids=repr)
+def test_values_a_column_and_a_function_are_the_same_groups(score):
+    site, new = FRAME["site"], FRAME[NEW]
+    how = {"coverage": [0.5, 0.9], "bounds": (-4, 4)}
+    by_values = calibrated(site[CAL], score_function=score)
+    expected = by_values.predict_interval(new, groups=site[NEW].to_numpy(), **how)
+    for given in ("site", lambda X: X["site"]):
+        method = calibrated(given, score_function=score)
+        found = method.predict_interval(new, **how)
+        np.testing.assert_array_equal(found.lower, expected.lower)
+        np.testing.assert_array_equal(found.upper, expected.upper)
+        assert (found.to_frame().index == new.index).all()
+    assert "by FullRescaled in each of the 3 groups" in repr(by_values)
+    assert "in each of the 3 groups" in by_values.guarantee(0.9).describe()
+    copied = pickle.loads(pickle.dumps(calibrated("site", score_function=score)))
+    np.testing.assert_array_equal(copied.predict_interval(new, **how).upper, expected.upper)
+    copied = pickle.loads(pickle.dumps(by_values))
+    with pytest.raises(CalliperError, match="pass groups= for the new rows"):
+        copied.predict_interval(new)
+    proved = [c.n_calibration_ for c in by_values.calibrators_[0].calibrators_.values()]
+    if score is None:
+        assert by_values.guaranteed_coverage(0.9) == min(conformal_coverage(0.9, n) for n in proved)
+
+
+def test_fit_takes_a_calibrator_that_knows_its_groups():
+    method = ConformalRegressor(
+        LinearRegression(), Grouped(Split(), groups="site"), random_state=0
+    ).fit(FRAME, Y)
+    width = method.predict_interval(FRAME[NEW]).width
+    by_site = [width[FRAME["site"][NEW] == site] for site in range(3)]
+    assert all(np.ptp(part) < 1e-9 for part in by_site)
+    assert by_site[0][0] < by_site[1][0] < by_site[2][0]
+    again = clone(method)
+    assert again.calibrator.groups == "site" and again.calibrator is not method.calibrator
+
+
+def test_groups_must_be_given_at_both_ends():
+    with pytest.raises(CalliperError, match="pass groups= for the new rows, too"):
+        calibrated(FRAME["site"][CAL]).predict_interval(FRAME[NEW])
+    with pytest.raises(CalliperError, match="not at calibration: pass groups= to calibrate"):
+        calibrated(None).predict_interval(FRAME[NEW], groups="site")
+    with pytest.raises(CalliperError, match=r"names a column of X, and there are \['x', 'site'\]"):
+        calibrated("town")
+    with pytest.raises(CalliperError, match="needs the group of each row"):
+        calibrated(None, calibrator=Grouped(Split()))
+
+
+def test_jackknife_promises_its_own_in_each_group():
+    method = calibrated("site", calibrator=JackknifeRescaled())
+    sizes = [own.n_calibration_ for own in method.calibrator_.calibrators_.values()]
+    assert method.guaranteed_coverage(0.9) == min(jackknife_coverage(0.9, n) for n in sizes)

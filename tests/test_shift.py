@@ -1,0 +1,111 @@
+"""Weights that are learnt, and weights that travel with rows through the regressor."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+
+from calliper import ConformalRegressor, SignedError, Split
+from calliper.calibrators import LCP
+from calliper.exceptions import CalliperError
+from calliper.shift import LikelihoodRatio, ShiftReport
+
+RNG = np.random.default_rng(0)
+
+
+def rows(n, centre):
+    x = centre + RNG.normal(size=n)
+    frame = pd.DataFrame({"x": x, "w": np.exp(x)})
+    return frame, 2 * x + RNG.normal(size=n) * np.exp(x)
+
+
+TRAIN, CAL, NEW = rows(600, 0.0), rows(400, 0.0), rows(300, 1.0)
+MODEL = LinearRegression().fit(TRAIN[0][["x"]], TRAIN[1])
+
+
+class OfColumnX:
+    """The model on frames that have other columns, too."""
+
+    def predict(self, X):
+        return MODEL.predict(X[["x"]])
+
+
+def calibrated(weights, calibrator=None, **options):
+    method = ConformalRegressor(OfColumnX(), calibrator or Split(), **options)
+    return method.calibrate(*CAL, weights=weights)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, pd.DataFrame])
+def test_the_ratio_is_that_of_the_densities(kind):
+    before, now = kind(RNG.normal(size=(3000, 2))), kind(1 + RNG.normal(size=(1000, 2)))
+    new = kind(RNG.normal(size=(2000, 2)))
+    truth = np.exp(np.asarray(new).sum(axis=1) - 1)
+    for classifier, most in ((LogisticRegression(), 0.08), (None, 0.3)):
+        ratio = LikelihoodRatio(classifier, random_state=0).fit(before, now)
+        weights = ratio(new)
+        assert weights.shape == (2000,) and (weights > 0).all()
+        assert 0.5 * np.abs(weights / weights.mean() - truth / truth.mean()).mean() < most
+        assert 0.6 < weights.mean() < 1.6, "sizes are corrected for"
+    same = pickle.loads(pickle.dumps(ratio))
+    np.testing.assert_array_equal(same(new), weights)
+    assert not hasattr(clone(ratio), "classifier_")
+
+
+def test_a_ratio_that_is_no_weight_is_refused():
+    before, now = np.zeros((20, 1)), np.ones((20, 1))
+    certain = LikelihoodRatio(DecisionTreeClassifier()).fit(before, now)
+    with pytest.raises(CalliperError, match="certain that 20 of 20 rows are of now"):
+        certain(now)
+    with pytest.raises(TypeError, match="predict_proba"):
+        LikelihoodRatio(LinearRegression()).fit(before, now)
+    with pytest.raises(CalliperError, match="need rows; got 20 and 0"):
+        LikelihoodRatio().fit(before, now[:0])
+
+
+def test_learnt_weights_cover_what_is_shifted():
+    ratio = LikelihoodRatio(LogisticRegression()).fit(TRAIN[0][["x"]], NEW[0][["x"]])
+    method = calibrated(lambda X: ratio(X[["x"]]))
+    inside = method.predict_interval(NEW[0]).contains(NEW[1]).mean()
+    without = calibrated(None).predict_interval(NEW[0]).contains(NEW[1]).mean()
+    assert without < 0.8 and inside > 0.9 - 4 * np.sqrt(0.09 / 300)
+
+
+@pytest.mark.parametrize("score", [None, SignedError()], ids=repr)
+def test_values_a_column_and_a_function_are_the_same_weights(score):
+    how = {"coverage": [0.5, 0.8], "bounds": (-10, 10)}
+    by_values = calibrated(CAL[0]["w"], score_function=score)
+    expected = by_values.predict_interval(NEW[0], weights=NEW[0]["w"].to_numpy(), **how)
+    for given in ("w", lambda X: np.exp(X["x"])):
+        method = calibrated(given, score_function=score)
+        found = method.predict_interval(NEW[0], **how)
+        np.testing.assert_array_equal(found.lower, expected.lower)
+        np.testing.assert_array_equal(found.upper, expected.upper)
+    report, by_hand = (
+        method.shift_report(NEW[0], 0.8),
+        ShiftReport.of(CAL[0]["w"], NEW[0]["w"], 0.8),
+    )
+    assert vars(report) == pytest.approx(vars(by_hand))
+    assert method.guaranteed_coverage(0.8) == pytest.approx(0.8)
+    assert "another density" in method.guarantee(0.8).describe()
+    grouped = calibrated("w", score_function=score).calibrate(
+        *CAL, weights="w", groups=lambda X: X["x"] > 0
+    )
+    assert "in each of the 2 groups" in grouped.guarantee(0.8).describe()
+    assert np.isfinite(grouped.predict_interval(NEW[0], 0.5).width).all()
+
+
+def test_weights_must_be_given_at_both_ends_and_taken():
+    with pytest.raises(CalliperError, match="pass weights= for the new rows, too"):
+        calibrated(CAL[0]["w"]).predict_interval(NEW[0])
+    with pytest.raises(CalliperError, match="not at calibration: pass weights= to calibrate"):
+        calibrated(None).predict_interval(NEW[0], weights="w")
+    with pytest.raises(CalliperError, match=r"LCP takes no weights: .*FullRescaled, Jackknife"):
+        calibrated("w", LCP(bandwidth=0.5))
+    with pytest.raises(CalliperError, match="no confidence is known with weights"):
+        calibrated("w").predict_interval(NEW[0], confidence=0.9)
+    with pytest.raises(CalliperError, match="fitted without weights"):
+        calibrated(None).shift_report(NEW[0])
