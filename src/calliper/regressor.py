@@ -166,7 +166,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
                 f"If it already predicts, use calibrate(X, y) with data it has not seen."
             )
         _check_folds(self.left_out_folds)
-        y = check_known_rows(self, X, y)
+        y = self._check_known(X, y)
         if len(y) < 2:
             raise CalliperError(
                 f"fit needs at least 2 rows, one to train and one to calibrate; got n_samples = "
@@ -207,12 +207,12 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         is refused, or pointed out by ``SharedRowsWarning`` if some are; nothing is promised then.
         """
         _check_folds(self.left_out_folds)
-        y = check_known_rows(self, X, y)
+        y = self._check_known(X, y, anew=False)
         if (X_train is None) and (y_train is not None):
             raise CalliperError("y_train was given without X_train: pass both.")
         if y_train is not None:
             check_consistent_length(X_train, y_train)
-            y_train = check_vector(y_train, "y_train")
+            y_train = self._check_targets(y_train, "y_train")
         untrained, model, rows = getattr(self, "_trained", (None, None, None))
         if untrained is not self.estimator:
             model, rows = self.estimator, None
@@ -295,6 +295,14 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         cloned: Self = BaseEstimator.__sklearn_clone__(around)
         cloned.estimator = fresh(self.estimator)
         return cloned
+
+    def _check_known(self, X: Any, y: Any, *, anew: bool = True) -> FloatArray:
+        """Targets of rows, whose columns are remembered; ``anew`` if a model is to be trained."""
+        return check_known_rows(self, X, y)
+
+    def _check_targets(self, y: Any, name: str) -> FloatArray:
+        """Targets as numbers."""
+        return check_vector(y, name)
 
     def _check_calibrated(self) -> None:
         check_is_fitted(
@@ -394,7 +402,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             warn_if_poor(embedding, Z)
         known["length_scale"] = embedding.length_scale(len(y))
         calibrated = calibrate(calibrator, score, Z, y, y_pred, **known)
-        self._row_trend = warn_of_trend(y - calibrated.centre(y_pred), order)
+        self._row_trend = warn_of_trend(calibrated.errors(y, y_pred), order)
         self.calibrators_, self.void_ = calibrated.calibrators, None
         self.embedding_: Embedding = embedding
         self._placed = (id(estimator), id(self.embed), training.X is not None)
@@ -410,6 +418,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             X,
             model=estimator,
             n_outputs=getattr(score, "n_outputs", 1),
+            units=getattr(score, "units", None),
             y_train=training.y,
             raw=_raw(calibrator),
             nearness=getattr(calibrator, "judges_nearness", True),

@@ -115,6 +115,7 @@ class Guarantee:
     has_law : whether the Beta law of coverage given the calibration set is known
     tails : number of tails calibrated separately
     note : what holds instead of the usual promise, as the end of a sentence
+    event : what is promised to happen
     """
 
     method: str
@@ -124,6 +125,7 @@ class Guarantee:
     has_law: bool = False
     tails: int = 1
     note: str | None = None
+    event: str = "a new target lies in its interval"
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -141,7 +143,7 @@ class Guarantee:
                 f"{self.coverage:g}, so the interval is infinite and covers always."
             )
         words = (
-            f"{self.method}: a new target lies in its interval with probability at least "
+            f"{self.method}: {self.event} with probability at least "
             f"{np.floor(self.proved * 1e4) / 1e4:g} (asked for: {self.coverage:g}), provided that "
             + "; and ".join(self.assumptions)
             + f". This probability is marginal: it averages over draws of the {n:,} calibration "
