@@ -47,7 +47,7 @@ class Boxes:
 
     def __getitem__(self, name: Any) -> Intervals:
         if name not in self.names:
-            raise KeyError(f"no target {name!r}; there are {', '.join(map(str, self.names))}.")
+            raise KeyError(f"no target {name!r}; there are {listed(self.names)}.")
         return self.intervals[self.names.index(name)]
 
     @property
@@ -87,7 +87,7 @@ class Boxes:
 
     def __repr__(self) -> str:
         m, level = len(self.intervals[0].lower), self.intervals[0].coverage
-        names = f"{len(self.names)} targets: {', '.join(map(str, self.names))}"
+        names = f"{len(self.names)} targets: {listed(self.names)}"
         together = "joint" if self.joint else "each by itself, not joint"
         return f"Boxes({m:,} rows, {names}; {f'coverage {level}, ' if level else ''}{together})"
 
@@ -99,8 +99,8 @@ def check_targets(y: Any, name: str, names: tuple[Any, ...]) -> FloatArray:
         y = y[list(names)] if hasattr(y, "columns") else y
     elif len(found) != len(names) or (hasattr(y, "columns") and names != (*range(len(names)),)):
         raise CalliperError(
-            f"{name} must have the {len(names)} targets {', '.join(map(str, names))}; got "
-            f"{len(found)}: {', '.join(map(str, found))}."
+            f"{name} must have {len(names)} targets: {listed(names)}; got {len(found)}: "
+            f"{listed(found)}."
         )
     columns = enumerate(np.asarray(y).T)
     return np.stack([check_vector(each, f"{name} ({names[j]})") for j, each in columns], axis=1)
@@ -110,9 +110,15 @@ def target_names(y: Any) -> tuple[Any, ...]:
     """Names of the columns of a frame; 0, 1, … of anything else that has columns."""
     if hasattr(y, "columns"):
         return tuple(y.columns)
-    if np.ndim(y) != 2 or not np.shape(y)[1]:
+    shape = np.asarray(y).shape
+    if len(shape) != 2 or not shape[1]:
         raise CalliperError(
-            f"y must have a column for each target, shape (n, k); got shape {np.shape(y)}. Use "
+            f"y must have a column for each target, shape (n, k); got shape {shape}. Use "
             f"ConformalRegressor for one target, or y.reshape(-1, 1)."
         )
-    return tuple(range(np.shape(y)[1]))
+    return tuple(range(shape[1]))
+
+
+def listed(names: tuple[Any, ...]) -> str:
+    """Names, with commas."""
+    return ", ".join(map(str, names))

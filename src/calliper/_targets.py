@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,11 +24,11 @@ from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 
 from calliper import _models as models
-from calliper._boxes import Boxes, check_targets, target_names
+from calliper._boxes import Boxes, check_targets, listed, target_names
 from calliper._calibrated import Calibrated, check_bounds
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper.calibrators import FullRescaled
-from calliper.embedding import Layer, Refits, Training, fit_embedding, left_out
+from calliper.embedding import Refits, Training, fit_embedding, left_out
 from calliper.exceptions import CalliperError, UnbalancedBoxWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
@@ -53,29 +52,20 @@ class MultiTargetRegressor(ConformalRegressor):
         then lie inside as rarely as 1 − k(1 − coverage).
     units : (k,) positive numbers, optional
         The size of a usual error of each target, chosen without calibration rows: the sides of a
-        joint box are in proportion to them. By default learnt from left-out errors where the
-        calibrator asks for these or ``left_out_folds`` is given, else from training errors; all
-        1, with a warning, if there are no training rows.
-
-    Attributes
-    ----------
-    target_names_ : names of the targets, 0, 1, … if y had none
-    units_ : (k,) the units of a joint box
-    regressors_ : a calibrated ``ConformalRegressor`` for each target; empty if joint
+        joint box are in proportion to them. By default (``units_``) learnt from left-out errors
+        where the calibrator asks for these or ``left_out_folds`` is given, else from training
+        errors; all 1, with a warning, if there are no training rows.
 
     Examples
     --------
     >>> from sklearn.linear_model import LinearRegression
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(size=(1000, 1))
-    >>> y = X + X * rng.normal(size=(1000, 2))
-    >>> model = MultiTargetRegressor(LinearRegression(), random_state=0).fit(X, y * [1, 100])
-    >>> boxes = model.predict_interval([[0.1], [0.9]], coverage=0.9)
-    >>> boxes
-    Boxes(2 rows, 2 targets: 0, 1; coverage 0.9, joint)
-    >>> boxes.width.round(1)
-    array([[  0.5,  52.5],
-           [  3.8, 384.2]])
+    >>> y = (X + X * rng.normal(size=(1000, 2))) * [1, 100]
+    >>> model = MultiTargetRegressor(LinearRegression(), random_state=0).fit(X, y)
+    >>> model.predict_interval([[0.1], [0.9]], coverage=0.9).width.round(1)
+    array([[  0.5,  48.4],
+           [  3.4, 346.8]])
     """
 
     def __init__(
@@ -121,12 +111,10 @@ class MultiTargetRegressor(ConformalRegressor):
         ``predict_interval`` of :class:`ConformalRegressor` takes.
         """
         self._check_calibrated()
-        if not self.regressors_:
-            boxes: Any = super().predict_interval(X, coverage, bounds=bounds, **how)
-            return boxes  # type: ignore[no-any-return]
-        models.check_new_rows(self, X)
-        parts = zip(self._answering(X), _pairs(bounds, len(self.target_names_)), strict=True)
-        each = (part.predict_interval(X, coverage, bounds=pair, **how) for part, pair in parts)
+        if not self._parts:
+            return super().predict_interval(X, coverage, bounds=bounds, **how)  # type: ignore
+        parts = zip(self._answering(X), _ranges(bounds, len(self.target_names_)), strict=True)
+        each = (part.predict_interval(X, coverage, bounds=of, **how) for part, of in parts)
         return Boxes(tuple(each), self.target_names_, joint=False)
 
     def __sklearn_tags__(self) -> Any:
@@ -135,21 +123,10 @@ class MultiTargetRegressor(ConformalRegressor):
         return tags
 
     @property
-    def void_(self) -> str | None:
-        """Why nothing is promised, of all targets alike; None if all is well."""
-        return self._void
-
-    @void_.setter
-    def void_(self, why: str | None) -> None:
-        self._void = why
-        for part in self.regressors_:
-            part.void_ = why
-
-    @property
     def _calibrated(self) -> Calibrated:
         """Of the target of which the least is proved, if each is by itself."""
-        least = min(self.regressors_, key=ConformalRegressor.guaranteed_coverage, default=self)
-        names, joint = self.target_names_, not self.regressors_
+        least = min(self._parts, key=ConformalRegressor.guaranteed_coverage, default=self)
+        names, joint = self.target_names_, not self._parts
         return CalibratedBoxes(least.score_, least.calibrators_, self.void_, names, joint)
 
     def _check_known(self, X: Any, y: Any, *, anew: bool = True) -> FloatArray:
@@ -171,7 +148,7 @@ class MultiTargetRegressor(ConformalRegressor):
         self, estimator: Any, X: Any, y: FloatArray, training: Training, order: Any = None
     ) -> None:
         before = getattr(self, "score_", None), getattr(self, "estimator_", None)
-        self.regressors_: tuple[ConformalRegressor, ...] = ()
+        self._parts: tuple[ConformalRegressor, ...] = ()
         self.score_function = None
         if y.ndim == 2:
             whole = models.unwrapped(estimator)
@@ -190,21 +167,19 @@ class MultiTargetRegressor(ConformalRegressor):
         self, estimator: Any, X: Any, y: FloatArray, training: Training, order: Any
     ) -> None:
         """A regressor for each column of the one model."""
-        core = models.open_model(estimator).core if isinstance(self.embed, str) else None
-        near = Layer(core) if models.is_module(core) and self.embed == "auto" else self.embed
         for place, column in enumerate(y.T):
             model = column_of(estimator, place, y.shape[1])
-            seed = self.random_state
-            part = ConformalRegressor(model, self.calibrator, embed=near, random_state=seed)
+            part = ConformalRegressor(model, self.calibrator, embed=self.embed)
+            part.random_state = self.random_state
             models.check_known_rows(part, X, column)
             known: dict[str, Any] = {"place": place, "progress": None if place else self.progress}
             seen = replace(training, refits=replace(training.refits, **known))
             seen = seen if seen.y is None else replace(seen, y=seen.y[:, place])
             part._calibrate(model, X, column, seen, order)
-            self.regressors_ += (part,)
+            self._parts += (part,)
         for name in ("embedding_", "score_", "left_out_", "_row_trend", "_placed"):
-            setattr(self, name, getattr(self.regressors_[0], name))
-        self.calibrators_ = tuple(each for part in self.regressors_ for each in part.calibrators_)
+            setattr(self, name, getattr(self._parts[0], name))
+        self.calibrators_ = tuple(each for part in self._parts for each in part.calibrators_)
         self.void_, self.estimator_ = None, estimator
 
     def _units(
@@ -216,8 +191,17 @@ class MultiTargetRegressor(ConformalRegressor):
             if JointError(self.units).n_outputs != k:
                 raise CalliperError(f"there are {k} targets, but units are {self.units!r}.")
             return np.asarray(self.units, dtype=np.float64)
+        if training.y is None and known is not None and (known != 1).any():
+            return np.asarray(known)
         if training.y is None:
-            return _unknown_units(k) if known is None or (known == 1).all() else known
+            warn(
+                f"The box is not balanced: without training rows the usual errors of {k} targets "
+                f"are not known, so that all its sides have one length, whatever the unit of each "
+                f"target. The promise holds. Pass X_train and y_train, or units=, the size of a "
+                f"usual error of each.",
+                UnbalancedBoxWarning,
+            )
+            return np.ones(k)
         space = fit_embedding("prediction", training.X, X, model=estimator, n_outputs=k)
         method = FullRescaled() if self.calibrator is None else self.calibrator
         asked = getattr(method, "uses_left_out", False) or self.left_out_folds is not None
@@ -235,37 +219,20 @@ class MultiTargetRegressor(ConformalRegressor):
             )
         return np.asarray(errors.mean(axis=0))
 
-    def _answering(self, X: Any) -> Iterator[ConformalRegressor]:
+    def _answering(self, X: Any) -> tuple[ConformalRegressor, ...]:
         """The regressors of single targets, with the model asked once for all of them."""
-        y_pred: Any = None
-        for place, part in enumerate(self.regressors_):
-            if isinstance(part.estimator_, Column):
-                y_pred = part.estimator_.of_all(X) if y_pred is None else y_pred
-                part = copy(part)
-                known = partial(_known, y_pred[:, place])
-                part.embedding_ = part.embedding_.refitted(known)
-            yield part
+        models.check_new_rows(self, X)
+        if not isinstance(self._parts[0].estimator_, TargetColumn):
+            return self._parts
+        parts = tuple(copy(part) for part in self._parts)
+        for part, column in zip(parts, self.predict(X).T, strict=True):
+            part.embedding_ = part.embedding_.refitted(lambda rows, known=column: known)
+        return parts
 
     def _state(self) -> list[str]:
-        together = "each by itself, not joint; the first" if self.regressors_ else "joint"
-        names = ", ".join(map(str, self.target_names_))
-        return [f"targets {names}: {together}", *super()._state()]
-
-
-def _known(y_pred: FloatArray, rows: Any) -> FloatArray:
-    """Predictions of the rows, which have been asked for already."""
-    return y_pred
-
-
-def _unknown_units(k: int) -> FloatArray:
-    warn(
-        f"The box is not balanced: without training rows nobody knows the size of a usual error of "
-        f"each of the {k} targets, so errors are compared as they are and all sides of the box "
-        f"have one length. The promise holds. Pass X_train and y_train, or units=, the size of a "
-        f"usual error of each target.",
-        UnbalancedBoxWarning,
-    )
-    return np.ones(k)
+        lines = super()._state()
+        together = "each by itself, not joint; the first:" if lines and self._parts else "joint"
+        return [f"targets {listed(self.target_names_)}, {together}", *lines] if lines else []
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,41 +246,35 @@ class CalibratedBoxes(Calibrated):
         self, y_pred: FloatArray, Z: FloatArray, coverage: Coverage = 0.9, **how: Any
     ) -> Boxes:
         """Boxes around predictions, (m, k), or (m,) of one target; ``bounds`` are k pairs."""
-        pairs = _pairs(how.pop("bounds", None), len(self.names))
+        limits = _ranges(how.pop("bounds", None), len(self.names))
         if y_pred.ndim == 1:
-            one = super().intervals(y_pred, Z, coverage, bounds=pairs[0], **how)
+            one = super().intervals(y_pred, Z, coverage, bounds=limits[0], **how)
             return Boxes((one,), self.names)
         # Around 0 the upper end is the radius, whatever else was asked of it.
         around = Calibrated(AbsoluteError(), self.calibrators, self.void)
         found = around.intervals(np.zeros(len(y_pred)), Z, coverage, **how)
         centres = y_pred if found.upper.ndim == 1 else y_pred[:, None]
         ends = np.moveaxis(np.stack(self.score.invert(centres, found.upper)), -1, 0)
-        limits = (check_bounds(pair or (-np.inf, np.inf)) for pair in pairs)
         sides = (np.clip(side, *limit) for side, limit in zip(ends, limits, strict=True))
         boxes = (Intervals(low, high, found.coverage, found.index) for low, high in sides)
         return Boxes(tuple(boxes), self.names)
 
     def guarantee(self, coverage: float = 0.9) -> Guarantee:
         """The promise, and whether it is for all targets together."""
-        k, event = len(self.names), "all {} targets of a new row lie in their intervals together"
+        promise, k = super().guarantee(coverage), len(self.names)
+        event = f"all {k} targets of a new row lie in their intervals together"
         if not self.joint:
-            event = (
-                "each of the {} targets of a new row, by itself and not all of them together, "
-                "lies in its interval"
-            )
-        promise = super().guarantee(coverage)
-        return promise if k == 1 else replace(promise, event=event.format(k))
+            event = f"each of {k} targets by itself, not all of them together, lies in its interval"
+        return promise if k == 1 else replace(promise, event=event)
 
 
-def _pairs(bounds: Any, k: int) -> list[Any]:
-    """A range, or None, for each of k targets."""
-    pairs = [None] * k if bounds is None else list(bounds)
-    if len(pairs) != k or any(pair is not None and np.ndim(pair) != 1 for pair in pairs):
-        raise CalliperError(
-            f"bounds must be a pair (y_min, y_max), or None, for each of {k} targets; got "
-            f"{bounds!r}."
-        )
-    return pairs
+def _ranges(bounds: Any, k: int) -> list[tuple[float, float]]:
+    """The range of each of k targets, infinite where none is given."""
+    pairs: list[Any] = [None] * k if bounds is None else list(bounds)
+    if len(pairs) != k:
+        raise CalliperError(f"bounds must be {k} pairs, one for each target; got {bounds!r}.")
+    no_ends: Any = (None, None)
+    return [check_bounds(no_ends if pair is None else pair) for pair in pairs]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -348,12 +309,12 @@ def column_of(model: Any, place: int, k: int) -> Any:
     opened = models.open_model(model)
     several = models.predicts_as(opened.core, MultiOutputRegressor)
     if opened.targets or not several or len(opened.core.estimators_) != k:
-        return Column(model, place, k)
+        return TargetColumn(model, place, k)
     part = make_pipeline(*opened.steps, opened.core.estimators_[place])
     return FrozenEstimator(part) if models.is_frozen(model) else part
 
 
-class Column(BaseEstimator):  # type: ignore[misc]
+class TargetColumn(BaseEstimator):  # type: ignore[misc]
     """One of k targets of a fitted model, which ``KeptRefits`` can train again."""
 
     def __init__(self, model: Any, place: int, k: int) -> None:
@@ -368,8 +329,4 @@ class Column(BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> FloatArray:
         """The column, (m,)."""
-        return self.of_all(X)[:, self.place]
-
-    def of_all(self, X: Any) -> FloatArray:
-        """What the model says of all targets, (m, k)."""
-        return models.predictions(self.model, X, self.k)
+        return models.predictions(self.model, X, self.k)[:, self.place]
