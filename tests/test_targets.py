@@ -136,7 +136,7 @@ def test_each_by_itself_is_a_conformal_regressor(data, method):
 def test_order_and_unit_of_targets_change_nothing_else(data, joint, trained):
     X, y = data
     boxes = []
-    for columns, unit in ([0, 1], [1, 1]), ([1, 0], [1, 1]), ([0, 1], [1, 2.0**9]):
+    for columns, unit in ([0, 1], [1, 1]), ([1, 0], [1, 1]), ([0, 1], [1, 2.0**-10]):
         model = MultiTargetRegressor(LinearRegression(), joint=joint, random_state=0)
         if trained:
             model.fit(X[:200], (y * unit)[:200, columns])
@@ -146,7 +146,7 @@ def test_order_and_unit_of_targets_change_nothing_else(data, joint, trained):
             model.calibrate(X[:200], (y * unit)[:200, columns])
         boxes.append(ends(model.predict_interval(X[200:], [0.5, 0.9])))
     np.testing.assert_allclose(boxes[1][:, :, ::-1], boxes[0], rtol=1e-7)
-    np.testing.assert_allclose(boxes[2] / np.array([1, 2.0**9])[:, None], boxes[0], rtol=1e-7)
+    np.testing.assert_allclose(boxes[2] / np.array([1, 2.0**-10])[:, None], boxes[0], rtol=1e-7)
 
 
 def test_units_balance_the_box(data):
@@ -197,11 +197,14 @@ def test_the_model_is_asked_once_and_refitted_once_a_fold(data, joint):
     Counting.asked = 0
     model.predict_interval(X[:250])
     assert Counting.asked == 1
-    frozen = MultiTargetRegressor(FrozenEstimator(model.estimator_), joint=joint, left_out_folds=3)
-    frozen.calibrate(X[:100], y[:100], X_train=X[100:], y_train=y[100:])
-    assert Counting.trained == 6
+    apart = MultiOutputRegressor(Counting()).fit(X, y)
+    for frozen in (FrozenEstimator(model.estimator_), FrozenEstimator(apart)):
+        again = MultiTargetRegressor(frozen, joint=joint, left_out_folds=3)
+        again.calibrate(X[:100], y[:100], X_train=X[100:], y_train=y[100:])
+    assert Counting.trained == 8
 
 
+@pytest.mark.filterwarnings("error:X has feature names")
 @pytest.mark.parametrize("joint", [True, False])
 def test_names_and_index_of_frames(data, joint):
     X, y = pd.DataFrame(data[0], columns=list("pqr")), pd.DataFrame(data[1], columns=["cm", "kg"])
@@ -290,12 +293,12 @@ def test_categories_and_methods_that_ask_for_targets(data):
     """Levels are ordered, and metrics learnt, by all targets together."""
     X, y = data
     frame = pd.DataFrame(X, columns=list("pqr")).assign(level=np.where(X[:, 1] > 0.5, "b", "a"))
-    frame["level"] = frame["level"].astype("category")
-    model = MultiTargetRegressor(
-        lambda X: means(X[["p", "q", "r"]].to_numpy()), LVD(random_state=0), units=UNITS
-    )
-    model.calibrate(frame[:150], y[:150], X_train=frame[150:], y_train=y[150:])
-    assert model.predict_interval(frame, 0.5).contains(y).mean() > 0.4
+    model = MultiTargetRegressor(lambda X: means(X[["p", "q", "r"]].to_numpy()), units=UNITS)
+    for method in (LVD(random_state=0), FullRescaled()):
+        model.set_params(calibrator=method)
+        model.calibrate(frame[:150], y[:150], X_train=frame[150:], y_train=y[150:])
+        assert model.predict_interval(frame, 0.5).contains(y).mean() > 0.4
+    assert "4 standardised inputs and prediction" in repr(model)
 
 
 def nan_at(y):
