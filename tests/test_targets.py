@@ -351,8 +351,12 @@ def test_targets_of_another_width(data, joint):
         with pytest.raises(CalliperError, match=r"\(n, 2\); the model gave shape \(300,"):
             model.calibrate(X, y)
     trained = MultiTargetRegressor(Ridge(), joint=joint, random_state=0).fit(X[:200], y[:200])
+    before = ends(trained.predict_interval(X))
     with pytest.raises(CalliperError, match="2 targets: 0, 1; got 3"):
         trained.calibrate(X[200:], np.c_[y, y[:, 0]][200:])
+    with pytest.raises(TypeError, match="calibrator must be"):
+        trained.set_params(calibrator=3).calibrate(X[200:], y[200:])
+    np.testing.assert_array_equal(ends(trained.predict_interval(X)), before)
     with pytest.raises(ValueError, match="X has 2 features, but MultiTargetRegressor"):
         trained.predict_interval(X[:, :2])
 

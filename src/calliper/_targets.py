@@ -68,6 +68,9 @@ class MultiTargetRegressor(ConformalRegressor):
            [  3.4, 346.8]])
     """
 
+    units_: FloatArray | None
+    _parts: tuple[ConformalRegressor, ...]
+
     def __init__(
         self,
         estimator: Any,
@@ -112,7 +115,7 @@ class MultiTargetRegressor(ConformalRegressor):
         """
         self._check_calibrated()
         if not self._parts:
-            return super().predict_interval(X, coverage, bounds=bounds, **how)  # type: ignore
+            return super().predict_interval(X, coverage, bounds=bounds, **how)  # type: ignore[return-value]
         parts = zip(self._answering(X), _ranges(bounds, len(self.target_names_)), strict=True)
         each = (part.predict_interval(X, coverage, bounds=of, **how) for part, of in parts)
         return Boxes(tuple(each), self.target_names_, joint=False)
@@ -147,9 +150,7 @@ class MultiTargetRegressor(ConformalRegressor):
     def _calibrate(
         self, estimator: Any, X: Any, y: FloatArray, training: Training, order: Any = None
     ) -> None:
-        before = getattr(self, "score_", None), getattr(self, "estimator_", None)
-        self._parts: tuple[ConformalRegressor, ...] = ()
-        self.score_function = None
+        units, self.score_function = None, None
         if y.ndim == 2:
             whole = models.unwrapped(estimator)
             refits = KeptRefits(**vars(training.refits), whole=whole, targets=training.y)
@@ -157,16 +158,17 @@ class MultiTargetRegressor(ConformalRegressor):
             if not self.joint:
                 self._calibrate_each(estimator, X, y, training, order)
                 return
-            known = getattr(before[0], "units", None) if before[1] is estimator else None
-            self.units_ = self._units(estimator, X, y, training, known)
-            self.score_function = JointError(self.units_)
+            units = self._units(estimator, X, y, training)
+            self.score_function = JointError(units)
             training = replace(training, refits=replace(refits, progress=None))
         super()._calibrate(estimator, X, y, training, order)
+        self._parts, self.units_ = (), units
 
     def _calibrate_each(
         self, estimator: Any, X: Any, y: FloatArray, training: Training, order: Any
     ) -> None:
         """A regressor for each column of the one model."""
+        parts: tuple[ConformalRegressor, ...] = ()
         for place, column in enumerate(y.T):
             model = column_of(estimator, place, y.shape[1])
             part = ConformalRegressor(model, self.calibrator, embed=self.embed)
@@ -176,24 +178,24 @@ class MultiTargetRegressor(ConformalRegressor):
             seen = replace(training, refits=replace(training.refits, **known))
             seen = seen if seen.y is None else replace(seen, y=seen.y[:, place])
             part._calibrate(model, X, column, seen, order)
-            self._parts += (part,)
-        for name in ("embedding_", "score_", "left_out_", "_row_trend", "_placed"):
-            setattr(self, name, getattr(self._parts[0], name))
-        self.calibrators_ = tuple(each for part in self._parts for each in part.calibrators_)
-        self.void_, self.estimator_ = None, estimator
+            parts += (part,)
+        for name in ("embedding_", "score_", "left_out_", "_row_trend"):
+            setattr(self, name, getattr(parts[0], name))
+        self.calibrators_ = tuple(each for part in parts for each in part.calibrators_)
+        self._placed = (id(estimator), id(self.embed), training.X is not None)
+        self._parts, self.units_, self.void_, self.estimator_ = parts, None, None, estimator
 
-    def _units(
-        self, estimator: Any, X: Any, y: FloatArray, training: Training, known: Any
-    ) -> FloatArray:
+    def _units(self, estimator: Any, X: Any, y: FloatArray, training: Training) -> FloatArray:
         """The size of a usual error of each target, (k,); nothing is learnt from calibration."""
         k = y.shape[1]
         if self.units is not None:
             if JointError(self.units).n_outputs != k:
                 raise CalliperError(f"there are {k} targets, but units are {self.units!r}.")
             return np.asarray(self.units, dtype=np.float64)
-        if training.y is None and known is not None and (known != 1).any():
-            return np.asarray(known)
         if training.y is None:
+            known: FloatArray | None = getattr(self, "units_", None)
+            if known is not None and self.estimator_ is estimator and (known != 1).any():
+                return known
             warn(
                 f"The box is not balanced: without training rows the usual errors of {k} targets "
                 f"are not known, so that all its sides have one length, whatever the unit of each "
