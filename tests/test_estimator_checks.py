@@ -4,11 +4,21 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.utils.estimator_checks import check_estimator
 
-from calliper import KNN, RBF, ConformalRegressor, FullRescaled, JackknifeRescaled, Split
+from calliper import (
+    KNN,
+    RBF,
+    ConformalRegressor,
+    FullRescaled,
+    JackknifeRescaled,
+    MultiTargetRegressor,
+    Split,
+)
 from calliper.calibrators import ConditionalCalibration
 
 #: The second argument of a calibrator is called what it is: scores, not y.
 NAMED_SCORES = {"check_fit_score_takes_y": "the second argument of fit is named scores"}
+#: Some checks pass one target as (n,), whatever the tags say.
+COLUMNS = {"check_complex_data": "y of shape (n,) is refused before it is looked at"}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -17,6 +27,7 @@ NAMED_SCORES = {"check_fit_score_takes_y": "the second argument of fit is named 
     [
         (ConformalRegressor(Ridge(), random_state=0), {}),
         (ConformalRegressor(Ridge(), JackknifeRescaled(KNN(3)), random_state=0), {}),
+        (MultiTargetRegressor(Ridge(), random_state=0), COLUMNS),
         (Split(), NAMED_SCORES),
         (JackknifeRescaled(random_state=0), NAMED_SCORES),
         (JackknifeRescaled(RBF(1.0)), NAMED_SCORES),

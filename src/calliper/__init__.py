@@ -6,7 +6,9 @@ What a few lines need is here; everything else is in the submodules, each a topi
 from importlib import import_module
 from typing import Any
 
+from calliper._boxes import Boxes
 from calliper._quantile_pair import QuantilePair
+from calliper._targets import MultiTargetRegressor
 from calliper._version import __version__ as __version__
 from calliper.calibrators import FullRescaled, JackknifeRescaled, Split
 from calliper.comparison import compare
@@ -16,7 +18,7 @@ from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.kernels import KNN, RBF
 from calliper.regressor import ConformalRegressor
-from calliper.scores import AbsoluteError, QuantileError, SignedError
+from calliper.scores import AbsoluteError, JointError, QuantileError, SignedError
 
 #: Topics, loaded when first asked for.
 _SUBMODULES = (
@@ -42,12 +44,15 @@ __all__ = [
     "KNN",
     "RBF",
     "AbsoluteError",
+    "Boxes",
     "CalliperError",
     "ConformalRegressor",
     "FullRescaled",
     "Intervals",
     "JackknifeRescaled",
+    "JointError",
     "Layer",
+    "MultiTargetRegressor",
     "QuantileError",
     "QuantilePair",
     "SignedError",

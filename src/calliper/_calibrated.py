@@ -130,6 +130,11 @@ class Calibrated:
         """One number a row, (m,): the prediction, or the middle of several."""
         return y_pred if y_pred.ndim == 1 else np.asarray(self.score.centre(y_pred))
 
+    def errors(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
+        """Errors with their sign, (n,); of several targets that of the worst."""
+        several = y.ndim == 2
+        return np.asarray(self.score.signed(y, y_pred)) if several else y - self.centre(y_pred)
+
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage, with two tails by the union bound; 0 if void."""
         proved = [self._proved(level) for level in check_levels(coverage)]

@@ -99,6 +99,11 @@ def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
             "A column-vector y was passed when a 1d array was expected; it is flattened.",
             DataConversionWarning,
         )
+    if y.ndim == 2 and y.shape[1] > 1:
+        raise CalliperError(
+            f"y must have one value for each row, shape (n,); got shape {y.shape}. Several targets "
+            f"take MultiTargetRegressor(estimator), which answers with a box for each row."
+        )
     return check_vector(y, "y")
 
 
@@ -155,7 +160,7 @@ def _refuse_several(shape: tuple[int, ...]) -> None:
         raise CalliperError(
             f"predictions must have one value for each row, shape (n,); got shape {shape}. A model "
             f"of quantiles needs score_function=QuantileError() and Split() as calibrator; of "
-            f"several targets, predict one at a time."
+            f"several targets, MultiTargetRegressor."
         )
 
 
@@ -163,8 +168,8 @@ def _check_columns(y_pred: Any, n: int, n_outputs: int) -> FloatArray:
     """Finite predictions of several columns, each checked as one column is."""
     if y_pred.ndim != 2 or y_pred.shape[1] != n_outputs:
         raise CalliperError(
-            f"the score function takes {n_outputs} predictions for each row, shape "
-            f"(n, {n_outputs}); the model gave shape {y_pred.shape}."
+            f"the score function takes {n_outputs} predictions for each row, one for each target "
+            f"or quantile, shape (n, {n_outputs}); the model gave shape {y_pred.shape}."
         )
     columns = [
         check_vector(column, f"column {place} of predictions", n=n)

@@ -18,6 +18,7 @@ __all__ = [
     "SmallCalibrationWarning",
     "SparseBinsWarning",
     "TornStoreWarning",
+    "UnbalancedBoxWarning",
     "UnscaledFeaturesWarning",
     "ZeroScaleWarning",
 ]
@@ -41,6 +42,10 @@ class ZeroScaleWarning(UserWarning):
 
 class UnscaledFeaturesWarning(UserWarning):
     """Nearness is judged on raw inputs whose spreads differ so much that one of them decides."""
+
+
+class UnbalancedBoxWarning(UserWarning):
+    """Errors of several targets are compared as they are, whatever unit each of them has."""
 
 
 class EmbeddingWarning(UserWarning):

@@ -31,7 +31,7 @@ from calliper._per_row import PerRow
 from calliper._row_order import warn_of_trend
 from calliper._shared_rows import sketch_rows
 from calliper._types import Coverage, FloatArray, IntArray, Score
-from calliper._validation import check_vector, check_window, n_rows
+from calliper._validation import check_vector, check_window
 from calliper.calibrators import FullRescaled, Grouped
 from calliper.distribution import Distribution
 from calliper.embedding import (
@@ -171,7 +171,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
                 f"If it already predicts, use calibrate(X, y) with data it has not seen."
             )
         _check_folds(self.left_out_folds)
-        y = check_known_rows(self, X, y)
+        y = self._check_known(X, y)
         if len(y) < 2:
             raise CalliperError(
                 f"fit needs at least 2 rows, one to train and one to calibrate; got n_samples = "
@@ -230,12 +230,12 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         :class:`calliper.shift.LikelihoodRatio`. The promise is then one for the new rows.
         """
         _check_folds(self.left_out_folds)
-        y = check_known_rows(self, X, y)
+        y = self._check_known(X, y, anew=False)
         if (X_train is None) and (y_train is not None):
             raise CalliperError("y_train was given without X_train: pass both.")
         if y_train is not None:
             check_consistent_length(X_train, y_train)
-            y_train = check_vector(y_train, "y_train")
+            y_train = self._check_targets(y_train, "y_train")
         untrained, model, rows = getattr(self, "_trained", (None, None, None))
         if untrained is not self.estimator:
             model, rows = self.estimator, None
@@ -273,7 +273,9 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         groups, weights : of these rows, if calibration was given such
         """
         (y_pred, Z), known = self._predicted(X, groups=groups, weights=weights)
-        y = check_vector(y, "y", n=n_rows(X))
+        y = self._check_targets(y, "y")
+        if len(y) != len(y_pred):
+            raise CalliperError(f"X has {len(y_pred)} rows and y {len(y)}.")
         _, model, seen = getattr(self, "_trained", (None, None, None))
         # To tell copies from chance takes a few rows, and time.
         certain = len(y) >= 5 and model is self.embedding_.model
@@ -396,6 +398,14 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         cloned.estimator = fresh(self.estimator)
         return cloned
 
+    def _check_known(self, X: Any, y: Any, *, anew: bool = True) -> FloatArray:
+        """Targets of rows, whose columns are remembered; ``anew`` if a model is to be trained."""
+        return check_known_rows(self, X, y)
+
+    def _check_targets(self, y: Any, name: str) -> FloatArray:
+        """Targets as numbers."""
+        return check_vector(y, name)
+
     def _check_calibrated(self) -> None:
         check_is_fitted(
             self,
@@ -504,7 +514,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             warn_if_poor(embedding, Z)
         known["length_scale"] = embedding.length_scale(len(y))
         calibrated = calibrate(calibrator, score, Z, y, y_pred, **known, **given)
-        self._row_trend = warn_of_trend(y - calibrated.centre(y_pred), order)
+        self._row_trend = warn_of_trend(calibrated.errors(y, y_pred), order)
         self.calibrators_, self.void_ = calibrated.calibrators, None
         self._per_row = per_row.remembered()
         self.embedding_: Embedding = embedding
@@ -521,6 +531,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             X,
             model=estimator,
             n_outputs=getattr(score, "n_outputs", 1),
+            units=getattr(score, "units", None),
             y_train=training.y,
             raw=_raw(calibrator),
             nearness=getattr(calibrator, "judges_nearness", True),

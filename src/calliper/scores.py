@@ -37,15 +37,17 @@ doi:10.1002/sta4.261 (CQR-r).
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from calliper._types import FloatArray
-from calliper._validation import check_offset
+from calliper._validation import check_offset, check_vector
 from calliper.exceptions import CalliperError, QuantileCrossingWarning, warn
 from calliper.quantile import above, below, not_below
 
-__all__ = ["AbsoluteError", "QuantileError", "SignedError"]
+__all__ = ["AbsoluteError", "JointError", "QuantileError", "SignedError"]
 
 #: What :class:`QuantileError` offers.
 VARIANTS = ("plain", "ratio", "median", "asymmetric")
@@ -79,6 +81,60 @@ class AbsoluteError(BaseEstimator):  # type: ignore[misc]
     def place(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
         """The target whose signed error this is: ŷ + signed."""
         return y_pred + signed
+
+
+class JointError(BaseEstimator):  # type: ignore[misc]
+    """s = max_j |y_j − ŷ_j|/u_j over the targets of a row; the box is ŷ_j ± u_j·radius.
+
+    ``units`` are the u_j, k positive numbers such as the size of a usual error of each target,
+    chosen without calibration rows. Targets and predictions have shape (n, k).
+
+    >>> JointError([1.0, 100.0]).measure(np.array([[3.0, 150.0]]), np.array([[2.0, 0.0]]))
+    array([1.5])
+    """
+
+    n_tails = 1
+
+    def __init__(self, units: Any) -> None:
+        self.units = units
+
+    @property
+    def n_outputs(self) -> int:
+        """Predictions a row: one for each target."""
+        return len(self._checked_units())
+
+    def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
+        """The largest error in its unit, (n,)."""
+        return np.abs(self.signed(y, y_pred))
+
+    magnitude = measure
+
+    def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
+        """The largest error in its unit, with its sign, (n,)."""
+        units, shape = self._checked_units(), np.shape(y)
+        if shape != np.shape(y_pred) or shape[1:] != units.shape:
+            raise CalliperError(
+                f"JointError takes targets and predictions of shape (n, {len(units)}), one column "
+                f"for each unit; got {shape} and {np.shape(y_pred)}."
+            )
+        errors = (y - y_pred) / units
+        return np.asarray(errors[np.arange(len(errors)), np.abs(errors).argmax(axis=1)])
+
+    def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Targets whose score is at most ``radius``: ŷ_j ± u_j·radius, with a last axis of k."""
+        with np.errstate(over="ignore"):  # an end that is no number is no bound
+            reach = self._checked_units() * not_below(radius)[..., None]
+        return below(y_pred, reach, digits=4), above(y_pred, reach, digits=4)
+
+    def centre(self, y_pred: FloatArray) -> FloatArray:
+        """The predictions as they are, one for each target."""
+        return y_pred
+
+    def _checked_units(self) -> FloatArray:
+        units = check_vector(self.units, "units")
+        if not np.all(units > 0):
+            raise CalliperError(f"units must be positive, one for each target; got {self.units!r}.")
+        return units
 
 
 class SignedError(BaseEstimator):  # type: ignore[misc]

@@ -52,6 +52,7 @@ from calliper.embedding._spaces import (
     Untouched,
     as_features,
     coefficients,
+    one_target,
     prepared_and_predicted,
 )
 from calliper.embedding._spread import (
@@ -148,6 +149,7 @@ def fit_embedding(
     *,
     model: Any = None,
     n_outputs: int = 1,
+    units: Any = None,
     y_train: FloatArray | None = None,
     raw: Space | None = None,
     nearness: bool = True,
@@ -161,7 +163,8 @@ def fit_embedding(
     X_calibration : rows on which the map is tried out; nothing is learnt from them
     model : fitted regressor or callable, for "auto" and "prediction"
     n_outputs : predictions that the model makes for each row
-    y_train : targets of the training rows, or None
+    units : of each of these, where they differ, for a space of bare predictions
+    y_train : targets of the training rows, (n,) or (n, k), or None
     raw : what "auto" and "inputs" shall mean where no distance is asked of the inputs, ``RAW`` for
         numbers (kernels that are made of a model of their own) or ``UNTOUCHED``; None elsewhere
     nearness : whether any distance will be asked; if not, inputs need not be numbers, and the
@@ -170,8 +173,9 @@ def fit_embedding(
     given = ModelAndRows(
         model=model,
         n_outputs=n_outputs,
+        bare=Prediction() if units is None else Prediction(units=np.asarray(units)),
         X_train=X_train,
-        y_train=y_train,
+        y_train=None if y_train is None else one_target(y_train),
         X_calibration=X_calibration,
         nearness=nearness,
     )
@@ -182,11 +186,12 @@ def fit_embedding(
 class ModelAndRows:
     """What a space may be chosen by; of ``X_calibration`` only the layout.
 
-    ``nearness`` says whether any distance will be asked.
+    ``bare`` is the space of predictions; ``nearness`` says whether any distance will be asked.
     """
 
     model: Any
     n_outputs: int
+    bare: Prediction
     X_train: Any
     y_train: FloatArray | None
     X_calibration: Any
@@ -200,7 +205,7 @@ class ModelAndRows:
                 f"says that this is meant, another embed= chooses another space.",
                 EmbeddingWarning,
             )
-        return Prediction()
+        return self.bare
 
 
 def _space(embed: Any, given: ModelAndRows, *, raw: Space | None) -> Space:
@@ -208,11 +213,11 @@ def _space(embed: Any, given: ModelAndRows, *, raw: Space | None) -> Space:
     if raw is not None and name in ("auto", "inputs"):
         return raw
     if name == "inputs":
-        return _inputs(given) if given.nearness else Prediction()
+        return _inputs(given) if given.nearness else given.bare
     if name == "auto":
         return choose_space(given)
     if name == "prediction":
-        return Prediction()
+        return given.bare
     if isinstance(embed, Layer):
         mine = embed.module is given.model
         return Network(embed) if mine else Mapped(mapping=embed, name=_name_of(embed))
@@ -260,7 +265,7 @@ def choose_space(given: ModelAndRows) -> Space:
     """The first space of the table that fits the model."""
     opened = open_model(given.model)
     if is_module(opened.core):
-        return Network(Layer(opened.core)) if given.nearness else Prediction()
+        return Network(Layer(opened.core)) if given.nearness else given.bare
     if given.n_outputs == 1:
         for source in SOURCES:
             if source.suits(opened.core):

@@ -32,7 +32,7 @@ from calliper._validation import n_rows
 from calliper.embedding._embedding import Embedding
 from calliper.embedding._encoding import ColumnEncoder
 from calliper.embedding._retrained import trainable
-from calliper.embedding._spaces import InputsAndPrediction, Predict, Prediction
+from calliper.embedding._spaces import InputsAndPrediction, Predict, Prediction, one_target
 from calliper.embedding._spread import (
     MEMBERS,
     NO_SPREAD,
@@ -150,7 +150,7 @@ class Training:
             return {}
         if self.y is None:
             return {"Z_train": embedding.transform(self.X)} if wanted else {}
-        known: dict[str, Any] = {"y_train": self.y}
+        known: dict[str, Any] = {"y_train": one_target(self.y)}
         if wanted:
             y_pred, known["Z_train"] = embedding.predict_and_transform(self.X)
             known["scores_train"] = score.magnitude(self.y, y_pred)

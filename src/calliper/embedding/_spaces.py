@@ -108,16 +108,17 @@ class OneInput:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The prediction alone, as it is: one number, or each of several quantiles."""
+    """The prediction alone, in ``units``: one number, or each of several targets or quantiles."""
 
     name: str = "prediction"
+    units: Any = 1.0
 
     has_unit = False
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions, and the same as columns (m, n_outputs)."""
         y_pred = predict(X)
-        return y_pred, y_pred.reshape(len(y_pred), -1)
+        return y_pred, y_pred.reshape(len(y_pred), -1) / self.units
 
     def with_model(self, opened: OpenedModel) -> Prediction:
         """The same space: ``locate`` is given the model's way to predict."""
@@ -183,6 +184,14 @@ def prepared_and_predicted(opened: OpenedModel, X: Any, n_outputs: int) -> tuple
     """What the core is given, and what the whole model predicts: one pass."""
     rows = opened.prepare(X)
     return rows, opened.finish(predictions(opened.core, rows, n_outputs))
+
+
+def one_target(y: FloatArray) -> FloatArray:
+    """(n,) targets as they are; of several, (n, k), the mean in units of their deviations."""
+    if y.ndim == 1:
+        return y
+    deviation = y.std(axis=0)
+    return np.asarray(((y - y.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)).mean(axis=1))
 
 
 def coefficients(core: Any) -> FloatArray:

@@ -154,6 +154,7 @@ class Guarantee:
     note : what holds instead of the usual promise, as the end of a sentence
     confidence : share of draws of the calibration points in which the level shall be reached
     n_effective : under covariate shift, how many points of equal weight would say as much
+    event : what is promised to happen
     """
 
     method: str
@@ -165,6 +166,7 @@ class Guarantee:
     note: str | None = None
     confidence: float | None = None
     n_effective: float | None = None
+    event: str = "a new target lies in its interval"
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -180,7 +182,7 @@ class Guarantee:
         n, level = self.n_calibration, 1 - (1 - self.coverage) / self.tails
         if self.n_effective is not None:
             return (
-                f"{self.method}: a new target lies in its interval with probability at least "
+                f"{self.method}: {self.event} with probability at least "
                 f"{np.floor(self.proved * 1e4) / 1e4:g} (asked for: {self.coverage:g}), provided "
                 f"that {'; and '.join(self.assumptions)}. Weights ŵ that are estimated lower it by "
                 f"at most half the mean of |ŵ/mean ŵ − w|. It averages over draws of the {n:,} "
@@ -200,15 +202,15 @@ class Guarantee:
             )
         if sure is not None:
             return (
-                f"{self.method}: with these very {n:,} calibration points, a new target lies in "
-                f"its interval with probability at least {self.coverage:g}. That is so in at least "
+                f"{self.method}: with these very {n:,} calibration points, {self.event} with "
+                f"probability at least {self.coverage:g}. That is so in at least "
                 f"{100 * sure:.4g} % of draws of the calibration points, provided that "
                 + "; and ".join(self.assumptions)
                 + ". The probability averages over all inputs; it promises nothing for one given "
                 "input."
             )
         words = (
-            f"{self.method}: a new target lies in its interval with probability at least "
+            f"{self.method}: {self.event} with probability at least "
             f"{np.floor(self.proved * 1e4) / 1e4:g} (asked for: {self.coverage:g}), provided that "
             + "; and ".join(self.assumptions)
             + f". This probability is marginal: it averages over draws of the {n:,} calibration "
