@@ -60,7 +60,7 @@ SUBMODULES = {
         "compare",
     ],
     "datasets": ["OneDimensional", "one_dimensional"],
-    "distribution": ["Distribution"],
+    "distribution": ["Distribution", "GroupedDistribution"],
     "evaluation": [
         "FailedTrialsWarning",
         "Method",

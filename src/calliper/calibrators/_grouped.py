@@ -117,14 +117,13 @@ class Grouped(Calibrator):
         check_is_fitted(self)
         labels = _labels(places_of_groups(row_values(self.asked(groups), Z, "groups")))
         added, given = {"Z": Z, "scores": scores, "groups": labels, **known}, dict(self._given)
+        n = self.n_calibration_ + n_rows(Z)
+        latest = np.arange(n)[-(n if window is None else check_window(window)) :]
         for name in ("Z", "scores", "groups", *PER_ROW):
             if (given.get(name) is None) != (added.get(name) is None):
                 raise CalliperError(f"fit and extend must both be given {name}, or neither.")
             if given.get(name) is not None:
-                n = n_rows(given["scores"]) + n_rows(scores)
-                keep = slice(-min(n, n if window is None else check_window(window)), None)
-                joined = stacked(given[name], added[name])
-                given[name] = _safe_indexing(joined, np.arange(n)[keep])
+                given[name] = _safe_indexing(stacked(given[name], added[name]), latest)
         if length_scale is not None:
             given["length_scale"] = length_scale
         grown = clone(self).fit(**given)
