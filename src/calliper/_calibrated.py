@@ -35,11 +35,13 @@ class Calibrated:
     score : what is called an error
     calibrators : one for most scores, two where each side of the prediction has its own
     void : why nothing is proved with these calibration rows, in words; None if all is well
+    around : what intervals lie around, in words, if it is not simply the prediction
     """
 
     score: Any
     calibrators: tuple[Any, ...]
     void: str | None = None
+    around: str = ""
 
     def intervals(
         self,
@@ -73,6 +75,7 @@ class Calibrated:
             like_coverage(upper, coverage),
             levels[0] if np.ndim(coverage) == 0 else levels,
             index,
+            self.centre(y_pred),
         )
 
     def centre(self, y_pred: FloatArray) -> FloatArray:
@@ -95,7 +98,7 @@ class Calibrated:
         of_tail: Guarantee = self.calibrators[0].guarantee(self._of_tail(coverage))
         tails = len(self.calibrators)
         if tails == 1 and self.void is None:
-            return of_tail
+            return replace(of_tail, around=self.around)
         return Guarantee(
             method=of_tail.method,
             coverage=coverage,
@@ -103,6 +106,7 @@ class Calibrated:
             proved=self._proved(coverage),
             has_law=of_tail.has_law,
             tails=tails,
+            around=self.around,
             note=None if self.void is None else f"nothing is promised. {self.void}",
         )
 

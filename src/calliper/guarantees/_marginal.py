@@ -115,6 +115,7 @@ class Guarantee:
     has_law : whether the Beta law of coverage given the calibration set is known
     tails : number of tails calibrated separately
     note : what holds instead of the usual promise, as the end of a sentence
+    around : what intervals lie around, in words, if it is not simply the prediction
     """
 
     method: str
@@ -124,6 +125,7 @@ class Guarantee:
     has_law: bool = False
     tails: int = 1
     note: str | None = None
+    around: str = ""
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -147,6 +149,8 @@ class Guarantee:
             + f". This probability is marginal: it averages over draws of the {n:,} calibration "
             f"points and over all inputs; it promises nothing for one given input."
         )
+        if self.around:
+            words += f" In these intervals {self.around}."
         if self.has_law and self.tails == 1:
             low, high = coverage_law(self.coverage, n).ppf([0.05, 0.95])
             return words + (
