@@ -63,6 +63,9 @@ Errors = tuple[FloatArray | None, FloatArray | None]
 #: How many points the mean of all counts for in a radial mean.
 SMOOTHING = 1.0
 
+#: Side of the cells that points of a radial kernel are moved to, in length scales.
+STEP = 0.5
+
 #: Beyond so many calibration points all pairs of them take too long, and the K nearest are used.
 MOST_RADIAL = 10_000
 
@@ -157,7 +160,7 @@ def locality_rule(
     statistic : a quantile takes the K nearest
     """
     if length_scale is not None and n <= MOST_RADIAL and statistic != "quantile":
-        radial = RBF(rounded(length_scale), smoothing=SMOOTHING)
+        radial = RBF(rounded(length_scale), smoothing=SMOOTHING, step=STEP)
         return Locality(radial, 0.0 if shrinkage is None else shrinkage, "rule")
     few_coordinates = length_scale is not None
     k = round(2 * np.sqrt(n)) if few_coordinates else 20
