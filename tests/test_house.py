@@ -106,6 +106,7 @@ SUBMODULES = {
         "KNN",
         "RBF",
         "ForestProximity",
+        "GradedKNN",
         "Kernel",
         "LearntMetric",
         "Mahalanobis",

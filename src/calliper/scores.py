@@ -68,7 +68,7 @@ class AbsoluteError(BaseEstimator):  # type: ignore[misc]
         return np.abs(y - y_pred)
 
     def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """y − ŷ."""
+        """The error y − ŷ."""
         return y - y_pred
 
     def place(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:

@@ -8,7 +8,7 @@ import pytest
 from calliper import KNN, RBF, FullRescaled, Split
 from calliper.calibrators import _locality
 from calliper.calibrators._locality import locality_rule, search_locality
-from calliper.kernels import TunedKNN
+from calliper.kernels import GradedKNN, TunedKNN
 from oracles import rescaled as oracles
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -17,7 +17,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 def search(
     Z, errors, n, *, length_scale=None, shrinkage=None, statistic="mean", offset=0.0, seed=0
 ):
-    rule = locality_rule(n, length_scale, shrinkage, statistic=statistic)
+    dimensions = Z.shape[1]
+    rule = locality_rule(n, length_scale, shrinkage, statistic=statistic, dimensions=dimensions)
     rng, free = np.random.RandomState(seed), shrinkage is None
     return search_locality(
         rule, Z, errors, n, free=free, statistic=statistic, offset=offset, rng=rng
@@ -55,7 +56,12 @@ def locals_of(kernel, statistic):
     power = 2 if statistic == "rms" else 1
 
     def mean(errors, distance, level):
-        if isinstance(kernel, KNN):
+        if isinstance(kernel, GradedKNN):
+            near, wide = (
+                distance <= np.sort(distance)[part.n_neighbors - 1] for part in kernel.parts
+            )
+            weight = near / near.sum() + wide / wide.sum()
+        elif isinstance(kernel, KNN):
             weight = distance <= np.sort(distance)[kernel.n_neighbors - 1]
         else:
             weight = np.exp(-((distance / kernel.length_scale) ** 2) / 2)
@@ -87,7 +93,7 @@ def test_every_candidate_scores_what_it_scores_slowly(statistic, length_scale, m
     found = search(Z, errors, 100, length_scale=length_scale, statistic=statistic, offset=0.01)
     rule = locality_rule(100, length_scale, None, statistic=statistic)
     if length_scale is None:
-        kernels, shares = [rule.kernel, KNN(10)], (rule.shrinkage, 0.0)
+        kernels, shares = [rule.kernel, rule.kernel.widened(0.5, 100)], (rule.shrinkage, 0.0)
     else:
         kernels, shares = [rule.kernel, RBF(0.25, smoothing=1.0)], (0.0,)
     power = 2 if statistic == "rms" else 1
@@ -129,8 +135,8 @@ def test_errors_that_are_alike_everywhere_lead_to_nearly_plain_split(length_scal
 def test_errors_that_differ_lead_to_few_neighbours_and_little_shrinkage():
     found = search(*sample(1000, True), 300)
     assert found.against_split < 0.6 and found.shrinkage == 0
-    rule = locality_rule(300, None, None, statistic="mean")
-    assert rule.shrinkage > 0.4 and found.kernel.n_neighbors <= rule.kernel.n_neighbors
+    rule = locality_rule(300, None, None, statistic="mean", dimensions=1)
+    assert rule.shrinkage > 0.1 and found.kernel.n_neighbors <= rule.kernel.n_neighbors
     radial = search(*sample(1000, True), 300, length_scale=0.5)
     assert radial.against_split < 0.7 and radial.kernel.length_scale < 0.4
 
@@ -173,7 +179,7 @@ def test_the_calibrator_uses_what_was_found_and_says_so():
     found = search(Z, errors, 200)
     assert repr(method.locality_) == repr(found)
     assert repr(method.kernel_) == repr(found.kernel) and method.shrinkage_ == found.shrinkage
-    by_hand = FullRescaled(found.kernel, shrinkage=found.shrinkage, random_state=0)
+    by_hand = FullRescaled(found.kernel, shrinkage=found.shrinkage, statistic=found.statistic)
     by_hand.fit(cal, scores)
     np.testing.assert_array_equal(method.predict_radius(new), by_hand.predict_radius(new))
     assert "chosen on 500 left-out errors" in method.locality_.describe()

@@ -7,7 +7,7 @@ import pytest
 
 from calliper import KNN, RBF, CalliperError, FullRescaled
 from calliper.calibrators._locality import locality_rule
-from calliper.kernels import TunedKNN
+from calliper.kernels import GradedKNN, TunedKNN
 from cases.problems import small_problem
 from oracles import rescaled as oracles
 
@@ -16,8 +16,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 60, 500, 2000, 100_000])
 def test_the_rule_asks_for_no_more_points_than_there_are(n):
-    rule = locality_rule(n, None, None, statistic="mean")
-    assert 1 <= rule.kernel.n_neighbors <= max(1, n // 2) and 0 <= rule.shrinkage < 1
+    rule = locality_rule(n, None, None, statistic=None)
+    graded = isinstance(rule.kernel, GradedKNN)
+    assert graded == (n >= 8) and rule.statistic == ("rms" if graded else "mean")
+    widest = rule.kernel.parts[1] if graded else rule.kernel
+    assert 1 <= widest.n_neighbors <= max(1, n // 2) and 0 <= rule.shrinkage < 1
     assert rule.chosen_by == "rule" and "by a rule" in rule.describe()
     radial = locality_rule(n, 0.5, None, statistic="mean")
     assert isinstance(radial.kernel, RBF) == (n <= 10_000)
@@ -25,6 +28,55 @@ def test_the_rule_asks_for_no_more_points_than_there_are(n):
     for length_scale in (None, 0.5):
         assert locality_rule(n, length_scale, 0.7, statistic="mean").shrinkage == 0.7
         assert locality_rule(n, length_scale, 0.0, statistic="mean").shrinkage == 0.0
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "m"), [(30, 3, 0.5), (100, 5, 0.5), (500, 6, 0.232), (2000, 8, 0.029)]
+)
+def test_without_a_unit_few_neighbours_and_a_share_that_fades(n, k, m):
+    rule = locality_rule(n, None, None, statistic=None)
+    assert repr(rule.kernel) == f"GradedKNN(n_neighbors={k})" and rule.shrinkage == m
+    assert f"GradedKNN(n_neighbors={k}) (rms), shrinkage {m:g}, by a rule" in rule.describe()
+    line = locality_rule(n, None, None, statistic=None, dimensions=1)
+    assert line.kernel.n_neighbors == min(20, n // 2) and line.statistic == "mean"
+    asked = locality_rule(n, None, None, statistic="mean")
+    assert (asked.statistic, asked.kernel.n_neighbors, asked.shrinkage) == ("mean", k, m)
+    quantile = locality_rule(n, None, None, statistic="quantile")
+    assert quantile.kernel.n_neighbors == min(20, n // 2) and quantile.statistic == "quantile"
+    assert locality_rule(n, 0.5, None, statistic=None).statistic == "mean"
+
+
+def test_a_statistic_of_ones_own_and_what_goes_without_one():
+    rng = np.random.default_rng(0)
+    Z, scores = rng.normal(size=(90, 20)), rng.exponential(size=90)
+    for given, length_scale, used in [
+        (FullRescaled(), None, "rms"),
+        (FullRescaled(), 0.5, "mean"),
+        (FullRescaled(KNN(5)), None, "mean"),
+        (FullRescaled(statistic="mean"), None, "mean"),
+        (FullRescaled(KNN(5), statistic="rms"), None, "rms"),
+    ]:
+        fitted = given.fit(Z, scores, length_scale=length_scale)
+        assert fitted.statistic_ == fitted.locality_.statistic == used
+        same = FullRescaled(fitted.kernel_, shrinkage=fitted.shrinkage_, statistic=used)
+        radius = same.fit(Z, scores).predict_radius(Z, [0.5, 0.9])
+        np.testing.assert_array_equal(fitted.predict_radius(Z, [0.5, 0.9]), radius)
+    with pytest.raises(TypeError, match="no quantile over GradedKNN"):
+        FullRescaled(GradedKNN(5), statistic="quantile").fit(Z, scores)
+
+
+def test_the_default_in_many_dimensions_covers_over_draws():
+    """Errors with tails that differ from place to place, as those of a network do."""
+    rng, level, draws = np.random.default_rng(0), 0.9, 150
+    covered = []
+    for _ in range(draws):
+        Z = np.maximum(rng.normal(size=(230, 5)) @ rng.normal(size=(5, 30)), 0.0)
+        wrong = rng.random(230) < np.where(Z[:, 0] > 1, 0.3, 0.02)
+        errors = rng.exponential(size=230) * np.where(wrong, 20.0, 1.0)
+        radius = FullRescaled().fit(Z[:200], errors[:200]).predict_radius(Z[200:], level)
+        covered.append((errors[200:] <= radius).mean())
+    proved = np.ceil(level * 201) / 201
+    assert abs(np.mean(covered) - proved) < 4 * np.std(covered) / np.sqrt(draws)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])

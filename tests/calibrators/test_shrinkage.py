@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from calliper import KNN, RBF, FullRescaled, Split
+from calliper.kernels import GradedKNN
 from cases.problems import small_problem
 from oracles import rescaled as oracles
 
@@ -19,7 +20,7 @@ def p_value(t, p, z, method, m, statistic="mean"):
     """The literal p(t), with the median of the bag counted out and mixed into every scale."""
     name = method[0]
     n, power = len(p.Z), 2 if statistic == "rms" else 1
-    number = Fraction if name == "knn" else oracles.MP.mpf
+    number = oracles.MP.mpf if name == "rbf" else Fraction
     bag = np.vstack([p.Z, z])
     sizes = [number(float(v)) ** power for v in [*p.magnitudes, t]]
     scores = [number(float(v)) ** power for v in [*p.scores, t]]
@@ -36,13 +37,13 @@ def p_value(t, p, z, method, m, statistic="mean"):
         return (1 - m) * local + m * middle + offset
 
     new = scale(n)
-    slack = 0 if name == "knn" else number(10) ** -40
+    slack = number(10) ** -40 if name == "rbf" else 0
     wins = sum(scores[i] * new >= scores[n] * scale(i) * (1 - slack) for i in range(n))
     return Fraction(1 + wins, n + 1)
 
 
 def assert_literal(p, method, m, statistic="mean"):
-    kernel = KNN(method[1]) if method[0] == "knn" else RBF(method[1])
+    kernel = {"knn": KNN, "graded": GradedKNN, "rbf": RBF}[method[0]](method[1])
     full = FullRescaled(kernel, shrinkage=m, statistic=statistic, offset=p.offset).fit(
         p.Z, p.scores, magnitudes=p.magnitudes
     )
@@ -64,6 +65,16 @@ def test_knn_is_where_the_literal_p_value_falls(batch, statistic):
     for seed in range(50 * batch, 50 * batch + 50):
         p = small_problem(seed)
         assert_literal(p, ("knn", p.n_neighbors), SHRINKAGES[seed % 5], statistic)
+
+
+@pytest.mark.parametrize("statistic", ["mean", "rms"])
+@pytest.mark.parametrize("batch", range(3))
+def test_graded_neighbours_are_where_the_literal_p_value_falls(batch, statistic):
+    """Ties, zeros and copies; the new point among the K nearest, the 4K nearest, and neither."""
+    for seed in range(60 * batch, 60 * batch + 60):
+        p = small_problem(seed, smallest=2)
+        k = 1 if seed % 3 else max(1, len(p.Z) // 4)
+        assert_literal(p, ("graded", k), [0.0, *SHRINKAGES][seed % 6], statistic)
 
 
 def test_all_three_regions_of_the_median_occur():

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 Vector = Sequence[float] | NDArray[np.float64]
 Matrix = Sequence[Sequence[float]] | NDArray[np.float64]
 Coverage = Fraction | str
-Kernel = tuple[str, float]  # ("knn", K) or ("rbf", length scale)
+Kernel = tuple[str, float]  # ("knn", K), ("graded", K) or ("rbf", length scale)
 Weights = list[tuple[int, Any]]  # (index of a bag member, its positive weight)
 
 MP: Any = mpmath.MPContext()
@@ -95,6 +95,9 @@ def kernel_weights(Z: Matrix, z: Vector, allowed: Collection[int], kernel: Kerne
     name, parameter = kernel
     if name == "knn":
         return nearest(Z, z, allowed, min(int(parameter), len(allowed)))
+    if name == "graded":
+        ks = [min(int(multiple * parameter), len(allowed)) for multiple in (1, 4)]
+        return [(j, w / k) for k in ks for j, w in nearest(Z, z, allowed, k)]
     if name == "rbf":
         length = MP.mpf(float(parameter))
         squares = [(j, MP.mpf(squared_distance(Z[j], z))) for j in allowed]
@@ -106,7 +109,7 @@ def exact_numbers(values: Vector, kernel: Kernel) -> list[Any]:
     """The values, without rounding, in the arithmetic of the kernel; they must be >= 0."""
     if not all(0 <= float(v) < math.inf for v in values):
         raise ValueError("values must be finite and non-negative")
-    kind: Any = Fraction if kernel[0] == "knn" else MP.mpf
+    kind: Any = MP.mpf if kernel[0] == "rbf" else Fraction
     return [kind(float(v)) for v in values]
 
 

@@ -57,7 +57,7 @@ class FullRescaled(Calibrator):
 
     Parameters
     ----------
-    kernel : KNN, RBF, ForestProximity, Mahalanobis, TunedKNN or TunedRBF, optional
+    kernel : KNN, RBF, GradedKNN, ForestProximity, Mahalanobis, TunedKNN or TunedRBF, optional
         Who counts as a neighbour. It must not depend on calibration scores. By default it is
         given, together with ``shrinkage``, by a rule of N, from which left-out training errors,
         if ``fit`` is given any, may depart: towards more or less locality, or to plain split. A
@@ -66,10 +66,12 @@ class FullRescaled(Calibrator):
         m, how much of the scale is the median of all scores rather than the neighbours': 0 for
         neighbours alone, 1 for plain split conformal. Choose it without calibration data. By
         default it is chosen with the kernel, and 0 for a kernel of your own.
-    statistic : {"mean", "rms", "quantile"}, default "mean"
+    statistic : {"mean", "rms", "quantile"}, optional
         What the neighbours' scores say about the local scale: their mean (the paper), the root
         of their mean square, or their ⌈(1−α)K⌉-th smallest, which follows tails that are not a
-        multiple of the mean (KNN only; the radius then need not grow with the level).
+        multiple of the mean (KNN only; the radius then need not grow with the level). By default
+        the mean; or the root mean square, if the kernel is by default too, ``Z`` has more than
+        one column and ``fit`` is given no ``length_scale``.
     offset : float, default 0
         Constant added to every local scale, in the unit of y; choose it without calibration
         data. With ``"rms"`` it is added inside the root, as a square.
@@ -80,7 +82,7 @@ class FullRescaled(Calibrator):
 
     Attributes
     ----------
-    kernel_, shrinkage_ : what is used
+    kernel_, shrinkage_, statistic_ : what is used
     locality_ : how they were chosen; ``.describe()`` puts it in words
     bag_ : closed form of the thresholds; None for plain split
     scores_ : (N,) the calibration scores in ascending order
@@ -110,7 +112,7 @@ class FullRescaled(Calibrator):
         kernel: Any = None,
         *,
         shrinkage: float | None = None,
-        statistic: str = "mean",
+        statistic: str | None = None,
         offset: float = 0.0,
         random_state: Any = None,
     ) -> None:
@@ -176,8 +178,10 @@ class FullRescaled(Calibrator):
             statistic=self.statistic,
             offset=float(self.offset),
             rng=check_random_state(self.random_state),
+            dimensions=rows.Z.shape[1],
         )
         self.kernel_, self.shrinkage_ = self.locality_.kernel, self.locality_.shrinkage
+        self.statistic_ = self.locality_.statistic
         self.scores_ = np.sort(rows.scores)
         self.bag_: Bag | ShrunkBag | None = None
         if len(rows.scores) > 1 and self.shrinkage_ < 1:  # else one scale for all: plain split
@@ -189,7 +193,7 @@ class FullRescaled(Calibrator):
     def _fit_bag(self, rows: FitRows) -> Bag | ShrunkBag:
         """Thresholds of the whole bag, in a unit in which products of scores do not overflow."""
         # A root mean square crosses where the mean of squares does, at the squared radius.
-        power = self.power_ = 2 if self.statistic == "rms" else 1
+        power = self.power_ = 2 if self.statistic_ == "rms" else 1
         offset = float(self.offset)
         # A power of two changes no digit. The largest number is so large that products of small
         # ones do not vanish, and so small that those of large ones do not overflow.
@@ -200,7 +204,7 @@ class FullRescaled(Calibrator):
             rows.Z,
             scaled,
             np.ldexp(rows.scores, self.shift_) ** power,
-            statistic=self.statistic,
+            statistic=self.statistic_,
             offset=float(np.ldexp(offset, self.shift_)) ** power / (1 - self.shrinkage_),
         )
         return ShrunkBag(local, scaled, self.shrinkage_) if self.shrinkage_ else local
@@ -212,12 +216,12 @@ class FullRescaled(Calibrator):
             raise CalliperError(
                 f"scores from {magnitudes[magnitudes > 0].min():.3g} to {magnitudes.max():.3g}, "
                 f"with an offset of {self.offset:g}, span more than double precision can compare"
-                f" ({self.statistic} of neighbours). Set the smallest to 0, or take Split."
+                f" ({self.statistic_} of neighbours). Set the smallest to 0, or take Split."
             )
         return 0.0 if smallest >= 2.0**SMALL else 2.0 ** (2 * SMALL)
 
     def _check_parameters(self) -> None:
-        if self.statistic not in STATISTICS:
+        if self.statistic is not None and self.statistic not in STATISTICS:
             raise ValueError(f"statistic must be one of {[*STATISTICS]}; got {self.statistic!r}.")
         check_offset(self.offset)
         share = self.shrinkage

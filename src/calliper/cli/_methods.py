@@ -28,8 +28,9 @@ STATISTICS = ("mean", "rms", "quantile")
 
 #: What methods do where --neighbors is not given; the first is the rule of ``FullRescaled``.
 DEFAULT_NEIGHBORS = (
-    "full: the 20 nearest (at most half of all points), their mean mixed with the median "
-    "error by 8/√N, at least 0.2 and at most 0.5; slcp: 20; rcp: trees instead; others: 10"
+    "full: of one feature the 20 nearest (at most half of all points), their mean mixed with the "
+    "median error by 8/√N, at least 0.2 and at most 0.5, of more the K and 4K nearest, "
+    "K = 2.25·N^(1/6), at most N/8; slcp: 20; rcp: trees instead; others: 10"
 )
 
 #: What a parameter of ``fit`` is in words, the most telling first; and methods that need models.

@@ -111,9 +111,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
     (array([0., 1.]), array([0.3, 0.7]))
     """
 
-    def __init__(
-        self, *, recentre: bool = True, units: bool = True, random_state: Any = 0
-    ) -> None:
+    def __init__(self, *, recentre: bool = True, units: bool = True, random_state: Any = 0) -> None:
         self.recentre = recentre
         self.units = units
         self.random_state = random_state

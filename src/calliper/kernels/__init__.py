@@ -9,6 +9,7 @@ from calliper.kernels._base import LeaveTwoOut as LeaveTwoOut
 from calliper.kernels._base import as_kernel as as_kernel
 from calliper.kernels._base import rescale as rescale
 from calliper.kernels._criterion import CRITERIA as CRITERIA
+from calliper.kernels._graded import GradedKNN
 from calliper.kernels._knn import KNN
 from calliper.kernels._learnt import LearntMetric, Mahalanobis, learn_metric
 from calliper.kernels._learnt import loss_and_gradient as loss_and_gradient
@@ -31,6 +32,7 @@ __all__ = [
     "KNN",
     "RBF",
     "ForestProximity",
+    "GradedKNN",
     "Kernel",
     "LearntMetric",
     "Mahalanobis",

@@ -208,8 +208,8 @@ def as_kernel(given: Any, default: Kernel | None = None) -> Kernel:
     kernel = default if given is None else given
     if not isinstance(kernel, Kernel):
         raise TypeError(
-            f"kernel must be KNN(...), RBF(...), ForestProximity(...), Mahalanobis(...), "
-            f"TunedKNN(...) or TunedRBF(...); got {kernel!r}."
+            f"kernel must be KNN(...), RBF(...), GradedKNN(...), ForestProximity(...), "
+            f"Mahalanobis(...), TunedKNN(...) or TunedRBF(...); got {kernel!r}."
         )
     return kernel
 

@@ -31,7 +31,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -59,12 +59,11 @@ from calliper.kernels._search import (
     EUCLIDEAN,
     Metric,
     NeighborSearch,
-    Pairs,
     check_metric,
     unique_rows,
 )
 from calliper.kernels._shared import SharedNeighbors
-from calliper.kernels._statistic import STATISTICS, MeanStatistic, QuantileStatistic
+from calliper.kernels._statistic import STATISTICS, Edge, MeanStatistic, QuantileStatistic
 from calliper.quantile import (
     conformal_rank,
     merged_multiple,
@@ -319,7 +318,7 @@ class BagKNN:
         self.statistic = statistic(magnitudes[inner], last, offset, self.shared, self.crowded)
         self._orders: dict[int, tuple[FloatArray, IntArray]] = {}
 
-    def with_offset(self, offset: float) -> BagKNN:
+    def with_offset(self, offset: float) -> Self:
         """The same bag with another constant added to every scale; nothing is searched again."""
         other = copy(self)
         other.offset, other._orders, other.statistic = offset, {}, copy(self.statistic)
@@ -401,7 +400,7 @@ class BagKNN:
             self._orders[key] = in_order(ratio)
         return self._orders[key]
 
-    def _entered(self, Z: FloatArray) -> Pairs:
+    def _entered(self, Z: FloatArray) -> tuple[IntArray, IntArray, Edge]:
         """Pairs (new row, calibration point) where the new row is among the point's K nearest.
 
         The third array says where it is just as far as the K-th.

@@ -22,6 +22,9 @@ from calliper.kernels._base import positive_root, signed_root
 from calliper.kernels._shared import SharedNeighbors
 from calliper.quantile import as_fraction
 
+#: Which pairs are at the edge of a neighbourhood; where there are two, a number tells which.
+Edge = BoolArray | IntArray
+
 
 class MeanStatistic:
     """Mean of the K neighbours of N points.
@@ -72,7 +75,7 @@ class MeanStatistic:
         return self.shared.means(Z, self.k) + self.offset
 
     def crossing(
-        self, point: IntArray, at_edge: BoolArray, product: FloatArray, level: float
+        self, point: IntArray, at_edge: Edge, product: FloatArray, level: float
     ) -> FloatArray:
         """t_i for points that the new one enters; ``product`` is C = s_i ŝ_{N+1}."""
         weight, others = self._entered(point, at_edge)
@@ -81,7 +84,7 @@ class MeanStatistic:
     def rising_crossing(
         self,
         point: IntArray,
-        at_edge: BoolArray,
+        at_edge: Edge,
         score: FloatArray,
         scale: FloatArray,
         slope: float,
@@ -92,7 +95,7 @@ class MeanStatistic:
         linear = others / self.k + self.offset - slope * score
         return signed_root(slope + weight / self.k, linear, score * scale)
 
-    def _entered(self, point: IntArray, at_edge: BoolArray) -> tuple[FloatArray, FloatArray]:
+    def _entered(self, point: IntArray, at_edge: Edge) -> tuple[FloatArray, FloatArray]:
         """The weight of the new point, and the sum of the others."""
         weight = np.where(at_edge, self.edge_weight[point], 1.0)
         return weight, np.where(at_edge, self.edge_sum[point], self.inner_sum[point])
@@ -133,7 +136,7 @@ class QuantileStatistic:
         return self.shared.quantiles(Z, self.k, [self.key(level)])[:, 0] + self.offset
 
     def crossing(
-        self, point: IntArray, at_edge: BoolArray, product: FloatArray, level: float
+        self, point: IntArray, at_edge: Edge, product: FloatArray, level: float
     ) -> FloatArray:
         """t_i for points that the new one enters; ``product`` is C = s_i ŝ_{N+1}."""
         a, b = self._clamp_of(point, at_edge, level)
@@ -148,7 +151,7 @@ class QuantileStatistic:
     def rising_crossing(
         self,
         point: IntArray,
-        at_edge: BoolArray,
+        at_edge: Edge,
         score: FloatArray,
         scale: FloatArray,
         slope: float,
@@ -163,7 +166,7 @@ class QuantileStatistic:
         return np.where(between <= a, signed_root(slope, a + linear, constant), t)
 
     def _clamp_of(
-        self, point: IntArray, at_edge: BoolArray, level: float
+        self, point: IntArray, at_edge: Edge, level: float
     ) -> tuple[FloatArray, FloatArray]:
         """The a and b between which the scale of a point is the new score itself."""
         clamp = self._clamp(level)

@@ -1,0 +1,158 @@
+"""The nearer of the near speak louder: the mean over the K nearest, and over the 4K nearest.
+
+    ŝ = ½ · (1/K) Σ over the K nearest + ½ · (1/4K) Σ over the 4K nearest
+
+Few neighbours follow the error closely and noisily, many smoothly; in many dimensions half of each
+is better than any number in between. Both means are linear in a new score t. Over the bag, a new
+point that enters the 4K nearest of point i, and perhaps its K nearest, crosses where
+
+    w t² + A t − s_i ŝ_{N+1} = 0,    w = ½ w_K/K + ½ w_4K/4K,   A = ½ A_K/K + ½ A_4K/4K,
+
+with the weights w and the sums A of the others as in ``_statistic.py``, of either mean. Where it
+does not enter the K nearest, w_K = 0 and A_K is the sum of all K. The rest is ``_knn.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from calliper._types import FloatArray, IntArray
+from calliper.kernels._base import Kernel, Rng, Rows, ScalesAtLevel
+from calliper.kernels._knn import KNN, BagKNN, check_neighbors
+from calliper.kernels._search import EUCLIDEAN, Metric, NeighborSearch, check_metric
+from calliper.kernels._statistic import Edge, MeanStatistic
+
+#: How many times as many neighbours the wider mean is over.
+WIDER = 4
+
+
+class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
+    """Half of the scale is the mean over the K nearest, half that over the 4K nearest.
+
+    For :class:`FullRescaled`, with the mean or the root mean square, and its default in spaces
+    without a unit of their own, such as a network's embedding. Parameters as for :class:`KNN`.
+    """
+
+    by_distance = True
+
+    def __init__(self, n_neighbors: int = 10, *, metric: Metric = EUCLIDEAN) -> None:
+        self.n_neighbors = n_neighbors
+        self.metric = metric
+
+    def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> GradedKNN:
+        """A copy with its parameters checked."""
+        check_metric(self.metric)
+        return GradedKNN(check_neighbors(self.n_neighbors), metric=self.metric)
+
+    @property
+    def parts(self) -> tuple[KNN, KNN]:
+        """The K nearest, and the 4K nearest."""
+        k = self.n_neighbors
+        return KNN(k, metric=self.metric), KNN(WIDER * k, metric=self.metric)
+
+    def bag(
+        self,
+        Z: FloatArray,
+        magnitudes: FloatArray,
+        scores: FloatArray,
+        *,
+        statistic: str,
+        offset: float,
+    ) -> BagGraded:
+        """Thresholds of full conformal."""
+        if statistic == "quantile":
+            raise TypeError(f"no quantile over {self!r} is known: use KNN(...), or the mean.")
+        search, (near, wide) = NeighborSearch(Z, self.metric), self.parts
+        ks = min(near.n_neighbors, len(Z)), wide.at_most(len(Z))
+        return BagGraded(search, magnitudes, scores, n_neighbors=ks, offset=offset)
+
+    def widened(self, multiple: float, most: int) -> GradedKNN:
+        """The same with K multiplied, at least 1, and 4K at most ``most``."""
+        k = max(1, min(round(self.n_neighbors * multiple), most // WIDER))
+        return GradedKNN(k, metric=self.metric)
+
+    @classmethod
+    def scales_of_others(
+        cls,
+        kernels: Sequence[GradedKNN],
+        Z: FloatArray,
+        magnitudes: FloatArray,
+        *,
+        statistic: str,
+    ) -> ScalesAtLevel:
+        """Scales over the nearest others; neighbours are sorted once for all K."""
+        both = [part for kernel in kernels for part in kernel.parts]
+        means = KNN.scales_of_others(both, Z, magnitudes, statistic=statistic)
+        return lambda level: (means(level)[::2] + means(level)[1::2]) / 2
+
+
+class GradedMean(MeanStatistic):
+    """The mean of two means.
+
+    Where pairs are said to be at the edge, 1 is said for the edge of the wider neighbourhood
+    alone, and 2 is added inside the narrower one, 4 at its edge.
+    """
+
+    near: MeanStatistic
+    wide: MeanStatistic
+
+    def __init__(self, near: Any, wide: Any, offset: float) -> None:
+        self.k, self.offset, self.near, self.wide = 1, offset, near, wide
+
+    def of_calibration(self, level: float) -> FloatArray:
+        """Scales of the calibration points that the new point does not enter."""
+        both = self.near.of_calibration(level) + self.wide.of_calibration(level)
+        return np.asarray(both / 2 + self.offset)
+
+    def _entered(self, point: IntArray, at_edge: Edge) -> tuple[FloatArray, FloatArray]:
+        """The weight of the new point, and the mean of the others."""
+        weight, others = self.wide._entered(point, (at_edge & 1) > 0)
+        inner, rest = self.near._entered(point, at_edge >= 4)
+        outside = at_edge < 2
+        inner = np.where(outside, 0.0, inner)
+        rest = np.where(outside, self.near.full_sum[point], rest)
+        k, wider = 2 * self.near.k, 2 * self.wide.k
+        return inner / k + weight / wider, rest / k + others / wider
+
+
+class BagGraded(BagKNN):
+    """Thresholds t_i over the K nearest and over more; ``n_neighbors`` are both numbers."""
+
+    def __init__(
+        self,
+        search: NeighborSearch,
+        magnitudes: FloatArray,
+        scores: FloatArray,
+        *,
+        n_neighbors: tuple[int, int],
+        offset: float,
+    ) -> None:
+        self.near, self.wide = (
+            BagKNN(search, magnitudes, scores, n_neighbors=k, statistic=MeanStatistic, offset=0.0)
+            for k in n_neighbors
+        )
+        self.scores, self.n_neighbors, self.offset = scores, n_neighbors[1], offset
+        self.crowded = np.union1d(self.near.crowded, self.wide.crowded)
+        self.statistic = GradedMean(self.near.statistic, self.wide.statistic, offset)
+        self._orders = {}
+
+    def _scales_of_new(self, Z: FloatArray, levels: list[float]) -> list[FloatArray]:
+        """The scale of each new row at each level, (m,) each."""
+        (near,), (wide,) = (bag._scales_of_new(Z, levels[:1]) for bag in (self.near, self.wide))
+        return [(near + wide) / 2 + self.offset] * len(levels)
+
+    def _entered(self, Z: FloatArray) -> tuple[IntArray, IntArray, Edge]:
+        """Pairs where the new row is among the point's 4K nearest, and where in them it is."""
+        row, point, at_edge = self.wide._entered(Z)
+        inner_row, inner_point, at_inner_edge = self.near._entered(Z)
+        n = len(self.scores)
+        pair, inner = row * n + point, inner_row * n + inner_point
+        order = np.argsort(pair)
+        place = order[np.searchsorted(pair, inner, sorter=order)]
+        where = at_edge.astype(np.intp)
+        where[place] += np.where(at_inner_edge, 4, 2)
+        return row, point, where
