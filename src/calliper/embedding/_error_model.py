@@ -14,9 +14,9 @@ side, s = (ŷ + b − y) / d below it and (y − ŷ − b) / u above, and a radi
 Neither part is trusted further than left-out rows bear it out. All predictions that decide are made
 by trees that have not seen the row (5 folds). The number of trees behind the shift and its share λ
 are those of the least squared error; the shift is dropped unless it lowers that error by more than
-half a standard error, and never exceeds what was seen. Units are mixed with the average one, so that
-they cannot vanish where errors do (m = SHARE), and dropped unless they make intervals shorter at
-equal coverage.
+half a standard error, and never exceeds what was seen. Units are mixed with the average one, so
+that they cannot vanish where errors do (m = SHARE), and dropped unless they lower the interval
+score.
 
 Everything here is learnt from training rows: calibration and new rows are treated alike, so every
 guarantee stays what it was, however wrong the model of errors may be. The constants are those of
@@ -204,8 +204,9 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
 
     def _fit_sides(self, clues: FloatArray, beyond: FloatArray) -> FloatArray:
         """(3, n) the reach of errors on either side and their mean size, for rows unseen."""
-        ends = {"n_estimators": 60, "loss": "quantile", "alpha": REACH}
-        targets = [(-beyond, ends), (beyond, ends), (np.abs(beyond), {"n_estimators": 50})]
+        ends: dict[str, Any] = {"n_estimators": 60, "loss": "quantile", "alpha": REACH}
+        mean: dict[str, Any] = {"n_estimators": 50}
+        targets = [(-beyond, ends), (beyond, ends), (np.abs(beyond), mean)]
         left_out, self.sides_ = np.zeros((3, len(beyond))), []
         for row, (target, how) in zip(left_out, targets, strict=True):
             booster = self._booster(len(beyond), **how)

@@ -92,6 +92,11 @@ class WithErrorModel:
         """As without: one coordinate more, in the same unit."""
         return self.base.has_unit
 
+    @property
+    def n_outputs(self) -> int:
+        """Columns of what is returned as predictions: centre and two units, or one."""
+        return 3 if self.adjusts else 1
+
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions, or centres with units, and coordinates; inputs are prepared once."""
         rows = self.opened.prepare(X)
@@ -143,13 +148,13 @@ def learn_errors(
         extras = {"Z_left_out": unseen.Z, "scores_left_out": score.magnitude(y, unseen.y_pred)}
         return Learnt(embedding=embedding, score=score, unseen=unseen, extras=extras)
     space, expected, Z = learnt
-    y_pred, n_outputs = unseen.y_pred, embedding.n_outputs
+    y_pred = unseen.y_pred
     if space.adjusts:
-        score, n_outputs, y_pred = ScaledError(), 3, adjusted(unseen.y_pred, expected)
+        score, y_pred = ScaledError(), adjusted(y_pred, expected)
     if space.adds:
         Z = np.column_stack([Z, space.coordinate(expected.size)])
     return Learnt(
-        embedding=Embedding(space, embedding.model, n_outputs),
+        embedding=Embedding(space, embedding.model),
         score=score,
         unseen=replace(unseen, Z=Z),
         errors=space.errors,

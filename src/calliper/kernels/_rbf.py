@@ -218,7 +218,8 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         statistic: str,
     ) -> ScalesAtLevel:
         """Means of the others with smoothed radial weights."""
-        means, mean_of_rest = [], (magnitudes.sum() - magnitudes) / (len(magnitudes) - 1)
+        means: list[FloatArray] = []
+        mean_of_rest = (magnitudes.sum() - magnitudes) / (len(magnitudes) - 1)
         for kernel in kernels:
             if kernel.step or not means:
                 places = to_grid(Z, kernel.step * float(kernel.length_scale))
