@@ -18,6 +18,7 @@ NAMES = [
     "AbsoluteError",
     "CalliperError",
     "ConformalRegressor",
+    "ErrorModel",
     "FullRescaled",
     "Intervals",
     "JackknifeRescaled",
@@ -158,7 +159,7 @@ SUBMODULES = {
         "draw_tuning",
         "render_page",
     ],
-    "scores": ["AbsoluteError", "QuantileError", "SignedError"],
+    "scores": ["AbsoluteError", "QuantileError", "ScaledError", "SignedError"],
     "tuning": ["TuningCurve", "tuning_curve"],
 }
 

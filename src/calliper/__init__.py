@@ -10,7 +10,7 @@ from calliper._quantile_pair import QuantilePair
 from calliper._version import __version__ as __version__
 from calliper.calibrators import FullRescaled, JackknifeRescaled, Split
 from calliper.comparison import compare
-from calliper.embedding import Layer
+from calliper.embedding import ErrorModel, Layer
 from calliper.evaluation import evaluate
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
@@ -41,6 +41,7 @@ __all__ = [
     "AbsoluteError",
     "CalliperError",
     "ConformalRegressor",
+    "ErrorModel",
     "FullRescaled",
     "Intervals",
     "JackknifeRescaled",

@@ -162,7 +162,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         said = self._walk.predict(rows)
         shift = np.zeros(len(rows))
         if self.shift_ is not None:
-            shift = np.clip(self.shift_share_ * said[0], *self.range_)
+            shift = self._bounded(said[0])
         return self._expected(shift, said[-3:])
 
     def describe(self) -> str:
@@ -200,7 +200,11 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
             return np.zeros(len(errors))
         booster.set_params(n_estimators=best + 1)
         self.shift_, self.shift_share_ = booster.fit(clues, errors), float(shares[best])
-        return np.asarray(self.shift_share_ * stages[best])
+        return self._bounded(stages[best])
+
+    def _bounded(self, said: FloatArray) -> FloatArray:
+        """The share of what trees say that is used, within the errors that were seen."""
+        return np.clip(self.shift_share_ * said, *self.range_)
 
     def _fit_sides(self, clues: FloatArray, beyond: FloatArray) -> FloatArray:
         """(3, n) the reach of errors on either side and their mean size, for rows unseen."""
