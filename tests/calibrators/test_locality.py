@@ -102,7 +102,10 @@ def test_every_candidate_scores_what_it_scores_slowly(statistic, length_scale, m
         local, side = locals_of(kernel, statistic), 0.5 * getattr(kernel, "length_scale", 0.0)
         places = np.round(Z / side) * side if side else Z
         return np.array(
-            [slow_interval_score(places, errors, c, local, m, offset, power) for c in (0.8, 0.9, 0.95)]
+            [
+                slow_interval_score(places, errors, c, local, m, offset, power)
+                for c in (0.8, 0.9, 0.95)
+            ]
         )
 
     split = slow(kernels[0], 1.0, 0.0)
