@@ -275,7 +275,8 @@ def test_a_calibrated_model_shows_what_it_is():
     assert shown[2] == "  near in Space('prediction and expected error', 2 dimensions)"
     assert shown[3].startswith("  as local as RBF(")
     assert shown[4] == "  left-out errors: LeftOut(450 of 450 training rows, 5 folds)"
-    assert shown[5] == "  promised at 0.9: 0.9006"
+    assert shown[5] == f"  {model.error_model_.describe()}" and "450 left-out errors" in shown[5]
+    assert shown[6] == "  promised at 0.9: 0.9006"
     page = model._repr_mimebundle_()["text/html"]
     assert "calibrated on 150 rows by FullRescaled" in page and "promised at 0.9" in page
 

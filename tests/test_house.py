@@ -19,6 +19,7 @@ NAMES = [
     "Boxes",
     "CalliperError",
     "ConformalRegressor",
+    "ErrorModel",
     "FullRescaled",
     "Intervals",
     "JackknifeRescaled",
@@ -175,7 +176,7 @@ SUBMODULES = {
         "draw_tuning",
         "render_page",
     ],
-    "scores": ["AbsoluteError", "JointError", "QuantileError", "SignedError"],
+    "scores": ["AbsoluteError", "JointError", "QuantileError", "ScaledError", "SignedError"],
     "shift": ["LikelihoodRatio", "ShiftReport"],
     "tuning": ["TuningCurve", "tuning_curve"],
 }

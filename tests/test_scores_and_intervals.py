@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from calliper import AbsoluteError, CalliperError, Intervals, SignedError
+from calliper.scores import ScaledError
 
 numbers = st.floats(-1e6, 1e6)
 
@@ -83,3 +84,48 @@ def test_a_constant_error_of_two_signs_is_covered():
     y_pred, y = np.full(2, 2.337), np.array([-2.0, 2.0])
     lower, upper = AbsoluteError().invert(y_pred, np.full(2, abs(-2.0 - 2.337)))
     assert (lower <= y).all() and (y <= upper).all()
+
+
+units = st.floats(0.1, 100)
+
+
+@given(y=numbers, centre=numbers, down=units, up=units, radius=st.floats(0, 1e6))
+def test_scaled_errors_and_their_intervals_belong_together(y, centre, down, up, radius):
+    """Its own score covers a target without slack; ``place`` undoes ``signed``."""
+    score, y, rows = ScaledError(), np.array([y]), np.array([[centre, down, up]])
+    measured = score.measure(y, rows)
+    assume(measured[0] != 0 or y[0] == centre)  # a quotient that is smaller than any number
+    lower, upper = score.invert(rows, measured)
+    assert lower <= y <= upper and score.centre(rows) == centre
+    slack = 1e-9 * (1 + np.abs(y) + abs(centre) + radius * max(down, up)) / min(down, up)
+    lower, upper = score.invert(rows, np.array([radius]))
+    if measured > radius + slack:
+        assert not lower <= y <= upper
+    if measured <= radius:
+        assert lower <= y <= upper
+    signed = score.signed(y, rows)
+    np.testing.assert_allclose(np.abs(signed), score.magnitude(y, rows))
+    np.testing.assert_allclose(score.place(rows, signed), y, atol=1e-9 * (1 + abs(centre)))
+
+
+@given(y=numbers, centre=numbers)
+def test_scaled_errors_in_units_of_one_are_absolute_errors(y, centre):
+    y, y_pred = np.array([y]), np.array([centre])
+    rows = np.array([[centre, 1.0, 1.0]])
+    measured = AbsoluteError().measure(y, y_pred)
+    np.testing.assert_array_equal(ScaledError().measure(y, rows), measured)
+    ends = AbsoluteError().invert(y_pred, measured)
+    found, digits = ScaledError().invert(rows, measured), 1e-14 * (abs(centre) + measured[0])
+    np.testing.assert_allclose(found, ends, rtol=1e-12, atol=digits)
+
+
+def test_scaled_errors_have_no_bound_where_the_radius_has_none():
+    rows = np.array([[0.0, 2.0, 3.0], [1.0, 2.0, 3.0]])
+    lower, upper = ScaledError().invert(rows, np.array([np.inf, 1.0]))
+    assert lower[0] == -np.inf and upper[0] == np.inf
+    np.testing.assert_allclose([lower[1], upper[1]], [-1.0, 4.0])
+
+
+def test_the_centre_goes_with_each_level():
+    ends = Intervals([[0, -1]], [[1, 2]], coverage=(0.5, 0.9), centre=np.array([0.5]))
+    assert ends.at(0.9).centre is ends.centre and Intervals([0.0], [1.0]).centre is None

@@ -12,7 +12,7 @@ from calliper._targets import MultiTargetRegressor
 from calliper._version import __version__ as __version__
 from calliper.calibrators import FullRescaled, JackknifeRescaled, Split
 from calliper.comparison import compare
-from calliper.embedding import Layer
+from calliper.embedding import ErrorModel, Layer
 from calliper.evaluation import evaluate
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
@@ -47,6 +47,7 @@ __all__ = [
     "Boxes",
     "CalliperError",
     "ConformalRegressor",
+    "ErrorModel",
     "FullRescaled",
     "Intervals",
     "JackknifeRescaled",

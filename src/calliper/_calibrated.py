@@ -38,11 +38,13 @@ class Calibrated:
     score : what is called an error
     calibrators : one for most scores, two where each side of the prediction has its own
     void : why nothing is proved with these calibration rows, in words; None if all is well
+    around : what intervals lie around, in words, if it is not simply the prediction
     """
 
     score: Any
     calibrators: tuple[Any, ...]
     void: str | None = None
+    around: str = ""
 
     def intervals(
         self,
@@ -84,6 +86,7 @@ class Calibrated:
             like_coverage(upper, coverage),
             levels[0] if np.ndim(coverage) == 0 else levels,
             index,
+            self.centre(y_pred),
         )
 
     def extended(
@@ -152,12 +155,13 @@ class Calibrated:
         of_tail: Guarantee = self.calibrators[0].guarantee(self._of_tail(coverage), **how)
         tails = len(self.calibrators)
         if tails == 1 and self.void is None:
-            return of_tail
+            return replace(of_tail, around=self.around)
         return replace(
             of_tail,
             coverage=coverage,
             proved=self._proved(coverage),
             tails=tails,
+            around=self.around,
             note=None if self.void is None else f"nothing is promised. {self.void}",
             confidence=confidence,
         )

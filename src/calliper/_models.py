@@ -336,7 +336,7 @@ def is_frozen(model: Any) -> bool:
 def _is_calibrated(model: Any) -> bool:
     """Whether it is a ``ConformalRegressor``, known by name since it stands above this module."""
     code = getattr_static(type(model), "predict", None)
-    of_one_number = getattr(getattr(model, "score_", None), "n_outputs", 1) == 1
+    of_one_number = getattr(getattr(model, "score_function", None), "n_outputs", 1) == 1
     known = getattr(code, "__module__", None) == "calliper.regressor"
     return known and of_one_number and hasattr(model, "estimator_")
 

@@ -163,8 +163,14 @@ class MultiTargetRegressor(ConformalRegressor):
     def _calibrated(self) -> Calibrated:
         """Of the target of which the least is proved, if each is by itself."""
         least = min(self._parts, key=ConformalRegressor.guaranteed_coverage, default=self)
-        names, joint = self.target_names_, not self._parts
-        return CalibratedBoxes(least.score_, least.calibrators_, self.void_, names, joint)
+        return CalibratedBoxes(
+            least.score_,
+            least.calibrators_,
+            self.void_,
+            "" if least.error_model_ is None else least.error_model_.describe(),
+            names=self.target_names_,
+            joint=not self._parts,
+        )
 
     def _check_known(self, X: Any, y: Any, *, anew: bool = True) -> FloatArray:
         """Targets (n, k), or (n,) if there is one, in the order that the model was trained on."""
@@ -225,7 +231,7 @@ class MultiTargetRegressor(ConformalRegressor):
             seen = seen if seen.y is None else replace(seen, y=seen.y[:, place])
             part._calibrate(model, X, column, seen, order, per_row)
             parts += (part,)
-        for name in ("embedding_", "score_", "left_out_", "_row_trend", "_per_row"):
+        for name in ("embedding_", "score_", "left_out_", "error_model_", "_row_trend", "_per_row"):
             setattr(self, name, getattr(parts[0], name))
         self.calibrators_ = tuple(each for part in parts for each in part.calibrators_)
         self._placed = (id(estimator), id(self.embed), training.X is not None)

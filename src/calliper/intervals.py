@@ -32,6 +32,9 @@ class Intervals:
         The level or levels that were asked for.
     index : optional
         Row labels of the frame that the intervals belong to.
+    centre : array of shape (m,), optional
+        What the intervals lie around: the prediction, or the prediction moved by the error that
+        is expected there.
 
     Examples
     --------
@@ -52,6 +55,7 @@ class Intervals:
     upper: FloatArray
     coverage: float | tuple[float, ...] | None = None
     index: Any = None
+    centre: FloatArray | None = None
 
     def __post_init__(self) -> None:
         lower, upper = np.asarray(self.lower, float), np.asarray(self.upper, float)
@@ -107,7 +111,11 @@ class Intervals:
             return self
         column = int(found[0])
         return Intervals(
-            self.lower[:, column], self.upper[:, column], float(levels[column]), self.index
+            self.lower[:, column],
+            self.upper[:, column],
+            float(levels[column]),
+            self.index,
+            self.centre,
         )
 
     def column_names(self) -> list[str]:

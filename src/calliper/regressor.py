@@ -40,10 +40,12 @@ from calliper.embedding import (
     SEEN,
     UNTOUCHED,
     Embedding,
+    ErrorModel,
     Learnt,
     Refits,
     Training,
     fit_embedding,
+    learn_errors,
     refuse_changing,
     warn_if_poor,
 )
@@ -92,6 +94,12 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     shuffle : bool, default True
         Whether :meth:`fit` holds out rows at random. For rows in order of time choose False: the
         last rows are held out, and refits leave out runs of neighbouring rows.
+    error_model : "auto", ErrorModel or None, default "auto"
+        What is learnt from left-out errors beside nearness: where the model is biased, which moves
+        the centre of the interval away from the prediction, and how far it errs on either side.
+        ``"auto"`` does so for absolute errors with a calibrator that uses left-out errors, which
+        the default does; ``ErrorModel(recentre=False)`` keeps the prediction inside its interval,
+        None learns neither. Training rows alone decide, so the guarantee is the same.
     left_out_folds : int, optional
         Errors on training rows by models that have not seen them, for calibrators that ask: out
         of bag where the model has bags, else from so many refits. By default :meth:`fit` refits 5
@@ -110,6 +118,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     calibrators_ : the fitted calibrator of each tail of the score; one for most scores
     embedding_ : the fitted map to the space where nearness is judged; its repr says which
     left_out_ : training rows as seen by models that were not trained on them, or None
+    error_model_ : the fitted model of errors, or None
     void_ : why nothing is promised, in words, or None
 
     Examples
@@ -134,6 +143,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         embed: Any = "auto",
         calibration_size: float = 0.25,
         shuffle: bool = True,
+        error_model: Any = "auto",
         left_out_folds: int | None = None,
         random_state: Any = None,
         progress: Any = None,
@@ -144,6 +154,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         self.embed = embed
         self.calibration_size = calibration_size
         self.shuffle = shuffle
+        self.error_model = error_model
         self.left_out_folds = left_out_folds
         self.random_state = random_state
         self.progress = progress
@@ -291,8 +302,9 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         """The model's prediction, (m,): the middle, if it predicts several quantiles."""
         self._check_calibrated()
         check_new_rows(self, X)
-        y_pred = predictions(self.estimator_, X, getattr(self.score_, "n_outputs", 1))
-        return self._calibrated.centre(y_pred)
+        score = self._score()
+        y_pred = predictions(self.estimator_, X, getattr(score, "n_outputs", 1))
+        return y_pred if y_pred.ndim == 1 else np.asarray(score.centre(y_pred))
 
     def predict_interval(
         self,
@@ -445,6 +457,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             f"near in {self.embedding_}" if getattr(method, "judges_nearness", True) else "",
             "" if locality is None else f"as local as {locality.describe()}",
             "" if self.left_out_ is None else f"left-out errors: {self.left_out_}",
+            "" if self.error_model_ is None else self.error_model_.describe(),
             f"promised at 0.9: {np.floor(promise.proved * 1e4) / 1e4:g}"
             + (f" ({self.void_})" if self.void_ is not None else "")
             + (", unless rows are in order of time" if self._row_trend is not None else ""),
@@ -453,7 +466,12 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
 
     @property
     def _calibrated(self) -> Calibrated:
-        return Calibrated(self.score_, self.calibrators_, self.void_)
+        around = "" if self.error_model_ is None else self.error_model_.describe()
+        return Calibrated(self.score_, self.calibrators_, self.void_, around)
+
+    def _score(self) -> Any:
+        """What the user calls an error."""
+        return AbsoluteError() if self.score_function is None else self.score_function
 
     def _split(self, n: int, groups: Any) -> tuple[IntArray, IntArray]:
         """Rows to train on, and rows to hold out."""
@@ -494,7 +512,6 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         order: Any = None,
         per_row: PerRow = PerRow(),  # noqa: B008
     ) -> None:
-        score: Any = AbsoluteError() if self.score_function is None else self.score_function
         calibrator = FullRescaled() if self.calibrator is None else self.calibrator
         if not hasattr(calibrator, "predict_radius"):
             raise TypeError(
@@ -506,8 +523,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             per_row = replace(per_row, groups=calibrator.asked(per_row.groups))
             calibrator = calibrator.calibrator
         given = per_row.known(X)
-        learnt, known = self._learn(estimator, calibrator, score, X, training)
-        embedding = learnt.embedding
+        learnt, known = self._learn(estimator, calibrator, X, training)
+        embedding, score = learnt.embedding, learnt.score
         y_pred, Z = embedding.predict_and_transform(X)
         refuse_changing(embedding, X, y_pred, Z)
         if _asks_distances(calibrator):
@@ -520,11 +537,13 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         self.embedding_: Embedding = embedding
         self._placed = (id(estimator), id(self.embed), training.X is not None)
         self.estimator_, self.score_, self.left_out_ = estimator, score, learnt.unseen
+        self.error_model_ = learnt.errors
 
     def _learn(
-        self, estimator: Any, calibrator: Any, score: Any, X: Any, training: Training
+        self, estimator: Any, calibrator: Any, X: Any, training: Training
     ) -> tuple[Learnt, dict[str, Any]]:
         """The space, and what training rows tell the calibrator; nothing that it does not name."""
+        score = self._score()
         embedding = fit_embedding(
             self.embed,
             training.X,
@@ -536,14 +555,32 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             raw=_raw(calibrator),
             nearness=getattr(calibrator, "judges_nearness", True),
         )
-        learnt = Learnt(embedding=embedding)
+        learnt = Learnt(embedding=embedding, score=score)
+        asks = _names(calibrator, LEFT_OUT) and getattr(calibrator, "uses_left_out", True)
+        errors = self._checked_error_model(score, asks=asks)
         if training.X is None:
             return learnt, {}
-        if _names(calibrator, LEFT_OUT) and getattr(calibrator, "uses_left_out", True):
-            chosen = isinstance(self.embed, str) and self.embed == "auto"
-            learnt = training.learn(embedding, score, chosen=chosen)
-        seen = training.seen(learnt.embedding, score, wanted=_names(calibrator, SEEN))
+        if asks or errors.adjusts:
+            chosen = isinstance(self.embed, str) and self.embed == "auto" and asks
+            learnt = learn_errors(training, embedding, score, errors, chosen=chosen)
+        seen = training.seen(learnt.embedding, learnt.score, wanted=_names(calibrator, SEEN))
         return learnt, {**learnt.extras, **seen}
+
+    def _checked_error_model(self, score: Any, *, asks: bool) -> ErrorModel:
+        """What to learn from left-out errors; ``asks`` says whether the calibrator does."""
+        given, absolute = self.error_model, isinstance(score, AbsoluteError)
+        if isinstance(given, str) and given == "auto":
+            return ErrorModel(recentre=asks and absolute, units=asks and absolute)
+        if given is None:
+            return ErrorModel(recentre=False, units=False)
+        if not isinstance(given, ErrorModel):
+            raise TypeError(f"error_model must be 'auto', None or an ErrorModel; got {given!r}.")
+        if given.adjusts and not absolute:
+            raise CalliperError(
+                f"an ErrorModel gives each side its own unit of the absolute error; the score "
+                f"function is {score!r}. Leave out one of them."
+            )
+        return given
 
 
 def _few_groups(held_out: Any) -> str:

@@ -47,7 +47,7 @@ from calliper._validation import check_offset, check_vector
 from calliper.exceptions import CalliperError, QuantileCrossingWarning, warn
 from calliper.quantile import above, below, not_below
 
-__all__ = ["AbsoluteError", "JointError", "QuantileError", "SignedError"]
+__all__ = ["AbsoluteError", "JointError", "QuantileError", "ScaledError", "SignedError"]
 
 #: What :class:`QuantileError` offers.
 VARIANTS = ("plain", "ratio", "median", "asymmetric")
@@ -186,6 +186,52 @@ class SignedError(BaseEstimator):  # type: ignore[misc]
         if self.side not in ("both", "lower", "upper"):
             raise ValueError(f"side must be 'both', 'lower' or 'upper'; got {self.side!r}.")
         return self.side
+
+
+class ScaledError(BaseEstimator):  # type: ignore[misc]
+    """How far y lies from a centre, below and above it in units of their own.
+
+    Predictions are the centre and the two positive units of each row, (n, 3) as (centre, down,
+    up): s = (centre − y)/down below the centre and (y − centre)/up above, and the interval is
+    [centre − radius·down, centre + radius·up]. ``ErrorModel`` learns them from left-out errors.
+
+    >>> rows = np.array([[2.0, 1.0, 4.0], [2.0, 1.0, 4.0]])
+    >>> ScaledError().measure(np.array([1.0, 4.0]), rows)
+    array([1. , 0.5])
+    """
+
+    n_tails = 1
+    n_outputs = 3
+
+    def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
+        """The distance from the centre in the unit of its side, shape (n,)."""
+        return np.abs(self.signed(y, y_pred))
+
+    def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
+        """The score itself."""
+        return self.measure(y, y_pred)
+
+    def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
+        """The same, negative below the centre."""
+        centre, down, up = np.moveaxis(y_pred, -1, 0)
+        beyond = y - centre
+        return np.asarray(beyond / np.where(beyond < 0, down, up))
+
+    def place(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
+        """The y of a signed score."""
+        centre, down, up = np.moveaxis(y_pred, -1, 0)
+        return np.asarray(centre + signed * np.where(signed < 0, down, up))
+
+    def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Targets whose score is at most ``radius``."""
+        centre, down, up = np.moveaxis(y_pred, -1, 0)
+        with np.errstate(over="ignore"):  # an end that is no number is no bound
+            lower = below(centre, down * not_below(radius), digits=4)
+            return lower, above(centre, up * not_below(radius), digits=4)
+
+    def centre(self, y_pred: FloatArray) -> FloatArray:
+        """The first column."""
+        return np.asarray(y_pred[..., 0])
 
 
 class QuantileError(BaseEstimator):  # type: ignore[misc]

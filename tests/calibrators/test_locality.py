@@ -95,13 +95,17 @@ def test_every_candidate_scores_what_it_scores_slowly(statistic, length_scale, m
     if length_scale is None:
         kernels, shares = [rule.kernel, rule.kernel.widened(0.5, 100)], (rule.shrinkage, 0.0)
     else:
-        kernels, shares = [rule.kernel, RBF(0.25, smoothing=1.0)], (0.0,)
+        kernels, shares = [rule.kernel, RBF(0.25, smoothing=1.0, step=0.5)], (0.0,)
     power = 2 if statistic == "rms" else 1
 
     def slow(kernel, m, offset):
-        local = locals_of(kernel, statistic)
+        local, side = locals_of(kernel, statistic), 0.5 * getattr(kernel, "length_scale", 0.0)
+        places = np.round(Z / side) * side if side else Z
         return np.array(
-            [slow_interval_score(Z, errors, c, local, m, offset, power) for c in (0.8, 0.9, 0.95)]
+            [
+                slow_interval_score(places, errors, c, local, m, offset, power)
+                for c in (0.8, 0.9, 0.95)
+            ]
         )
 
     split = slow(kernels[0], 1.0, 0.0)

@@ -16,8 +16,8 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from calliper import AbsoluteError, ConformalRegressor, Split
-from calliper.embedding import Refits, Training, fit_embedding, left_out
+from calliper import AbsoluteError, ConformalRegressor, ErrorModel, Split
+from calliper.embedding import Refits, Training, fit_embedding, learn_errors, left_out
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(400, 3))
@@ -26,10 +26,14 @@ X_TRAIN, X_CAL, X_NEW = X[:200], X[200:300], X[300:]
 Y_TRAIN, Y_CAL = Y[:200], Y[200:300]
 
 
+#: Only the expected size, which is what the coordinate is made of.
+SIZE = ErrorModel(recentre=False, units=False)
+
+
 def learnt(model, *, X_train=X_TRAIN, y_train=Y_TRAIN, embed="auto"):
     embedding = fit_embedding(embed, X_train, X_CAL, model=model)
     training = Training(X=X_train, y=y_train, may_refit=True, refits=Refits(random_state=0))
-    return training.learn(embedding, AbsoluteError(), chosen=embed == "auto")
+    return learn_errors(training, embedding, AbsoluteError(), SIZE, chosen=embed == "auto")
 
 
 @pytest.mark.parametrize(
@@ -63,8 +67,15 @@ def test_expected_error(model, name):
     prepare = StandardScaler().fit(X_TRAIN).transform if hasattr(model, "steps") else np.asarray
     error_model = GradientBoostingRegressor(
         n_estimators=50, subsample=0.5, min_samples_leaf=10, max_features=1 / 3, random_state=0
-    ).fit(np.c_[prepare(X_TRAIN[unseen.rows]), (unseen.y_pred - Y_TRAIN.mean()) / unit], errors)
-    expected = error_model.predict(np.c_[prepare(X_NEW), (y_pred - Y_TRAIN.mean()) / unit])
+    )
+
+    def clues(rows, predicted, Z):
+        """The model's spread lies between the prediction and the expected error."""
+        spread = Z[:, 1:] if "," in name else Z[:, :0]
+        return np.c_[prepare(rows), (predicted - Y_TRAIN.mean()) / unit, spread]
+
+    error_model.fit(clues(X_TRAIN[unseen.rows], unseen.y_pred, unseen.Z), errors)
+    expected = error_model.predict(clues(X_NEW, y_pred, Z[:, :-1]))
     floored = np.maximum(expected, 0.02 * errors.mean())
     np.testing.assert_allclose(Z[:, -1], 2 * np.log(floored / unit + 0.01), rtol=1e-6)
     if name.startswith("prediction and"):
@@ -157,7 +168,9 @@ class CountsFits(RegressorMixin, BaseEstimator):
 )
 def test_nothing_is_refitted_unasked(calibrator, folds, fits):
     CountsFits.fits = 0
-    model = ConformalRegressor(CountsFits(), calibrator, left_out_folds=folds, random_state=0)
+    model = ConformalRegressor(
+        CountsFits(), calibrator, error_model=None, left_out_folds=folds, random_state=0
+    )
     model.fit(X, Y)
     assert CountsFits.fits == fits
     assert (model.left_out_ is None) == (fits == 1)

@@ -106,10 +106,12 @@ def test_stages_of_few_rows(name, given, monkeypatch):
 @pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "quantile"])
 def test_boosted_trees_on_few_rows(loss):
     model = GradientBoostingRegressor(n_estimators=20, loss=loss, random_state=0).fit(X, Y)
-    quick = FewRows(model)
+    other = GradientBoostingRegressor(n_estimators=7, random_state=1).fit(X, -Y)
+    quick = FewRows([model, other])
     assert quick.grove.suits(X[:9]) and not quick.grove.suits(X)
     for rows in (X[:1], X[:9], X):
-        np.testing.assert_allclose(quick.predict(rows), model.predict(rows), rtol=1e-13)
+        expected = [model.predict(rows), other.predict(rows)]
+        np.testing.assert_allclose(quick.predict(rows), expected, rtol=1e-12)
 
 
 def test_nodes_are_gathered_when_needed_and_never_stored(monkeypatch):

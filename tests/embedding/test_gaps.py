@@ -11,8 +11,8 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 
-from calliper import AbsoluteError, ConformalRegressor
-from calliper.embedding import Refits, Training, fit_embedding
+from calliper import AbsoluteError, ConformalRegressor, ErrorModel
+from calliper.embedding import Refits, Training, fit_embedding, learn_errors
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(400, 3))
@@ -25,7 +25,8 @@ GAPS = np.where(rng.uniform(size=X_NEW.shape) < 0.3, np.nan, X_NEW)
 def learnt(model, X_train):
     embedding = fit_embedding("auto", X_train, X_CAL, model=model, y_train=Y_TRAIN)
     training = Training(X=X_train, y=Y_TRAIN, may_refit=True, refits=Refits(random_state=0))
-    return training.learn(embedding, AbsoluteError(), chosen=True)
+    size = ErrorModel(recentre=False, units=False)
+    return learn_errors(training, embedding, AbsoluteError(), size, chosen=True)
 
 
 @pytest.mark.parametrize(
@@ -51,9 +52,11 @@ def test_gaps_do_not_choose(model, hole):
     median = np.nanmedian(X_train[found.unseen.rows], axis=0)
     if not hasattr(model, "steps"):  # whose imputer takes the mean
         whole = np.where(np.isnan(GAPS), median, GAPS)
-        clues = np.c_[whole, (y_pred - Y_TRAIN.mean()) / Y_TRAIN.std()]
         space = found.embedding.space
-        np.testing.assert_array_equal(Z[:, -1], space.coordinate(space.model.predict(clues)))
+        clues = space.clues(whole, y_pred, Z[:, :-1])
+        np.testing.assert_array_equal(clues[:, :3], whole)
+        size = space.errors.predict(clues).size
+        np.testing.assert_array_equal(Z[:, -1], space.coordinate(size))
     for X_known in (None, X_train):
         fitted = ConformalRegressor(model).calibrate(GAPS, Y[300:], X_train=X_known)
         assert np.isfinite(fitted.predict_interval(X_CAL).width).all()

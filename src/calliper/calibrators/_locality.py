@@ -6,15 +6,16 @@ has a unit of its own (a model's prediction and spread, say), the distance at wh
 speak for one another is known beforehand, and a radial kernel of that length is the rule; it turns
 into plain split by itself where all points are near.
 
-Where it has none (a network's embedding, inputs of any kind), the nearest few know most: the rule
+Where it has none and many dimensions (a network's embedding), the nearest few know most: the rule
 is the root mean square over the K nearest and the 4K nearest, half of each, where K grows slowly,
 with the sixth root of N. The root mean square comes closer to the high quantiles that intervals
 are about than the mean does: where errors have tails that differ from place to place, a scale made
 of means, and all the more one that is mostly global, is too narrow where errors are largest. Half
 of the scale is global up to some hundred points, since shrinkage takes the noise of few neighbours
 away better than more and farther ones do; beyond, this share fades fast. The constants were chosen
-on ten networks, the paper's among them; leaving one out, the others choose 2 or 2.5 for K's. On a
-line, and for a quantile, the rule is the 20 nearest, mixed with the global scale.
+on ten networks, the paper's among them; leaving one out, the others choose 2 or 2.5 for K's. In
+fewer dimensions (inputs), and for a quantile, the rule is the 20 nearest, mixed with the global
+scale: there the root mean square costs more where errors are all alike than it gains elsewhere.
 
 *The search.* Errors of the model on training rows that it was not fitted to (out of fold, out of
 bag) play the calibration errors. Bags of N+1 of them are drawn; each member in turn is the new
@@ -71,12 +72,18 @@ Errors = tuple[FloatArray | None, FloatArray | None]
 #: How many points the mean of all counts for in a radial mean.
 SMOOTHING = 1.0
 
+#: Side of the cells that points of a radial kernel are moved to, in length scales.
+STEP = 0.5
+
 #: Beyond so many calibration points all pairs of them take too long, and the K nearest are used.
 MOST_RADIAL = 10_000
 
 #: K over the sixth root of N where graded neighbours are the rule, the share that is then global of
 #: few points, and from how many on it fades.
 NEIGHBORS, GRADED_SHARE, FADING = 2.25, 0.5, 300
+
+#: Dimensions from which a space without a unit has graded neighbours.
+WIDE = 16
 
 #: Least and most of the scale that is global where the K nearest are the rule.
 LEAST_SHRINKAGE, MOST_SHRINKAGE = 0.2, 0.5
@@ -189,13 +196,13 @@ def locality_rule(
     length_scale : distance at which n points still speak for one another, if known
     shrinkage : kept if given
     statistic : kept if given; a quantile takes the K nearest
-    dimensions : of the space; on a line, the K nearest are the rule
+    dimensions : of the space; in few of them, the K nearest are the rule
     """
-    if length_scale is None and statistic != "quantile" and dimensions > 1 and n >= 8:
+    if length_scale is None and statistic != "quantile" and dimensions >= WIDE and n >= 8:
         return _graded_rule(n, shrinkage, statistic or "rms")
     said = statistic or "mean"
     if length_scale is not None and n <= MOST_RADIAL and statistic != "quantile":
-        radial = RBF(rounded(length_scale), smoothing=SMOOTHING)
+        radial = RBF(rounded(length_scale), smoothing=SMOOTHING, step=STEP)
         return Locality(radial, 0.0 if shrinkage is None else shrinkage, "rule", statistic=said)
     few_coordinates = length_scale is not None
     k = round(2 * np.sqrt(n)) if few_coordinates else 20

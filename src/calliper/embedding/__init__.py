@@ -8,10 +8,11 @@ from calliper.embedding._embedding import (
     refuse_changing,
     warn_if_poor,
 )
+from calliper.embedding._error_model import ErrorModel, Expected
+from calliper.embedding._learnt_error import Learnt, learn_errors
 from calliper.embedding._left_out import (
     LEFT_OUT,
     SEEN,
-    Learnt,
     LeftOut,
     Refits,
     Training,
@@ -25,12 +26,15 @@ __all__ = [
     "SEEN",
     "UNTOUCHED",
     "Embedding",
+    "ErrorModel",
+    "Expected",
     "Layer",
     "Learnt",
     "LeftOut",
     "Refits",
     "Training",
     "fit_embedding",
+    "learn_errors",
     "left_out",
     "refuse_changing",
     "warn_if_poor",

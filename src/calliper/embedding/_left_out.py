@@ -4,15 +4,8 @@ A model has seen its training rows, so its errors there are too small and its sp
 Where the members of a bagged model each left rows out, those members speak for them (out of
 bag) at no training; otherwise clones are trained on all folds but one.
 
-Spread is what the model knows of its own doubt; the errors that it makes on rows left out show
-the rest, such as noise that depends on an input which the mean ignores. A few boosted trees learn
-the size e of those errors from the inputs (as numbers: see ``_encoding.py``) and the prediction
-(centred, since trees compute in single precision), and one coordinate more is
-
-    WEIGHT · log(max(ê(x), LEAST · mean e) / u + FLOOR),     u the standard deviation of y.
-
-All this depends on training data alone. It may be as wrong as it likes: it moves rows, and coverage
-is counted on rows that had no part in it, so that the guarantees are untouched.
+Spread is what the model knows of its own doubt; the errors that it makes on rows left out show the
+rest, and a model of those errors is learnt from them: see ``_learnt_error.py``.
 """
 
 from __future__ import annotations
@@ -22,25 +15,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
-from sklearn.model_selection import GroupKFold, KFold, cross_val_predict
+from sklearn.model_selection import GroupKFold, KFold
 from sklearn.utils import _safe_indexing, indexable
 
-from calliper._models import OpenedModel, fit_params_of, fresh, is_frozen, open_model, unwrapped
+from calliper._models import fit_params_of, fresh, is_frozen, unwrapped
 from calliper._types import FloatArray, IntArray
 from calliper._validation import n_rows
 from calliper.embedding._embedding import Embedding
-from calliper.embedding._encoding import ColumnEncoder
 from calliper.embedding._retrained import trainable
-from calliper.embedding._spaces import InputsAndPrediction, Predict, Prediction, one_target
-from calliper.embedding._spread import (
-    MEMBERS,
-    NO_SPREAD,
-    Member,
-    PredictionAndSpread,
-    moments,
-)
-from calliper.embedding._walk import FewRows
+from calliper.embedding._spaces import one_target
+from calliper.embedding._spread import MEMBERS, Member, PredictionAndSpread, moments
 from calliper.exceptions import EmbeddingWarning, warn
 
 #: Refits behind left-out errors, where nothing else was said.
@@ -49,13 +33,6 @@ N_REFITS = 5
 LEAST_MEMBERS = 2
 #: Trees whose leaves are counted to see whether rows are those that they were grown on.
 N_VERIFIED = 3
-WEIGHT, LEAST, FLOOR = 2.0, 0.02, 0.01
-#: With fewer errors than two leaves of a tree hold there is nothing to learn.
-FEWEST_ERRORS = 40
-#: Rows that each tree is grown on: half of them, and never more than this.
-MOST_ROWS = 10_000
-#: Parts of the left-out errors that are set apart in turn to place their own rows.
-N_ERROR_FOLDS = 5
 #: What a calibrator's ``fit`` may name: training rows as seen by models not trained on them.
 LEFT_OUT = ("Z_left_out", "scores_left_out")
 #: What a calibrator's ``fit`` may name: training rows as seen by the model itself.
@@ -125,21 +102,11 @@ class Training:
         """How often the model is trained again, unless it has bags."""
         return (N_REFITS if self.may_refit else 0) if self.folds is None else self.folds
 
-    def learn(self, embedding: Embedding, score: Any, *, chosen: bool) -> Learnt:
-        """Left-out errors, if there are any, and the space with the error that they let expect.
-
-        ``chosen`` says whether the space was chosen here, and may be added to.
-        """
+    def left_out(self, embedding: Embedding) -> LeftOut | None:
+        """What models that were not trained on them say of training rows, if that can be had."""
         if self.X is None or self.y is None:
-            return Learnt(embedding=embedding)
-        unseen = left_out(embedding, self.X, self.y, n_folds=self.n_refits, refits=self.refits)
-        if unseen is None:
-            return Learnt(embedding=embedding)
-        errors = score.magnitude(self.y[unseen.rows], unseen.y_pred)
-        if chosen:
-            embedding, unseen = expect_errors(embedding, unseen, self.X, self.y, errors)
-        extras = {"Z_left_out": unseen.Z, "scores_left_out": errors}
-        return Learnt(embedding=embedding, unseen=unseen, extras=extras)
+            return None
+        return left_out(embedding, self.X, self.y, n_folds=self.n_refits, refits=self.refits)
 
     def seen(self, embedding: Embedding, score: Any, *, wanted: bool) -> dict[str, Any]:
         """What ``fit`` may be told of the rows as the model itself sees them.
@@ -155,15 +122,6 @@ class Training:
             y_pred, known["Z_train"] = embedding.predict_and_transform(self.X)
             known["scores_train"] = score.magnitude(self.y, y_pred)
         return known
-
-
-@dataclass(frozen=True, kw_only=True)
-class Learnt:
-    """A space, and the left-out errors that it and a calibrator may learn from."""
-
-    embedding: Embedding
-    unseen: LeftOut | None = None
-    extras: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,119 +287,3 @@ def _grown_on(core: Any, rows: Any, samples: list[IntArray]) -> bool:
 def _counts(tree: Any, rows: Any, bag: IntArray, columns: Any, place: int) -> IntArray:
     inside = rows[bag] if columns is None else rows[bag][:, columns[place]]
     return np.bincount(tree.apply(inside), minlength=tree.node_count)
-
-
-@dataclass(frozen=True, kw_only=True)
-class WithExpectedError:
-    """A space in the model's own unit, and the error that is expected.
-
-    Attributes
-    ----------
-    base : the space
-    model : from inputs and centred prediction to the expected error
-    encode : makes numbers of the inputs; levels are in the order of their left-out errors
-    centre, unit : mean and standard deviation of the training targets
-    least : expected errors below are all alike
-    """
-
-    base: PredictionAndSpread
-    model: Any
-    encode: ColumnEncoder
-    centre: float
-    unit: float
-    least: float
-
-    @property
-    def name(self) -> str:
-        """What the coordinates are, in words."""
-        return f"{self.base.name.replace(' and ', ', ')} and expected error"
-
-    @property
-    def has_unit(self) -> bool:
-        """As without: one coordinate more, in the same unit."""
-        return self.base.has_unit
-
-    def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
-        """Predictions and coordinates; inputs are prepared once for both models."""
-        rows = self.base.opened.prepare(X)
-        y_pred, Z = self.base.place(rows, X, predict)
-        clues = np.column_stack([self.encode(rows), (y_pred - self.centre) / self.unit])
-        expected = self.model.predict(clues)
-        return y_pred, np.column_stack([Z, self.coordinate(expected)])
-
-    def coordinate(self, expected: FloatArray) -> FloatArray:
-        """The expected error on the scale of the other coordinates."""
-        logarithm = np.log(np.maximum(expected, self.least) / self.unit + FLOOR)
-        return np.asarray(WEIGHT * logarithm)
-
-    def with_model(self, opened: OpenedModel) -> WithExpectedError:
-        """The other model's numbers; the same error is expected."""
-        return replace(self, base=self.base.with_model(opened))
-
-
-def expect_errors(
-    embedding: Embedding, unseen: LeftOut, X_train: Any, y_train: FloatArray, errors: FloatArray
-) -> tuple[Embedding, LeftOut]:
-    """The space with the expected error, and the left-out rows in it.
-
-    Both are returned as they came where nothing can be learnt: few errors, all of them zero,
-    inputs without columns, or a space that is not in the model's unit.
-    """
-    base, unit, centre = _base(embedding, y_train), float(y_train.std()), float(y_train.mean())
-    if base is None or len(errors) < FEWEST_ERRORS or not errors.any():
-        return embedding, unseen
-    X = _safe_indexing(indexable(X_train)[0], unseen.rows)
-    try:
-        encode, features = ColumnEncoder.learn_and_encode(base.opened.prepare(X), errors)
-    except (TypeError, ValueError) as error:
-        if not isinstance(embedding.space, Prediction):  # of which this was said before
-            warn(
-                f"The error that is to be expected was not learnt from the inputs, since they "
-                f"cannot be turned into numbers: {error}",
-                EmbeddingWarning,
-            )
-        return embedding, unseen
-    known = np.column_stack([features, (unseen.y_pred - centre) / unit])
-    model = _error_model(len(errors))
-    space = WithExpectedError(
-        base=base,
-        model=FewRows(clone(model).fit(known, errors)),
-        encode=encode,
-        centre=centre,
-        unit=unit,
-        least=LEAST * float(errors.mean()),
-    )
-    folds = KFold(N_ERROR_FOLDS, shuffle=True, random_state=0)
-    column = space.coordinate(cross_val_predict(model, known, errors, cv=folds))
-    places = unseen.Z
-    if base is not embedding.space:  # the inputs have gone into the expected error
-        places = base.coordinates(unseen.y_pred, np.empty((0, len(errors))))
-    moved = replace(unseen, Z=np.column_stack([places, column]))
-    return Embedding(space, embedding.model, embedding.n_outputs), moved
-
-
-def _base(embedding: Embedding, y_train: FloatArray) -> PredictionAndSpread | None:
-    """The space that the expected error is added to; None where it cannot be."""
-    space, unit = embedding.space, float(y_train.std())
-    if not unit > 0 or embedding.n_outputs > 1:
-        return None
-    if isinstance(space, PredictionAndSpread):
-        return None if space.unit is None else space
-    if isinstance(space, InputsAndPrediction | Prediction):
-        opened = open_model(embedding.model)
-        if opened.targets:  # the core predicts in another unit: leave it wrapped
-            opened = OpenedModel(core=unwrapped(embedding.model))
-        return PredictionAndSpread(opened=opened, source=NO_SPREAD, read=opened.core, unit=unit)
-    return None
-
-
-def _error_model(n: int) -> Any:
-    from sklearn.ensemble import GradientBoostingRegressor
-
-    return GradientBoostingRegressor(
-        n_estimators=50,
-        subsample=min(0.5, MOST_ROWS / n),
-        min_samples_leaf=10,
-        max_features=1 / 3,
-        random_state=0,
-    )

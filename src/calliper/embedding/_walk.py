@@ -101,16 +101,22 @@ def _depth(tree: Any) -> int:
 
 
 class FewRows:
-    """A fitted ``GradientBoostingRegressor`` that starts from a constant, quick for few rows."""
+    """Fitted ``GradientBoostingRegressor``s that start from a constant, quick for few rows."""
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
-        self.grove = Grove([tree.tree_ for tree in model.estimators_[:, 0]])
+    def __init__(self, models: Sequence[Any]) -> None:
+        self.models = models
+        trees = [model.estimators_[:, 0] for model in models]
+        self.ends = np.cumsum([len(each) for each in trees])
+        self.grove = Grove([tree.tree_ for each in trees for tree in each])
 
     def predict(self, rows: FloatArray) -> FloatArray:
-        """What the model predicts of finite rows, (m,)."""
+        """(models, m) what each model predicts of finite rows."""
         if not self.grove.suits(rows):
-            return np.asarray(self.model.predict(rows))
-        steps = self.model.learning_rate * self.grove.values(rows.astype(np.float32))
-        steps[0] += self.model.init_.constant_.item()
-        return np.asarray(np.cumsum(steps, axis=0)[-1])
+            return np.array([model.predict(rows) for model in self.models])
+        values = self.grove.values(rows.astype(np.float32))
+        said = []
+        for model, steps in zip(self.models, np.split(values, self.ends[:-1]), strict=True):
+            steps = model.learning_rate * steps
+            steps[0] += model.init_.constant_.item()
+            said.append(np.cumsum(steps, axis=0)[-1])
+        return np.array(said)

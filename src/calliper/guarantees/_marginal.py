@@ -155,6 +155,7 @@ class Guarantee:
     confidence : share of draws of the calibration points in which the level shall be reached
     n_effective : under covariate shift, how many points of equal weight would say as much
     event : what is promised to happen
+    around : what intervals lie around, in words, if it is not simply the prediction
     """
 
     method: str
@@ -167,6 +168,7 @@ class Guarantee:
     confidence: float | None = None
     n_effective: float | None = None
     event: str = "a new target lies in its interval"
+    around: str = ""
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -216,6 +218,8 @@ class Guarantee:
             + f". This probability is marginal: it averages over draws of the {n:,} calibration "
             f"points and over all inputs; it promises nothing for one given input."
         )
+        if self.around:
+            words += f" In these intervals {self.around}."
         if self.has_law and self.tails == 1:
             low, high = coverage_law(self.coverage, n).ppf([0.05, 0.95])
             return words + (

@@ -172,6 +172,10 @@ class SharedLeaves:
             )
         return np.asarray((self._one_hot(self._codes(leaves)) @ self.by_leaf).toarray())
 
+    def places(self, Z: FloatArray) -> None:
+        """Rows seldom share all leaves."""
+        return
+
     def among(self, rows: slice) -> FloatArray:
         """(rows, N) numbers of leaves that points share with the others."""
         shared = np.asarray((self.own[rows] @ self.by_leaf).toarray())
@@ -226,6 +230,12 @@ class Weights(Protocol):
 
     def among(self, rows: slice) -> FloatArray:
         """(rows, N) weights of the points in the means of some of them, themselves left out."""
+
+    def places(self, Z: FloatArray) -> FloatArray | None:
+        """Where rows count as being, (m, d): all is the same for rows in one place.
+
+        None if that would hardly happen.
+        """
 
 
 class LeaveTwoOutWeighted(LeaveTwoOut):
@@ -286,6 +296,13 @@ class BagWeighted(Bag):
         self, Z: FloatArray, levels: list[float], shares: Shares | None = None
     ) -> FloatArray:
         """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
+        places = self.weights.places(Z) if shares is None else None  # rows have their own weights
+        if places is None:
+            return self._selected(Z, levels, shares)
+        distinct, place = np.unique(places, axis=0, return_inverse=True)
+        return np.asarray(self._selected(distinct, levels, None)[place.ravel()])
+
+    def _selected(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         scratch = Scratch()
 
         def select(rows: slice) -> FloatArray:

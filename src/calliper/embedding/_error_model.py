@@ -1,0 +1,255 @@
+"""A model of left-out errors, sign included: where the model is biased, and how far it errs.
+
+The errors r = y − ŷ that a model makes on rows left out of its training show more than their size.
+Boosted trees learn from the inputs, the prediction and what the model says of its own doubt
+
+    the shift   b(x) = λ · E[r | x],
+    each side   d(x) = (1−m) · (−q₁₀(x)) / g + m,    u(x) = (1−m) · q₉₀(x) / g + m,
+
+q₁₀ and q₉₀ the tenths of r − b at either end (0 if on the other side), and g half the distance
+between those of all errors. Errors are then measured around the *centre* ŷ + b in the unit of their
+side, s = (ŷ + b − y) / d below it and (y − ŷ − b) / u above, and a radius t gives back the interval
+[ŷ + b − t·d, ŷ + b + t·u]. A unit of 1 is the average one, so s is in the unit of y.
+
+Neither part is trusted further than left-out rows bear it out. All predictions that decide are made
+by trees that have not seen the row (5 folds). The number of trees behind the shift and its share λ
+are those of the least squared error; the shift is dropped unless it lowers that error by more than
+half a standard error, and never exceeds what was seen. Units are mixed with the average one, so
+that they cannot vanish where errors do (m = SHARE), and dropped unless they lower the interval
+score.
+
+Everything here is learnt from training rows: calibration and new rows are treated alike, so every
+guarantee stays what it was, however wrong the model of errors may be. The constants are those of
+the study in ``experiments/nearness``.
+
+Relatives: Friedberg, Tibshirani and others correct a bias that is local; Lei, G'Sell, Rinaldo,
+Tibshirani, Wasserman (2018), doi:10.1080/01621459.2017.1307116, divide by a learnt size of errors;
+CLEAR (arXiv:2507.08150) and RCP learn quantiles of residuals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.ensemble import GradientBoostingRegressor
+from sklearn.model_selection import KFold
+from sklearn.utils.validation import check_is_fitted
+
+from calliper._types import FloatArray
+from calliper._validation import check_features, check_vector
+from calliper.embedding._walk import FewRows
+from calliper.exceptions import CalliperError
+from calliper.quantile import conformal_rank
+
+#: With fewer errors than two leaves of a tree hold there is nothing to learn.
+FEWEST_ERRORS = 40
+#: Errors that are learnt from, at most, and rows that one tree is grown on.
+MOST_ERRORS, MOST_ROWS = 20_000, 10_000
+#: Parts that are set apart in turn, so that no error is judged by trees that have seen it.
+N_FOLDS = 5
+#: The part of errors that a side's unit reaches, and the average unit's part in every unit.
+REACH, SHARE = 0.9, 0.6
+#: Standard errors by which a shift must lower the squared error.
+CLEARLY = 0.5
+#: Levels at which intervals with and without units are compared.
+LEVELS = (0.8, 0.9, 0.95)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a model of errors says of rows, each (m,).
+
+    Attributes
+    ----------
+    shift : from the prediction to the centre
+    down, up : units of errors below and above the centre
+    size : the expected size of an error, in the unit of y
+    """
+
+    shift: FloatArray
+    down: FloatArray
+    up: FloatArray
+    size: FloatArray
+
+
+class ErrorModel(BaseEstimator):  # type: ignore[misc]
+    """Where a model is biased, and how far it errs on either side, learnt from left-out errors.
+
+    ``ConformalRegressor`` fits one by itself where errors on training rows are known that the
+    model was not trained on; pass one to switch parts of it off.
+
+    Parameters
+    ----------
+    recentre : bool, default True
+        Whether intervals lie around the prediction plus its expected error. The prediction then
+        need not be in the middle, nor even inside, of its interval; with False it always is
+        inside.
+    units : bool, default True
+        Whether errors below and above the centre are measured in units of their own, as large as
+        such errors are expected to be there. With neither, only the expected size is learnt.
+    random_state : int, RandomState or None, default 0
+        Draws the rows of each tree and deals rows to folds. Nothing here touches calibration rows.
+
+    Attributes
+    ----------
+    n_errors_ : how many errors were learnt from
+    shift_share_ : λ, the share of the learnt shift that is used; 0 if it was dropped
+    units_kept_ : whether each side has its unit; False if that was dropped
+    left_out_ : what trees that have not seen a row say of it, :class:`Expected`
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(2000, 1))
+    >>> errors = np.where(X[:, 0] > 0.5, 1.0, 0.0) + rng.normal(size=2000) * (0.1 + X[:, 0])
+    >>> expected = ErrorModel().fit(X, errors).predict([[0.2], [0.8]])
+    >>> expected.shift.round(1), expected.size.round(1)
+    (array([0., 1.]), array([0.3, 0.7]))
+    """
+
+    def __init__(self, *, recentre: bool = True, units: bool = True, random_state: Any = 0) -> None:
+        self.recentre = recentre
+        self.units = units
+        self.random_state = random_state
+
+    @property
+    def adjusts(self) -> bool:
+        """Whether anything but the expected size is asked for."""
+        return self.recentre or self.units
+
+    def fit(self, clues: Any, errors: Any) -> Self:
+        """Learn from left-out errors.
+
+        Parameters
+        ----------
+        clues : (n, d) what is known of each row beforehand: inputs, prediction, spread
+        errors : (n,) y − ŷ by models that were not trained on the row
+        """
+        clues = check_features(clues, "clues")
+        errors = check_vector(errors, "errors", n=len(clues))
+        if len(errors) < FEWEST_ERRORS or not errors.any():
+            raise CalliperError(
+                f"an ErrorModel needs at least {FEWEST_ERRORS} left-out errors, not all of them "
+                f"0; got {len(errors)}, {np.count_nonzero(errors)} of them not 0."
+            )
+        self.n_errors_, self.n_features_in_ = len(errors), clues.shape[1]
+        self.range_ = float(errors.min()), float(errors.max())
+        shift = self._fit_shift(clues, errors)
+        beyond = errors - shift
+        self.mean_size_ = float(np.abs(beyond).mean()) or float(np.abs(errors).mean())
+        reach = np.quantile(-beyond, REACH), np.quantile(beyond, REACH)
+        self.reach_ = float(np.mean(np.maximum(reach, 0.0))) or self.mean_size_
+        sides = self._fit_sides(clues, beyond)
+        self.units_kept_ = True
+        expected = self._expected(shift, sides)
+        self.units_kept_ = bool(self.units) and _shortens(beyond, expected)
+        self.left_out_ = self._expected(shift, sides)
+        self._walk = FewRows(self._boosters())
+        return self
+
+    def predict(self, clues: Any) -> Expected:
+        """What is to be expected of new rows."""
+        check_is_fitted(self)
+        rows = check_features(clues, "clues")
+        if rows.shape[1] != self.n_features_in_:
+            raise CalliperError(
+                f"clues have {rows.shape[1]} columns; those of fit had {self.n_features_in_}."
+            )
+        said = self._walk.predict(rows)
+        shift = np.zeros(len(rows))
+        if self.shift_ is not None:
+            shift = self._bounded(said[0])
+        return self._expected(shift, said[-3:])
+
+    def describe(self) -> str:
+        """What it does to an interval, in words; empty if nothing."""
+        parts = []
+        if self.shift_share_:
+            parts.append("the centre is the prediction plus the error expected there")
+        if self.units_kept_:
+            parts.append("each side has its own unit")
+        learnt = f" (learnt from {self.n_errors_:,} left-out errors)"
+        return f"{' and '.join(parts)}{learnt}" if parts else ""
+
+    def _boosters(self) -> list[Any]:
+        return [*([] if self.shift_ is None else [self.shift_]), *self.sides_]
+
+    def _fit_shift(self, clues: FloatArray, errors: FloatArray) -> FloatArray:
+        """(n,) the shift of each row by trees that have not seen it; the booster is kept."""
+        self.shift_, self.shift_share_ = None, 0.0
+        if not self.recentre:
+            return np.zeros(len(errors))
+        booster = self._booster(
+            len(errors), n_estimators=300, learning_rate=0.05, min_samples_leaf=5, subsample=0.7
+        )
+        stages = np.zeros((booster.n_estimators, len(errors)))
+        for others, fold in self._folds(errors):
+            fitted = clone(booster).fit(clues[others], errors[others])
+            for number, said in enumerate(fitted.staged_predict(clues[fold])):
+                stages[number, fold] = said
+        power = np.maximum((stages**2).sum(axis=1), np.finfo(float).tiny)
+        shares = np.clip((stages @ errors) / power, 0.0, 1.0)
+        squares = (errors - shares[:, None] * stages) ** 2
+        best = int(np.argmin(squares.mean(axis=1)))
+        gain = errors**2 - squares[best]
+        if gain.mean() <= CLEARLY * gain.std() / np.sqrt(len(gain)):
+            return np.zeros(len(errors))
+        booster.set_params(n_estimators=best + 1)
+        self.shift_, self.shift_share_ = booster.fit(clues, errors), float(shares[best])
+        return self._bounded(stages[best])
+
+    def _bounded(self, said: FloatArray) -> FloatArray:
+        """The share of what trees say that is used, within the errors that were seen."""
+        return np.clip(self.shift_share_ * said, *self.range_)
+
+    def _fit_sides(self, clues: FloatArray, beyond: FloatArray) -> FloatArray:
+        """(3, n) the reach of errors on either side and their mean size, for rows unseen."""
+        ends: dict[str, Any] = {"n_estimators": 60, "loss": "quantile", "alpha": REACH}
+        mean: dict[str, Any] = {"n_estimators": 50}
+        targets = [(-beyond, ends), (beyond, ends), (np.abs(beyond), mean)]
+        left_out, self.sides_ = np.zeros((3, len(beyond))), []
+        for row, (target, how) in zip(left_out, targets, strict=True):
+            booster = self._booster(len(beyond), **how)
+            for others, fold in self._folds(beyond):
+                row[fold] = clone(booster).fit(clues[others], target[others]).predict(clues[fold])
+            self.sides_.append(booster.fit(clues, target))
+        return left_out
+
+    def _expected(self, shift: FloatArray, sides: FloatArray) -> Expected:
+        """``sides`` are (3, m): reach below, above, and mean size."""
+        units = np.ones((2, len(shift)))
+        if self.units_kept_:
+            units = (1 - SHARE) * np.maximum(sides[:2], 0.0) / self.reach_ + SHARE
+        return Expected(shift, units[0], units[1], np.maximum(sides[2], 0.0))
+
+    def _booster(self, n: int, **how: Any) -> GradientBoostingRegressor:
+        usual = {"min_samples_leaf": 10, "subsample": 0.5, "max_features": 1 / 3}
+        usual |= {**how, "random_state": self.random_state}
+        usual["subsample"] = min(usual["subsample"], MOST_ROWS / n)
+        return GradientBoostingRegressor(**usual)
+
+    def _folds(self, errors: FloatArray) -> Iterator[tuple[Any, Any]]:
+        seed = 0 if self.random_state is None else self.random_state
+        return iter(KFold(N_FOLDS, shuffle=True, random_state=seed).split(errors))
+
+
+def _shortens(beyond: FloatArray, expected: Expected) -> bool:
+    """Whether units of each side lower the interval score, one radius for all rows."""
+    alike = np.ones((2, len(beyond)))
+    units = np.stack([expected.down, expected.up])
+    return sum(_score(beyond, units, level) for level in LEVELS) < sum(
+        _score(beyond, alike, level) for level in LEVELS
+    )
+
+
+def _score(beyond: FloatArray, units: FloatArray, level: float) -> float:
+    """Mean interval score at a level, over the errors themselves."""
+    scores = np.where(beyond < 0, -beyond / units[0], beyond / units[1])
+    rank = min(conformal_rank(level, len(scores)), len(scores))
+    ends = np.partition(scores, rank - 1)[rank - 1] * units
+    outside = np.maximum(-beyond - ends[0], 0.0) + np.maximum(beyond - ends[1], 0.0)
+    return float((ends.sum(axis=0) + 2 / (1 - level) * outside).mean())

@@ -1,0 +1,59 @@
+"""A radial kernel on a grid: points count as being in the middle of their cell."""
+
+import numpy as np
+import pytest
+
+from calliper import RBF, FullRescaled
+
+RNG = np.random.default_rng(0)
+Z = RNG.normal(size=(80, 2))
+Z[:6] = Z[6:12]  # duplicates
+SCORES = RNG.exponential(size=80) * np.exp(Z[:, 0])
+SCORES[::9] = 0.0
+NEW = RNG.normal(size=(300, 2))
+LEVELS = [0.5, 0.9]
+LENGTH, STEP = 0.8, 0.5
+
+
+def radius(kernel, points, rows, **settings):
+    return FullRescaled(kernel, **settings).fit(points, SCORES).predict_radius(rows, LEVELS)
+
+
+def moved(rows):
+    return np.round(rows / (LENGTH * STEP)) * (LENGTH * STEP)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 1.0])
+@pytest.mark.parametrize("settings", [{}, {"shrinkage": 0.3}, {"statistic": "rms"}], ids=repr)
+def test_the_grid_is_that_of_moved_points(smoothing, settings):
+    gridded = radius(RBF(LENGTH, smoothing=smoothing, step=STEP), Z, NEW, **settings)
+    slow = radius(RBF(LENGTH, smoothing=smoothing), moved(Z), moved(NEW), **settings)
+    np.testing.assert_allclose(gridded, slow, rtol=1e-9)
+    _, cell = np.unique(moved(NEW), axis=0, return_inverse=True)
+    for number in range(20):
+        own = gridded[cell.ravel() == number]
+        np.testing.assert_array_equal(own, own[:1].repeat(len(own), axis=0))
+    assert len(np.unique(gridded[:, 0])) < 200
+
+
+def test_rows_do_not_depend_on_the_batch():
+    full = FullRescaled(RBF(LENGTH, smoothing=1.0, step=STEP)).fit(Z, SCORES)
+    whole = full.predict_radius(NEW, LEVELS)
+    for rows in (slice(0, 1), slice(7, 19), slice(None, None, -1)):
+        np.testing.assert_allclose(full.predict_radius(NEW[rows], LEVELS), whole[rows], rtol=1e-12)
+
+
+def test_without_a_step_points_stay():
+    kernel = RBF(LENGTH, smoothing=1.0)
+    assert "step" not in repr(kernel) and kernel.step == 0
+    found = radius(kernel, Z, NEW)
+    np.testing.assert_array_equal(found, radius(RBF(LENGTH, smoothing=1.0, step=0), Z, NEW))
+    np.testing.assert_allclose(
+        found, radius(RBF(LENGTH, smoothing=1.0, step=1e-9), Z, NEW), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("step", [-0.5, np.inf, np.nan, "half", None])
+def test_bad_steps_are_refused(step):
+    with pytest.raises(ValueError, match="step must be a finite number >= 0; got"):
+        FullRescaled(RBF(LENGTH, step=step)).fit(Z, SCORES)
