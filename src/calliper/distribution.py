@@ -163,12 +163,15 @@ class Distribution:
         mass = (mass if self.shares is None else self.shares.calibration) / self._total
 
         def score(rows: slice) -> FloatArray:
-            points = self._points(rows)
-            order = np.argsort(points, axis=1)
-            gap, share = np.take_along_axis(points, order, axis=1) - target[rows], mass[order]
-            infinite = (np.isinf(gap) & (share > 0)).any(axis=1)
-            gap[infinite], gap[share == 0] = 0.0, 0.0
-            rest = share * (2 * np.cumsum(share, axis=1) - share - 1)
+            points, share = self._points(rows), mass
+            if self.shares is None:
+                gap = np.sort(points, axis=1) - target[rows]
+            else:
+                order = np.argsort(points, axis=1)
+                gap, share = np.take_along_axis(points, order, axis=1) - target[rows], mass[order]
+            infinite = np.any(np.isinf(gap) & (share > 0), axis=1)
+            gap = np.where(infinite[:, None] | (share == 0), 0.0, gap)
+            rest = share * (2 * np.cumsum(share, axis=-1) - share - 1)
             found = (np.abs(gap) * share - gap * rest).sum(axis=1)
             return np.where(infinite, np.inf, np.maximum(found, 0.0))
 

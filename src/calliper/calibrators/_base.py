@@ -273,7 +273,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         Z = check_new_features(self, Z if self.judges_nearness else numbers_or_zeros(Z))
         centre = check_vector(y_pred, "y_pred", n=len(Z))
         ends = (-np.inf, np.inf) if bounds is None else check_bounds(bounds)
-        shares = self._shares(weights, len(Z), (0.5,)).get("shares")
+        shares = self._shares(weights, len(Z), (0.9,)).get("shares")
         if shares is not None:
             shares = replace(shares, calibration=self._signed_weights / self._signed_weights.max())
         n, signed = self.n_calibration_, self.signed_thresholds

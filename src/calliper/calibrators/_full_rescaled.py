@@ -196,8 +196,9 @@ class FullRescaled(Calibrator):
 
     def _count(self, rows: FitRows) -> None:
         self.scores_, self.weights_ = in_order(rows.scores, rows.weights)
-        self._keep_signed(rows.scores)
-        if self.bag_ is not None:  # which keeps the order of the points
+        if self.bag_ is None:
+            self._keep_signed(rows.scores)
+        else:  # which keeps the order of the points
             warn_if_zero_scales(self.bag_.calibration_scale(0.5))
             self.weights_ = self._signed_weights = rows.weights
         self.n_calibration_ = len(rows.scores)
