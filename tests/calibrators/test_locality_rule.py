@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 60, 500, 2000, 100_000])
 def test_the_rule_asks_for_no_more_points_than_there_are(n):
-    rule = locality_rule(n, None, None, statistic=None, dimensions=32)
+    rule = locality_rule(n, None, None, statistic=None, dimensions=64)
     graded = isinstance(rule.kernel, GradedKNN)
     assert graded == (n >= 8) and rule.statistic == ("rms" if graded else "mean")
     widest = rule.kernel.parts[1] if graded else rule.kernel
@@ -34,14 +34,14 @@ def test_the_rule_asks_for_no_more_points_than_there_are(n):
     ("n", "k", "m"), [(30, 3, 0.5), (100, 5, 0.5), (500, 6, 0.232), (2000, 8, 0.029)]
 )
 def test_without_a_unit_few_neighbours_and_a_share_that_fades(n, k, m):
-    rule = locality_rule(n, None, None, statistic=None, dimensions=32)
+    rule = locality_rule(n, None, None, statistic=None, dimensions=64)
     assert repr(rule.kernel) == f"GradedKNN(n_neighbors={k})" and rule.shrinkage == m
     assert f"GradedKNN(n_neighbors={k}) (rms), shrinkage {m:g}, by a rule" in rule.describe()
     line = locality_rule(n, None, None, statistic=None, dimensions=1)
     assert line.kernel.n_neighbors == min(20, n // 2) and line.statistic == "mean"
-    few = locality_rule(n, None, None, statistic=None, dimensions=15)
+    few = locality_rule(n, None, None, statistic=None, dimensions=63)
     assert (few.kernel.n_neighbors, few.statistic) == (line.kernel.n_neighbors, "mean")
-    asked = locality_rule(n, None, None, statistic="mean", dimensions=32)
+    asked = locality_rule(n, None, None, statistic="mean", dimensions=64)
     assert (asked.statistic, asked.kernel.n_neighbors, asked.shrinkage) == ("mean", k, m)
     quantile = locality_rule(n, None, None, statistic="quantile")
     assert quantile.kernel.n_neighbors == min(20, n // 2) and quantile.statistic == "quantile"
@@ -50,7 +50,7 @@ def test_without_a_unit_few_neighbours_and_a_share_that_fades(n, k, m):
 
 def test_a_statistic_of_ones_own_and_what_goes_without_one():
     rng = np.random.default_rng(0)
-    Z, scores = rng.normal(size=(90, 20)), rng.exponential(size=90)
+    Z, scores = rng.normal(size=(90, 64)), rng.exponential(size=90)
     for given, length_scale, used in [
         (FullRescaled(), None, "rms"),
         (FullRescaled(), 0.5, "mean"),
@@ -72,7 +72,7 @@ def test_the_default_in_many_dimensions_covers_over_draws():
     rng, level, draws = np.random.default_rng(0), 0.9, 150
     covered = []
     for _ in range(draws):
-        Z = np.maximum(rng.normal(size=(230, 5)) @ rng.normal(size=(5, 30)), 0.0)
+        Z = np.maximum(rng.normal(size=(230, 5)) @ rng.normal(size=(5, 64)), 0.0)
         wrong = rng.random(230) < np.where(Z[:, 0] > 1, 0.3, 0.02)
         errors = rng.exponential(size=230) * np.where(wrong, 20.0, 1.0)
         radius = FullRescaled().fit(Z[:200], errors[:200]).predict_radius(Z[200:], level)

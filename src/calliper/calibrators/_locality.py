@@ -83,7 +83,7 @@ MOST_RADIAL = 10_000
 NEIGHBORS, GRADED_SHARE, FADING = 2.25, 0.5, 300
 
 #: Dimensions from which a space without a unit has graded neighbours.
-WIDE = 16
+WIDE = 64
 
 #: Least and most of the scale that is global where the K nearest are the rule.
 LEAST_SHRINKAGE, MOST_SHRINKAGE = 0.2, 0.5
