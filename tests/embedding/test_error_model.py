@@ -230,7 +230,7 @@ def test_ways_to_left_out_errors_and_odd_targets(kind, target):
         fitted.set_params(estimator=clone(model).fit(X[TRAIN], y[TRAIN]))
         fitted.calibrate(X[CAL], y[CAL], X_train=X[TRAIN], y_train=y[TRAIN])
     ends = fitted.predict_interval(X[NEW])
-    assert ends.contains(y[NEW]).mean() > 0.8
+    assert ends.contains(y[NEW]).mean() > 0.75  # one draw: 3.5 of its deviations, .043
     assert target == "constant" or np.isfinite(ends.width).all()
     assert (fitted.error_model_ is None) == (target == "constant")
 
@@ -241,7 +241,7 @@ def test_few_training_rows(n):
     model = ConformalRegressor(Ridge().fit(X[:n], Y[:n]), left_out_folds=3, random_state=0)
     model.calibrate(X[CAL], Y[CAL], X_train=X[:n], y_train=Y[:n])
     assert (model.error_model_ is None) == (n < 40)
-    assert model.predict_interval(X[NEW]).contains(Y[NEW]).mean() > 0.8
+    assert model.predict_interval(X[NEW]).contains(Y[NEW]).mean() > 0.75
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -252,7 +252,7 @@ def test_frames_with_categories():
     y = Y + 3 * (X[:, 2] > 0)
     fitted = ConformalRegressor(model, random_state=0).fit(frame[:380], y[:380])
     ends = fitted.predict_interval(frame[380:])
-    assert fitted.error_model_ is not None and ends.contains(y[380:]).mean() > 0.8
+    assert fitted.error_model_ is not None and ends.contains(y[380:]).mean() > 0.75
 
 
 def test_explicit_models_and_what_is_refused():

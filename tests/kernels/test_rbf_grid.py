@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from calliper import RBF, FullRescaled
+from calliper.kernels import RadialExponents
 
 RNG = np.random.default_rng(0)
 Z = RNG.normal(size=(80, 2))
@@ -57,3 +58,8 @@ def test_without_a_step_points_stay():
 def test_bad_steps_are_refused(step):
     with pytest.raises(ValueError, match="step must be a finite number >= 0; got"):
         FullRescaled(RBF(LENGTH, step=step)).fit(Z, SCORES)
+
+
+def test_an_infinite_length_without_a_grid_has_flat_weights():
+    exponents = RadialExponents(Z, np.inf, "euclidean")
+    np.testing.assert_array_equal(exponents.weights(NEW), 1.0)

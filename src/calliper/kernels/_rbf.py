@@ -260,7 +260,10 @@ class RadialExponents:
     def __init__(
         self, points: FloatArray, length_scale: float, metric: Metric, step: float = 0.0
     ) -> None:
-        self.step, self.side = step, step * length_scale
+        self.step, self.side = (
+            step,
+            step * length_scale if step else 0.0,
+        )  # the length may be infinite
         self.points = points = to_grid(points, self.side)
         self.metric, self.length_scale = metric, length_scale
         self.two_l2 = 2 * length_scale**2
