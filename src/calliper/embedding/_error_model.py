@@ -48,7 +48,7 @@ from calliper.quantile import conformal_rank
 #: With fewer errors than two leaves of a tree hold there is nothing to learn.
 FEWEST_ERRORS = 40
 #: Errors that are learnt from, at most, and rows that one tree is grown on.
-MOST_ERRORS, MOST_ROWS = 20_000, 10_000
+MOST_ERRORS, MOST_ROWS = 8_000, 2_000
 #: Parts that are set apart in turn, so that no error is judged by trees that have seen it.
 N_FOLDS = 5
 #: The part of errors that a side's unit reaches, and the average unit's part in every unit.
