@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from calliper.embedding import _error_model
+
 
 @pytest.fixture(scope="session")
 def adversarial_bags():
@@ -18,3 +20,25 @@ def adversarial_bags():
             Z = stored[name].reshape(int(n) + 1, -1)
             bags[int(n), coverage, int(k)] = Z, stored[name[:-2] + "_s"]
     return bags
+
+
+#: Whose subject is the model of errors itself.
+WITH_ALL_TREES = (
+    "test_error_model",
+    "test_expected_error",
+    "test_page",
+    "test_readme",
+    "test_composition",
+    "test_online",
+)
+
+
+@pytest.fixture(autouse=True)
+def few_trees(request):
+    """Elsewhere left-out errors are learnt by few trees: all of them take a second each time."""
+    module = getattr(request.node, "module", None)
+    with pytest.MonkeyPatch.context() as patch:
+        if module is not None and module.__name__.rpartition(".")[2] not in WITH_ALL_TREES:
+            patch.setattr(_error_model, "CHUNKS", (10,))
+            patch.setattr(_error_model, "N_TREES", 10)
+        yield

@@ -296,7 +296,7 @@ def test_regressor_keeps_model_space_and_names():
 def test_regressor_refuses_and_points_out_rows_it_was_trained_on():
     X, y = regression()
     model = ConformalRegressor(DecisionTreeRegressor(max_depth=3), shuffle=False).fit(X, y)
-    with pytest.raises(ValueError, match="y has 3 values for 2 rows"):
+    with pytest.raises(ValueError, match="X has 2 rows and y 3"):
         model.extend(X[:2], y[:3])
     with pytest.raises(CalliperError, match="window must be"):
         model.extend(X[:2], y[:2], window=-1)

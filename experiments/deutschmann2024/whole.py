@@ -17,7 +17,10 @@ from experiments import FloatArray
 
 
 class Whole(BaseEstimator):  # type: ignore[misc]
-    """Defaults throughout, around a frozen model and the rows that trained it; Z are raw inputs."""
+    """Defaults but for the sign of errors, around a frozen model and the rows that trained it.
+
+    Z are raw inputs.
+    """
 
     def __init__(
         self, model: Any = None, X_train: Any = None, y_train: Any = None, random_state: Any = None
@@ -29,7 +32,11 @@ class Whole(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, Z: Any, scores: Any) -> Self:
         """Calibrate on targets that lie as far above the prediction as the error is large."""
-        self.regressor_ = ConformalRegressor(self.model, random_state=self.random_state)
+        self.regressor_ = ConformalRegressor(
+            self.model,
+            error_model=None,  # errors have no sign here: there is no bias to be seen
+            random_state=self.random_state,
+        )
         self.regressor_.calibrate(
             Z, self.model.predict(Z) + scores, X_train=self.X_train, y_train=self.y_train
         )

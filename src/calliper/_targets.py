@@ -299,9 +299,9 @@ class CalibratedBoxes(Calibrated):
     def intervals(  # type: ignore[override]
         self, y_pred: FloatArray, Z: FloatArray, coverage: Coverage = 0.9, **how: Any
     ) -> Boxes:
-        """Boxes around predictions, (m, k), or (m,) of one target; ``bounds`` are k pairs."""
+        """Boxes around predictions of k targets, or of one as usual; ``bounds`` are k pairs."""
         limits = _ranges(how.pop("bounds", None), len(self.names))
-        if y_pred.ndim == 1:
+        if len(self.names) == 1:
             one = super().intervals(y_pred, Z, coverage, bounds=limits[0], **how)
             return Boxes((one,), self.names)
         # Around 0 the upper end is the radius, whatever else was asked of it.

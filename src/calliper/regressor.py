@@ -131,7 +131,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     >>> model = ConformalRegressor(LinearRegression(), random_state=0).fit(X, y)
     >>> lower, upper = model.predict_interval([[0.1], [0.9]], coverage=0.9)
     >>> (upper - lower).round(1)
-    array([0.5, 3. ])
+    array([0.4, 2.7])
     """
 
     def __init__(

@@ -118,10 +118,10 @@ def test_help_and_docs_say_what_runs_without_neighbors(calliper):
         assert int(said[name]) == (20 if name == "slcp" else 10)
     assert "rule" in said["full"]
     text = "the 20 nearest (at most half of all points), their mean mixed with the median error"
-    assert f"full: of one feature {text} by 8/√N, at least 0.2 and at most 0.5" in said_in_help
-    assert "of more the K and 4K nearest, K = 2.25·N^(1/6), at most N/8" in said_in_help
+    assert f"full: {text} by 8/√N, at least 0.2 and at most 0.5" in said_in_help
+    assert "of 64 features or more the K and 4K nearest, K = 2.25·N^(1/6)" in said_in_help
     for n in (30, 90, 400, 4000):
-        Z, scores = rng.normal(size=(n, 2)), abs(rng.normal(size=n))
+        Z, scores = rng.normal(size=(n, 64)), abs(rng.normal(size=n))
         graded = FullRescaled().fit(Z, scores).kernel_
         assert graded.n_neighbors == min(round(2.25 * n ** (1 / 6)), n // 8)
         locality = FullRescaled().fit(Z[:, :1], scores).locality_

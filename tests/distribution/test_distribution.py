@@ -187,9 +187,9 @@ def test_a_regressor_with_any_method_that_can(method, problem):
     assert np.isfinite(batch.crps(y[:20])).all()
     ranks = [1, 100, batch.n_calibration]
     points = np.sort(batch._points(slice(None)), axis=1)[:, [rank - 1 for rank in ranks]]
-    np.testing.assert_allclose(
-        batch.signed(batch.Z, ranks), points - batch.centre[:, None], rtol=1e-6, atol=1e-9
-    )
+    y_pred, _ = model.embedding_.predict_and_transform(X[:20])  # or centre and units
+    placed = model.score_.place(y_pred[:, None], batch.signed(batch.Z, ranks))
+    np.testing.assert_allclose(placed, points, rtol=1e-6, atol=1e-9)
 
 
 def test_split_is_the_distribution_of_errors_around_the_prediction():

@@ -72,7 +72,7 @@ def test_a_metric_is_learnt_once(problem, tmp_path, monkeypatch):
 def test_whole_is_the_regressor(data):
     X, y = data
     model = RandomForestRegressor(20, random_state=0).fit(X[:300], y[:300])
-    usual = ConformalRegressor(model, random_state=1)
+    usual = ConformalRegressor(model, error_model=None, random_state=1)
     usual.calibrate(X[300:500], y[300:500], X_train=X[:300], y_train=y[:300])
     errors = np.abs(y[300:500] - model.predict(X[300:500]))
     whole = Whole(FrozenEstimator(model), X[:300], y[:300], 1).fit(X[300:500], errors)

@@ -29,8 +29,8 @@ STATISTICS = ("mean", "rms", "quantile")
 
 #: What methods do where --neighbors is not given; the first is the rule of ``FullRescaled``.
 DEFAULT_NEIGHBORS = (
-    "full: of one feature the 20 nearest (at most half of all points), their mean mixed with the "
-    "median error by 8/√N, at least 0.2 and at most 0.5, of more the K and 4K nearest, "
+    "full: the 20 nearest (at most half of all points), their mean mixed with the median error by "
+    "8/√N, at least 0.2 and at most 0.5, of 64 features or more the K and 4K nearest, "
     "K = 2.25·N^(1/6), at most N/8; slcp: 20; rcp: trees instead; others: 10"
 )
 

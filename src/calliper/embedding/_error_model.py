@@ -53,6 +53,10 @@ MOST_ERRORS, MOST_ROWS = 8_000, 2_000
 N_FOLDS = 5
 #: The part of errors that a side's unit reaches, and the average unit's part in every unit.
 REACH, SHARE = 0.9, 0.6
+#: Trees behind a shift: so many, and more where the last of them still help.
+CHUNKS = (60, 120, 200, 300)
+#: Trees behind each side, and behind the mean size.
+N_TREES = 50
 #: Standard errors by which a shift must lower the squared error.
 CLEARLY = 0.5
 #: Levels at which intervals with and without units are compared.
@@ -108,7 +112,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
     >>> errors = np.where(X[:, 0] > 0.5, 1.0, 0.0) + rng.normal(size=2000) * (0.1 + X[:, 0])
     >>> expected = ErrorModel().fit(X, errors).predict([[0.2], [0.8]])
     >>> expected.shift.round(1), expected.size.round(1)
-    (array([0., 1.]), array([0.3, 0.7]))
+    (array([0. , 0.9]), array([0.2, 0.7]))
     """
 
     def __init__(self, *, recentre: bool = True, units: bool = True, random_state: Any = 0) -> None:
@@ -184,21 +188,22 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         if not self.recentre:
             return np.zeros(len(errors))
         booster = self._booster(
-            len(errors), n_estimators=300, learning_rate=0.05, min_samples_leaf=5, subsample=0.7
+            len(errors), learning_rate=0.05, min_samples_leaf=5, subsample=0.7, warm_start=True
         )
-        stages = np.zeros((booster.n_estimators, len(errors)))
-        for others, fold in self._folds(errors):
-            fitted = clone(booster).fit(clues[others], errors[others])
-            for number, said in enumerate(fitted.staged_predict(clues[fold])):
-                stages[number, fold] = said
-        power = np.maximum((stages**2).sum(axis=1), np.finfo(float).tiny)
-        shares = np.clip((stages @ errors) / power, 0.0, 1.0)
-        squares = (errors - shares[:, None] * stages) ** 2
-        best = int(np.argmin(squares.mean(axis=1)))
+        folds = [(clone(booster), *fold) for fold in self._folds(errors)]
+        stages = np.zeros((0, len(errors)))
+        for n_trees in CHUNKS:
+            stages = np.concatenate([stages, _further(folds, clues, errors, n_trees)])
+            power = np.maximum((stages**2).sum(axis=1), np.finfo(float).tiny)
+            shares = np.clip((stages @ errors) / power, 0.0, 1.0)
+            squares = (errors - shares[:, None] * stages) ** 2
+            best = int(np.argmin(squares.mean(axis=1)))
+            if best < 0.8 * n_trees:  # more trees would only overfit
+                break
         gain = errors**2 - squares[best]
         if gain.mean() <= CLEARLY * gain.std() / np.sqrt(len(gain)):
             return np.zeros(len(errors))
-        booster.set_params(n_estimators=best + 1)
+        booster.set_params(n_estimators=best + 1, warm_start=False)
         self.shift_, self.shift_share_ = booster.fit(clues, errors), float(shares[best])
         return self._bounded(stages[best])
 
@@ -208,12 +213,11 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
 
     def _fit_sides(self, clues: FloatArray, beyond: FloatArray) -> FloatArray:
         """(3, n) the reach of errors on either side and their mean size, for rows unseen."""
-        ends: dict[str, Any] = {"n_estimators": 60, "loss": "quantile", "alpha": REACH}
-        mean: dict[str, Any] = {"n_estimators": 50}
-        targets = [(-beyond, ends), (beyond, ends), (np.abs(beyond), mean)]
+        ends: dict[str, Any] = {"loss": "quantile", "alpha": REACH}
+        targets: list[Any] = [(-beyond, ends), (beyond, ends), (np.abs(beyond), {})]
         left_out, self.sides_ = np.zeros((3, len(beyond))), []
         for row, (target, how) in zip(left_out, targets, strict=True):
-            booster = self._booster(len(beyond), **how)
+            booster = self._booster(len(beyond), n_estimators=N_TREES, **how)
             for others, fold in self._folds(beyond):
                 row[fold] = clone(booster).fit(clues[others], target[others]).predict(clues[fold])
             self.sides_.append(booster.fit(clues, target))
@@ -235,6 +239,20 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
     def _folds(self, errors: FloatArray) -> Iterator[tuple[Any, Any]]:
         seed = 0 if self.random_state is None else self.random_state
         return iter(KFold(N_FOLDS, shuffle=True, random_state=seed).split(errors))
+
+
+def _further(
+    folds: list[tuple[Any, Any, Any]], clues: FloatArray, errors: FloatArray, n_trees: int
+) -> FloatArray:
+    """(new stages, n) what the folds' boosters, grown to so many trees, say of rows left out."""
+    n_before = getattr(folds[0][0], "n_estimators_", 0)
+    stages = np.zeros((n_trees - n_before, len(errors)))
+    for booster, others, fold in folds:
+        booster.set_params(n_estimators=n_trees).fit(clues[others], errors[others])
+        for number, said in enumerate(booster.staged_predict(clues[fold])):
+            if number >= n_before:
+                stages[number - n_before, fold] = said
+    return stages
 
 
 def _shortens(beyond: FloatArray, expected: Expected) -> bool:
