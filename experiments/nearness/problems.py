@@ -6,17 +6,13 @@ holds elsewhere.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import load_diabetes
-from sklearn.ensemble import (
-    GradientBoostingRegressor,
-    HistGradientBoostingRegressor,
-    RandomForestRegressor,
-)
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import Ridge
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
@@ -37,7 +33,15 @@ TABULAR = {
     "yacht": "yacht",
 }
 ASIDE = ("diabetes", "constant noise", "hidden noise", "heavy tails", "multiplicative noise")
-MODELS = ("forest", "boosting", "histogram boosting", "ridge", "network")
+MODELS = (
+    "forest",
+    "histogram boosting",
+    "XGBoost",
+    "LightGBM",
+    "CatBoost",
+    "ridge",
+    "network",
+)
 N_TRAIN, N_TEST, N_ROWS = 2000, 1000, 6000
 
 
@@ -61,6 +65,8 @@ class Draw:
     calibration: Rows
     test: Rows
     model: Any
+    #: What is learnt from training rows once for all numbers of calibration rows.
+    kept: dict[str, Any] = field(default_factory=dict)
 
 
 def draw(problem: str, model: str, repetition: int) -> Draw:
@@ -76,11 +82,22 @@ def draw(problem: str, model: str, repetition: int) -> Draw:
 
 
 def estimator(model: str, seed: int) -> Any:
-    """A model as scikit-learn has it by default; ridge and network see standardised numbers."""
+    """A model as its library has it by default; ridge and network see standardised numbers."""
     if model == "forest":
         return RandomForestRegressor(random_state=seed)
-    if model == "boosting":
-        return GradientBoostingRegressor(random_state=seed)
+    if model == "XGBoost":
+        from xgboost import XGBRegressor
+
+        return XGBRegressor(random_state=seed, n_jobs=1)
+    if model == "LightGBM":
+        from lightgbm import LGBMRegressor
+
+        return LGBMRegressor(random_state=seed, n_jobs=1, verbose=-1)
+    if model == "CatBoost":
+        from catboost import CatBoostRegressor
+
+        quiet = {"verbose": 0, "allow_writing_files": False}
+        return CatBoostRegressor(random_seed=seed, thread_count=1, **quiet)
     if model == "histogram boosting":
         return HistGradientBoostingRegressor(random_state=seed)
     if model == "ridge":

@@ -45,25 +45,25 @@ def mean_and_worst(ratios: pd.DataFrame, problems: tuple[str, ...]) -> pd.DataFr
     return text
 
 
-def of_defaults(frame: pd.DataFrame) -> pd.DataFrame:
-    """The defaults at every level, on the nine sets and on those kept aside."""
+def of_defaults(frame: pd.DataFrame, method: str) -> pd.DataFrame:
+    """One method at every level, on the nine sets and on those kept aside."""
     columns = {}
     for name, problems in (("nine sets", NINE), ("kept aside", ASIDE)):
         for level in LEVELS:
             table = mean_and_worst(over_split(frame, level), problems)
-            columns[f"{name}, {level:.0%}"] = table[DEFAULT]
+            columns[f"{name}, {level:.0%}"] = table[method]
     return pd.DataFrame(columns).fillna("")
 
 
 def by_size(ratios: pd.DataFrame, model: str) -> pd.DataFrame:
     """Spaces and locality for one model, a column for each N."""
     table = mean_and_worst(ratios, NINE).xs(model, level="model").T
-    chosen = [name for name in (*OURS, REFITS) if name in table.index and table.loc[name].any()]
+    chosen = [name for name in OURS if name in table.index and table.loc[name].any()]
     return pd.DataFrame(table.loc[chosen]).rename(columns=_size).rename_axis("method")
 
 
 def all_methods(ratios: pd.DataFrame) -> pd.DataFrame:
-    """Mean over the nine sets at N = 500, and the difference from the defaults."""
+    """Mean over the nine sets at N = 500, and the difference from left-out errors."""
     part = ratios[
         (ratios.index.get_level_values("n") == SIZE)
         & ratios.index.get_level_values("problem").isin(NINE)
@@ -77,7 +77,7 @@ def all_methods(ratios: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_gap(draws: pd.DataFrame) -> pd.Series[str]:
-    by_set = draws.sub(draws[DEFAULT], axis=0).groupby("problem")
+    by_set = draws.sub(draws[REFITS], axis=0).groupby("problem")
     # Draws of one set are independent of those of another: errors add in squares.
     error = np.sqrt((by_set.sem() ** 2).sum()) / by_set.ngroups
     gap, mean = by_set.mean().mean(), draws.groupby("problem").mean().mean()
@@ -119,14 +119,19 @@ def page() -> str:
         f"as many to calibrate, so N = 500 means fewer there; N = 2,000 only where there are so "
         f"many); at most 1,000 test rows. Interval scores are over those of plain split on the "
         f"same draw: smaller is better. *{DEFAULT}* is `ConformalRegressor(model).calibrate(X, y)` "
-        f"and nothing else; *training rows* hands over `X_train, y_train` too; *refits* sets "
-        f"`left_out_folds=5`. Spaces and constants were chosen on draws of {', '.join(NINE)}. "
-        f"Not used for that: {', '.join(ASIDE)}; but they were looked at, and of two length "
-        f"scales alike on the nine sets the wider was kept because it was safer on these.",
-        "## The defaults: interval score over plain split, mean / worst set",
-        markdown(of_defaults(frame)),
+        f"and nothing else; *training rows* hands over `X_train, y_train` too; *left-out errors* "
+        f"sets `left_out_folds=5` besides (a forest has errors out of bag and is not refitted), "
+        f"which is what `fit` does by itself; *no units*, *no bias*, *neither* switch parts of "
+        f"`ErrorModel` off. Spaces and constants were chosen on draws of {', '.join(NINE)}, those "
+        f"of `ErrorModel` on the first two. Not used for that: {', '.join(ASIDE)}; but they were "
+        f"looked at. Methods on inputs were recorded earlier, on ten draws, for four models.",
+        "## `calibrate` alone: interval score over plain split, mean / worst set",
+        markdown(of_defaults(frame, DEFAULT)),
+        "## With left-out errors, as `fit` does: the same",
+        markdown(of_defaults(frame, REFITS)),
         f"## All methods at N = {SIZE}, {LEVEL:.0%}, mean over the nine sets",
-        "In brackets: difference from the defaults on the same draws ± its standard error.",
+        "In brackets: difference from the defaults with left-out errors on the same draws ± its "
+        "standard error.",
         markdown(all_methods(ratios)),
         f"## Coverage of the worst tenth of the test rows, N = {SIZE}, {LEVEL:.0%}",
         "Worst decile of the prediction, and of the difficulty (mean error of test rows near by); "
@@ -137,7 +142,7 @@ def page() -> str:
     ]
     for model, table in zip(models, tables, strict=True):
         parts += [
-            f"## Spaces and locality, {model}, {LEVEL:.0%}: mean / worst set",
+            f"## By number of calibration rows, {model}, {LEVEL:.0%}: mean / worst set",
             markdown(table),
         ]
     parts += [
