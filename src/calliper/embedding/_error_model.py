@@ -16,7 +16,7 @@ by trees that have not seen the row (5 folds). The number of trees behind the sh
 are those of the least squared error; the shift is dropped unless it lowers that error by more than
 half a standard error, and never exceeds what was seen. Units are mixed with the average one, so
 that they cannot vanish where errors do (m = SHARE), and dropped unless they lower the interval
-score.
+score as clearly.
 
 Everything here is learnt from training rows: calibration and new rows are treated alike, so every
 guarantee stays what it was, however wrong the model of errors may be. The constants are those of
@@ -57,7 +57,7 @@ REACH, SHARE = 0.9, 0.6
 CHUNKS = (60, 120, 200, 300)
 #: Trees behind each side, and behind the mean size.
 N_TREES = 50
-#: Standard errors by which a shift must lower the squared error.
+#: Standard errors by which a shift must lower the squared error, and units the interval score.
 CLEARLY = 0.5
 #: Levels at which intervals with and without units are compared.
 LEVELS = (0.8, 0.9, 0.95)
@@ -201,7 +201,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
             if best < 0.8 * n_trees:  # more trees would only overfit
                 break
         gain = errors**2 - squares[best]
-        if gain.mean() <= CLEARLY * gain.std() / np.sqrt(len(gain)):
+        if not _clearly_positive(gain):
             return np.zeros(len(errors))
         booster.set_params(n_estimators=best + 1, warm_start=False)
         self.shift_, self.shift_share_ = booster.fit(clues, errors), float(shares[best])
@@ -256,18 +256,25 @@ def _further(
 
 
 def _shortens(beyond: FloatArray, expected: Expected) -> bool:
-    """Whether units of each side lower the interval score, one radius for all rows."""
+    """Whether units of each side clearly lower the interval score, one radius for all rows."""
     alike = np.ones((2, len(beyond)))
     units = np.stack([expected.down, expected.up])
-    return sum(_score(beyond, units, level) for level in LEVELS) < sum(
-        _score(beyond, alike, level) for level in LEVELS
+    with_units, without = (
+        np.mean([_scores(beyond, each, level) for level in LEVELS], axis=0)
+        for each in (units, alike)
     )
+    return _clearly_positive(without - with_units)
 
 
-def _score(beyond: FloatArray, units: FloatArray, level: float) -> float:
-    """Mean interval score at a level, over the errors themselves."""
+def _clearly_positive(gain: FloatArray) -> bool:
+    """Whether a gain is more than chance would often give."""
+    return bool(gain.mean() > CLEARLY * gain.std() / np.sqrt(len(gain)))
+
+
+def _scores(beyond: FloatArray, units: FloatArray, level: float) -> FloatArray:
+    """(n,) interval scores of the errors themselves."""
     scores = np.where(beyond < 0, -beyond / units[0], beyond / units[1])
     rank = min(conformal_rank(level, len(scores)), len(scores))
     ends = np.partition(scores, rank - 1)[rank - 1] * units
     outside = np.maximum(-beyond - ends[0], 0.0) + np.maximum(beyond - ends[1], 0.0)
-    return float((ends.sum(axis=0) + 2 / (1 - level) * outside).mean())
+    return np.asarray(ends.sum(axis=0) + 2 / (1 - level) * outside)
