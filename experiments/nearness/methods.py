@@ -94,7 +94,8 @@ def with_left_out_errors(errors: ErrorModel) -> Method:
         method.fit(Z, scores, length_scale=length, **learnt.extras)
         y_pred, Z = learnt.embedding.predict_and_transform(draw.test.X)
         radius = method.predict_radius(Z, LEVELS)
-        return Intervals(*learnt.score.invert(y_pred[:, None], radius), LEVELS)
+        lower, upper = learnt.score.invert(y_pred[:, None], radius)
+        return Intervals(lower, upper, LEVELS)
 
     return intervals
 

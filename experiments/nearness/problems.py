@@ -94,7 +94,7 @@ def estimator(model: str, seed: int) -> Any:
 
         return LGBMRegressor(random_state=seed, n_jobs=1, verbose=-1)
     if model == "CatBoost":
-        from catboost import CatBoostRegressor
+        from catboost import CatBoostRegressor  # type: ignore[import-untyped]
 
         quiet = {"verbose": 0, "allow_writing_files": False}
         return CatBoostRegressor(random_seed=seed, thread_count=1, **quiet)
