@@ -148,9 +148,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         reach = np.quantile(-beyond, REACH), np.quantile(beyond, REACH)
         self.reach_ = float(np.mean(np.maximum(reach, 0.0))) or self.mean_size_
         sides = self._fit_sides(clues, beyond)
-        self.units_kept_ = True
-        expected = self._expected(shift, sides)
-        self.units_kept_ = bool(self.units) and _shortens(beyond, expected)
+        self.units_kept_ = bool(self.units) and _shortens(beyond, self._units(sides))
         self.left_out_ = self._expected(shift, sides)
         self._walk = FewRows(self._boosters())
         return self
@@ -225,10 +223,12 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
 
     def _expected(self, shift: FloatArray, sides: FloatArray) -> Expected:
         """``sides`` are (3, m): reach below, above, and mean size."""
-        units = np.ones((2, len(shift)))
-        if self.units_kept_:
-            units = (1 - SHARE) * np.maximum(sides[:2], 0.0) / self.reach_ + SHARE
+        units = self._units(sides) if self.units_kept_ else np.ones((2, len(shift)))
         return Expected(shift, units[0], units[1], np.maximum(sides[2], 0.0))
+
+    def _units(self, sides: FloatArray) -> FloatArray:
+        """(2, m) the unit of each side; the average one is 1."""
+        return (1 - SHARE) * np.maximum(sides[:2], 0.0) / self.reach_ + SHARE
 
     def _booster(self, n: int, **how: Any) -> GradientBoostingRegressor:
         usual = {"min_samples_leaf": 10, "subsample": 0.5, "max_features": 1 / 3}
@@ -255,10 +255,9 @@ def _further(
     return stages
 
 
-def _shortens(beyond: FloatArray, expected: Expected) -> bool:
+def _shortens(beyond: FloatArray, units: FloatArray) -> bool:
     """Whether units of each side clearly lower the interval score, one radius for all rows."""
     alike = np.ones((2, len(beyond)))
-    units = np.stack([expected.down, expected.up])
     with_units, without = (
         np.mean([_scores(beyond, each, level) for level in LEVELS], axis=0)
         for each in (units, alike)
