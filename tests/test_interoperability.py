@@ -79,16 +79,12 @@ def test_weights_go_with_their_rows_into_every_training(around, routing):
 
 
 def test_weights_change_the_prediction_of_a_pair_of_quantiles():
-    heavy = np.where(Y > 0, 100.0, 1.0)
-    found = {}
+    heavy, found = np.where(Y > 0, 100.0, 1.0), {}
     for routing in (False, True):
         with config_context(enable_metadata_routing=routing):
-            pair = QuantilePair(
-                asking(GradientBoostingRegressor(**base.get_params())) if routing else base
-            )
-            model = ConformalRegressor(
-                pair, Split(), score_function=QuantileError(), random_state=0
-            )
+            base = GradientBoostingRegressor(loss="quantile", n_estimators=5, random_state=0)
+            pair, score = QuantilePair(asking(base) if routing else base), QuantileError()
+            model = ConformalRegressor(pair, Split(), score_function=score, random_state=0)
             found[routing] = model.fit(X, Y, sample_weight=heavy).predict_interval(X)
     np.testing.assert_array_equal(found[True].upper, found[False].upper)
     assert (found[True].lower > model.fit(X, Y).predict_interval(X).lower).mean() > 0.9

@@ -23,6 +23,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._blocks import map_row_blocks, row_slices
+<<<<<<< HEAD
 from calliper._models import (
     check_known_rows,
     check_new_rows,
@@ -33,6 +34,9 @@ from calliper._models import (
     predictions,
     routed,
 )
+=======
+from calliper._models import check_known_rows, check_new_rows, first_rows, fresh, predictions
+>>>>>>> main
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import (
     check_levels,
@@ -206,6 +210,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     ) -> tuple[Any, FloatArray, dict[str, Any]]:
         """Rows that can be chosen from, y as numbers, and what ``fit`` of the estimator gets."""
         y = check_known_rows(self, X, y)
+        self._probe = first_rows(X)
         if len(y) < 2:
             raise CalliperError(
                 f"{type(self).__name__} needs at least 2 rows, one to leave out and one to train; "
