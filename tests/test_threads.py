@@ -20,7 +20,17 @@ from sklearn.linear_model import LinearRegression, QuantileRegressor
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.validation import has_fit_parameter
 
-from calliper import KNN, RBF, ConformalRegressor, FullRescaled, JackknifeRescaled, Layer, Split
+from calliper import (
+    KNN,
+    RBF,
+    ConformalRegressor,
+    FullRescaled,
+    JackknifeRescaled,
+    Layer,
+    Split,
+    load,
+    save,
+)
 from calliper.calibrators import (
     LCP,
     LVD,
@@ -268,3 +278,22 @@ def test_who_extends_while_others_ask_gives_them_the_old_or_the_new_answer():
 
     for answers in at_once(work, range(3 * N_THREADS)):
         assert set(answers) <= set(known)
+
+
+def test_who_saves_while_others_ask_writes_a_whole_file(tmp_path):
+    model = LinearRegression().fit(X[TRAIN], Y[TRAIN])
+    made = ConformalRegressor(model, FullRescaled(KNN(5), statistic="quantile"))
+    made.calibrate(X[CAL], Y[CAL])
+
+    def work(task):
+        if task % 4 == 0:
+            save(made, tmp_path / str(task))
+            return load(tmp_path / str(task), model).predict_interval(X[NEW], 0.9).upper
+        for level in np.linspace(0.1, 0.9, 30):  # each is remembered
+            made.predict_interval(X[NEW][:2], level + task * 1e-4)
+        return None
+
+    expected = made.predict_interval(X[NEW], 0.9).upper
+    for found in at_once(work, range(2 * N_THREADS)):
+        if found is not None:
+            np.testing.assert_array_equal(found, expected)

@@ -31,12 +31,8 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
-<<<<<<< HEAD
-from sklearn.utils import get_tags
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
-=======
 from sklearn.utils import _safe_indexing, get_tags, indexable
->>>>>>> main
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import (
     _check_method_params,
     check_consistent_length,

@@ -28,19 +28,13 @@ from calliper._calibrated import Calibrated, calibrate, refuse_seen, seeded
 from calliper._models import (
     check_known_rows,
     check_new_rows,
-<<<<<<< HEAD
     check_sample_weight,
+    first_rows,
     fit_params_of,
     fit_router,
     fresh,
     predictions,
     routed,
-=======
-    first_rows,
-    fit_params_of,
-    fresh,
-    predictions,
->>>>>>> main
 )
 from calliper._per_row import PerRow
 from calliper._row_order import warn_of_trend

@@ -109,7 +109,7 @@ class Writer:
     def _dict(self, values: dict[Any, Any], path: str) -> Any:
         pairs = [
             [self.node(key, path), self.node(each, f"{path}[{key!r}]")]
-            for key, each in values.items()
+            for key, each in list(values.items())  # another thread may add to a cache
         ]
         return {"dict": pairs}
 

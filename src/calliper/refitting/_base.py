@@ -23,20 +23,17 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._blocks import map_row_blocks, row_slices
-<<<<<<< HEAD
 from calliper._models import (
     check_known_rows,
     check_new_rows,
     check_sample_weight,
+    first_rows,
     fit_params_of,
     fit_router,
     fresh,
     predictions,
     routed,
 )
-=======
-from calliper._models import check_known_rows, check_new_rows, first_rows, fresh, predictions
->>>>>>> main
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import (
     check_levels,
