@@ -47,6 +47,7 @@ OWN = {
     "calliper.embedding._left_out": "LeftOut",
     "calliper.embedding._network": "Layer Network",
     "calliper.embedding._spaces": "Contributions InputsAndPrediction Mapped OneInput Prediction",
+    "calliper.embedding._spread": "PredictionAndSpread",
     "calliper.embedding._walk": "BoostedTrees",
     "calliper.kernels._criterion": "LeaveFoldOutRBF LeaveTwoOutTuned RescaledInformation Tuning",
     "calliper.kernels._graded": "BagGraded GradedKNN GradedMean",
@@ -264,9 +265,8 @@ def _of_spread(space: Any) -> Any:
 
 def _spread(state: Any) -> Any:
     """The space of a model that has a spread, which is read from the model again."""
-    from calliper.embedding._spread import PredictionAndSpread
-
-    return PredictionAndSpread(**state, read=state["source"].read(state["opened"].core))
+    kind: Any = class_named("PredictionAndSpread")
+    return kind(**state, read=state["source"].read(state["opened"].core))
 
 
 def _tree(state: Any) -> Any:

@@ -46,7 +46,7 @@ from calliper.keeping._file import NUMBERS
 PLAIN = (bool, int, str)
 
 
-class Writer:
+class GraphWriter:
     """Makes nodes of what it is given, and gathers objects and arrays on the way.
 
     Parameters
@@ -223,7 +223,7 @@ def _cannot(value: Any, path: str, why: str) -> CannotSaveError:
     )
 
 
-class Reader:
+class GraphReader:
     """Makes objects of nodes again.
 
     Parameters
@@ -361,8 +361,10 @@ class Reader:
         return made
 
 
-#: Kinds of nodes that :class:`Reader` knows.
-KINDS = frozenset(name.removeprefix("_read_") for name in vars(Reader) if name.startswith("_read_"))
+#: Kinds of nodes that :class:`GraphReader` knows.
+KINDS = frozenset(
+    name.removeprefix("_read_") for name in vars(GraphReader) if name.startswith("_read_")
+)
 
 
 def _number(place: Any, table: Sequence[Any]) -> int:

@@ -24,7 +24,7 @@ from calliper.exceptions import (
 )
 from calliper.keeping import _file
 from calliper.keeping._classes import full_name
-from calliper.keeping._graph import Reader, Writer
+from calliper.keeping._graph import GraphReader, GraphWriter
 from calliper.keeping._model import (
     ask,
     check_same,
@@ -69,7 +69,7 @@ def save(calibrated: Any, path: Any) -> None:
         )
     if not isinstance(calibrated, CalibratedOnStored):
         check_is_fitted(calibrated)
-    writer = Writer(slots_of(calibrated))
+    writer = GraphWriter(slots_of(calibrated))
     root = writer.node(calibrated)
     graph = {
         "root": root,
@@ -100,7 +100,7 @@ def load(path: Any, model: Any = None, *, trusted: Iterable[Any] = ()) -> Any:
     _warn_of_version(header)
     with _file.refused_as_damaged(Path(path)):
         graph = contents.graph
-        reader = Reader(graph["objects"], contents.arrays, models, known)
+        reader = GraphReader(graph["objects"], contents.arrays, models, known)
         calibrated = reader.value(graph["root"])
         probe, radius = reader.value(graph["probe"]), reader.value(graph["radius"])
         _refuse_other_kind(calibrated, header)
@@ -215,7 +215,7 @@ def _probe(calibrated: Any) -> dict[str, Any] | None:
     if state is None:
         return None
     try:
-        Writer().node(state)
+        GraphWriter().node(state)
     except CannotSaveError:
         return None
     return {"rows": state, "said": ask(calibrated, rows)}
