@@ -203,7 +203,8 @@ def _state(value: Any) -> Any:
     says = own and any("__getstate__" in base.__dict__ for base in _own_bases(type(value)))
     if says:
         return value.__getstate__()
-    computed = _computed(type(value))
+    kind: Any = type(value)
+    computed = _computed(kind)
     return {name: each for name, each in list(vars(value).items()) if name not in computed}
 
 
