@@ -423,8 +423,8 @@ def _located(
     for name, value in known.items():
         if len(value) != n_rows(X):
             raise CalliperError(
-                f"partition {place} has {n_rows(X)} rows of X and {len(value)} of {name}: both must "
-                f"be dealt into the same partitions."
+                f"partition {place} has {n_rows(X)} rows of X and {len(value)} of {name}: deal "
+                f"both into the same partitions."
             )
     if not n_rows(X):
         return None
