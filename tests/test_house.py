@@ -61,6 +61,7 @@ SUBMODULES = {
         "compare",
     ],
     "datasets": ["OneDimensional", "one_dimensional"],
+    "distributed": ["ShardedRescaled"],
     "distribution": ["Distribution", "GroupedDistribution"],
     "evaluation": [
         "FailedTrialsWarning",

@@ -25,6 +25,7 @@ _SUBMODULES = (
     "calibrators",
     "comparison",
     "datasets",
+    "distributed",
     "distribution",
     "evaluation",
     "exceptions",

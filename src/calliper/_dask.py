@@ -193,7 +193,7 @@ def ask_lazily(
     _try_out(regressor, X, question, known=set(values))
     sent, given = sent_once(regressor), tuple(values)
     if framed:
-        return X.map_partitions(
+        return X.mappartitions(
             question.of_frame, sent, given, *values.values(), meta=_empty_answer(X, question)
         )
     return _by_blocks(X, question, sent, values)
@@ -376,7 +376,7 @@ class LazyRows:
         _refuse_values({name: given[name] for name in given if name not in values})
         self._layout = _layout(X)
         self._names, self._same = ("y", *values), replace(per_row, **dict.fromkeys(values))
-        self._parts = _partitions(X, {"y": y, **values})
+        self._parts = partitions(X, {"y": y, **values})
         self.X, self.y, first = self._head()
         self.per_row = replace(per_row, **first)
 
@@ -433,7 +433,7 @@ def _located(
     return {"y_pred": y_pred, "Z": np.asarray(Z), **known, **per_row.known(X)}
 
 
-def _partitions(X: Any, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+def partitions(X: Any, values: dict[str, Any]) -> list[tuple[Any, ...]]:
     """The partitions of rows and of what is known of them, side by side."""
     if hasattr(X, "chunks"):
         X = _whole_rows(X)
