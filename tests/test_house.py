@@ -32,6 +32,8 @@ NAMES = [
     "Split",
     "compare",
     "evaluate",
+    "load",
+    "save",
 ]
 SUBMODULES = {
     "calibrators": [
@@ -77,9 +79,14 @@ SUBMODULES = {
     ],
     "exceptions": [
         "CalliperError",
+        "CannotSaveError",
+        "DamagedFileError",
         "EmbeddingWarning",
         "FailedTrialsWarning",
         "InEveryBootstrapWarning",
+        "NewerFormatError",
+        "OtherModelError",
+        "OtherVersionWarning",
         "QuantileCrossingWarning",
         "RowOrderWarning",
         "SharedRowsWarning",
@@ -113,6 +120,7 @@ SUBMODULES = {
         "required_for_confidence",
     ],
     "information": ["MutualInformation", "mutual_information"],
+    "keeping": ["Kept", "inspect", "load", "save"],
     "kernels": [
         "KNN",
         "RBF",

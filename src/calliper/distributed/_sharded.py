@@ -106,7 +106,7 @@ class ShardedRescaled(FullRescaled):
         bag: Any = ShardedBag(place, shards, n=n, n_neighbors=k, offset=offset)
         if self.shrinkage_:  # the two scores beside the median are all that it takes of them
             bag = ShrunkBag(bag, np.array(bag.middle), self.shrinkage_)
-        self.bag_ = bag
+        self.bag_, self.levels_asked_ = bag, set()
         warn_zero_scales((bag.at_high if self.shrinkage_ else bag).n_zero(), n)
         self.n_features_in_, self.n_calibration_ = facts[0][1], n
         return self
