@@ -63,7 +63,7 @@ SUBMODULES = {
         "compare",
     ],
     "datasets": ["OneDimensional", "one_dimensional"],
-    "distributed": ["ShardedRescaled"],
+    "distributed": ["BatchIntervals", "ShardedRescaled", "connect"],
     "distribution": ["Distribution", "GroupedDistribution"],
     "evaluation": [
         "FailedTrialsWarning",

@@ -146,12 +146,16 @@ class LazyDistribution:
         return ask_lazily(self.regressor, self.X, ask, names, shape, self.how)
 
 
-def _of_ends(coverage: Coverage) -> tuple[list[str], tuple[int, ...]]:
-    """Names and shape of the ends of one row."""
+def names_of_ends(regressor: Any, coverage: Coverage) -> tuple[list[str], tuple[int, ...]]:
+    """Names and shape of the ends of one row; of several targets those of each."""
     levels = check_levels(coverage)
     shape = (2,) if np.ndim(coverage) == 0 else (len(levels), 2)
     none = np.zeros((0, *shape[:-1]))
-    return Intervals(none, none, levels).column_names(), shape
+    names = Intervals(none, none, levels).column_names()
+    targets = getattr(regressor, "target_names_", None)
+    if targets is None:
+        return names, shape
+    return [f"{target}_{name}" for target in targets for name in names], (len(targets), *shape)
 
 
 def _ends(regressor: Any, rows: Any, **how: Any) -> FloatArray:
@@ -188,12 +192,14 @@ def ask_lazily(
     _refuse_values({name: same.get(name) for name in ("groups", "weights")})
     question = Question(partial(ask, **same), tuple(names), shape)
     layout, framed = _layout(X), hasattr(X, "divisions")
-    if framed:
+    if not framed:
+        X = _whole_rows(X)
+    else:
         question = replace(question, ask=partial(_of_layout, ask=question.ask, layout=layout))
     _try_out(regressor, X, question, known=set(values))
     sent, given = sent_once(regressor), tuple(values)
     if framed:
-        return X.mappartitions(
+        return X.map_partitions(
             question.of_frame, sent, given, *values.values(), meta=_empty_answer(X, question)
         )
     return _by_blocks(X, question, sent, values)
@@ -207,7 +213,6 @@ def _empty_answer(X: Any, question: Question) -> Any:
 def _by_blocks(X: Any, question: Question, sent: Any, values: dict[str, Any]) -> Any:
     import dask.array as da
 
-    X = _whole_rows(X)
     axes = tuple(range(1, X.ndim))
     new = tuple(range(-1, -1 - len(question.shape), -1))
     pairs = [part for value in values.values() for part in (value, (0,))]
@@ -256,9 +261,9 @@ def _refuse_values(given: dict[str, Any]) -> None:
 
 def _layout(X: Any) -> dict[Any, bool] | None:
     """Columns of a frame, and whether they hold numbers; None of anything else."""
-    if not hasattr(X, "divisions") and not hasattr(X, "chunks"):
+    if not hasattr(X, "_meta"):
         raise TypeError(f"X must be a Dask DataFrame, Series or Array; got a {type(X).__name__}.")
-    return _columns(X._meta) if hasattr(X, "columns") else None
+    return _columns(X._meta) if hasattr(X._meta, "columns") else None
 
 
 def _columns(frame: Any) -> dict[Any, bool]:
@@ -302,7 +307,7 @@ def _try_out(regressor: Any, X: Any, question: Question, known: set[str]) -> Non
         return
     if not hasattr(X, "divisions"):
         row = np.ones((1, *(1 if np.isnan(size) else int(size) for size in X.shape[1:])), X.dtype)
-    elif hasattr(X, "columns") and all(_columns(X._meta).values()):
+    elif hasattr(X._meta, "columns") and all(_columns(X._meta).values()):
         row = X._meta_nonempty.iloc[:1]
     else:
         return
@@ -328,9 +333,15 @@ def sent_once(regressor: Any) -> Any:
 def current_client() -> Any:
     """The client of a cluster that collections are computed on, or None."""
     distributed = sys.modules.get("distributed")  # who has a client has imported it
+    if distributed is None:
+        return None
+    from dask.base import get_scheduler
+
     try:
-        client = None if distributed is None else distributed.default_client()
+        client = distributed.default_client()
     except ValueError:
+        return None
+    if getattr(get_scheduler(), "__self__", client) is not client:  # set to threads, say
         return None
     return None if client is None or client.asynchronous else client
 
@@ -361,6 +372,28 @@ def check_workers(client: Any) -> int:
     return len(found)
 
 
+def connect(address: str, *, timeout: float = 10.0) -> Any:
+    """A client of a running scheduler, all of whose workers have this version of calliper.
+
+    ``address`` is, for example, ``tcp://10.0.0.1:8786``. To be closed by who asked for it.
+    """
+    from distributed import Client
+
+    try:
+        client = Client(address, timeout=timeout, set_as_default=True)
+    except (OSError, ValueError) as error:
+        raise CalliperError(
+            f"no scheduler answers at {address} within {timeout:g} s ({type(error).__name__}). Is "
+            f"it running, and is the address that which it printed (tcp://host:8786)?"
+        ) from error
+    try:
+        check_workers(client)
+    except CalliperError:
+        client.close()
+        raise
+    return client
+
+
 class LazyRows:
     """Calibration rows of Dask collections.
 
@@ -384,8 +417,8 @@ class LazyRows:
         """The first rows of the first partition that has any."""
         import dask
 
-        for part in self._parts:
-            (found,) = dask.compute(dask.delayed(_first)(self._layout, *part))
+        for place, part in enumerate(self._parts):
+            (found,) = dask.compute(dask.delayed(_first)(place, self._layout, self._names, *part))
             if found is not None:
                 X, y, *values = found
                 return X, y, dict(zip(self._names[1:], values, strict=True))
@@ -408,11 +441,21 @@ class LazyRows:
         return joined.pop("y"), joined.pop("y_pred"), joined.pop("Z"), joined
 
 
-def _first(layout: Any, X: Any, *values: Any) -> Any:
-    if not n_rows(X):
-        return None
-    check_layout(X, layout)
-    return tuple(part[:HEAD] for part in (X, *values))
+def _first(place: int, layout: Any, names: Any, X: Any, *values: Any) -> Any:
+    """The first rows of a partition and what is known of them; None of an empty one."""
+    _check_partition(place, layout, X, dict(zip(names, values, strict=True)))
+    return tuple(part[:HEAD] for part in (X, *values)) if n_rows(X) else None
+
+
+def _check_partition(place: int, layout: Any, X: Any, known: dict[str, Any]) -> None:
+    for name, value in known.items():
+        if len(value) != n_rows(X):
+            raise CalliperError(
+                f"partition {place} has {n_rows(X)} rows of X and {len(value)} of {name}: deal "
+                f"both into the same partitions."
+            )
+    if n_rows(X):
+        check_layout(X, layout)
 
 
 def _located(
@@ -420,15 +463,9 @@ def _located(
 ) -> Any:
     """What is known of the rows of a partition by name; None of an empty one."""
     known = {name: np.asarray(value) for name, value in zip(names, values, strict=True)}
-    for name, value in known.items():
-        if len(value) != n_rows(X):
-            raise CalliperError(
-                f"partition {place} has {n_rows(X)} rows of X and {len(value)} of {name}: deal "
-                f"both into the same partitions."
-            )
+    _check_partition(place, layout, X, known)
     if not n_rows(X):
         return None
-    check_layout(X, layout)
     y_pred, Z = embedding.predict_and_transform(X)
     return {"y_pred": y_pred, "Z": np.asarray(Z), **known, **per_row.known(X)}
 

@@ -113,6 +113,7 @@ def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
 
 def check_new_rows(estimator: Any, X: Any) -> None:
     """New rows have the columns that ``estimator`` remembers."""
+    refuse_collection(X, "X")
     if has_known_columns(estimator, X):
         return
     _refuse_rowless(X)

@@ -3,6 +3,8 @@
 Dask collections are taken by ``ConformalRegressor`` itself; see ``docs/scale.md``.
 """
 
+from calliper._dask import connect
+from calliper.distributed._batches import BatchIntervals
 from calliper.distributed._sharded import ShardedRescaled
 
-__all__ = ["ShardedRescaled"]
+__all__ = ["BatchIntervals", "ShardedRescaled", "connect"]
