@@ -215,7 +215,7 @@ def _by_blocks(X: Any, question: Question, sent: Any, values: dict[str, Any]) ->
 
     axes = tuple(range(1, X.ndim))
     new = tuple(range(-1, -1 - len(question.shape), -1))
-    pairs = [part for value in values.values() for part in (value, (0,))]
+    pairs = [part for value in values.values() for part in (_dealt_as(X, value), (0,))]
     return da.blockwise(
         _of_block,
         (0, *new),
@@ -306,7 +306,7 @@ def _try_out(regressor: Any, X: Any, question: Question, known: set[str]) -> Non
     if known or per_row != PerRow():
         return
     if not hasattr(X, "divisions"):
-        row = np.ones((1, *(1 if np.isnan(size) else int(size) for size in X.shape[1:])), X.dtype)
+        row = np.ones((1, *X.shape[1:]), X.dtype)
     elif hasattr(X._meta, "columns") and all(_columns(X._meta).values()):
         row = X._meta_nonempty.iloc[:1]
     else:

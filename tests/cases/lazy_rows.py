@@ -28,3 +28,7 @@ def slow_model(X):
 
 def places(X):
     return np.asarray(X)[:, :2]
+
+
+#: One entry each time that a test has loaded a model in this process.
+LOADS: list[int] = []
