@@ -20,6 +20,8 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable, Sequence
+from functools import cache, cached_property
+from inspect import getattr_static
 from types import BuiltinFunctionType, EllipsisType, FunctionType, MethodType
 from typing import Any
 
@@ -109,7 +111,7 @@ class GraphWriter:
     def _dict(self, values: dict[Any, Any], path: str) -> Any:
         pairs = [
             [self.node(key, path), self.node(each, f"{path}[{key!r}]")]
-            for key, each in values.items()
+            for key, each in list(values.items())  # another thread may add to a cache
         ]
         return {"dict": pairs}
 
@@ -196,10 +198,20 @@ def _ways_to_open(model: Any) -> dict[str, OpenedModel]:
 
 
 def _state(value: Any) -> Any:
-    """Attributes to be written: as the class says, or all of them."""
+    """Attributes to be written: as the class says, or all but what is computed when asked for."""
     own = type(value).__module__.partition(".")[0] != "sklearn"
     says = own and any("__getstate__" in base.__dict__ for base in _own_bases(type(value)))
-    return value.__getstate__() if says else dict(vars(value))
+    if says:
+        return value.__getstate__()
+    kind: Any = type(value)
+    computed = _computed(kind)
+    return {name: each for name, each in list(vars(value).items()) if name not in computed}
+
+
+@cache
+def _computed(kind: type) -> set[str]:
+    """Names of what objects of a class compute when it is first asked for."""
+    return {name for name in dir(kind) if isinstance(getattr_static(kind, name), cached_property)}
 
 
 def _own_bases(kind: type) -> list[type]:
