@@ -203,12 +203,13 @@ def _state(value: Any) -> Any:
     says = own and any("__getstate__" in base.__dict__ for base in _own_bases(type(value)))
     if says:
         return value.__getstate__()
-    computed = _computed(type(value))
-    return {name: each for name, each in list(vars(value).items()) if name not in computed}
+    kind: Any = type(value)
+    dropped = _computed(kind) | {"_probe"}  # rows of any kind, which are kept apart
+    return {name: each for name, each in list(vars(value).items()) if name not in dropped}
 
 
 @cache
-def _computed(kind: type) -> set[str]:
+def _computed(kind: Any) -> set[str]:
     """Names of what objects of a class compute when it is first asked for."""
     return {name for name in dir(kind) if isinstance(getattr_static(kind, name), cached_property)}
 
