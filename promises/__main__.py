@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from promises import campaign
+from promises import book, campaign
 
 
 def main() -> None:
@@ -17,7 +17,7 @@ def main() -> None:
     if options.minutes:
         kinds = (options.only,) if options.only else ("laws", "bags")
         campaign.run(options.minutes, options.jobs, kinds)
-    print("done")
+    print(f"wrote {book.write()}")
 
 
 if __name__ == "__main__":

@@ -123,7 +123,9 @@ def refitted(name: str, rows: Rows, known: Members, new: Any, levels: Levels) ->
     X, y, _, _ = rows.of(known)
     asked, truth, _, _ = rows.of(new)
     method = clone(methods.REFITTED[name]).fit(X, y)
-    return method.predict_interval(asked, levels).contains(truth), method.guaranteed_coverage(levels)
+    return method.predict_interval(asked, levels).contains(truth), method.guaranteed_coverage(
+        levels
+    )
 
 
 def _trials() -> dict[str, Trial]:
@@ -132,17 +134,18 @@ def _trials() -> dict[str, Trial]:
     trials |= {f"weights: {n}": partial(shifted, n) for n in methods.WEIGHTED}
     trials |= {f"groups: {n}": partial(in_groups, n) for n in methods.GROUPED}
     for side in ("upper", "lower"):
-        trials |= {
-            f"distribution: {n}, {side}": partial(bounded, n, side) for n in methods.SIGNED
-        }
+        trials |= {f"distribution: {n}, {side}": partial(bounded, n, side) for n in methods.SIGNED}
     plain = ("JackknifePlus", "JackknifePlus(minmax)")
     return trials | {f"refitting: {n}": partial(refitted, n) for n in plain}
 
 
 TRIALS = _trials()
 
-#: Members of a bag, places and scores where all bags are tried; steps of a search.
-GRIDS, STEPS = ((4, 5, 6), (3, 8, 8), (5, 4, 4), (6, 3, 3)), 120
+#: What is done in turn: three searches (None), or all bags of so many rows, places and scores.
+TURNS = (None, (4, 5, 5), (3, 8, 8), None, (3, 8, 8), (5, 4, 4), None, (6, 3, 3))
+
+#: Steps of a search.
+STEPS = 120
 
 #: Methods that draw: their shares are estimates, and what looks broken is looked at again.
 DRAWING = ("marginal: RLCP",)
@@ -168,7 +171,7 @@ def grid(name: str, rng: np.random.Generator, places: int, scores: int) -> Rows:
     place = np.repeat(np.arange(places), scores)
     flat = np.ones(len(Z)) if kind != "weights" else weights[place]
     split = np.zeros(len(Z), dtype=int) if kind != "groups" else group[place]
-    columns = [Z, Z > z[places // 2]] if leaves else [Z]
+    columns = [Z, z[places // 2] < Z] if leaves else [Z]
     return Rows(np.column_stack(columns).astype(float), errors, flat, split)
 
 
@@ -298,8 +301,9 @@ def _tried(
     name: str, rng: np.random.Generator, number: int
 ) -> Iterator[tuple[Rows, Members, Array]]:
     """All bags of a grid, or three searches."""
-    if number % 8 < len(GRIDS):
-        n, places, scores = GRIDS[number % 8]
+    whole = TURNS[number % len(TURNS)]
+    if whole is not None:
+        n, places, scores = whole
         rows = grid(name, rng, places, scores)
         yield from ((rows, *found) for found in every_bag(name, rows, n))
         return

@@ -9,8 +9,8 @@ negative, so that it becomes Π(1 − λX). If the promise holds, its expectatio
 by Ville's inequality it ever reaches 1/δ with probability at most δ; if the mean margin is −v, it
 grows like exp(n v²/2σ²). Several λ share the stake. Wealth is a product, so a later run goes on
 where this one stopped, as often as anybody likes, and δ stays what it is. There is a cell for each
-level over all worlds and one for each world over all levels; δ = 0.01/(number of all cells), so that
-the chance to accuse any true promise, ever, is at most one in a hundred.
+level over all worlds and one for each world over all levels; δ = 0.01/(number of all cells), so
+that the chance to accuse any true promise, ever, is at most one in a hundred.
 
 Reference: Waudby-Smith, Ramdas (2024), "Estimating means of bounded random variables by betting",
 JRSS B, doi:10.1093/jrsssb/qkad009.
@@ -112,8 +112,8 @@ def marginal(name: str, m: int, rng: Rng, world: str) -> Margins:
 
 def in_groups(name: str, m: int, rng: Rng, world: str) -> Margins:
     """Coverage of the new rows of each group, given which group each row is in."""
-    n, margins = size(rng), {}
-    Z, errors, scores = rows(rng, world, n + m, name)
+    n, margins = size(rng), Margins()
+    Z, _, scores = rows(rng, world, n + m, name)
     group = np.digitize(Z[:, 0], [0.3, 1.0])
     own = Grouped(clone(methods.CALIBRATORS[name])).fit(Z[:n], scores[:n], groups=group[:n])
     radius = own.predict_radius(Z[n:], LEVELS, groups=group[n:])
@@ -216,7 +216,7 @@ def boxed(joint: bool, name: str, m: int, rng: Rng, world: str) -> Margins:
     proved = [conformal_coverage(level, n) for level in LEVELS]
     if joint:
         return by_level(boxes.contains(y[n:]).mean(axis=0) - proved)
-    margins = {}
+    margins = Margins()
     for j in range(2):
         margin = by_level(boxes[j].contains(y[n:, j]).mean(axis=0) - proved)
         margins |= {f"{level} of target {j}": x for level, x in margin.items()}

@@ -1,4 +1,4 @@
-"""What is tried: every calibrator, kernel, statistic, shrinkage and rule, by the name it has here."""
+"""What is tried: every calibrator, kernel, statistic, shrinkage and rule, each by a name."""
 
 from __future__ import annotations
 

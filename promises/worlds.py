@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 Rng = np.random.Generator
 World = Callable[[Rng, int, int], tuple[Array, Array]]
 
