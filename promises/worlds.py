@@ -92,6 +92,9 @@ WORLDS: dict[str, World] = {
 #: Worlds of independent draws, in which a weight or a known law makes sense.
 INDEPENDENT = ("heteroscedastic", "ties", "zeros", "constant", "heavy_tails")
 
+#: Worlds in which scores tie, so that coverage is above what is proved.
+TIED = ("ties", "zeros", "constant", "whole numbers")
+
 #: Places of the two worlds whose law is known exactly.
 PLACES = (np.arange(64.0)[:, None] + 0.5) / 64
 
