@@ -23,11 +23,12 @@ import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from time import process_time
 from typing import Any
 
 import numpy as np
+from scipy.stats import nhypergeom
 from sklearn.base import clone
 
 from calliper import MultiTargetRegressor
@@ -54,6 +55,13 @@ FEW, MANY = (1, 2, 3, 5, 9), (19, 50, 99, 100, 150, 199, 200)
 
 #: Shares of the wealth that are staked, and the chance to accuse any true promise.
 STAKES, FAMILY_WISE = np.array([0.01, 0.04, 0.15, 0.5, 0.95]), 0.01
+
+#: Methods that do not promise Q/(N+1) but less, or a number of their own.
+AT_LEAST = ("JackknifeR", "RLCP", "LoCart", "Conditional")
+
+#: How far luck is taken off downwards, and what margins are then below, by level.
+CLIP = 0.05
+LARGEST = {name: 1 - level + CLIP + 0.03 for name, level in zip(NAMES, LEVELS, strict=True)}
 
 #: Bags of each world in a batch, new rows of a bag, and rows apart from it.
 BAGS, NEW, TRAINING = 5, 200, 60
@@ -109,27 +117,43 @@ def marginal(name: str, m: int, rng: Rng, world: str) -> Margins:
     Z, errors, scores = rows(rng, world, n + m, name)
     method = fitted(rng, world, name, Z[:n], errors[:n])
     radius = method.predict_radius(Z[n:], LEVELS)
-    return by_level(margins_of(scores[:n], scores[n:], radius, method.guaranteed_coverage(LEVELS)))
+    proved, exact = method.guaranteed_coverage(LEVELS), not name.startswith(AT_LEAST)
+    return by_level(margins_of(rng, scores[:n], scores[n:], radius, proved, exact))
 
 
-def margins_of(known: Array, new: Array, radius: Array, proved: Any) -> Array:
-    """Covered share less what is proved, and less the luck of the draw where that is Q/(N+1).
+def margins_of(
+    rng: Rng, known: Array, new: Array, radius: Array, proved: Any, exact: bool
+) -> Array:
+    """Covered share less what is proved, and, if that is Q/(N+1) (``exact``), the luck.
 
-    The luck is how much plain split, with ties broken by lot, covers beyond Q/(N+1), which is its
-    mean exactly, whatever the world: taking it off changes no mean and takes most of the noise
-    away. The share of ties that the lot would cover, (Q − #below)/(#equal + 1), is its mean.
+    The luck is how much plain split, with ties broken by lot, covers beyond Q/(N+1). In a random
+    order the new rows before the Q-th calibration row are a negative hypergeometric number,
+    whatever the world, so its mean is known exactly, and taking it off changes no mean but takes
+    most of the noise away. Shares more than ``CLIP`` below their mean count as that, which has a
+    known mean, too: margins are then below ``LARGEST``, and stakes can be as much higher.
     """
     margins = (new[:, None] <= radius).mean(axis=0) - proved
-    n, ordered = len(known), np.sort(known)
+    n, m = len(known), len(new)
     ranks = np.array([conformal_rank(level, n) for level in LEVELS])
-    if not np.allclose(proved, np.minimum(ranks / (n + 1), 1.0)):
+    if not exact:
         return np.asarray(margins)
+    scores, lots = np.concatenate([known, new]), rng.uniform(size=n + m)
+    before = np.cumsum(np.lexsort((lots, scores)) >= n)  # new rows, in the order of scores
+    of_known = before[np.lexsort((lots, scores)) < n]
     for place in np.flatnonzero(ranks <= n):
-        at = ordered[ranks[place] - 1]
-        below, equal = np.count_nonzero(known < at), np.count_nonzero(known == at)
-        by_lot = np.mean(new < at) + np.mean(new == at) * (ranks[place] - below) / (equal + 1)
-        margins[place] -= by_lot - ranks[place] / (n + 1)
+        least, mean = ranks[place] / (n + 1) - CLIP, clipped_mean(n, m, int(ranks[place]))
+        margins[place] -= max(of_known[ranks[place] - 1] / m, least) - mean
+        most = 1 - least + mean - ranks[place] / (n + 1)
+        margins[place] *= min(1.0, LARGEST[NAMES[place]] / most)
     return np.asarray(margins)
+
+
+@cache
+def clipped_mean(n: int, m: int, rank: int) -> float:
+    """The mean share of m new rows before the calibration row of this rank, of n, once clipped."""
+    shares = np.arange(m + 1) / m
+    chance = nhypergeom(n + m, m, rank).pmf(np.arange(m + 1))
+    return float(chance @ np.maximum(shares, rank / (n + 1) - CLIP))
 
 
 def in_groups(name: str, m: int, rng: Rng, world: str) -> Margins:
@@ -143,7 +167,8 @@ def in_groups(name: str, m: int, rng: Rng, world: str) -> Margins:
         calibrated, new = own.calibrators_.get(label), group[n:] == label
         proved = 1.0 if calibrated is None else calibrated.guaranteed_coverage(LEVELS)
         known = scores[:n][group[:n] == label]
-        margin = margins_of(known, scores[n:][new], radius[new], proved)
+        exact = calibrated is not None and not name.startswith(AT_LEAST)
+        margin = margins_of(rng, known, scores[n:][new], radius[new], proved, exact)
         margins |= {f"{level} in {label}": x for level, x in by_level(margin).items()}
     return margins
 
@@ -293,14 +318,22 @@ def batch(name: str, number: int) -> dict[str, Any]:
                 mean = float(np.mean(list(margins.values())))
                 found.setdefault(f"{world}, all", []).append(mean)
     pairs = law.new * BAGS * len(law.worlds)
-    cells = {cell: summed(margins) for cell, margins in found.items()}
+    cells = {cell: summed(margins, largest(name, cell)) for cell, margins in found.items()}
     return {"pairs": pairs, "seconds": process_time() - started, "cells": cells}
 
 
-def summed(margins: Sequence[float]) -> dict[str, Any]:
+def largest(law: str, cell: str) -> float:
+    """What margins of a cell cannot exceed: less than 1 where luck is taken off at one level."""
+    kind, method = law.split(": ", 1)
+    level = cell.partition(", ")[2].partition(" in ")[0]
+    lucky = kind in ("marginal", "groups") and not method.startswith(AT_LEAST)
+    return LARGEST.get(level, 1.0) if lucky else 1.0
+
+
+def summed(margins: Sequence[float], largest: float = 1.0) -> dict[str, Any]:
     """What is kept of margins: sums, and the logarithm of the wealth for each stake."""
     x = np.asarray(margins)
-    wealth = np.log1p(-STAKES[:, None] * x).sum(axis=1)
+    wealth = np.log1p(-STAKES[:, None] * x / largest).sum(axis=1)
     return {"bags": len(x), "sum": x.sum(), "squares": (x**2).sum(), "wealth": wealth.tolist()}
 
 
@@ -348,13 +381,13 @@ class Verdict:
     broken: tuple[str, ...]
 
 
-def smallest_seen(limit: float, error: float, bags: int) -> float:
+def smallest_seen(limit: float, error: float, bags: int, most: float) -> float:
     """The violation v for which some stake λ has bags · (λv − λ²σ²/2) = limit."""
-    stake = min(float(np.sqrt(2 * limit) / (error * bags)) if error else np.inf, STAKES[-1])
+    stake = min(float(np.sqrt(2 * limit) / (error * bags)) if error else np.inf, STAKES[-1] / most)
     return float(limit / (stake * bags) + stake * bags * error**2 / 2)
 
 
-def verdict(state: dict[str, Any], n_cells: int) -> Verdict:
+def verdict(law: str, state: dict[str, Any], n_cells: int) -> Verdict:
     """What is to be said of a law, one of so many cells."""
     limit, worst, broken = np.log(n_cells / FAMILY_WISE), (np.inf, ""), []
     seen = {}
@@ -366,7 +399,9 @@ def verdict(state: dict[str, Any], n_cells: int) -> Verdict:
         elif mean < -1e-12:
             worst = (-np.inf, name)
         if name.startswith("no ties"):
-            seen[name] = smallest_seen(limit + np.log(len(STAKES)), error, cell["bags"])
+            seen[name] = smallest_seen(
+                limit + np.log(len(STAKES)), error, cell["bags"], largest(law, name)
+            )
         if cell["most"] >= limit:
             broken.append(name)
     bags = max(cell["bags"] for cell in state["cells"].values())
