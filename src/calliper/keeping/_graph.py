@@ -204,7 +204,7 @@ def _state(value: Any) -> Any:
     if says:
         return value.__getstate__()
     kind: Any = type(value)
-    dropped = _computed(kind) | {"_probe"}  # rows of any kind, which are kept apart
+    dropped = _computed(kind) | {"_probe"}  # which is written apart
     return {name: each for name, each in list(vars(value).items()) if name not in dropped}
 
 

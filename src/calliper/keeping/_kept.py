@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._calibrated import CalibratedOnStored
+from calliper._probe_rows import rows_again
 from calliper._version import __version__
 from calliper.calibrators import Calibrator
 from calliper.exceptions import (
@@ -34,7 +35,6 @@ from calliper.keeping._model import (
     parts_of,
     slots_of,
 )
-from calliper.keeping._rows import rows_again, state_of
 from calliper.refitting import RefittedRegressor
 from calliper.regressor import ConformalRegressor
 
@@ -106,7 +106,7 @@ def load(path: Any, model: Any = None, *, trusted: Iterable[Any] = ()) -> Any:
         _refuse_other_kind(calibrated, header)
         rows = None if probe is None else rows_again(probe["rows"])
     if probe is not None:
-        calibrated._probe = rows
+        calibrated._probe = probe["rows"]
         check_same(calibrated, rows, probe["said"], _in_words(header["model"]))
     if radius is not None:
         _check_radius(calibrated, radius, path)
@@ -211,15 +211,14 @@ def _asked(method: Any) -> set[float]:
 
 def _probe(calibrated: Any) -> dict[str, Any] | None:
     """A few rows, and what the model said of them; None where they cannot be kept."""
-    rows = getattr(calibrated, "_probe", None)
-    state = None if rows is None else state_of(rows)
+    state = getattr(calibrated, "_probe", None)
     if state is None:
         return None
     try:
         GraphWriter().node(state)
     except CannotSaveError:
         return None
-    return {"rows": state, "said": ask(calibrated, rows)}
+    return {"rows": state, "said": ask(calibrated, rows_again(state))}
 
 
 def _radius(calibrated: Any) -> dict[str, Any] | None:
