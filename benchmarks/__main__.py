@@ -9,6 +9,7 @@ from benchmarks import (
     embedding,
     evaluation,
     extending,
+    keeping,
     kernels_and_memory,
     localized,
     metrics,
@@ -48,6 +49,8 @@ def main() -> None:
     print(embedding.auto(options.rounds), "\n", flush=True)
     print("Single rows: an interval beyond its prediction, over 1 ms and half of predict\n")
     print(embedding.single_rows(), "\n", flush=True)
+    print("Kept and loaded: one row and memory, against the same before\n")
+    print(keeping.loaded(), "\n", flush=True)
     print("Memory and import\n")
     print(kernels_and_memory.memory_and_import())
 

@@ -24,7 +24,7 @@ from calliper import ConformalRegressor
 N, DIMENSION, CALLS = 2_000, 10, 150
 LIMIT = 1.1
 
-MODELS = {
+MODELS: dict[str, Callable[[], Any]] = {
     "scaler and ridge": lambda: make_pipeline(StandardScaler(), Ridge()),
     "random forest": lambda: RandomForestRegressor(random_state=0),
     "histogram gradient boosting": lambda: HistGradientBoostingRegressor(random_state=0),
