@@ -42,6 +42,8 @@ NUMBERS = (
 )
 #: Members that the hash is of.
 ORDER = (HEADER, OBJECT, *(f"{name}.npy" for name in NUMBERS))
+#: Columns that an array without rows may have.
+MOST_COLUMNS = 1 << 16
 #: Bytes read or written at a time.
 CHUNK = 1 << 20
 
@@ -57,21 +59,22 @@ class Contents:
 
 def write(path: Any, contents: Contents) -> None:
     """Write all of it, or nothing: to a file of another name first, which then takes the place."""
-    place = Path(path)
+    place = Path(os.path.realpath(path))  # where a link leads, so that it stays a link
     try:
         with _beside(place) as handle:
             _write(handle, contents)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a path without a name is a ValueError
+        why = getattr(error, "strerror", None) or error
         raise CalliperError(
-            f"nothing was written to {str(place)!r} ({error.strerror or error}): give a path where "
-            f"there is room and permission to write."
+            f"nothing was written to {str(place)!r} ({why}): give the path of a file, where there "
+            f"is room and permission to write."
         ) from error
 
 
 @contextmanager
 def _beside(place: Path) -> Iterator[Any]:
     """A file next to its place, moved there if all goes well and removed otherwise."""
-    part = place.with_name(f".{place.name}.{token_hex(8)}.part")
+    part = place.with_name(f".{token_hex(8)}.calliper.part")
     try:
         with part.open("xb") as handle:
             yield handle
@@ -147,10 +150,12 @@ def read(path: Any) -> Contents:
     """What a file holds, its hash compared; everything but such a file is refused."""
     place = Path(path)
     try:
-        with place.open("rb") as handle, refused_as_damaged(place):
-            return _read(place, handle)
-    except OSError as error:
-        raise CalliperError(f"{str(place)!r} cannot be read: {error.strerror or error}.") from error
+        handle = place.open("rb")
+    except (OSError, ValueError) as error:  # a path that holds a zero is a ValueError
+        why = getattr(error, "strerror", None) or error
+        raise CalliperError(f"{str(place)!r} cannot be read: {why}.") from error
+    with handle, refused_as_damaged(place):
+        return _read(place, handle)
 
 
 @contextmanager
@@ -158,11 +163,11 @@ def refused_as_damaged(place: Path) -> Iterator[None]:
     """Whatever a reader stumbles over is the file's fault."""
     try:
         yield
-    except (CalliperError, OSError):
+    except CalliperError:
         raise
     except Exception as error:
         raise DamagedFileError(
-            f"{str(place)!r} is no whole file of calliper: {type(error).__name__}: {error}"
+            f"{str(place)!r} is no whole file of calliper: {type(error).__name__}: {error!s:.200}"
         ) from error
 
 
@@ -251,7 +256,8 @@ def _numbers(name: str, data: bytearray) -> NDArray[Any]:
 def _array(
     blocks: dict[str, NDArray[Any]], name: str, start: int, shape: list[int], order: Any
 ) -> NDArray[Any]:
-    if not all(type(each) is int and each >= 0 for each in (start, *shape)):
+    most = max(map(len, blocks.values())) + MOST_COLUMNS  # of no rows there could be any number
+    if not all(type(each) is int and 0 <= each <= most for each in (start, *shape)):
         raise ValueError(f"an array starts at {start!r} and has shape {shape!r}")
     block, size = blocks[name], prod(shape)
     if start + size > len(block) or order not in ("C", "F"):
