@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
-from io import BytesIO
 from math import prod
 from pathlib import Path
 from secrets import token_hex
@@ -44,6 +43,8 @@ NUMBERS = (
 ORDER = (HEADER, OBJECT, *(f"{name}.npy" for name in NUMBERS))
 #: Columns that an array without rows may have.
 MOST_COLUMNS = 1 << 16
+#: Bytes before the numbers of an array.
+NPY_HEAD = 128
 #: Bytes read or written at a time.
 CHUNK = 1 << 20
 
@@ -130,15 +131,22 @@ def _blocks(arrays: list[NDArray[Any]]) -> _Blocks:
 
 def _npy(name: str, arrays: list[NDArray[Any]]) -> Iterator[bytes]:
     """The bytes of one flat array that holds all of them."""
-    kind, size = np.dtype(name).newbyteorder("<"), sum(array.size for array in arrays)
-    head = BytesIO()
-    shape: dict[str, Any] = {"descr": kind.str, "fortran_order": False, "shape": (size,)}
-    np.lib.format.write_array_header_2_0(head, shape)
-    yield head.getvalue()
+    kind = np.dtype(name).newbyteorder("<")
+    yield _npy_head(kind, sum(array.size for array in arrays))
     for (_, _, _, order), array in zip(_blocks(arrays).table, arrays, strict=True):
         flat = np.asarray(array.ravel(order=order), dtype=kind)
         for start in range(0, flat.size, CHUNK):
             yield flat[start : start + CHUNK].tobytes()
+
+
+def _npy_head(kind: Any, size: int) -> bytes:
+    """How ``numpy.load`` knows a flat array; always as long, so that it is compared, not parsed."""
+    said = f"{{'descr': {kind.str!r}, 'fortran_order': False, 'shape': ({size},), }}"
+    return (
+        b"\x93NUMPY\x02\x00"
+        + (NPY_HEAD - 12).to_bytes(4, "little")
+        + (said.ljust(NPY_HEAD - 13) + "\n").encode()
+    )
 
 
 def _json(value: Any) -> bytes:
@@ -242,15 +250,14 @@ def _check_hash(place: Path, data: dict[str, bytearray], expected: bytearray) ->
 
 def _numbers(name: str, data: bytearray) -> NDArray[Any]:
     """The flat array of a member that has just the type and length that it should have."""
-    source = BytesIO(data)
-    if np.lib.format.read_magic(source) != (2, 0):
-        raise ValueError(f"{name}.npy has another version")
-    shape, fortran, kind = np.lib.format.read_array_header_2_0(source)
-    start, expected = source.tell(), np.dtype(name).newbyteorder("<")
-    if kind != expected or fortran or shape != ((len(data) - start) // kind.itemsize,):
+    kind = np.dtype(name).newbyteorder("<")
+    size = (len(data) - NPY_HEAD) // kind.itemsize
+    if data[:NPY_HEAD] != _npy_head(kind, size):
         raise ValueError(f"{name}.npy is not what it says")
-    numbers = np.frombuffer(data, dtype=expected, offset=start)
-    return numbers if expected.isnative else numbers.astype(name)
+    numbers = np.frombuffer(data, dtype=kind, count=size, offset=NPY_HEAD)
+    if name == "bool" and (numbers.view(np.uint8) > 1).any():
+        raise ValueError("a truth value is neither true nor false")
+    return numbers if kind.isnative else numbers.astype(name)
 
 
 def _array(

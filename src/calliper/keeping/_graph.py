@@ -22,6 +22,7 @@ import datetime
 import math
 import sys
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from types import BuiltinFunctionType, EllipsisType, FunctionType, MethodType
 from typing import Any
 
@@ -56,6 +57,9 @@ TIMES = frozenset(
     for kind in "mM"
     for unit in ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as")
 )
+
+#: The attribute that has a few rows as they came, of whatever kind; see ``_rows.py``.
+PROBE = "_probe"
 
 #: What a class does, which no attribute may hide.
 CODE = (FunctionType, MethodType, property)
@@ -209,6 +213,8 @@ class GraphWriter:
     def _trusted_class(self, value: Any, path: str) -> str:
         """The name of a class of the user's, whose attributes are written like any others."""
         name = full_name(type(value))
+        if name.startswith("calliper."):
+            raise CannotSaveError(f"{path.lstrip('.')} is a {name}, which files do not know yet.")
         if "<" in name or not hasattr(value, "__dict__") or _reduces(value):
             raise _cannot(value, path, "it is of a class that does not keep plain attributes")
         self.trusted.add(name)
@@ -224,7 +230,15 @@ def _state(value: Any) -> Any:
     """Attributes to be written: as the class says, or all of them."""
     own = type(value).__module__.partition(".")[0] != "sklearn"
     says = own and any("__getstate__" in base.__dict__ for base in _own_bases(type(value)))
-    return value.__getstate__() if says else dict(vars(value))
+    state = value.__getstate__() if says else dict(vars(value))
+    if not isinstance(state, dict):
+        return state
+    return {name: each for name, each in state.items() if not _made_again(type(value), name)}
+
+
+def _made_again(kind: type, name: Any) -> bool:
+    """Whether an attribute is soon computed again, or are the rows that a file keeps apart."""
+    return name == PROBE or isinstance(getattr(kind, str(name), None), cached_property)
 
 
 def _own_bases(kind: type) -> list[type]:

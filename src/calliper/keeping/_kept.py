@@ -5,11 +5,12 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy
+import sklearn
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._calibrated import CalibratedOnStored
@@ -24,7 +25,7 @@ from calliper.exceptions import (
 )
 from calliper.keeping import _file
 from calliper.keeping._classes import full_name
-from calliper.keeping._graph import GraphReader, GraphWriter
+from calliper.keeping._graph import PROBE, GraphReader, GraphWriter
 from calliper.keeping._model import (
     ask,
     check_class,
@@ -40,7 +41,7 @@ from calliper.refitting import RefittedRegressor
 from calliper.regressor import ConformalRegressor
 
 #: What numbers may depend on.
-LIBRARIES = ("numpy", "scipy", "scikit-learn")
+LIBRARIES = {each.__name__: each.__version__ for each in (np, scipy, sklearn)}
 
 #: What can be saved.
 KINDS = (ConformalRegressor, Calibrator, RefittedRegressor, CalibratedOnStored)
@@ -110,6 +111,7 @@ def load(path: Any, model: Any = None, *, trusted: Iterable[Any] = ()) -> Any:
         if probe is not None:
             rows, made_for = rows_again(probe["rows"]), _in_words(header["model"])
             check_same(calibrated, rows, probe["said"], made_for)
+            vars(calibrated)[PROBE] = rows
         elif models:
             check_class(models[0], header["model"])
         if radius is not None:
@@ -169,7 +171,7 @@ def _header(calibrated: Any, trusted: list[str]) -> dict[str, Any]:
     return {
         "format": _file.FORMAT,
         "calliper": __version__,
-        "versions": {"python": platform.python_version(), **{n: version(n) for n in LIBRARIES}},
+        "versions": {"python": platform.python_version(), **LIBRARIES},
         "object": type(calibrated).__name__,
         "method": promise.method,
         "kernel": repr(getattr(method, "kernel_", getattr(method, "kernel", ""))) or "",
@@ -214,7 +216,7 @@ def _asked(method: Any) -> set[float]:
 
 def _probe(calibrated: Any) -> dict[str, Any] | None:
     """A few rows, and what the model said of them; None where they cannot be kept."""
-    rows = getattr(calibrated, "_probe", None)
+    rows = getattr(calibrated, PROBE, None)
     state = None if rows is None else state_of(rows)
     if state is None:
         return None
@@ -306,7 +308,7 @@ def _refuse_other_kind(calibrated: Any, header: dict[str, Any]) -> None:
 
 
 def _warn_of_version(header: dict[str, Any]) -> None:
-    before, now = header["versions"].get("scikit-learn"), version("scikit-learn")
+    before, now = header["versions"].get("sklearn"), LIBRARIES["sklearn"]
     if str(before).split(".")[:2] != now.split(".")[:2]:
         warn(
             f"The file was made with scikit-learn {before}, and this is {now}: what it holds of "
