@@ -26,6 +26,7 @@ import traceback
 import warnings
 import zipfile
 from collections import Counter
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -239,57 +240,62 @@ def meaning_changed(base, rng):
     """Contents that say something else, under a hash that is right."""
     header, whole, arrays = base.parts()
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
-        how = rng.randrange(10)
-        if how <= 2:
-            here, key = rng.choice(nodes_of(whole["graph"]))
-            there, other = rng.choice(nodes_of(whole["graph"]))
-            value = rng.choice([rng.choice(STRANGE), there[other]])
-            here[key] = json.loads(json.dumps(value))
-        elif how == 3:
-            objects = whole["graph"].get("objects") if isinstance(whole["graph"], dict) else None
-            if isinstance(objects, list) and objects:
-                each = rng.choice(objects)
-                if isinstance(each, list) and each:
-                    each[0] = rng.choice(CLASSES)
-        elif how == 4:
-            table = whole["arrays"]
-            entry, other = rng.choice(table), rng.choice(table)
-            place = rng.randrange(4)
-            options = [
-                other[place],
-                rng.choice(STRANGE),
-                [2**31, 2**31],
-                [0, 2**60],
-                [1] * 70,
-                "F",
-                "float64",
-            ]
-            entry[place] = rng.choice(options)
-        elif how == 5 and len(whole["arrays"]) > 1:
-            table = whole["arrays"]
-            i, j = rng.randrange(len(table)), rng.randrange(len(table))
-            table[i], table[j] = table[j], table[i]
-        elif how in (6, 7) and arrays:
-            array = arrays[rng.choice(list(arrays))]
-            with np.errstate(all="ignore"), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                for _ in range(rng.choice([1, 3, 50]) if array.size else 0):
-                    number = np.float64(rng.choice(NUMBERS)).astype(array.dtype)
-                    array[rng.randrange(array.size)] = number
-        elif how == 8:
-            here, key = rng.choice(nodes_of(header))
-            here[key] = rng.choice(STRANGE)
-        else:
-            here, key = rng.choice(nodes_of(whole))
-            deep = rng.choice([50, 900, 3000])
-            if rng.random() < 0.1:
-                for _ in range(deep):
-                    here[key] = rng.choice([[here[key]], {"tuple": [here[key]]}])
-            elif isinstance(here, list):
-                rng.choice([here.reverse, here.clear, lambda h=here: h.extend(h[:50])])()
-            elif isinstance(here, dict):
-                here[rng.choice(["object", "array", "dict", "__init__", "predict"])] = here.pop(key)
+        with suppress(LookupError, TypeError):  # nothing is left where this would change it
+            _change(header, whole, arrays, rng)
     return rehashed(_members(header, whole, arrays))
+
+
+def _change(header, whole, arrays, rng):
+    how = rng.randrange(10)
+    if how <= 2:
+        here, key = rng.choice(nodes_of(whole["graph"]))
+        there, other = rng.choice(nodes_of(whole["graph"]))
+        value = rng.choice([rng.choice(STRANGE), there[other]])
+        here[key] = json.loads(json.dumps(value))
+    elif how == 3:
+        objects = whole["graph"].get("objects") if isinstance(whole["graph"], dict) else None
+        if isinstance(objects, list) and objects:
+            each = rng.choice(objects)
+            if isinstance(each, list) and each:
+                each[0] = rng.choice(CLASSES)
+    elif how == 4:
+        table = whole["arrays"]
+        entry, other = rng.choice(table), rng.choice(table)
+        place = rng.randrange(4)
+        options = [
+            other[place],
+            rng.choice(STRANGE),
+            [2**31, 2**31],
+            [0, 2**60],
+            [1] * 70,
+            "F",
+            "float64",
+        ]
+        entry[place] = rng.choice(options)
+    elif how == 5 and len(whole["arrays"]) > 1:
+        table = whole["arrays"]
+        i, j = rng.randrange(len(table)), rng.randrange(len(table))
+        table[i], table[j] = table[j], table[i]
+    elif how in (6, 7) and arrays:
+        array = arrays[rng.choice(list(arrays))]
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for _ in range(rng.choice([1, 3, 50]) if array.size else 0):
+                number = np.float64(rng.choice(NUMBERS)).astype(array.dtype)
+                array[rng.randrange(array.size)] = number
+    elif how == 8:
+        here, key = rng.choice(nodes_of(header))
+        here[key] = rng.choice(STRANGE)
+    else:
+        here, key = rng.choice(nodes_of(whole))
+        deep = rng.choice([50, 900, 3000])
+        if rng.random() < 0.1:
+            for _ in range(deep):
+                here[key] = rng.choice([[here[key]], {"tuple": [here[key]]}])
+        elif isinstance(here, list):
+            rng.choice([here.reverse, here.clear, lambda h=here: h.extend(h[:50])])()
+        elif isinstance(here, dict):
+            here[rng.choice(["object", "array", "dict", "__init__", "predict"])] = here.pop(key)
 
 
 def _members(header, whole, arrays):
