@@ -294,10 +294,12 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _keep_signed(self, ratio: FloatArray) -> None:
         """Rescaled scores with the signs of their errors in ascending order, if these are known."""
-        self._signed = self._signed_weights = None
+        signed = weights = None
         if self._rows.signs is not None:
             signed = with_signs(ratio, self._rows.signs)
-            self._signed, self._signed_weights = in_order(signed, self._rows.weights)
+            signed, weights = in_order(signed, self._rows.weights)
+        # In this order: a thread that sees the first finds the second.
+        self._signed_weights, self._signed = weights, signed
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage at a level, or at each of several."""

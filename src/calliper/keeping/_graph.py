@@ -22,7 +22,8 @@ import datetime
 import math
 import sys
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
+from inspect import getattr_static
 from types import BuiltinFunctionType, EllipsisType, FunctionType, MethodType
 from typing import Any
 
@@ -128,7 +129,7 @@ class GraphWriter:
     def _dict(self, values: dict[Any, Any], path: str) -> Any:
         pairs = [
             [self.node(key, path), self.node(each, f"{path}[{key!r}]")]
-            for key, each in list(values.items())
+            for key, each in list(values.items())  # another thread may add to a cache
         ]
         return {"dict": pairs}
 
@@ -227,18 +228,20 @@ def _ways_to_open(model: Any) -> dict[str, OpenedModel]:
 
 
 def _state(value: Any) -> Any:
-    """Attributes to be written: as the class says, or all of them."""
+    """Attributes to be written: as the class says, or all but what is computed when asked for."""
     own = type(value).__module__.partition(".")[0] != "sklearn"
     says = own and any("__getstate__" in base.__dict__ for base in _own_bases(type(value)))
-    state = value.__getstate__() if says else dict(vars(value))
-    if not isinstance(state, dict):
-        return state
-    return {name: each for name, each in state.items() if not _made_again(type(value), name)}
+    if says:
+        return value.__getstate__()
+    kind: Any = type(value)
+    dropped = _computed(kind) | {PROBE}  # rows of any kind, which are kept apart
+    return {name: each for name, each in list(vars(value).items()) if name not in dropped}
 
 
-def _made_again(kind: type, name: Any) -> bool:
-    """Whether an attribute is soon computed again, or are the rows that a file keeps apart."""
-    return name == PROBE or isinstance(getattr(kind, str(name), None), cached_property)
+@cache
+def _computed(kind: Any) -> set[str]:
+    """Names of what objects of a class compute when it is first asked for."""
+    return {name for name in dir(kind) if isinstance(getattr_static(kind, name), cached_property)}
 
 
 def _own_bases(kind: type) -> list[type]:
