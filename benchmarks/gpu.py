@@ -80,7 +80,7 @@ def correctness(device: str) -> None:
 
 def bare(n: int, m: int, device: str, strip: int) -> float:
     """One single-precision product for each strip of m rows, with the norms of n points."""
-    left, right, bias = rows(m, D, 1, device), rows(n, D, 2, device).T.contiguous(), None
+    left, right = rows(m, D, 1, device), rows(n, D, 2, device).T
     bias = right.square().sum(dim=0)
     with full_speed("cpu" if device == "cpu" else "cuda"):
         torch.addmm(bias, left[:strip], right)
@@ -94,7 +94,7 @@ def bare(n: int, m: int, device: str, strip: int) -> float:
 
 def parts(n: int, device: str, strip: int) -> None:
     """What the steps on one tile take."""
-    left, right = rows(strip, D, 1, device), rows(n, D, 2, device).T.contiguous()
+    left, right = rows(strip, D, 1, device), rows(n, D, 2, device).T
     bias = right.square().sum(dim=0)
     with full_speed("cpu" if device == "cpu" else "cuda"):
         tile = torch.addmm(bias, left, right)
@@ -117,7 +117,7 @@ def parts(n: int, device: str, strip: int) -> None:
             say(f"    {name}: {1e3 * min(seconds(step, device)[0] for _ in range(3)):.2f} ms")
 
 
-def profile(work: Callable[[], Any], device: str) -> None:
+def profile(work: Callable[[], Any], whole: Callable[[], Any], device: str) -> None:
     """Which steps on the device, and which in Python, take long."""
     from cProfile import Profile
     from pstats import Stats
@@ -130,8 +130,8 @@ def profile(work: Callable[[], Any], device: str) -> None:
     key = "self_device_time_total" if device != "cpu" else "self_cpu_time_total"
     say(seen.key_averages().table(sort_by=key, row_limit=14, max_name_column_width=60))
     with Profile() as python:
-        seconds(work, device)
-    Stats(python).sort_stats("tottime").print_stats(12)
+        seconds(whole, device)
+    Stats(python).sort_stats("tottime").print_stats(25)
 
 
 def full(
@@ -155,7 +155,8 @@ def full(
     say(f"    of which searches {searching:.2f} s and {reverse:.2f} s")
     if profiled:
         with suppress(Exception):  # another version of torch may name its columns otherwise
-            profile(lambda: inner.around(chunks[0], K, bag.reach), device)
+            ask = lambda: method.predict_radius(new[:131072], LEVEL)  # noqa: E731
+            profile(lambda: inner.around(chunks[0], K, bag.reach), ask, device)
     product = bare(n, n, device, strip) + bare(n, m, device, strip)
     total = best[0] + best[1]
     say(f"    bare addmm, strips of {strip}: {product:.2f} s; ratio {total / product:.2f}")

@@ -112,7 +112,7 @@ def check_features(Z: Any, name: str = "Z") -> FloatArray:
     if not _is_plain(Z):
         refuse_sparse(Z, name)
         Z = check_array(Z, dtype=np.float64, order="C", input_name=name)
-    return _refuse_huge(Z, name)
+    return np.asarray(_refuse_huge(Z, name))
 
 
 def _is_plain(Z: Any) -> bool:
@@ -191,7 +191,7 @@ def check_training(rows: Any, Z: FloatArray, name: str = "Z_train") -> FloatArra
     return features
 
 
-def check_new_features(estimator: Any, Z: Any) -> FloatArray:
+def check_new_features(estimator: Any, Z: Any) -> Any:
     """Features of new rows: the same columns as in ``fit``."""
     if isinstance(Z, DeviceRows):
         if Z.shape[1] != estimator.n_features_in_:

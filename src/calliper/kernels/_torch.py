@@ -303,23 +303,31 @@ class Tiles:
     def __init__(self, columns: Tensor, dtype: Any, order: Tensor) -> None:
         (d, n), device = columns.shape, columns.device
         self.dtype, self.single = dtype, dtype == torch.float32
-        self.order = torch.arange(n, device=device) if order is None else order
-        self.place = torch.empty_like(self.order)
-        self.place[self.order] = torch.arange(n, device=device)
+        self.block = BLOCK if n >= 8 * BLOCK else 1
+        self.n_blocks = n if self.block == 1 else -(-n // (8 * self.block)) * 8
+        # Members of a block stand apart, so that minima are taken along whole lines of a tile.
+        rank = torch.arange(n, device=device)
+        column = rank % self.block * self.n_blocks + rank // self.block
+        order = rank if order is None else order
+        padded = self.block * self.n_blocks
+        self.point, self.place = (
+            torch.zeros(size, dtype=torch.long, device=device) for size in (padded, n)
+        )
+        self.point[column], self.place[order] = order, column
         self.centre = columns.mean(dim=1, keepdim=True)
         ends = torch.aminmax(columns - self.centre)
         largest = power_of_two(np.array([float(end) for end in ends]))
         self.unit = largest if self.single else 1.0
         info = torch.finfo(dtype)
         self.tau, self.tiny = 4 * (d + 4) * info.eps, (d + 4) * info.tiny
-        self.block = BLOCK if n >= 8 * BLOCK else 1
-        padded = -(-n // self.block) * self.block
-        self.right = torch.zeros(d, padded, dtype=dtype, device=device)
+        # Tensor cores are fastest where both factors have their rows in one piece.
+        self.right = torch.zeros(padded, d, dtype=dtype, device=device)
         bias = torch.full((padded,), torch.inf, dtype=torch.float64, device=device)
         self.moved = torch.zeros(padded, dtype=torch.float64, device=device)
         for rows in row_slices(n, 1 << 17):
-            rounded, bias[rows], self.moved[rows] = self._round(columns[:, self.order[rows]])
-            self.right[:, rows] = rounded.mul_(-2)
+            place = self.place[rows]
+            rounded, bias[place], self.moved[place] = self._round(columns[:, rows])
+            self.right[place] = rounded.mul_(-2).T
         self.bias, self.most_moved = bias.to(dtype), float(self.moved.max())
         self.slack = torch.where(torch.isinf(bias), 0.0, self.tau * bias)
 
@@ -344,19 +352,19 @@ class Tiles:
         """
         rounded, norm, moved = self._round(x)
         with full_speed(x.device.type):
-            tile = torch.addmm(self.bias, rounded.T, self.right)
+            tile = torch.addmm(self.bias, rounded.T.contiguous(), self.right.T)
         if own is not None:
             tile[torch.arange(len(own), device=x.device), self.place[own]] = torch.inf
-        blocks = tile.view(len(tile), -1, self.block)
-        minima = blocks.amin(dim=2)
+        blocks = tile.view(len(tile), self.block, self.n_blocks)
+        minima = blocks.amin(dim=1)
         column, last = self._smallest(tile, blocks, minima, k)
         outside = self._beyond(last, norm, moved)
-        if k == len(self.order) - (own is not None):
+        if k == len(self.place) - (own is not None):
             outside.fill_(torch.inf)
         pairs = _no_pairs(x)
         if balls is not None:
-            pairs = self._entered(blocks, minima, norm, moved, balls[self.order])
-        return self.order[column], outside, pairs
+            pairs = self._entered(blocks, minima, norm, moved, balls)
+        return self.point[column], outside, pairs
 
     def _smallest(
         self, tile: Tensor, blocks: Tensor, minima: Tensor, k: int
@@ -366,9 +374,9 @@ class Tiles:
             value, column = tile.topk(k, largest=False, sorted=False)
             return column, value.amax(dim=1)
         block = minima.topk(k, largest=False, sorted=False).indices
-        inner = blocks[torch.arange(len(tile), device=tile.device)[:, None], block]
+        inner = blocks[torch.arange(len(tile), device=tile.device)[:, None], :, block]
         value, place = inner.flatten(1).topk(k, largest=False, sorted=False)
-        column = block.gather(1, place // self.block) * self.block + place % self.block
+        column = block.gather(1, place // self.block) + place % self.block * self.n_blocks
         return column, value.amax(dim=1)
 
     def _beyond(self, last: Tensor, norm: Tensor, moved: Tensor) -> Tensor:
@@ -384,10 +392,10 @@ class Tiles:
     def _entered(
         self, blocks: Tensor, minima: Tensor, norm: Tensor, moved: Tensor, reach: Tensor
     ) -> Tensor:
-        """Pairs (2, p) of a query and a point in whose ball it may be; ``reach`` in our order."""
+        """Pairs (2, p) of a query and a point in whose ball it may be."""
         radius = self.moved.clone()
-        radius[: len(reach)] += reach.sqrt() * ((1 + 1e-12) / self.unit)
-        radius, slack = radius.view(-1, self.block), self.slack.view(-1, self.block)
+        radius[self.place] += reach.sqrt() * ((1 + 1e-12) / self.unit)
+        radius, slack = (each.view(self.block, -1).T for each in (radius, self.slack))
         level = (self.tau - 1) * norm + self.tiny + moved.square()
         largest, most = radius.amax(dim=1), slack.amax(dim=1)
         # (r + ε)² + τ‖z̃‖² − (1 − τ)‖x̃‖², of a block and of each of its points
@@ -395,9 +403,9 @@ class Tiles:
         row, block = torch.nonzero(minima <= limit, as_tuple=True)
         own = (radius[block] + moved[row, None]).square_() + slack[block]
         own += (level - moved.square())[row, None]
-        hit, place = torch.nonzero(blocks[row, block] <= own, as_tuple=True)
-        column = block[hit] * self.block + place
-        return torch.stack([row[hit], self.order[column]])
+        hit, place = torch.nonzero(blocks[row, :, block] <= own, as_tuple=True)
+        column = block[hit] + place * self.n_blocks
+        return torch.stack([row[hit], self.point[column]])
 
 
 def to_ten_bits(numbers: Tensor) -> Tensor:
