@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 
 __all__ = [
     "CalliperError",
+    "CannotSaveError",
+    "DamagedFileError",
     "EmbeddingWarning",
     "FailedTrialsWarning",
     "InEveryBootstrapWarning",
+    "NewerFormatError",
+    "OtherModelError",
+    "OtherVersionWarning",
     "QuantileCrossingWarning",
     "RowOrderWarning",
     "SharedRowsWarning",
@@ -26,6 +34,26 @@ __all__ = [
 
 class CalliperError(ValueError):
     """An input that no valid interval can be computed from; the message says what to change."""
+
+
+class CannotSaveError(CalliperError):
+    """Something of the user's own that a file which runs nothing cannot hold as it is."""
+
+
+class DamagedFileError(CalliperError):
+    """A file that is not, or no longer, what was saved: altered, cut off, or something else."""
+
+
+class NewerFormatError(CalliperError):
+    """A file of a later version, whose format this one does not know."""
+
+
+class OtherModelError(CalliperError):
+    """A calibration was loaded beside another model than the one that it was made for."""
+
+
+class OtherVersionWarning(UserWarning):
+    """A file was made with another version of a library that its numbers may depend on."""
 
 
 class SmallCalibrationWarning(UserWarning):
@@ -88,8 +116,24 @@ class TornStoreWarning(UserWarning):
 _PASSED_OVER = frozenset({"calliper", "joblib", "sklearn", "concurrent", "threading"})
 
 
+#: What this thread does not want to hear, since it deals with it.
+_UNHEARD: ContextVar[tuple[type[Warning], ...]] = ContextVar("unheard", default=())
+
+
+@contextmanager
+def unheard(category: type[Warning]) -> Iterator[None]:
+    """No such warning of calliper's, in this thread; Python's own filters are those of all."""
+    token = _UNHEARD.set((*_UNHEARD.get(), category))
+    try:
+        yield
+    finally:
+        _UNHEARD.reset(token)
+
+
 def warn(message: str, category: type[Warning]) -> None:
     """Warn with the line of the user's code that called into calliper, however deep this is."""
+    if issubclass(category, _UNHEARD.get()):
+        return
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and _package(frame) in _PASSED_OVER:
         level, frame = level + 1, frame.f_back

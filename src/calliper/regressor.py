@@ -14,11 +14,10 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.model_selection import GroupShuffleSplit, train_test_split
 from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import (
     check_consistent_length,
     check_is_fitted,
@@ -26,7 +25,17 @@ from sklearn.utils.validation import (
 )
 
 from calliper._calibrated import Calibrated, calibrate, refuse_seen, seeded
-from calliper._models import check_known_rows, check_new_rows, fit_params_of, fresh, predictions
+from calliper._models import (
+    check_known_rows,
+    check_new_rows,
+    check_sample_weight,
+    first_rows,
+    fit_params_of,
+    fit_router,
+    fresh,
+    predictions,
+    routed,
+)
 from calliper._per_row import PerRow
 from calliper._row_order import warn_of_trend
 from calliper._shared_rows import sketch_rows
@@ -189,8 +198,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
                 f"{len(y)}."
             )
         train, held_out = self._split(len(y), groups)
-        _check_weights(fit_params.get("sample_weight"), len(y))
-        X, fit_params = indexable(X)[0], self._routed(fit_params)
+        check_sample_weight(fit_params, len(y))
+        X, fit_params = indexable(X)[0], routed(self, fit_params)
         X_train, y_train = _safe_indexing(X, train), y[train]
         refits = Refits(
             random_state=self.random_state,
@@ -254,7 +263,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         void = refuse_seen(rows, X, y) or refuse_seen(given, X, y)
         refits = Refits(random_state=self.random_state, shuffle=self.shuffle)
         training = Training(X=X_train, y=y_train, folds=self.left_out_folds, refits=refits)
-        same = getattr(self, "_placed", None) == (id(model), id(self.embed), True)
+        placed = getattr(self, "_placed", (None, None, False))
+        same = placed[0] is model and placed[1] is self.embed and placed[2]
         before = self.embedding_ if same and X_train is None else None
         self._calibrate(model, X, y, training, per_row=PerRow(groups=groups, weights=weights))
         self.void_ = void
@@ -491,17 +501,9 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         train, held_out = next(split.split(np.empty(n), groups=groups))
         return train, held_out
 
-    def _routed(self, fit_params: dict[str, Any]) -> dict[str, Any]:
-        """What the estimator is to be given, as it was passed or as it has requested it."""
-        if not fit_params or not get_config()["enable_metadata_routing"]:
-            return fit_params
-        return dict(process_routing(self, "fit", **fit_params).estimator.fit)
-
     def get_metadata_routing(self) -> MetadataRouter:
         """How fit parameters travel, for scikit-learn's metadata routing."""
-        to_fit = MethodMapping().add(caller="fit", callee="fit")
-        router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
-        return router.add(estimator=self.estimator, method_mapping=to_fit)
+        return fit_router(self)
 
     def _calibrate(
         self,
@@ -535,7 +537,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         self.calibrators_, self.void_ = calibrated.calibrators, None
         self._per_row = per_row.remembered()
         self.embedding_: Embedding = embedding
-        self._placed = (id(estimator), id(self.embed), training.X is not None)
+        self._placed = (estimator, self.embed, training.X is not None)
+        self._probe = first_rows(X)
         self.estimator_, self.score_, self.left_out_ = estimator, score, learnt.unseen
         self.error_model_ = learnt.errors
 
@@ -590,14 +593,6 @@ def _few_groups(held_out: Any) -> str:
         f"The {n:,} calibration rows come in {n_groups:,} groups, and rows of one group are alike: "
         f"they are not exchangeable with rows of new groups, for which coverage may be lower."
     )
-
-
-def _check_weights(sample_weight: Any, n: int) -> None:
-    """Some libraries pass over weights of another length in silence."""
-    if sample_weight is not None and len(sample_weight) != n:
-        raise CalliperError(
-            f"sample_weight has {len(sample_weight)} values for {n} rows: pass one for each row."
-        )
 
 
 def _warn_if_other(before: Embedding, now: Embedding) -> None:

@@ -59,7 +59,7 @@ def test_noise_teaches_no_shift_and_left_out_rows_are_unseen():
         kept += model.shift_share_ > 0.5
         found.append(np.corrcoef(model.left_out_.size, np.abs(noise))[0, 1])
         assert np.corrcoef(model.predict(rows).size, np.abs(noise))[0, 1] > 0.3
-        if model.shift_ is not None:
+        if model.shift_share_:
             assert np.mean((noise - model.left_out_.shift) ** 2) < np.mean(noise**2)
     assert kept <= 1 and np.mean(found) < 3 / np.sqrt(4 * 150)
 
@@ -261,7 +261,7 @@ def test_explicit_models_and_what_is_refused():
     assert ridge(calibrator=Split()).error_model_ is None
     given = ErrorModel(units=False, random_state=3)
     model = ridge(error_model=given)
-    assert model.error_model_ is not given and not hasattr(given, "shift_")
+    assert model.error_model_ is not given and not hasattr(given, "shift_share_")
     assert clone(model).get_params()["error_model__random_state"] == 3
     with pytest.raises(CalliperError, match=r"score function is SignedError\(\)"):
         ridge(calibrator=Split(), score_function=SignedError(), error_model=given)

@@ -23,7 +23,7 @@ from calliper._validation import check_features, check_new_features
 from calliper.embedding import _walk
 from calliper.embedding._encoding import ColumnEncoder, without_names
 from calliper.embedding._spread import MEMBERS, STAGES
-from calliper.embedding._walk import FewRows, Grove
+from calliper.embedding._walk import BoostedTrees, Grove
 
 RNG = np.random.default_rng(0)
 #: Whole numbers: ties, duplicates, and rows that lie on thresholds once these are copied in.
@@ -107,7 +107,7 @@ def test_stages_of_few_rows(name, given, monkeypatch):
 def test_boosted_trees_on_few_rows(loss):
     model = GradientBoostingRegressor(n_estimators=20, loss=loss, random_state=0).fit(X, Y)
     other = GradientBoostingRegressor(n_estimators=7, random_state=1).fit(X, -Y)
-    quick = FewRows([model, other])
+    quick = BoostedTrees([model, other])
     assert quick.grove.suits(X[:9]) and not quick.grove.suits(X)
     for rows in (X[:1], X[:9], X):
         expected = [model.predict(rows), other.predict(rows)]

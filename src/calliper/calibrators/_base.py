@@ -145,6 +145,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         return ""
 
     n_calibration_: int
+    #: Levels that a radius was asked for since ``fit``.
+    levels_asked_: set[float]
     _rows: FitRows
     _signed: Any
     #: Weights in the order of what ``signed_thresholds`` gives of all points.
@@ -290,6 +292,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         check_is_fitted(self)
         Z, levels, n = self._check_new(Z), check_levels(coverage), self.n_calibration_
         reached, how = list(range(len(levels))), self._shares(weights, len(Z), levels)
+        self.levels_asked_.update(levels)
         if confidence is not None:
             levels = self._confident(levels, confidence, warned=True)
         if self.by_rank and not how:
@@ -338,10 +341,12 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _keep_signed(self, ratio: FloatArray) -> None:
         """Rescaled scores with the signs of their errors in ascending order, if these are known."""
-        self._signed = self._signed_weights = None
+        signed = weights = None
         if self._rows.signs is not None:
             signed = with_signs(ratio, self._rows.signs)
-            self._signed, self._signed_weights = in_order(signed, self._rows.weights)
+            signed, weights = in_order(signed, self._rows.weights)
+        # In this order: a thread that sees the first finds the second.
+        self._signed_weights, self._signed = weights, signed
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage at a level, or at each of several."""
@@ -452,6 +457,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         self._check_parameters()
         if self._refusal and any(beyond[name] is None for name in self.needs):
             raise CalliperError(self._refusal)
+        self.levels_asked_ = set()
         if weights is not None:
             self.weights_ = weights = check_weights(weights, n=len(scores))
         sizes = scores

@@ -41,7 +41,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from calliper._types import FloatArray
 from calliper._validation import check_features, check_vector
-from calliper.embedding._walk import FewRows
+from calliper.embedding._walk import BoostedTrees
 from calliper.exceptions import CalliperError
 from calliper.quantile import conformal_rank
 
@@ -142,15 +142,15 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
             )
         self.n_errors_, self.n_features_in_ = len(errors), clues.shape[1]
         self.range_ = float(errors.min()), float(errors.max())
-        shift = self._fit_shift(clues, errors)
+        shift, of_shift = self._fit_shift(clues, errors)
         beyond = errors - shift
         self.mean_size_ = float(np.abs(beyond).mean()) or float(np.abs(errors).mean())
         reach = np.quantile(-beyond, REACH), np.quantile(beyond, REACH)
         self.reach_ = float(np.mean(np.maximum(reach, 0.0))) or self.mean_size_
-        sides = self._fit_sides(clues, beyond)
+        sides, of_sides = self._fit_sides(clues, beyond)
         self.units_kept_ = bool(self.units) and _shortens(beyond, self._units(sides))
         self.left_out_ = self._expected(shift, sides)
-        self._walk = FewRows(self._boosters())
+        self._trees = BoostedTrees([*of_shift, *of_sides])
         return self
 
     def predict(self, clues: Any) -> Expected:
@@ -161,9 +161,9 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
             raise CalliperError(
                 f"clues have {rows.shape[1]} columns; those of fit had {self.n_features_in_}."
             )
-        said = self._walk.predict(rows)
+        said = self._trees.predict(rows)
         shift = np.zeros(len(rows))
-        if self.shift_ is not None:
+        if self.shift_share_:
             shift = self._bounded(said[0])
         return self._expected(shift, said[-3:])
 
@@ -177,14 +177,11 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         learnt = f" (learnt from {self.n_errors_:,} left-out errors)"
         return f"{' and '.join(parts)}{learnt}" if parts else ""
 
-    def _boosters(self) -> list[Any]:
-        return [*([] if self.shift_ is None else [self.shift_]), *self.sides_]
-
-    def _fit_shift(self, clues: FloatArray, errors: FloatArray) -> FloatArray:
-        """(n,) the shift of each row by trees that have not seen it; the booster is kept."""
-        self.shift_, self.shift_share_ = None, 0.0
+    def _fit_shift(self, clues: FloatArray, errors: FloatArray) -> tuple[FloatArray, list[Any]]:
+        """(n,) the shift of each row by trees that have not seen it; and its booster, if any."""
+        self.shift_share_ = 0.0
         if not self.recentre:
-            return np.zeros(len(errors))
+            return np.zeros(len(errors)), []
         booster = self._booster(
             len(errors), learning_rate=0.05, min_samples_leaf=5, subsample=0.7, warm_start=True
         )
@@ -200,26 +197,29 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
                 break
         gain = errors**2 - squares[best]
         if not _clearly_positive(gain):
-            return np.zeros(len(errors))
+            return np.zeros(len(errors)), []
         booster.set_params(n_estimators=best + 1, warm_start=False)
-        self.shift_, self.shift_share_ = booster.fit(clues, errors), float(shares[best])
-        return self._bounded(stages[best])
+        self.shift_share_ = float(shares[best])
+        return self._bounded(stages[best]), [booster.fit(clues, errors)]
 
     def _bounded(self, said: FloatArray) -> FloatArray:
         """The share of what trees say that is used, within the errors that were seen."""
         return np.clip(self.shift_share_ * said, *self.range_)
 
-    def _fit_sides(self, clues: FloatArray, beyond: FloatArray) -> FloatArray:
-        """(3, n) the reach of errors on either side and their mean size, for rows unseen."""
+    def _fit_sides(self, clues: FloatArray, beyond: FloatArray) -> tuple[FloatArray, list[Any]]:
+        """(3, n) the reach of errors on either side and their mean size, for rows unseen.
+
+        And the boosters of all three.
+        """
         ends: dict[str, Any] = {"loss": "quantile", "alpha": REACH}
         targets: list[Any] = [(-beyond, ends), (beyond, ends), (np.abs(beyond), {})]
-        left_out, self.sides_ = np.zeros((3, len(beyond))), []
+        left_out, boosters = np.zeros((3, len(beyond))), []
         for row, (target, how) in zip(left_out, targets, strict=True):
             booster = self._booster(len(beyond), n_estimators=N_TREES, **how)
             for others, fold in self._folds(beyond):
                 row[fold] = clone(booster).fit(clues[others], target[others]).predict(clues[fold])
-            self.sides_.append(booster.fit(clues, target))
-        return left_out
+            boosters.append(booster.fit(clues, target))
+        return left_out, boosters
 
     def _expected(self, shift: FloatArray, sides: FloatArray) -> Expected:
         """``sides`` are (3, m): reach below, above, and mean size."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from calliper._trees import packed, unpacked
 from calliper._types import FloatArray
 
 #: Rows times trees up to which going down together is faster, and nodes up to which their list
@@ -100,23 +101,51 @@ def _depth(tree: Any) -> int:
     return int(tree.nodes["depth"].max() if hasattr(tree, "nodes") else tree.max_depth)
 
 
-class FewRows:
-    """Fitted ``GradientBoostingRegressor``s that start from a constant, quick for few rows."""
+class BoostedTrees:
+    """Fitted ``GradientBoostingRegressor``s that start from a constant, as bare trees.
+
+    Few rows go down all trees at once; the sums are to the last bit those of the models, in either
+    way. What is kept are arrays: see ``_trees.py``.
+
+    Parameters
+    ----------
+    models : the fitted models
+    """
 
     def __init__(self, models: Sequence[Any]) -> None:
-        self.models = models
-        trees = [model.estimators_[:, 0] for model in models]
+        trees = [[tree.tree_ for tree in model.estimators_[:, 0]] for model in models]
         self.ends = np.cumsum([len(each) for each in trees])
-        self.grove = Grove([tree.tree_ for each in trees for tree in each])
+        self.rates = np.array([model.learning_rate for model in models], dtype=np.float64)
+        self.constants = np.array([model.init_.constant_.item() for model in models])
+        self.grove = Grove([tree for each in trees for tree in each])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Trees as arrays."""
+        return {**vars(self), "grove": packed(self.grove.trees)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, grove=Grove(unpacked(state["grove"])))
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """(models, m) what each model predicts of finite rows."""
-        if not self.grove.suits(rows):
-            return np.array([model.predict(rows) for model in self.models])
-        values = self.grove.values(rows.astype(np.float32))
-        said = []
-        for model, steps in zip(self.models, np.split(values, self.ends[:-1]), strict=True):
-            steps = model.learning_rate * steps
-            steps[0] += model.init_.constant_.item()
-            said.append(np.cumsum(steps, axis=0)[-1])
-        return np.array(said)
+        single = rows.astype(np.float32)
+        if self.grove.suits(single):
+            values = self.grove.values(single)
+            return np.array([self._sum(number, values) for number in range(len(self.ends))])
+        return np.array([self._one_by_one(number, single) for number in range(len(self.ends))])
+
+    def _of(self, number: int) -> slice:
+        """The trees of a model among those of all."""
+        return slice(self.ends[number - 1] if number else 0, self.ends[number])
+
+    def _sum(self, number: int, values: FloatArray) -> FloatArray:
+        steps = self.rates[number] * values[self._of(number)]
+        steps[0] += self.constants[number]
+        return np.asarray(np.cumsum(steps, axis=0)[-1])
+
+    def _one_by_one(self, number: int, rows: Any) -> FloatArray:
+        """The same for many rows, tree after tree."""
+        total = np.full(len(rows), self.constants[number])
+        for tree in self.grove.trees[self._of(number)]:
+            total += self.rates[number] * tree.predict(rows)[:, 0]
+        return total

@@ -21,9 +21,9 @@ that can qualify, and marks as doubtful those within rounding error of the edge.
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from functools import cached_property
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -78,6 +78,11 @@ class NeighborSearch:
         self.centre = points.mean(axis=0)
         #: Points beyond so many were added later, and the engine does not know them.
         self.n_indexed, self.engine = len(points), _engine(points, metric)
+        self._index()
+
+    def _index(self) -> None:
+        """Build the engine over the points that it is to know."""
+        points = self.points[: self.n_indexed]
         self.line = self.tree = self.wide = self.brute = None
         if self.engine == "line":
             self.line = SortedLine(points[:, 0])
@@ -87,6 +92,15 @@ class NeighborSearch:
             self.wide = WideSearch(points, self.centre)
         elif self.engine == "brute":
             self.brute = NearestNeighbors(algorithm="brute").fit(points - self.centre)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Points and what the engine was: it is quickly built again."""
+        built = ("line", "tree", "wide", "brute", "places")
+        return {name: value for name, value in vars(self).items() if name not in built}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._index()
 
     def extended(self, points: FloatArray) -> NeighborSearch | None:
         """A search of ``points``, of which the first are those at hand; None in another unit.
@@ -98,9 +112,9 @@ class NeighborSearch:
         few = len(points) - self.n_indexed <= max(FEW_ADDED, self.n_indexed**0.5)
         if not few or _engine(points, self.metric) != self.engine:
             return NeighborSearch(points, self.metric)
-        other = copy(self)
-        other.points = points
-        other.__dict__.pop("places", None)
+        other = NeighborSearch.__new__(NeighborSearch)  # copy() would build the engine again
+        known = {name: value for name, value in vars(self).items() if name != "places"}
+        other.__dict__.update(known, points=points)
         return other
 
     def nearest(self, queries: FloatArray, n: int) -> tuple[IntArray, BoolArray]:
