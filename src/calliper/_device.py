@@ -170,6 +170,16 @@ def to_host(values: Any, name: str, device: str | None) -> Any:
     return values.cpu().numpy()
 
 
+def device_of(rows: Any, engine: str | None) -> str | None:
+    """Where to compute: where rows are, or else where the engine says; None for the processor."""
+    return rows.device if isinstance(rows, DeviceRows) else engine_device(engine)
+
+
+def on_device(rows: Any, device: str) -> DeviceRows:
+    """Checked rows there."""
+    return rows if isinstance(rows, DeviceRows) else DeviceRows(to_columns(rows, device))
+
+
 def to_columns(rows: Any, device: str) -> Tensor:
     """(d, n) on the device, of checked rows that are there or in main memory."""
     if isinstance(rows, DeviceRows):

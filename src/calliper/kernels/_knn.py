@@ -37,7 +37,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_row_blocks, map_slices, row_slices
-from calliper._device import DeviceRows, engine_device, refuse_other_metrics, to_columns
+from calliper._device import device_of, engine_device, on_device, refuse_other_metrics
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import SmallCalibrationWarning, warn
 from calliper.kernels._base import (
@@ -217,13 +217,13 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
 
 def search_of(Z: Any, metric: Metric, engine: str | None = None) -> NeighborSearch:
     """A search where the engine says, or where the rows are."""
-    device = Z.device if isinstance(Z, DeviceRows) else engine_device(engine)
+    device = device_of(Z, engine)
     if device is None:
         return NeighborSearch(Z, metric)
     from calliper.kernels._torch import TorchSearch
 
     refuse_other_metrics(metric, device)
-    return TorchSearch(Z if isinstance(Z, DeviceRows) else DeviceRows(to_columns(Z, device)))
+    return TorchSearch(on_device(Z, device))
 
 
 def check_neighbors(k: Any) -> int:

@@ -27,15 +27,16 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 
 from calliper._blocks import row_slices
-from calliper._device import DeviceRows, Tensor, to_columns
+from calliper._device import DeviceRows, Tensor, import_torch, to_columns
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.kernels._search import EUCLIDEAN, ORDINARY, TIED_SHELL, NeighborSearch, Pairs
 from calliper.kernels._wide import LARGEST
 from calliper.quantile import power_of_two
+
+torch = import_torch()
 
 #: Entries of a tile, and rows whose candidates are compared at a time.
 TILE = {"cuda": 1 << 31, "cpu": 1 << 23}
@@ -51,6 +52,37 @@ MOST_PAIRS = 1 << 24
 TEN_BITS = 2.0**-11 * (1 + 2.0**-10)
 
 
+class Strips:
+    """How many queries at a time: as many as a tile has room for.
+
+    Attributes
+    ----------
+    entries : of a tile; fewer as soon as memory did not suffice
+    """
+
+    def __init__(self, device: str) -> None:
+        self.device, self.entries = device, TILE["cpu" if device == "cpu" else "cuda"]
+
+    def of(self, work: Callable[[slice], Any], m: int, row_entries: int) -> Iterator[Any]:
+        """``work`` on strips of m queries, of half as many where there is no memory for more."""
+        start = 0
+        while start < m:
+            size = max(1, min(m, self.entries // row_entries))
+            try:
+                done = work(slice(start, min(start + size, m)))
+            except torch.cuda.OutOfMemoryError as error:
+                if size == 1:
+                    raise CalliperError(
+                        f"{self.device} has no memory left for one row of {row_entries:,} "
+                        f"distances: free some, or calibrate on fewer points."
+                    ) from error
+                self.entries = size // 2 * row_entries
+                torch.cuda.empty_cache()
+                continue
+            yield done
+            start += size
+
+
 class TorchSearch(NeighborSearch):
     """The points of a calibration set on a device.
 
@@ -63,7 +95,7 @@ class TorchSearch(NeighborSearch):
         self.metric, self.rows, self.device = EUCLIDEAN, rows, rows.device
         largest = power_of_two(np.array(rows.ends()))
         self.unit = 1.0 if ORDINARY[0] < largest < ORDINARY[1] else largest
-        self.tile_entries = TILE["cpu" if self.device == "cpu" else "cuda"]
+        self.strips = Strips(self.device)
         self._order: Tensor = None
         self._tiles: dict[Any, Tiles] = {}
 
@@ -71,6 +103,9 @@ class TorchSearch(NeighborSearch):
         dropped = ("columns", "points", "places", "_order")
         state = {name: value for name, value in vars(self).items() if name not in dropped}
         return {**state, "_order": None, "_tiles": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
 
     @cached_property
     def columns(self) -> Tensor:
@@ -205,7 +240,7 @@ class TorchSearch(NeighborSearch):
             return tiles.strip(x[:, rows], k, ours, balls)
 
         width = len(self.rows) * (8 if directly else dtype.itemsize // 4)
-        strips = self._in_strips(one_strip, x.shape[1], width)
+        strips = self.strips.of(one_strip, x.shape[1], width)
         start, found, outside, pairs = 0, [], [], []
         for near, bound, pair in strips:
             found.append(near)
@@ -218,27 +253,6 @@ class TorchSearch(NeighborSearch):
             distance[near == own[:, None]] = torch.inf
         distance, order = distance.sort(dim=1, stable=True)
         return near.gather(1, order), distance, torch.cat(outside), torch.cat(pairs, dim=1)
-
-    def _in_strips(
-        self, work: Callable[[slice], Any], m: int, row_entries: int
-    ) -> Iterator[tuple[Tensor, ...]]:
-        """``work`` on strips of queries, of half as many where memory does not suffice."""
-        start = 0
-        while start < m:
-            size = max(1, min(m, self.tile_entries // row_entries))
-            try:
-                done = work(slice(start, min(start + size, m)))
-            except torch.cuda.OutOfMemoryError as error:
-                if size == 1:
-                    raise CalliperError(
-                        f"{self.device} has no memory left for one row of {row_entries:,} "
-                        f"distances: free some, or calibrate on fewer points."
-                    ) from error
-                self.tile_entries = size // 2 * row_entries
-                torch.cuda.empty_cache()
-                continue
-            yield done
-            start += size
 
     def _compared(self, x: Tensor, k: int, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The k nearest by direct differences to all points."""
