@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from calliper import KNN, FullRescaled, JackknifeRescaled
+from calliper import KNN, RBF, FullRescaled, JackknifeRescaled
 from calliper.kernels._torch import full_speed
 
 K, D, LEVEL = 10, 256, 0.9
@@ -67,8 +67,8 @@ def correctness(device: str) -> None:
     for name, (Z, new) in cases().items():
         scores = np.random.default_rng(1).exponential(size=len(Z))
         for method in (FullRescaled, JackknifeRescaled):
-            for of in (KNN,):
-                first: Any = 10
+            for of in (KNN, RBF):
+                first: Any = K if of is KNN else float(np.sqrt(Z.shape[1]) / 3)
                 plain = method(of(first)).fit(Z, scores).predict_radius(new, [0.5, 0.9])
                 there = method(of(first, engine=engine)).fit(Z, scores)
                 ours = there.predict_radius(new, [0.5, 0.9])
@@ -90,31 +90,6 @@ def bare(n: int, m: int, device: str, strip: int) -> float:
                 torch.addmm(bias, left[start : start + strip], right)
 
         return seconds(products, device)[0]
-
-
-def parts(n: int, device: str, strip: int) -> None:
-    """What the steps on one tile take."""
-    left, right = rows(strip, D, 1, device), rows(n, D, 2, device).T
-    bias = right.square().sum(dim=0)
-    with full_speed("cpu" if device == "cpu" else "cuda"):
-        tile = torch.addmm(bias, left, right)
-        n = n // 128 * 128
-        tile = tile[:, :n].contiguous()
-        minima = tile.view(strip, -1, 128).amin(dim=2)
-        some = torch.rand(strip, 2304, device=device)
-        steps: dict[str, Callable[[], Any]] = {
-            "addmm": lambda: torch.addmm(bias, left, right),
-            "amin of 128 neighbours": lambda: tile.view(strip, -1, 128).amin(dim=2),
-            "amin of 64 neighbours": lambda: tile.view(strip, -1, 64).amin(dim=2),
-            "amin of 128 apart": lambda: tile.view(strip, 128, -1).amin(dim=1),
-            "amin of 32 apart": lambda: tile.view(strip, 32, -1).amin(dim=1),
-            "topk of minima": lambda: minima.topk(18, largest=False, sorted=False),
-            "topk of inner": lambda: some.topk(18, largest=False, sorted=False),
-            "compare minima in double": lambda: torch.nonzero(minima <= minima[:, :1].double()),
-        }
-        for name, step in steps.items():
-            step()
-            say(f"    {name}: {1e3 * min(seconds(step, device)[0] for _ in range(3)):.2f} ms")
 
 
 def profile(work: Callable[[], Any], whole: Callable[[], Any], device: str) -> None:
@@ -163,6 +138,20 @@ def full(
     return best[0], best[1], radius
 
 
+def others(n: int, device: str) -> None:
+    """What else computes there."""
+    Z, new, scores = rows(n, D, 1, device), rows(n, D, 2, device), sizes_of_errors(n, 3, device)
+    engine = "torch:cpu" if device == "cpu" else None
+    for method in (
+        JackknifeRescaled(KNN(K, engine=engine)),
+        FullRescaled(RBF(10.0, engine=engine)),
+        JackknifeRescaled(RBF(10.0, engine=engine)),
+    ):
+        fitting, _ = seconds(lambda: method.fit(Z, scores), device)  # noqa: B023
+        asking, _ = seconds(lambda: method.predict_radius(new, LEVEL), device)  # noqa: B023
+        say(f"  {method!r}, {n:,} × {n:,} × {D}: fit {fitting:.2f} s, predict {asking:.2f} s")
+
+
 def sample_is_exact(n: int, device: str) -> None:
     """Neighbours of some of the points, against all distances in double precision."""
     Z = rows(n, D, 1, device)
@@ -208,17 +197,16 @@ def main() -> None:
     warm = min(few, 20_000)
     full(warm, warm, device)
     fitting, asking, _ = full(few, few, device, rounds=3)
+    others(few // 2, device)
     if not options.quick:
         if device != "cpu":
             torch.cuda.reset_peak_memory_stats()
         full(many, many, device, profiled=options.profile)
         if device != "cpu":
             say(f"    peak memory {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB")
-        say("  steps on one tile")
-        parts(many, device, max(1, (1 << 31) // many) if device != "cpu" else 16)
         sample_is_exact(many, device)
     say(f"  so far {perf_counter() - start:.0f} s")
-    share = 0.1
+    share = 0.1 if options.quick else 0.25
     alone = processor(few, few, share)
     say(f"  processor / device at {few:,}: {alone / (fitting + asking):.1f}")
     say(f"done in {perf_counter() - start:.0f} s")

@@ -129,7 +129,7 @@ class BagGraded(BagKNN):
 
     def __init__(self, near: BagKNN, wide: BagKNN, offset: float) -> None:
         self.near, self.wide, self.offset = near, wide, offset
-        self.scores, self.n_neighbors = wide.scores, wide.n_neighbors
+        self.scores, self.n_neighbors, self.search = wide.scores, wide.n_neighbors, wide.search
         self.crowded = np.union1d(self.near.crowded, self.wide.crowded)
         self.statistic = GradedMean(self.near.statistic, self.wide.statistic, offset)
         self._orders = {}
