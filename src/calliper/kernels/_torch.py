@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,8 @@ BLOCK = 128
 
 #: Pairs whose distances are summed at a time.
 MOST_PAIRS = 1 << 24
+
+_PRECISION = Lock()
 
 #: Largest relative change of a number by rounding to ten bits, by way of single precision.
 TEN_BITS = 2.0**-11 * (1 + 2.0**-10)
@@ -500,12 +503,13 @@ def to_ten_bits(numbers: Tensor) -> Tensor:
 @contextmanager
 def full_speed(kind: str) -> Iterator[None]:
     """Tensor cores for what they multiply exactly; elsewhere, whole single precision."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if kind == "cuda" else "highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+    with _PRECISION:  # which is of the whole process: one at a time leaves it as it was
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high" if kind == "cuda" else "highest")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
 
 
 def _settled(near: Tensor, distance: Tensor, outside: Tensor, n: int) -> tuple[Tensor, ...]:
