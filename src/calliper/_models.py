@@ -39,6 +39,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from calliper._dask import refuse_collection
 from calliper._types import FloatArray
 from calliper._validation import check_vector, has_known_columns, n_rows, refuse_sparse
 from calliper.exceptions import CalliperError, warn
@@ -137,6 +138,7 @@ def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
 
 def check_new_rows(estimator: Any, X: Any) -> None:
     """New rows have the columns that ``estimator`` remembers."""
+    refuse_collection(X, "X")
     if has_known_columns(estimator, X):
         return
     _refuse_rowless(X)
@@ -150,6 +152,7 @@ def check_new_rows(estimator: Any, X: Any) -> None:
 
 def _refuse_rowless(X: Any) -> None:
     refuse_sparse(X, "X")
+    refuse_collection(X, "X")
     if isinstance(X, Mapping):
         raise TypeError(
             f"X must have rows that can be counted and picked; got a {type(X).__name__} with keys "

@@ -279,10 +279,14 @@ def warn_if_too_few(n: int, levels: tuple[float, ...]) -> None:
 
 def warn_if_zero_scales(scale: FloatArray) -> None:
     """One warning that counts the calibration points whose local scale is zero."""
-    n_zero = int(np.count_nonzero(scale <= 0))
+    warn_zero_scales(int(np.count_nonzero(scale <= 0)), len(scale))
+
+
+def warn_zero_scales(n_zero: int, n: int) -> None:
+    """The same where they were counted already."""
     if n_zero:
         warn(
-            f"The local scale is zero at {n_zero} of {len(scale)} calibration points, so their "
+            f"The local scale is zero at {n_zero} of {n} calibration points, so their "
             f"rescaled scores are infinite: valid, but intervals may become infinite. Many exact "
             f"predictions? Use more neighbours, or pass offset > 0 (a small error in the unit of "
             f"y, chosen without looking at the calibration data).",
