@@ -135,7 +135,9 @@ def name_of_class(kind: type) -> str | None:
 
 def full_name(value: Any) -> str:
     """Module and name of a class or function of the user's."""
-    return f"{value.__module__}:{value.__qualname__}"
+    return (
+        f"{getattr(value, '__module__', 'numpy')}:{getattr(value, '__qualname__', value.__name__)}"
+    )
 
 
 @cache

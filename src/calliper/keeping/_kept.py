@@ -282,12 +282,12 @@ def _known(names: list[str], trusted: Iterable[Any]) -> dict[str, Any]:
     """What the reader trusts, by the names in the file; of a script, whatever module it is now."""
     by_name: dict[str, Any] = {}
     for each in trusted:
-        if not hasattr(each, "__qualname__"):
+        if not hasattr(each, "__name__"):
             raise TypeError(
                 f"trusted takes functions and classes, as trusted=[my_function]; got {each!r:.60}."
             )
         by_name[full_name(each)] = each
-    own = {each.__qualname__: each for each in by_name.values()}
+    own = {name.partition(":")[2]: each for name, each in by_name.items()}
     scripts = (name.partition(":")[2] for name in names if name.startswith("__main__:"))
     return by_name | {f"__main__:{name}": own[name] for name in scripts if name in own}
 
