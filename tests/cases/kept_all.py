@@ -5,7 +5,6 @@ from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
-from cases.kept import Case, by_frame, frame, rows
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.decomposition import PCA
 from sklearn.ensemble import (
@@ -18,7 +17,6 @@ from sklearn.ensemble import (
 )
 from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.multioutput import MultiOutputRegressor
@@ -33,7 +31,6 @@ from calliper import (
     ConformalRegressor,
     ErrorModel,
     JackknifeRescaled,
-    JointError,
     Layer,
     MultiTargetRegressor,
     QuantileError,
@@ -42,10 +39,11 @@ from calliper import (
     Split,
     calibrators,
 )
-from calliper.calibrators import Grouped, LoCart, MADSplit
+from calliper.calibrators import Grouped
 from calliper.kernels import ForestProximity, GradedKNN, Mahalanobis, TunedKNN, TunedRBF
 from calliper.refitting import CVPlus, JackknifeAfterBootstrap, JackknifePlus
 from calliper.shift import LikelihoodRatio
+from cases.kept import Case, by_frame, frame, rows
 
 X, Y = rows(150, 3)
 NEW = np.vstack([rows(20, 3, seed=1)[0], X[120:124]])

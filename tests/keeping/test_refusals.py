@@ -1,4 +1,4 @@
-"""What cannot be saved, read or matched is refused by name, with what to do; nothing is left behind."""
+"""What cannot be saved, read or matched is refused by name; nothing is left behind."""
 
 import errno
 import io
@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from cases import kept
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import NotFittedError
@@ -33,6 +32,7 @@ from calliper.exceptions import (
     OtherVersionWarning,
 )
 from calliper.keeping import _file
+from cases import kept
 
 X, Y = kept.rows(120)
 RIDGE = Ridge().fit(X[:60], Y[:60])
@@ -115,7 +115,7 @@ def test_another_model(path, other):
 @pytest.mark.usefixtures("ridge")
 def test_other_columns(path):
     wider = Ridge().fit(np.hstack([X, X])[:60], Y[:60])
-    with pytest.raises(OtherModelError, match="cannot be asked.*4 features"):
+    with pytest.raises(OtherModelError, match=r"cannot be asked.*4 features"):
         calliper.load(path, wider)
 
 
@@ -125,7 +125,7 @@ def test_another_class_where_no_row_could_be_kept(path):
         ConformalRegressor(kept_model, Split(), embed="prediction").calibrate(times, Y), path
     )
     calliper.load(path, kept_model)
-    with pytest.raises(OtherModelError, match="is a sklearn.*made for a .*kept_model"):
+    with pytest.raises(OtherModelError, match=r"is a sklearn.*made for a .*kept_model"):
         calliper.load(path, RIDGE)
 
 
@@ -139,14 +139,14 @@ def test_models_that_are_missing_or_not_needed(path, tmp_path):
         calliper.load(path)
     alone = tmp_path / "alone.calliper"
     calliper.save(Split().fit(X, np.abs(Y)), alone)
-    with pytest.raises(CalliperError, match="without a model: leave out model="):
+    with pytest.raises(CalliperError, match=r"without a model: leave out model="):
         calliper.load(alone, RIDGE)
 
 
 @pytest.mark.usefixtures("ridge")
 def test_a_newer_format(path):
     rewritten(path, lambda header, whole: header.update(format=99))
-    with pytest.raises(NewerFormatError, match="has format 99.*reads formats up to 1: update"):
+    with pytest.raises(NewerFormatError, match=r"has format 99.*reads formats up to 1: update"):
         calliper.load(path, RIDGE)
 
 
@@ -161,7 +161,7 @@ def test_what_was_never_calibrated(path):
     for each in (ConformalRegressor(RIDGE), Split()):
         with pytest.raises(NotFittedError):
             calliper.save(each, path)
-    with pytest.raises(TypeError, match="takes a calibrated ConformalRegressor.*got Ridge"):
+    with pytest.raises(TypeError, match=r"takes a calibrated ConformalRegressor.*got Ridge"):
         calliper.save(RIDGE, path)
     assert not list(path.parent.iterdir())
 
@@ -198,10 +198,10 @@ def test_a_class_that_keeps_no_attributes(path):
 
     made = ConformalRegressor(RIDGE, embed=Local())
     made.calibrate(X[60:], Y[60:], X_train=X[:60], y_train=Y[:60])
-    with pytest.raises(CannotSaveError, match="Local.*class of a module"):
+    with pytest.raises(CannotSaveError, match=r"Local.*class of a module"):
         calliper.save(made, path)
-    with pytest.raises(TypeError, match="trusted takes functions and classes"):
-        calliper.save(Split().fit(X, np.abs(Y)), path)
+    calliper.save(Split().fit(X, np.abs(Y)), path)
+    with pytest.raises(TypeError, match=r"trusted takes functions and classes"):
         calliper.load(path, trusted=["Split"])
 
 
@@ -219,7 +219,7 @@ def test_functions_of_a_script_are_known_by_their_name(path):
     calliper.load(path, RIDGE, trusted=[halves])
 
 
-@pytest.mark.parametrize("fails_at", range(0, 60, 3))
+@pytest.mark.parametrize("fails_at", range(0, 33, 2))
 def test_a_full_disk_leaves_the_old_file_and_nothing_else(ridge, path, monkeypatch, fails_at):
     before, opened = path.read_bytes(), Path.open
 
@@ -237,21 +237,17 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(ridge, path, monkeypat
 
     monkeypatch.setattr(Path, "open", full)
     other = ConformalRegressor(RIDGE, Split()).calibrate(X[60:], Y[60:])
-    try:
+    with pytest.raises(CalliperError, match=r"No space left"):
         calliper.save(other, path)
-    except CalliperError as error:
-        assert "No space left" in str(error)
-        assert path.read_bytes() == before
-        assert list(path.parent.iterdir()) == [path]
-    else:
-        assert Full.left > 0 and path.read_bytes() != before
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
 def test_no_permission(ridge, path):
     path.parent.chmod(0o500)
     try:
-        with pytest.raises(CalliperError, match="Permission denied.*permission to write"):
+        with pytest.raises(CalliperError, match=r"Permission denied.*permission to write"):
             calliper.save(ridge, path.parent / "other.calliper")
     finally:
         path.parent.chmod(0o700)
@@ -262,18 +258,18 @@ def test_permission_is_refused_by_name(ridge, path, monkeypatch):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr(Path, "open", forbidden)
-    with pytest.raises(CalliperError, match="Permission denied.*permission to write"):
+    with pytest.raises(CalliperError, match=r"Permission denied.*permission to write"):
         calliper.save(ridge, path)
-    with pytest.raises(CalliperError, match="cannot be read: Permission denied"):
+    with pytest.raises(CalliperError, match=r"cannot be read: Permission denied"):
         calliper.load(path, RIDGE)
 
 
 def test_paths_that_lead_nowhere(ridge, tmp_path):
     for bad in (tmp_path / "no" / "x", tmp_path, "", ".", "a\0b", "/", tmp_path / ("x" * 300)):
-        with pytest.raises(CalliperError, match="nothing was written"):
+        with pytest.raises(CalliperError, match=r"nothing was written"):
             calliper.save(ridge, bad)
     for bad in (tmp_path / "no", tmp_path, "a\0b"):
-        with pytest.raises(CalliperError, match="cannot be read"):
+        with pytest.raises(CalliperError, match=r"cannot be read"):
             calliper.load(bad, RIDGE)
     assert not list(tmp_path.glob(".*"))
 

@@ -1,4 +1,4 @@
-"""What is loaded, in another process and another folder, answers to the last bit as what was saved."""
+"""What is loaded elsewhere, in another process, answers to the last bit as what was saved."""
 
 import pickle
 import subprocess
@@ -8,15 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases.kept import LEVELS
-from cases.kept_all import MORE, all_cases, high
 
 import calliper
+from cases.kept import LEVELS
+from cases.kept_all import MORE, all_cases, high
 
 TESTS = Path(__file__).parents[1]
 
 #: Functions of the user's own that some of them hold.
 TRUSTED = {"groups-function": [high]}
+
+#: What is asked of each.
+PARTS = ("intervals", "quantiles", "extended")
 
 
 def everything(made, case):
@@ -35,7 +38,7 @@ def _tried(ask, *given):
 
 
 def _intervals(made, X, asked):
-    np.random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
     if hasattr(made, "predict_radius"):
         return np.asarray(made.predict_radius(X, LEVELS, **asked))
     found = [made.predict_interval(X, coverage=level, **asked) for level in LEVELS]
@@ -43,7 +46,7 @@ def _intervals(made, X, asked):
 
 
 def _quantiles(made, X, asked):
-    np.random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
     given = (X, np.zeros(len(X))) if hasattr(made, "predict_radius") else (X,)
     return np.asarray(made.predict_distribution(*given, **asked).quantile([0.1, 0.5, 0.95]))
 
@@ -97,11 +100,9 @@ def both(tmp_path_factory):
 def test_answers_are_the_same_to_the_last_bit(both):
     before, after = both
     wrong = [
-        f"{name}, {what}: {old if old.dtype.kind == 'U' else ''} {new if new.dtype.kind == 'U' else ''}"
+        f"{name}, {what}: {old} became {new}"
         for name, said in before.items()
-        for what, old, new in zip(
-            ("intervals", "quantiles", "extended"), said, after[name], strict=True
-        )
+        for what, old, new in zip(PARTS, said, after[name], strict=True)
         if not np.array_equal(old, new)
     ]
     assert not wrong, "\n".join(wrong)

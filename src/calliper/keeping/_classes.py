@@ -375,7 +375,8 @@ def _flaw_of_tree(own: dict[str, Any]) -> str | None:
 def _flaw_of_boosting(own: dict[str, Any]) -> str | None:
     if "estimators_" not in own:
         return None
-    trees, first, n = own["estimators_"], own.get("init_"), own.get("n_features_in_")
+    first: Any = own.get("init_")
+    trees, n = own["estimators_"], own.get("n_features_in_")
     one = own.get("n_trees_per_iteration_") == 1 and type(n) is int
     constant_first = name_of_class(type(first)) == "sklearn:DummyRegressor"
     starts = first == "zero" if isinstance(first, str) else constant_first and first.n_outputs_ == 1

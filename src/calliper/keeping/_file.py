@@ -171,7 +171,7 @@ def refused_as_damaged(place: Path) -> Iterator[None]:
     """Whatever a reader stumbles over is the file's fault."""
     try:
         yield
-    except CalliperError:
+    except (CalliperError, Warning):  # a warning may have been made an error
         raise
     except Exception as error:
         raise DamagedFileError(

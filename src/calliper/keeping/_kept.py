@@ -267,11 +267,11 @@ def _whole(header: dict[str, Any], path: Any) -> dict[str, Any]:
     whole = all(name in header and isinstance(header[name], PARTS[name]) for name in PARTS)
     whole = whole and all(isinstance(level, int | float) for level in header["levels"])
     whole = whole and all(isinstance(name, str) for name in header["trusted"])
-    model, needs = header.get("model") or {"class": "", "parameters": {}}, header.get("needs")
+    model: Any = header.get("model") or {"class": "", "parameters": {}}
     whole = whole and isinstance(model.get("class"), str)
     whole = whole and isinstance(model.get("parameters"), dict)
-    counts = ("models", "columns")
-    if not whole or not all(type(needs.get(n)) is int and needs[n] >= 0 for n in counts):
+    counts = [header["needs"].get(name) for name in ("models", "columns")] if whole else []
+    if not whole or not all(type(each) is int and each >= 0 for each in counts):
         raise DamagedFileError(
             f"{str(path)!r} is no whole file of calliper: its header lacks parts."
         )
