@@ -182,6 +182,7 @@ SUBMODULES = {
         "SourceFile",
         "WidthErrorDisplay",
         "draw_bands",
+        "draw_calibration",
         "draw_tuning",
         "render_page",
     ],

@@ -196,3 +196,19 @@ def test_overlapping_predictions_leave_linear_algebra_as_it_was():
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: map_slices(lambda rows: None, row_slices(100, 1)), range(20)))
     assert threads() == before
+
+
+@pytest.mark.parametrize("d", [1, 2, 8, 40])
+@pytest.mark.parametrize("kind", ["lattice", "rounded", "normal"])
+def test_a_row_has_the_same_neighbours_in_the_same_order_alone_and_among_others(d, kind):
+    """Sums over neighbours then have the same bits however rows are dealt into batches."""
+    rng = np.random.default_rng(d)
+    search = NeighborSearch(cloud(rng, 1200, d, kind), "euclidean")
+    queries = cloud(rng, 900, d, kind)
+    together, tied = search.nearest(queries, 9)
+    sums = search.points[:, 0][together].mean(axis=1)
+    for step in (1, 300):
+        parts = [search.nearest(queries[i : i + step], 9)[0] for i in range(0, 900, step)]
+        alone = [search.points[:, 0][part].mean(axis=1) for part in parts]
+        np.testing.assert_array_equal(np.concatenate(parts)[~tied], together[~tied])
+        np.testing.assert_array_equal(np.concatenate(alone)[~tied], sums[~tied])

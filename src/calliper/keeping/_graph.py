@@ -204,12 +204,12 @@ def _state(value: Any) -> Any:
     if says:
         return value.__getstate__()
     kind: Any = type(value)
-    computed = _computed(kind)
-    return {name: each for name, each in list(vars(value).items()) if name not in computed}
+    dropped = _computed(kind) | {"_probe"}  # rows of any kind, which are kept apart
+    return {name: each for name, each in list(vars(value).items()) if name not in dropped}
 
 
 @cache
-def _computed(kind: type) -> set[str]:
+def _computed(kind: Any) -> set[str]:
     """Names of what objects of a class compute when it is first asked for."""
     return {name for name in dir(kind) if isinstance(getattr_static(kind, name), cached_property)}
 

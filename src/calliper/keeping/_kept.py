@@ -106,6 +106,7 @@ def load(path: Any, model: Any = None, *, trusted: Iterable[Any] = ()) -> Any:
         _refuse_other_kind(calibrated, header)
         rows = None if probe is None else rows_again(probe["rows"])
     if probe is not None:
+        calibrated._probe = rows
         check_same(calibrated, rows, probe["said"], _in_words(header["model"]))
     if radius is not None:
         _check_radius(calibrated, radius, path)

@@ -120,19 +120,21 @@ class NeighborSearch:
     def nearest(self, queries: FloatArray, n: int) -> tuple[IntArray, BoolArray]:
         """The n nearest points of each query, (m, n), and the rows where the last place is tied.
 
-        The last column is exactly the n-th, and the others are exactly the n−1 before it, in an
-        order that is by distance up to rounding. Tied are rows, (m,), whose n-th is just as far as
-        the one before or the one after; of points as far as that, any are named.
+        The last column is exactly the n-th, and the others are exactly the n−1 before it, in the
+        order of the points, so that what is summed over them has the same bits whichever rows are
+        asked together. Tied are rows, (m,), whose n-th is just as far as the one before or the one
+        after; of points as far as that, any are named.
         """
         queries = self.scaled(queries)
         found, distance, sure = self._propose(queries, n + 1)
         tied = np.zeros(len(queries), dtype=bool)
         unsettled = np.flatnonzero(~(sure & self._settled(queries, distance, n)))
-        found = found[:, :n]
+        found = np.ascontiguousarray(found[:, :n])
         if len(unsettled):
             location, inverse = unique_rows(queries[unsettled])
             near, at_edge = self._settle(location, n)
             found[unsettled], tied[unsettled] = near[inverse], at_edge[inverse]
+        found[:, :-1].sort(axis=1)
         return found, tied
 
     def nearest_others(self, n: int) -> tuple[IntArray, BoolArray]:
