@@ -60,8 +60,9 @@ class Stamp:
     @classmethod
     def of(cls, path: str, *, contents: bool = False) -> Stamp:
         """The stamp of a file, with the sum of its contents if asked for."""
+        contained = sum_of(path) if contents else ""
         status = os.stat(path)
-        return cls(status.st_size, status.st_mtime_ns, sum_of(path) if contents else "")
+        return cls(status.st_size, status.st_mtime_ns, contained)
 
 
 def sum_of(path: str) -> str:
@@ -250,7 +251,7 @@ def by_scheduler(answering: Answering, tasks: Sequence[Task], address: str) -> I
     except ModuleNotFoundError as error:
         raise CalliperError("--scheduler needs Dask: pip install 'dask[distributed]'.") from error
     try:
-        client = dask.Client(address, timeout=PATIENCE, set_as_default=False)
+        client = dask.Client(address, timeout=PATIENCE)
     except (OSError, ValueError, TypeError) as error:
         raise CalliperError(
             f"--scheduler {address}: cannot be reached within {PATIENCE} s "
