@@ -95,7 +95,7 @@ def _print_bars(title: str, values: FloatArray) -> None:
         click.echo(f"{title}: all infinite")
         return
     low, high = float(finite.min()), float(np.quantile(finite, 0.99))
-    if low == high:
+    if high - low <= 1e-9 * abs(high):  # but for rounding
         click.echo(f"{title}: {low:.3g} everywhere")
         return
     count, _ = np.histogram(finite, bins=_N_BARS, range=(low, high))
