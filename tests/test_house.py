@@ -63,6 +63,7 @@ SUBMODULES = {
         "compare",
     ],
     "datasets": ["OneDimensional", "one_dimensional"],
+    "distributed": ["BatchIntervals", "ShardedRescaled", "connect"],
     "distribution": ["Distribution", "GroupedDistribution"],
     "evaluation": [
         "FailedTrialsWarning",

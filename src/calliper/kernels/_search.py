@@ -195,6 +195,12 @@ class NeighborSearch:
             return balls_by_scan(self.points, queries, reach, self.centre, check)
         return self._balls_by_metric(queries, reach)
 
+    def around(
+        self, queries: FloatArray, n: int, reach: FloatArray
+    ) -> tuple[tuple[IntArray, BoolArray], Pairs]:
+        """:meth:`nearest` and :meth:`balls_containing`, for which an engine may look once."""
+        return self.nearest(queries, n), self.balls_containing(queries, reach)
+
     def any_equal(self, neighbors: IntArray) -> BoolArray:
         """Whether some of the neighbours of each point, (N, n), are at the same distance, (N,)."""
         columns = [self.distance_to(column) for column in neighbors.T]
