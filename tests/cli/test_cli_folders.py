@@ -372,24 +372,10 @@ def test_a_scheduler_that_cannot_be_reached(folder, monkeypatch):
     monkeypatch.setattr(_crew, "PATIENCE", 0.2)
     args = [*BASE[1:], "--new", "data", "--output", "out", "--scheduler"]
     for address in ("tcp://127.0.0.1:9", "nonsense://x"):
-        with pytest.raises(CalliperError, match=rf"--scheduler {address}: cannot be reached"):
+        with pytest.raises(
+            CalliperError, match=rf"no scheduler answers at {address} within.* 0 of"
+        ):
             interval.main([*args, address], standalone_mode=False)
-
-
-def test_workers_with_another_calliper_are_named():
-    class Client:
-        def __init__(self, **found):
-            self.found = found
-
-        def run(self, *args, **how):
-            return self.found
-
-    with pytest.raises(CalliperError, match=r"worker b must have calliper .* has calliper 0.0.1;"):
-        _crew._check_workers(Client(a=_crew.__version__, b="0.0.1"), "tcp://x")
-    with pytest.raises(CalliperError, match="has none: No module named 'calliper'; install"):
-        _crew._check_workers(Client(b=ImportError("No module named 'calliper'")), "tcp://x")
-    with pytest.raises(CalliperError, match="has no workers"):
-        _crew._check_workers(Client(), "tcp://x")
 
 
 def test_the_journal_is_plain_lines(calliper, folder):
