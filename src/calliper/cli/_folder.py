@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from calliper import __version__
+from calliper._json import to_text
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._answering import Answering, Tally
@@ -248,7 +249,7 @@ class Journal:
 
     def _append(self, event: dict[str, Any]) -> None:
         with out.writing(os.path.join(self.folder, JOURNAL)):
-            self.handle.write(json.dumps(event).encode() + b"\n")
+            self.handle.write(to_text(event).encode() + b"\n")
             self.handle.flush()
             os.fsync(self.handle.fileno())
 

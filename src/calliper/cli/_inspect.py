@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 import numpy as np
 
 from calliper import keeping
 from calliper._calibrated import CalibratedOnStored
+from calliper._json import to_text
 from calliper._types import FloatArray
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
@@ -47,7 +46,7 @@ def inspect(file: str, figure: str | None, as_json: bool) -> None:
         kept = keeping.inspect(file)
         calibration = _calibration(file, kept)
         if as_json:
-            click.echo(json.dumps(kept.header, indent=1))
+            click.echo(to_text(kept.header, indent=1))
         else:
             _say(file, kept, calibration)
         if figure is not None:
