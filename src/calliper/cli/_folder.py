@@ -77,7 +77,8 @@ class DataSet:
         """What a folder holds or a pattern matches."""
         base = Path(new) if os.path.isdir(new) else _fixed_part(new)
         found = [new] if os.path.isdir(new) else glob.glob(new, recursive=True)
-        paths = sorted({path for name in found for path in _files(name)})
+        seen = (name for name in found if not _is_hidden(Path(name).relative_to(base)))
+        paths = sorted({path for name in seen for path in _files(name)})
         if not paths:
             what = "the folder holds" if os.path.isdir(new) else "the pattern matches"
             raise CalliperError(
@@ -147,6 +148,10 @@ def _fixed_part(pattern: str) -> Path:
     parts = Path(pattern).parts
     varying = next(place for place, part in enumerate(parts) if glob.has_magic(part))
     return Path(*parts[:varying])
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(_HIDDEN) for part in path.parts)
 
 
 def _files(path: str) -> Iterator[str]:

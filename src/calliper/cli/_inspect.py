@@ -94,7 +94,10 @@ def _print_bars(title: str, values: FloatArray) -> None:
         click.echo(f"{title}: all infinite")
         return
     low, high = float(finite.min()), float(np.quantile(finite, 0.99))
-    count, _ = np.histogram(finite, bins=_N_BARS, range=(low, max(high, np.nextafter(low, np.inf))))
+    if high - low <= 1e-9 * abs(high):  # but for rounding
+        click.echo(f"{title}: {low:.3g} everywhere")
+        return
+    count, _ = np.histogram(finite, bins=_N_BARS, range=(low, high))
     level = np.ceil(count / count.max() * (len(_BARS) - 1)).astype(int)
     infinite = len(values) - len(finite)
     tail = f", {infinite} infinite" if infinite else ""
