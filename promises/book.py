@@ -130,7 +130,7 @@ def _families(found: Any, attacks: Any, cells: int) -> Iterator[str]:
         searched = [attacks[name] for name in names if name in attacks]
         shown = [
             f"{sum(law.pairs for law in of_laws):,}",
-            f"{min(law.worst[0] for law in of_laws):+.1f}",
+            f"{min((law.worst[0] for law in of_laws), default=0.0):+.1f}",
             f"{sum(state['bags'] for state in searched):,}" if searched else "",
             _margin(searched),
         ]
@@ -145,8 +145,10 @@ def _margin(searched: list[Any]) -> str:
 
 def _rows(tried: str, found: Any, attacks: Any, cells: int) -> Iterator[str]:
     """A line of the table for each method."""
+    refuted = broken(found, attacks)
     for name in (name for name in laws.LAWS if name.startswith(tried)):
-        searched = [attacks[a] for a in attacks if a == name or a.startswith(name + ",")]
+        names = [name, *(a for a in attacks if a.startswith(f"{name},"))]
+        searched = [attacks[a] for a in names if a in attacks]
         law = laws.verdict(name, found[name], cells) if name in found else None
         drawn = ["", "", "", ""] if law is None else [
             f"{law.pairs:,}", f"{law.bags:,}", f"{law.worst[0]:+.1f} ({law.worst[1]})",
@@ -154,8 +156,7 @@ def _rows(tried: str, found: Any, attacks: Any, cells: int) -> Iterator[str]:
         ]  # fmt: skip
         bags = sum(state["bags"] for state in searched)
         sought = [f"{bags:,}" if bags else "", _margin(searched)]
-        names = {name} | {a for a in attacks if a.startswith(name)}
-        said = "**refuted**" if names & set(broken(found, attacks)) else "holds"
+        said = "**refuted**" if set(names) & set(refuted) else "holds"
         yield " | ".join([f"| `{name[len(tried) :]}`", *drawn, *sought, f"{said} |"])
 
 
