@@ -9,6 +9,7 @@ from benchmarks import (
     embedding,
     evaluation,
     extending,
+    keeping,
     kernels_and_memory,
     localized,
     metrics,
@@ -29,6 +30,8 @@ def main() -> None:
     print(neighbours.main(options.rounds, with_peers=not options.no_peers), "\n", flush=True)
     print("One row more, against calibrating anew\n")
     print(extending.one_row(), "\n", flush=True)
+    print("Saving and loading, against bare arrays and pickle\n")
+    print(keeping.loading(options.rounds), "\n", flush=True)
     print(neighbours.weighted(options.rounds), "\n", flush=True)
     print("Tuning the length scale\n")
     print(tuning.criteria(), "\n", flush=True)
