@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 
 from benchmarks import (
+    clusters,
     distributions,
     embedding,
     evaluation,
     extending,
     keeping,
     kernels_and_memory,
+    loading,
     localized,
     metrics,
     neighbours,
@@ -31,7 +33,7 @@ def main() -> None:
     print("One row more, against calibrating anew\n")
     print(extending.one_row(), "\n", flush=True)
     print("Saving and loading, against bare arrays and pickle\n")
-    print(keeping.loading(options.rounds), "\n", flush=True)
+    print(loading.arrays_and_all(options.rounds), "\n", flush=True)
     print(neighbours.weighted(options.rounds), "\n", flush=True)
     print("Tuning the length scale\n")
     print(tuning.criteria(), "\n", flush=True)
@@ -51,6 +53,10 @@ def main() -> None:
     print(embedding.auto(options.rounds), "\n", flush=True)
     print("Single rows: an interval beyond its prediction, over 1 ms and half of predict\n")
     print(embedding.single_rows(), "\n", flush=True)
+    print("Dask: two worker processes against one, the same rows\n")
+    print(clusters.two_workers(options.rounds), "\n", flush=True)
+    print("Kept and loaded: one row and memory, against the same before\n")
+    print(keeping.loaded(), "\n", flush=True)
     print("Memory and import\n")
     print(kernels_and_memory.memory_and_import())
 

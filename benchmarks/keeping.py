@@ -1,8 +1,9 @@
-"""Loading what was calibrated, against reading the same arrays bare, and against pickle."""
+"""What was kept and loaded, against the same before: one row's time, and memory."""
 
 from __future__ import annotations
 
-import pickle
+import gc
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,46 +11,90 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.linear_model import Ridge
+from sklearn.neural_network import MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import calliper
-from benchmarks.timing import table
-from calliper import KNN, JackknifeRescaled
+from benchmarks.timing import table, verdict
+from calliper import ConformalRegressor
 
-N, DIMENSION, LIMIT = 100_000, 10, 0.5
+N, DIMENSION, CALLS = 2_000, 10, 150
+LIMIT = 1.1
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "scaler and ridge": lambda: make_pipeline(StandardScaler(), Ridge()),
+    "random forest": lambda: RandomForestRegressor(random_state=0),
+    "histogram gradient boosting": lambda: HistGradientBoostingRegressor(random_state=0),
+    "network (MLP)": lambda: MLPRegressor(max_iter=50, random_state=0),
+}
 
 
-def loading(rounds: int) -> str:
+def loaded() -> str:
     rng = np.random.default_rng(0)
-    Z = rng.normal(size=(N, DIMENSION))
-    made = JackknifeRescaled(KNN(10)).fit(Z, np.abs(rng.normal(size=N)))
-    made.predict_radius(Z[:1], 0.9)
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        kept, pickled = folder / "kept.calliper", folder / "kept.pickle"
-        saving = _seconds(lambda: calliper.save(made, kept), rounds)
-        pickled.write_bytes(pickle.dumps(made))
-        seconds = _seconds(lambda: calliper.load(kept), rounds)
-        bare = _seconds(lambda: _arrays(kept), rounds)
-        by_pickle = _seconds(lambda: pickle.loads(pickled.read_bytes()), rounds)
-        size = kept.stat().st_size
-        held = sum(array.nbytes for array in _arrays(kept))
-    missed = "" if seconds <= LIMIT else ", MISSED"
-    cells = [f"{saving:.2f} s", f"{seconds:.2f} s (limit {LIMIT} s{missed})"]
-    ratios = [f"{seconds / bare:.1f}", f"{seconds / by_pickle:.1f}", f"{size / held:.3f}"]
-    heads = ["N, ten features", "save", "load", "over np.load", "over pickle", "size over arrays"]
-    return table(heads, [[f"{N:,}", *cells, *ratios]])
+    X = rng.normal(size=(2 * N, DIMENSION))
+    y = X[:, 0] + (0.5 + np.abs(X[:, 1])) * rng.normal(size=2 * N)
+    rows = []
+    for name, make in MODELS.items():
+        model: Any = make()
+        model.fit(X[:N], y[:N])
+        rows.append([name, *_cells(model, X, y)])
+    header = ["one row", "predict", "interval", "loaded / before", "loaded / predict"]
+    return table([*header, "memory of it", "loaded / before", "file"], rows)
 
 
-def _arrays(path: Path) -> list[Any]:
-    with np.load(path, allow_pickle=False) as members:
-        return [members[name] for name in members.files if f"{name}.npy" in members.zip.namelist()]
+def _cells(model: Any, X: Any, y: Any) -> list[str]:
+    taught = {"X_train": X[:N], "y_train": y[:N]}
+    before, held = _held(
+        lambda: ConformalRegressor(model, left_out_folds=2).calibrate(X[N:], y[N:], **taught)
+    )
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "kept"
+        calliper.save(before, path)
+        after, held_after = _held(lambda: calliper.load(path, model))
+        size = path.stat().st_size
+    work = {
+        "predict": lambda row: model.predict(row),
+        "before": lambda row: before.predict_interval(row),
+        "after": lambda row: after.predict_interval(row),
+    }
+    time = _medians(work, X)
+    return [
+        f"{1000 * time['predict']:.2f} ms",
+        f"{1000 * time['after']:.2f} ms",
+        verdict(time["after"] / time["before"], LIMIT),
+        f"{time['after'] / time['predict']:.2f}",
+        f"{held_after / 1e6:.2f} MB",
+        f"{held_after / held:.2f}",
+        f"{size / 1e6:.2f} MB",
+    ]
 
 
-def _seconds(work: Callable[[], object], rounds: int) -> float:
-    """The best of several."""
-    times = []
-    for _ in range(rounds):
-        start = perf_counter()
-        work()
-        times.append(perf_counter() - start)
-    return min(times)
+def _held(make: Callable[[], Any]) -> tuple[Any, int]:
+    """What is made, and the bytes that it holds on to, once it was asked."""
+    gc.collect()
+    tracemalloc.start()
+    made = make()
+    made.predict_interval(np.zeros((1, DIMENSION)))
+    gc.collect()
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    return made, held
+
+
+def _medians(work: dict[str, Callable[[Any], Any]], X: Any) -> dict[str, float]:
+    """The median time of each piece of work on single rows, taken in turns."""
+    times: dict[str, list[float]] = {name: [] for name in work}
+    for place in range(CALLS):
+        for name, run in work.items():
+            row = X[place : place + 1]
+            start = perf_counter()
+            run(row)
+            times[name].append(perf_counter() - start)
+    return {name: float(np.median(each)) for name, each in times.items()}
+
+
+if __name__ == "__main__":
+    print(loaded())

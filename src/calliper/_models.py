@@ -40,6 +40,7 @@ from sklearn.utils.validation import (
 )
 
 from calliper._dask import refuse_collection
+from calliper._probe_rows import state_of
 from calliper._types import FloatArray
 from calliper._validation import check_vector, has_known_columns, n_rows, refuse_sparse
 from calliper.exceptions import CalliperError, warn
@@ -209,9 +210,9 @@ def _check_columns(y_pred: Any, n: int, n_outputs: int) -> FloatArray:
     return np.stack(columns, axis=1)
 
 
-def first_rows(X: Any) -> Any:
-    """A few rows as they came, by which a model can be known again."""
-    return _safe_indexing(indexable(X)[0], np.arange(min(N_PROBES, n_rows(X))))
+def first_rows(X: Any) -> dict[str, Any] | None:
+    """A few rows as plain values, by which a model can be known again; None of unknown kinds."""
+    return state_of(_safe_indexing(indexable(X)[0], np.arange(min(N_PROBES, n_rows(X)))))
 
 
 def is_module(model: Any) -> bool:

@@ -1,9 +1,12 @@
 """The search against sorting all points by distance."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
 from calliper.kernels import NeighborSearch, _search
+from calliper.kernels._knn import search_of
 from oracles import rescaled as oracles
 
 
@@ -35,6 +38,8 @@ ENGINES = [
     ("brute", 3, 40),
     ("wide", 33, 60),
     ("metric", 2, 30),
+    ("torch", 33, 60),
+    ("torch", 2, 70),
 ]
 
 
@@ -44,12 +49,24 @@ def small_data_may_use_the_wide_engine(monkeypatch):
     monkeypatch.setattr(_search.WideSearch, "suits", staticmethod(suits))
 
 
+@pytest.fixture(autouse=True)
+def small_data_may_have_blocks_and_strips_on_a_device(monkeypatch):
+    if find_spec("torch"):
+        from calliper.kernels import _torch
+
+        monkeypatch.setattr(_torch, "BLOCK", 3)
+        monkeypatch.setattr(_torch, "TILE", {"cpu": 700})
+
+
 KINDS = [
     *("continuous", "lattice", "rounded", "far", "outlier", "sentinel", "timestamps", "tiny"),
 ]
 
 
 def make(rng, engine, d, n, kind):
+    if engine == "torch":
+        pytest.importorskip("torch")
+        return search_of(cloud(rng, n, d, kind), "euclidean", "torch:cpu")
     metric = "sqeuclidean" if engine == "metric" else "euclidean"
     search = NeighborSearch(cloud(rng, n, d, kind), metric)
     active = {name: getattr(search, name) for name in ("line", "tree", "wide", "brute")}

@@ -23,6 +23,7 @@ from calliper.exceptions import DamagedFileError
 
 #: Classes of the library, by their modules.
 OWN = {
+    "calliper._device": "DeviceRows",
     "calliper._calibrated": "Calibrated CalibratedOnStored",
     "calliper._per_row": "PerRow",
     "calliper._shared_rows": "RowSketch",
@@ -62,6 +63,8 @@ OWN = {
     "calliper.kernels._search": "NeighborSearch",
     "calliper.kernels._shared": "SharedNeighbors",
     "calliper.kernels._statistic": "MeanStatistic QuantileStatistic",
+    "calliper.kernels._torch": "Strips TorchSearch",
+    "calliper.kernels._torch_radial": "BagTorchRadial LeaveTwoOutTorchRadial TorchRadial",
     "calliper.kernels._tuned": "TunedKNN TunedRBF",
     "calliper.kernels._weighted": "BagWeighted ForestProximity LeaveTwoOutWeighted SharedLeaves "
     "WeightedMean",

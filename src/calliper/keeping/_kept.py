@@ -14,6 +14,7 @@ import sklearn
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._calibrated import CalibratedOnStored
+from calliper._probe_rows import rows_again
 from calliper._version import __version__
 from calliper.calibrators import Calibrator
 from calliper.exceptions import (
@@ -36,7 +37,6 @@ from calliper.keeping._model import (
     parts_of,
     slots_of,
 )
-from calliper.keeping._rows import rows_again, state_of
 from calliper.refitting import RefittedRegressor
 from calliper.regressor import ConformalRegressor
 
@@ -111,7 +111,7 @@ def load(path: Any, model: Any = None, *, trusted: Iterable[Any] = ()) -> Any:
         if probe is not None:
             rows, made_for = rows_again(probe["rows"]), _in_words(header["model"])
             check_same(calibrated, rows, probe["said"], made_for)
-            vars(calibrated)[PROBE] = rows
+            vars(calibrated)[PROBE] = probe["rows"]
         elif models:
             check_class(models[0], header["model"])
         if radius is not None:
@@ -216,15 +216,14 @@ def _asked(method: Any) -> set[float]:
 
 def _probe(calibrated: Any) -> dict[str, Any] | None:
     """A few rows, and what the model said of them; None where they cannot be kept."""
-    rows = getattr(calibrated, PROBE, None)
-    state = None if rows is None else state_of(rows)
+    state = getattr(calibrated, PROBE, None)
     if state is None:
         return None
     try:
         GraphWriter().node(state)
     except CannotSaveError:
         return None
-    return {"rows": state, "said": ask(calibrated, rows)}
+    return {"rows": state, "said": ask(calibrated, rows_again(state))}
 
 
 def _radius(calibrated: Any) -> dict[str, Any] | None:
