@@ -336,7 +336,8 @@ class Watch:
             writes = (isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR)) or "w" in str(
                 mode
             )
-            if writes or str(path) != self.path:
+            asks_the_machine = str(path).startswith(("/sys/", "/proc/"))  # how many cores it has
+            if writes or (str(path) != self.path and not asks_the_machine):
                 self.seen.append(f"open {str(path)[:60]}")
         elif event == "import" or event.startswith(FORBIDDEN):
             self.seen.append(f"{event} {str(arguments)[:80]}")
