@@ -32,6 +32,8 @@ NAMES = [
     "Split",
     "compare",
     "evaluate",
+    "load",
+    "save",
 ]
 SUBMODULES = {
     "calibrators": [
@@ -76,9 +78,14 @@ SUBMODULES = {
     ],
     "exceptions": [
         "CalliperError",
+        "CannotSaveError",
+        "DamagedFileError",
         "EmbeddingWarning",
         "FailedTrialsWarning",
         "InEveryBootstrapWarning",
+        "NewerFormatError",
+        "OtherModelError",
+        "OtherVersionWarning",
         "QuantileCrossingWarning",
         "RowOrderWarning",
         "SharedRowsWarning",
@@ -112,6 +119,7 @@ SUBMODULES = {
         "required_for_confidence",
     ],
     "information": ["MutualInformation", "mutual_information"],
+    "keeping": ["Kept", "inspect", "load", "save"],
     "kernels": [
         "KNN",
         "RBF",

@@ -16,6 +16,7 @@ from calliper.embedding import ErrorModel, Layer
 from calliper.evaluation import evaluate
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
+from calliper.keeping import load, save
 from calliper.kernels import KNN, RBF
 from calliper.regressor import ConformalRegressor
 from calliper.scores import AbsoluteError, JointError, QuantileError, SignedError
@@ -30,6 +31,7 @@ _SUBMODULES = (
     "exceptions",
     "guarantees",
     "information",
+    "keeping",
     "kernels",
     "metrics",
     "online",
@@ -60,6 +62,8 @@ __all__ = [
     "Split",
     "compare",
     "evaluate",
+    "load",
+    "save",
 ]
 
 

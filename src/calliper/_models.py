@@ -30,7 +30,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
-from sklearn.utils import get_tags
+from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import (
     _check_method_params,
     check_consistent_length,
@@ -40,6 +40,9 @@ from sklearn.utils.validation import (
 from calliper._types import FloatArray
 from calliper._validation import check_vector, has_known_columns, n_rows, refuse_sparse
 from calliper.exceptions import CalliperError, warn
+
+#: Rows by which a model is known again.
+N_PROBES = 5
 
 #: Rows that go through a module together.
 BATCH_ROWS = 1024
@@ -176,6 +179,11 @@ def _check_columns(y_pred: Any, n: int, n_outputs: int) -> FloatArray:
         for place, column in enumerate(y_pred.T)
     ]
     return np.stack(columns, axis=1)
+
+
+def first_rows(X: Any) -> Any:
+    """A few rows as they came, by which a model can be known again."""
+    return _safe_indexing(indexable(X)[0], np.arange(min(N_PROBES, n_rows(X))))
 
 
 def is_module(model: Any) -> bool:

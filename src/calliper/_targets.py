@@ -231,10 +231,18 @@ class MultiTargetRegressor(ConformalRegressor):
             seen = seen if seen.y is None else replace(seen, y=seen.y[:, place])
             part._calibrate(model, X, column, seen, order, per_row)
             parts += (part,)
-        for name in ("embedding_", "score_", "left_out_", "error_model_", "_row_trend", "_per_row"):
+        for name in (
+            "embedding_",
+            "score_",
+            "left_out_",
+            "error_model_",
+            "_row_trend",
+            "_per_row",
+            "_probe",
+        ):
             setattr(self, name, getattr(parts[0], name))
         self.calibrators_ = tuple(each for part in parts for each in part.calibrators_)
-        self._placed = (id(estimator), id(self.embed), training.X is not None)
+        self._placed = (estimator, self.embed, training.X is not None)
         self._parts, self.units_, self.void_, self.estimator_ = parts, None, None, estimator
 
     def _units(self, estimator: Any, X: Any, y: FloatArray, training: Training) -> FloatArray:

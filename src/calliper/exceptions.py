@@ -8,9 +8,14 @@ from types import FrameType
 
 __all__ = [
     "CalliperError",
+    "CannotSaveError",
+    "DamagedFileError",
     "EmbeddingWarning",
     "FailedTrialsWarning",
     "InEveryBootstrapWarning",
+    "NewerFormatError",
+    "OtherModelError",
+    "OtherVersionWarning",
     "QuantileCrossingWarning",
     "RowOrderWarning",
     "SharedRowsWarning",
@@ -26,6 +31,26 @@ __all__ = [
 
 class CalliperError(ValueError):
     """An input that no valid interval can be computed from; the message says what to change."""
+
+
+class CannotSaveError(CalliperError):
+    """Something of the user's own that a file which runs nothing cannot hold as it is."""
+
+
+class DamagedFileError(CalliperError):
+    """A file that is not, or no longer, what was saved: altered, cut off, or something else."""
+
+
+class NewerFormatError(CalliperError):
+    """A file of a later version, whose format this one does not know."""
+
+
+class OtherModelError(CalliperError):
+    """A calibration was loaded beside another model than the one that it was made for."""
+
+
+class OtherVersionWarning(UserWarning):
+    """A file was made with another version of a library that its numbers may depend on."""
 
 
 class SmallCalibrationWarning(UserWarning):

@@ -26,7 +26,14 @@ from sklearn.utils.validation import (
 )
 
 from calliper._calibrated import Calibrated, calibrate, refuse_seen, seeded
-from calliper._models import check_known_rows, check_new_rows, fit_params_of, fresh, predictions
+from calliper._models import (
+    check_known_rows,
+    check_new_rows,
+    first_rows,
+    fit_params_of,
+    fresh,
+    predictions,
+)
 from calliper._per_row import PerRow
 from calliper._row_order import warn_of_trend
 from calliper._shared_rows import sketch_rows
@@ -254,7 +261,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         void = refuse_seen(rows, X, y) or refuse_seen(given, X, y)
         refits = Refits(random_state=self.random_state, shuffle=self.shuffle)
         training = Training(X=X_train, y=y_train, folds=self.left_out_folds, refits=refits)
-        same = getattr(self, "_placed", None) == (id(model), id(self.embed), True)
+        placed = getattr(self, "_placed", (None, None, False))
+        same = placed[0] is model and placed[1] is self.embed and placed[2]
         before = self.embedding_ if same and X_train is None else None
         self._calibrate(model, X, y, training, per_row=PerRow(groups=groups, weights=weights))
         self.void_ = void
@@ -535,7 +543,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         self.calibrators_, self.void_ = calibrated.calibrators, None
         self._per_row = per_row.remembered()
         self.embedding_: Embedding = embedding
-        self._placed = (id(estimator), id(self.embed), training.X is not None)
+        self._placed = (estimator, self.embed, training.X is not None)
+        self._probe = first_rows(X)
         self.estimator_, self.score_, self.left_out_ = estimator, score, learnt.unseen
         self.error_model_ = learnt.errors
 

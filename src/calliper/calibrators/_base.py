@@ -135,6 +135,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         return ""
 
     n_calibration_: int
+    #: Levels that a radius was asked for since ``fit``.
+    levels_asked_: set[float]
     _rows: FitRows
     _signed: Any
     #: Weights in the order of what ``signed_thresholds`` gives of all points.
@@ -243,6 +245,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         rows = Z if self.judges_nearness else numbers_or_zeros(Z)
         Z, levels, n = check_new_features(self, rows), check_levels(coverage), self.n_calibration_
         reached, how = list(range(len(levels))), self._shares(weights, len(Z), levels)
+        self.levels_asked_.update(levels)
         if confidence is not None:
             levels = self._confident(levels, confidence, warned=True)
         if self.by_rank and not how:
@@ -400,6 +403,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         self._check_parameters()
         if self._refusal and any(beyond[name] is None for name in self.needs):
             raise CalliperError(self._refusal)
+        self.levels_asked_ = set()
         if weights is not None:
             self.weights_ = weights = check_weights(weights, n=len(scores))
         sizes = scores

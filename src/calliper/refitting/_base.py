@@ -22,7 +22,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._blocks import map_row_blocks, row_slices
-from calliper._models import check_known_rows, check_new_rows, fresh, predictions
+from calliper._models import check_known_rows, check_new_rows, first_rows, fresh, predictions
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import (
     check_levels,
@@ -190,6 +190,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     def _check(self, X: Any, y: Any) -> tuple[Any, FloatArray]:
         """Rows that can be chosen from, and y as numbers."""
         y = check_known_rows(self, X, y)
+        self._probe = first_rows(X)
         if len(y) < 2:
             raise CalliperError(
                 f"{type(self).__name__} needs at least 2 rows, one to leave out and one to train; "

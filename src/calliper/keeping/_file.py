@@ -1,0 +1,259 @@
+"""The file: one zip that holds arrays and JSON, and nothing that could run.
+
+    header.json     what it is, for people and for ``inspect``
+    object.json     the object, as names of classes with their attributes (``_graph.py``)
+    float64.npy …   all numbers of one type, one array after another
+    sha256          of everything before
+
+Members are stored as they are, never compressed, so that a file cannot unfold to more than it is
+long; sizes are compared with the length of the file before anything is read. ``numpy.load`` opens
+the arrays, any zip program the rest. A file is written beside its place and moved there when it is
+whole; what is altered, cut off or swapped does not have its hash and is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from io import BytesIO
+from math import prod
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calliper.exceptions import CalliperError, DamagedFileError, NewerFormatError
+
+#: Number of the format that is written, and the largest that is read.
+FORMAT = 1
+
+HEADER, OBJECT, HASH = "header.json", "object.json", "sha256"
+#: Types of numbers that have a member of their own, in the order of the file.
+NUMBERS = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128"),
+)
+#: Members that the hash is of.
+ORDER = (HEADER, OBJECT, *(f"{name}.npy" for name in NUMBERS))
+#: Bytes read or written at a time.
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """What a file holds: a header, a graph, and the arrays that it names by number."""
+
+    header: dict[str, Any]
+    graph: Any
+    arrays: list[NDArray[Any]]
+
+
+def write(path: Any, contents: Contents) -> None:
+    """Write all of it, or nothing: to a file of another name first, which then takes the place."""
+    place = Path(path)
+    try:
+        with _beside(place) as handle:
+            _write(handle, contents)
+    except OSError as error:
+        raise CalliperError(
+            f"nothing was written to {str(place)!r} ({error.strerror or error}): give a path where "
+            f"there is room and permission to write."
+        ) from error
+
+
+@contextmanager
+def _beside(place: Path) -> Iterator[Any]:
+    """A file next to its place, moved there if all goes well and removed otherwise."""
+    part = place.with_name(f".{place.name}.{token_hex(8)}.part")
+    try:
+        with part.open("xb") as handle:
+            yield handle
+            handle.flush()
+            os.fsync(handle.fileno())
+        part.replace(place)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _write(handle: Any, contents: Contents) -> None:
+    total, blocks = sha256(), _blocks(contents.arrays)
+    graph = {"graph": contents.graph, "arrays": blocks.table}
+    with zipfile.ZipFile(handle, "w", zipfile.ZIP_STORED) as archive:
+
+        def member(name: str, parts: Iterator[bytes]) -> None:
+            total.update(name.encode())
+            info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+            with archive.open(info, "w", force_zip64=True) as target:
+                for part in parts:
+                    total.update(part)
+                    target.write(part)
+
+        member(HEADER, iter([_json(contents.header)]))
+        member(OBJECT, iter([_json(graph)]))
+        for name, arrays in blocks.by_type.items():
+            member(f"{name}.npy", _npy(name, arrays))
+        archive.writestr(zipfile.ZipInfo(HASH), total.hexdigest())
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """Arrays by their type of number; and of each array its type, place, shape and order."""
+
+    by_type: dict[str, list[NDArray[Any]]]
+    table: list[Any]
+
+
+def _blocks(arrays: list[NDArray[Any]]) -> _Blocks:
+    by_type: dict[str, list[NDArray[Any]]] = {name: [] for name in NUMBERS}
+    table: list[Any] = []
+    filled = dict.fromkeys(NUMBERS, 0)
+    for array in arrays:
+        name = array.dtype.name
+        # Sums depend in their last digit on the order in memory, which is therefore kept.
+        order = "F" if array.ndim > 1 and array.strides[0] < array.strides[-1] else "C"
+        table.append([name, filled[name], list(array.shape), order])
+        by_type[name].append(array)
+        filled[name] += array.size
+    return _Blocks({name: each for name, each in by_type.items() if each}, table)
+
+
+def _npy(name: str, arrays: list[NDArray[Any]]) -> Iterator[bytes]:
+    """The bytes of one flat array that holds all of them."""
+    kind, size = np.dtype(name).newbyteorder("<"), sum(array.size for array in arrays)
+    head = BytesIO()
+    shape: dict[str, Any] = {"descr": kind.str, "fortran_order": False, "shape": (size,)}
+    np.lib.format.write_array_header_2_0(head, shape)
+    yield head.getvalue()
+    for (_, _, _, order), array in zip(_blocks(arrays).table, arrays, strict=True):
+        flat = np.asarray(array.ravel(order=order), dtype=kind)
+        for start in range(0, flat.size, CHUNK):
+            yield flat[start : start + CHUNK].tobytes()
+
+
+def _json(value: Any) -> bytes:
+    text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "surrogatepass")
+
+
+def read(path: Any) -> Contents:
+    """What a file holds, its hash compared; everything but such a file is refused."""
+    place = Path(path)
+    try:
+        with place.open("rb") as handle, refused_as_damaged(place):
+            return _read(place, handle)
+    except OSError as error:
+        raise CalliperError(f"{str(place)!r} cannot be read: {error.strerror or error}.") from error
+
+
+@contextmanager
+def refused_as_damaged(place: Path) -> Iterator[None]:
+    """Whatever a reader stumbles over is the file's fault."""
+    try:
+        yield
+    except (CalliperError, OSError):
+        raise
+    except Exception as error:
+        raise DamagedFileError(
+            f"{str(place)!r} is no whole file of calliper: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _read(place: Path, handle: Any) -> Contents:
+    length = os.fstat(handle.fileno()).st_size
+    with zipfile.ZipFile(handle) as archive:
+        members = _checked_members(place, archive, length)
+        header = json.loads(_bytes(archive, members[HEADER]))
+        _check_format(place, header)
+        data = {name: _bytes(archive, members[name]) for name in ORDER if name in members}
+        _check_hash(place, data, _bytes(archive, members[HASH]))
+    whole = json.loads(data[OBJECT])
+    blocks = {
+        name: _numbers(name, data[f"{name}.npy"]) for name in NUMBERS if f"{name}.npy" in data
+    }
+    arrays = [_array(blocks, *entry) for entry in whole["arrays"]]
+    return Contents(header, whole["graph"], arrays)
+
+
+def _checked_members(
+    place: Path, archive: zipfile.ZipFile, length: int
+) -> dict[str, zipfile.ZipInfo]:
+    """Members by name: those that belong here, stored as they are and no longer than the file."""
+    known, members = {*ORDER, HASH}, dict[str, zipfile.ZipInfo]()
+    for info in archive.infolist():
+        stored = info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & ~0x800
+        inside = info.file_size == info.compress_size <= length - info.header_offset
+        if info.filename not in known or info.filename in members or not stored or not inside:
+            raise DamagedFileError(
+                f"{str(place)!r} is no whole file of calliper: it has a member "
+                f"{info.filename[:40]!r} that does not belong there."
+            )
+        members[info.filename] = info
+    if not {HEADER, OBJECT, HASH} <= set(members):
+        raise DamagedFileError(f"{str(place)!r} is no whole file of calliper: parts are missing.")
+    if sum(info.file_size for info in members.values()) > length:
+        raise DamagedFileError(f"{str(place)!r} is no whole file of calliper: members overlap.")
+    return members
+
+
+def _bytes(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytearray:
+    """A member's bytes, as memory that may be written to."""
+    whole, filled = bytearray(info.file_size), 0
+    with archive.open(info) as source:
+        while part := source.read(CHUNK):
+            whole[filled : filled + len(part)] = part
+            filled += len(part)
+    if filled != len(whole):
+        raise ValueError(f"{info.filename} ends early")
+    return whole
+
+
+def _check_format(place: Path, header: Any) -> None:
+    number = header.get("format") if isinstance(header, dict) else None
+    if not isinstance(number, int) or number < 1:
+        raise DamagedFileError(f"{str(place)!r} is no file of calliper: it names no format.")
+    if number > FORMAT:
+        raise NewerFormatError(
+            f"{str(place)!r} has format {number}, written by calliper {header.get('calliper')!r}; "
+            f"this version reads formats up to {FORMAT}: update calliper."
+        )
+
+
+def _check_hash(place: Path, data: dict[str, bytearray], expected: bytearray) -> None:
+    total = sha256()
+    for name, content in data.items():
+        total.update(name.encode())
+        total.update(content)
+    if total.hexdigest().encode() != expected:
+        raise DamagedFileError(f"{str(place)!r} was altered: its contents do not have their hash.")
+
+
+def _numbers(name: str, data: bytearray) -> NDArray[Any]:
+    """The flat array of a member that has just the type and length that it should have."""
+    source = BytesIO(data)
+    if np.lib.format.read_magic(source) != (2, 0):
+        raise ValueError(f"{name}.npy has another version")
+    shape, fortran, kind = np.lib.format.read_array_header_2_0(source)
+    start, expected = source.tell(), np.dtype(name).newbyteorder("<")
+    if kind != expected or fortran or shape != ((len(data) - start) // kind.itemsize,):
+        raise ValueError(f"{name}.npy is not what it says")
+    numbers = np.frombuffer(data, dtype=expected, offset=start)
+    return numbers if expected.isnative else numbers.astype(name)
+
+
+def _array(
+    blocks: dict[str, NDArray[Any]], name: str, start: int, shape: list[int], order: Any
+) -> NDArray[Any]:
+    if not all(type(each) is int and each >= 0 for each in (start, *shape)):
+        raise ValueError(f"an array starts at {start!r} and has shape {shape!r}")
+    block, size = blocks[name], prod(shape)
+    if start + size > len(block) or order not in ("C", "F"):
+        raise ValueError(f"an array of shape {shape} ends beyond its member")
+    return np.reshape(block[start : start + size], shape, order=order)

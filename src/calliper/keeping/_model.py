@@ -1,0 +1,122 @@
+"""The user's model, which stays outside the file: how it is known again.
+
+A file remembers the class of the model, its parameters, a few calibration rows as they came, and
+what was predicted of them. Loading asks the model that it is given about the same rows: another
+model, or the same one trained anew, answers otherwise and is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from calliper._models import predictions, unwrapped
+from calliper._targets import MultiTargetRegressor, column_of
+from calliper._types import FloatArray
+from calliper.exceptions import CalliperError, OtherModelError
+from calliper.refitting import RefittedRegressor
+from calliper.regressor import ConformalRegressor
+
+#: By how much answers may differ, in units of the largest: networks compute in single precision,
+#: and in another order on another machine.
+TOLERANCE = 1e-5
+
+#: Signs of a parameter that are written down.
+MOST_SIGNS = 80
+
+
+def slots_of(calibrated: Any) -> list[tuple[Any, int]]:
+    """Models that belong to an object, each with the number that stands for it in the file."""
+    if isinstance(calibrated, RefittedRegressor):
+        known = [getattr(calibrated, "estimator_", calibrated.estimator), *calibrated.models_]
+        return [(calibrated.estimator, 0), *((model, place) for place, model in enumerate(known))]
+    if not isinstance(calibrated, ConformalRegressor):
+        return []
+    slots = [(calibrated.estimator_, 0), (calibrated.estimator, 0)]
+    for place, part in enumerate(parts_of(calibrated), 1):
+        slots += [(part.estimator_, place), (part.estimator, place)]
+    return slots
+
+
+def parts_of(calibrated: Any) -> tuple[ConformalRegressor, ...]:
+    """The regressors of single targets, where each has its own."""
+    return calibrated._parts if isinstance(calibrated, MultiTargetRegressor) else ()
+
+
+def needed(calibrated: Any) -> dict[str, int]:
+    """What loading must be given: how many models, and of how many columns of the one."""
+    parts = len(parts_of(calibrated))
+    n = len({place for _, place in slots_of(calibrated)})
+    return {"models": n - parts, "columns": parts}
+
+
+def models_again(given: Any, needs: dict[str, int], what: str) -> list[Any]:
+    """Models by their numbers, from what the user gave."""
+    n, k = needs["models"], needs["columns"]
+    if n == 0:
+        if given is not None:
+            raise CalliperError(f"the file holds {what} without a model: leave out model=.")
+        return []
+    several = n > 1 and isinstance(given, Sequence)
+    models = list(given) if several else [given]
+    if given is None or len(models) != n:
+        count = "pass the fitted model, model=…" if n == 1 else f"pass its {n} models, model=[…]"
+        raise CalliperError(f"the file holds {what} around a model, which is not in it: {count}.")
+    return models + [column_of(models[0], place, k) for place in range(k)]
+
+
+def fingerprint(model: Any) -> dict[str, Any]:
+    """Class and parameters in words."""
+    core = unwrapped(model)
+    given = core.get_params(deep=False) if hasattr(core, "get_params") else {}
+    words = {str(name): _short(repr(value)) for name, value in given.items()}
+    kind = core if hasattr(core, "__qualname__") else type(core)
+    return {"class": f"{kind.__module__}.{kind.__qualname__}", "parameters": words}
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MOST_SIGNS else f"{text[: MOST_SIGNS - 1]}…"
+
+
+def ask(calibrated: Any, X: Any) -> dict[str, FloatArray]:
+    """Predictions of rows, and their places if they have any."""
+    if isinstance(calibrated, RefittedRegressor):
+        several = [predictions(model, X) for model in calibrated.models_]
+        return {"y_pred": np.stack(several, axis=1)}
+    if parts_of(calibrated):
+        return {"y_pred": calibrated.predict(X)}
+    y_pred, Z = calibrated.embedding_.predict_and_transform(X)
+    plain = isinstance(Z, np.ndarray) and Z.dtype.kind == "f"
+    return {"y_pred": y_pred, **({"Z": Z} if plain else {})}
+
+
+def check_same(calibrated: Any, X: Any, expected: dict[str, FloatArray], made_for: str) -> None:
+    """Refuse a model that answers otherwise than the one that was calibrated."""
+    model = type(unwrapped(getattr(calibrated, "estimator_", calibrated.estimator))).__name__
+    advice = f"This file was made for {made_for}; pass that very model, trained as it was then."
+    try:
+        found = ask(calibrated, X)
+    except Exception as error:  # whatever a model may raise that meets strange columns
+        raise OtherModelError(
+            f"{model} cannot be asked about the rows that the file remembers "
+            f"({type(error).__name__}: {error}). {advice}"
+        ) from error
+    for name, before in expected.items():
+        now = found.get(name)
+        if now is None or now.shape != before.shape or _differs(now, before):
+            said = "predicts" if name == "y_pred" else "places"
+            shown = [
+                np.array2string(np.ravel(np.asarray(each))[:3], precision=6)
+                for each in (now, before)
+            ]
+            raise OtherModelError(
+                f"{model} {said} the {len(before)} rows that the file remembers otherwise: "
+                f"{shown[0]} in place of {shown[1]} for the first of them. {advice}"
+            )
+
+
+def _differs(now: FloatArray, before: FloatArray) -> bool:
+    largest = float(np.abs(before).max(initial=0.0))
+    return bool((np.abs(now - before) > TOLERANCE * max(largest, 1e-300)).any())
