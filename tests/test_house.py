@@ -123,6 +123,7 @@ SUBMODULES = {
     "kernels": [
         "KNN",
         "RBF",
+        "Cells",
         "ForestProximity",
         "GradedKNN",
         "Kernel",
