@@ -25,6 +25,7 @@ import numpy as np
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.kernels._base import positive_root, signed_root
 from calliper.kernels._cells import CellSearch, Found, Placed
+from calliper.kernels._exact import Grid
 from calliper.kernels._knn import Asked, BagKNN
 from calliper.kernels._shared import Candidates, SharedSums, sum_of_each
 from calliper.kernels._statistic import (
@@ -155,6 +156,9 @@ class BagCells(BagKNN):
     ) -> None:
         self.search, self.magnitudes, self.scores = search, magnitudes, scores
         self.n_neighbors, self.offset = n_neighbors, offset
+        #: The smallest positive magnitude and the largest, between which sums are exact.
+        self.ends = np.array([magnitudes[magnitudes > 0].min(initial=np.inf), magnitudes.max()])
+        self.ends = self.ends[np.isfinite(self.ends)]
         found = search.nearest_others(n_neighbors)
         self.reach, self.crowded = found.reach, np.flatnonzero(found.tied)
         tied, reach = self._settled(search.placed, self.crowded, self.crowded)
@@ -168,9 +172,8 @@ class BagCells(BagKNN):
 
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
         """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
-        new = self._placed(Z)
+        new, pairs = self._around(Z)
         scale, alone = self._scales(new)
-        pairs = self._entered(new)
         found = self._thresholds(pairs, scale, level, slope)
         for row in np.flatnonzero(alone):
             found[row] = self._of_alone(pairs, int(row), found[row], slope)
@@ -210,9 +213,16 @@ class BagCells(BagKNN):
     def _placed(self, Z: Any) -> Placed:
         return Z if isinstance(Z, Placed) else self.search.locate(Z)
 
-    def _scales_of_new(self, Z: Any, levels: list[float]) -> dict[int, tuple[float, FloatArray]]:
+    def _around(self, Z: Any) -> tuple[Placed, tuple[IntArray, IntArray, Edge]]:
+        """New rows in their cells, and pairs (new row, calibration point) where it is near."""
+        new = self._placed(Z)
+        return new, self._entered(new)
+
+    def _scales_of_new(
+        self, Z: Any, levels: list[float], found: Placed
+    ) -> dict[int, tuple[float, FloatArray]]:
         """The scale of each row, (m,), which is the same at every level, by its key."""
-        return {0: (levels[0], self._scales(self._placed(Z))[0])}
+        return {0: (levels[0], self._scales(found)[0])}
 
     def _count(self, new: Placed) -> IntArray:
         """How many candidates rows have, (m,)."""
@@ -235,21 +245,21 @@ class BagCells(BagKNN):
 
         All candidates are compared; ``own`` says which points the rows are.
         """
-        parts, reach = np.empty((4, len(rows))), np.empty(len(rows))
+        parts, reach, grid = np.empty((4, len(rows))), np.empty(len(rows)), Grid(self.ends)
         for place, row in enumerate(rows):
             point = None if own is None else int(own[place])
             near, distance = self.search.of_one(new.rows[row], new.probes[row], point)
-            sums = Candidates(distance, self.magnitudes[near][None]).sums(self.n_neighbors)
+            candidates = Candidates(distance, self.magnitudes[near][None])
+            sums = candidates.sums(self.n_neighbors, grid)
             parts[:, place] = sums.near[0], sums.tied[0], sums.seats[0], sums.size[0]
             reach[place] = np.partition(distance[0], self.n_neighbors - 1)[self.n_neighbors - 1]
         return SharedSums(*parts), reach
 
-    def _entered(self, Z: Any) -> tuple[IntArray, IntArray, Edge]:
+    def _entered(self, new: Placed) -> tuple[IntArray, IntArray, Edge]:
         """Pairs (new row, point) where the row is among the nearest of the point, and how.
 
         Points without candidates are in a pair with every row.
         """
-        new = self._placed(Z)
         row, point, at_edge = self.search.entering(new, self.reach)
         mark = at_edge.astype(np.intp)
         if not len(self.alone):

@@ -37,6 +37,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_row_blocks, map_slices, row_slices
+from calliper._device import device_of, engine_device, on_device, refuse_other_metrics
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import SmallCalibrationWarning, warn
 from calliper.kernels._base import (
@@ -109,26 +110,41 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         Look for neighbours in a few cells of a partition that is fixed beforehand, by training
         rows where ``fit`` is given any, rather than everywhere; for :class:`FullRescaled` with
         very many calibration points. A number is short for ``Cells(number)``.
+    engine : str, optional
+        ``"torch"`` searches on the current CUDA device through PyTorch, ``"torch:cuda:1"`` on
+        another, with the same result; see ``docs/gpu.md``. By default rows are searched where
+        they are: arrays by the processor, tensors on a GPU there.
     """
 
     by_distance = True
     counts_neighbors = True
+    takes_device = True
 
     def __init__(
-        self, n_neighbors: int = 10, *, metric: Metric = EUCLIDEAN, cells: Any = None
+        self,
+        n_neighbors: int = 10,
+        *,
+        metric: Metric = EUCLIDEAN,
+        engine: str | None = None,
+        cells: Any = None,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.metric = metric
+        self.engine = engine
         self.cells = cells
 
     def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> KNN:
         """A copy with its parameters checked, and with its cells in their places."""
         check_metric(self.metric)
-        cells = as_cells(self.cells)
-        if cells is not None and self.metric != EUCLIDEAN:
-            raise ValueError(f"cells are Euclidean; got metric={self.metric!r}. Leave one out.")
+        engine_device(self.engine)
+        k, cells = check_neighbors(self.n_neighbors), as_cells(self.cells)
+        if cells is not None and (self.metric != EUCLIDEAN or self.engine is not None):
+            raise ValueError(
+                f"cells are Euclidean and searched by the processor; got metric={self.metric!r}, "
+                f"engine={self.engine!r}. Leave these out, or the cells."
+            )
         placed = None if cells is None else cells.placed(Z_train, rng)
-        return KNN(check_neighbors(self.n_neighbors), metric=self.metric, cells=placed)
+        return KNN(k, metric=self.metric, engine=self.engine, cells=placed)
 
     def _search(self, Z: FloatArray, purpose: str) -> NeighborSearch:
         """All points, searched everywhere; with cells, that is refused."""
@@ -137,7 +153,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
                 f"cells are for FullRescaled with the mean or the root mean square, not for "
                 f"{purpose}: use KNN({self.n_neighbors}) without cells."
             )
-        return NeighborSearch(Z, self.metric)
+        return search_of(Z, self.metric, self.engine)
 
     def at_most(self, largest: int) -> int:
         """K, or all points there are, with a warning."""
@@ -177,6 +193,8 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         if cells is not None and statistic != "quantile":
             from calliper.kernels._cell_bag import BagCells  # which builds on what is below
 
+            if device_of(Z, self.engine) is not None:
+                raise TypeError("cells are searched by the processor: pass Z as an array.")
             search, k = cells.placed(None, None).search(Z), self.at_most(len(Z))
             return BagCells(search, magnitudes, scores, n_neighbors=k, offset=offset)
         return BagKNN(
@@ -199,7 +217,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
     def widened(self, multiple: float, most: int) -> KNN:
         """The same with K multiplied, at least 1 and at most ``most``."""
         k = max(1, min(round(self.n_neighbors * multiple), most))
-        return KNN(k, metric=self.metric, cells=self.cells)
+        return KNN(k, metric=self.metric, engine=self.engine, cells=self.cells)
 
     @classmethod
     def scales_of_others(
@@ -229,6 +247,17 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
             of_tied = shared.sums_of_others(crowded, ks)
             means[:, crowded] = [sums.total / k for k, sums in zip(ks, of_tied, strict=True)]
         return lambda level: means
+
+
+def search_of(Z: Any, metric: Metric, engine: str | None = None) -> NeighborSearch:
+    """A search where the engine says, or where the rows are."""
+    device = device_of(Z, engine)
+    if device is None:
+        return NeighborSearch(Z, metric)
+    from calliper.kernels._torch import TorchSearch
+
+    refuse_other_metrics(metric, device)
+    return TorchSearch(on_device(Z, device))
 
 
 def check_neighbors(k: Any) -> int:
@@ -447,8 +476,9 @@ class BagKNN(Bag):
 
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
         """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
-        ((_, scale),) = self._scales_of_new(Z, [level]).values()
-        return self._thresholds(self._entered(Z), scale, level, slope)
+        near, pairs = self._around(Z)
+        ((_, scale),) = self._scales_of_new(Z, [level], near).values()
+        return self._thresholds(pairs, scale, level, slope)
 
     def _thresholds(
         self, pairs: tuple[IntArray, IntArray, Edge], scale: FloatArray, level: float, slope: float
@@ -495,9 +525,9 @@ class BagKNN(Bag):
         self, Z: FloatArray, asked: Asked, shares: Shares | None
     ) -> tuple[FloatArray, int]:
         """Order statistics, and the number of pairs that had to be looked at."""
-        (levels, ranks, signs), (row, point, at_edge) = asked, self._entered(Z)
+        (levels, ranks, signs), (near, (row, point, at_edge)) = asked, self._around(Z)
         radius = np.empty((len(Z), len(levels)))
-        for key, (level, scale) in self._scales_of_new(Z, levels).items():
+        for key, (level, scale) in self._scales_of_new(Z, levels, near).items():
             product = self.scores[point] * scale[row]
             with np.errstate(over="ignore"):
                 value = self.statistic.crossing(point, at_edge, product, level)
@@ -507,14 +537,19 @@ class BagKNN(Bag):
             own = shares and shares.reordered(np.argsort(place))
             columns = [c for c, each in enumerate(levels) if self.statistic.key(each) == key]
             which = [ranks[c] if own is None else levels[c] for c in columns]
-            radius[:, columns] = _select(ordered, scale, row, place[point], value, which, own)
+            # An engine on a device selects there, where that takes no time.
+            select = _select if own else getattr(self.search, "select", _select)
+            radius[:, columns] = select(ordered, scale, row, place[point], value, which, own)
         return radius, len(row) + len(Z) * self.n_neighbors
 
     def _scales_of_new(
-        self, Z: FloatArray, levels: list[float]
+        self, Z: FloatArray, levels: list[float], found: Any
     ) -> dict[int, tuple[float, FloatArray]]:
-        """For each different scale, one of the levels that have it, and the scale of each row."""
-        near, tied = self.search.nearest(Z, self.n_neighbors)
+        """For each different scale, one of the levels that have it, and the scale of each row.
+
+        ``found`` are the nearest of the rows, and where the last is tied.
+        """
+        near, tied = found
         member = self.magnitudes[near]
         scales: dict[int, tuple[float, FloatArray]] = {}
         for level in levels:
@@ -535,16 +570,18 @@ class BagKNN(Bag):
             self._orders[key] = in_order(ratio)
         return self._orders[key]
 
-    def _entered(self, Z: FloatArray) -> tuple[IntArray, IntArray, Edge]:
-        """Pairs (new row, calibration point) where the new row is among the point's K nearest.
+    def _around(self, Z: FloatArray) -> tuple[Any, tuple[IntArray, IntArray, Edge]]:
+        """The nearest of new rows, and pairs (new row, calibration point) where it is near.
 
-        The third array says where it is just as far as the K-th.
+        That is, where the new row is among the point's K nearest; the third array says where it
+        is just as far as the K-th.
         """
         if self.always_enters:
             n = len(self.scores)
             row, point = np.repeat(np.arange(len(Z)), n), np.tile(np.arange(n), len(Z))
-            return row, point, np.zeros(len(row), dtype=bool)
-        return self.search.balls_containing(Z, self.reach)
+            near = self.search.nearest(Z, self.n_neighbors)
+            return near, (row, point, np.zeros(len(row), dtype=bool))
+        return self.search.around(Z, self.n_neighbors, self.reach)
 
 
 def _select(

@@ -127,19 +127,21 @@ class NeighborSearch:
     def nearest(self, queries: FloatArray, n: int) -> tuple[IntArray, BoolArray]:
         """The n nearest points of each query, (m, n), and the rows where the last place is tied.
 
-        The last column is exactly the n-th, and the others are exactly the n−1 before it, in an
-        order that is by distance up to rounding. Tied are rows, (m,), whose n-th is just as far as
-        the one before or the one after; of points as far as that, any are named.
+        The last column is exactly the n-th, and the others are exactly the n−1 before it, in the
+        order of the points, so that what is summed over them has the same bits whichever rows are
+        asked together. Tied are rows, (m,), whose n-th is just as far as the one before or the one
+        after; of points as far as that, any are named.
         """
         queries = self.scaled(queries)
         found, distance, sure = self._propose(queries, n + 1)
         tied = np.zeros(len(queries), dtype=bool)
         unsettled = np.flatnonzero(~(sure & self._settled(queries, distance, n)))
-        found = found[:, :n]
+        found = np.ascontiguousarray(found[:, :n])
         if len(unsettled):
             location, inverse = unique_rows(queries[unsettled])
             near, at_edge = self._settle(location, n)
             found[unsettled], tied[unsettled] = near[inverse], at_edge[inverse]
+        found[:, :-1].sort(axis=1)
         return found, tied
 
     def nearest_others(self, n: int) -> tuple[IntArray, BoolArray]:
@@ -197,12 +199,12 @@ class NeighborSearch:
         if self.engine in ("line", "tree") and len(queries) >= MIN_QUERIES_FOR_TREE:
             balls_of = balls_by_line if self.line is not None else balls_by_tree
             return check(*balls_of(self.points, queries, reach))
-        balls = self._balls(reach)
+        balls = self._balls_ready(reach)
         if isinstance(balls, BallBlocks):
             return balls.containing(queries)
         return balls.containing(queries, check)
 
-    def _balls(self, reach: FloatArray) -> BallBlocks | BallScan:
+    def _balls_ready(self, reach: FloatArray) -> BallBlocks | BallScan:
         """Balls of that reach, which is the very array given: made ready once, and kept."""
         for ready in self._ready:
             if ready.reach is reach:
@@ -216,6 +218,12 @@ class NeighborSearch:
             balls = BallBlocks(self.points, reach, np.append(engine.indices, added))
         self._ready = [balls, *self._ready][:READY]
         return balls
+
+    def around(
+        self, queries: FloatArray, n: int, reach: FloatArray
+    ) -> tuple[tuple[IntArray, BoolArray], Pairs]:
+        """:meth:`nearest` and :meth:`balls_containing`, for which an engine may look once."""
+        return self.nearest(queries, n), self.balls_containing(queries, reach)
 
     def any_equal(self, neighbors: IntArray) -> BoolArray:
         """Whether some of the neighbours of each point, (N, n), are at the same distance, (N,)."""
