@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
-from calliper._blocks import Scratch, map_row_blocks
+from calliper._blocks import Scratch, map_row_blocks, n_cores
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.kernels._wide import LARGEST
 from calliper.quantile import power_of_two
@@ -164,7 +164,7 @@ def balls_by_tree(points: FloatArray, queries: FloatArray, reach: FloatArray) ->
     radius = np.sqrt(reach) * (1 + 1e-12)
     # A subnormal radius squared is zero: keep such a ball from closing on its own centre.
     members = cKDTree(queries).query_ball_point(
-        points, np.nextafter(radius, np.inf), workers=-1, return_sorted=False
+        points, np.nextafter(radius, np.inf), workers=n_cores(), return_sorted=False
     )
     count = np.fromiter(map(len, members), dtype=np.intp, count=len(members))
     query = np.fromiter(chain.from_iterable(members), dtype=np.intp, count=int(count.sum()))

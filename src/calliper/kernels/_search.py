@@ -28,7 +28,7 @@ from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 from sklearn.neighbors import NearestNeighbors
 
-from calliper._blocks import BLOCK_FLOATS, map_row_blocks, row_slices
+from calliper._blocks import BLOCK_FLOATS, map_row_blocks, n_cores, row_slices
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.kernels._balls import (
@@ -306,7 +306,7 @@ class NeighborSearch:
         if self.line is not None:
             distance, found = self.line.query(queries, k)
         elif self.tree is not None:
-            distance, found = self.tree.query(queries, k, workers=-1)
+            distance, found = self.tree.query(queries, k, workers=n_cores())
             found = np.reshape(found, (len(queries), k)).astype(np.intp, copy=False)
             distance = distance.reshape(found.shape)
         elif self.wide is not None:
