@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from benchmarks import (
+    cells,
     clusters,
     distributions,
     embedding,
@@ -30,6 +31,9 @@ def main() -> None:
     print(kernels_and_memory.radial(options.rounds), "\n", flush=True)
     print("Ten nearest neighbours: fit and predict, against the bare neighbour searches\n")
     print(neighbours.main(options.rounds, with_peers=not options.no_peers), "\n", flush=True)
+    print("One row, and neighbours in cells against all of them\n")
+    print(cells.one_row(), "\n", flush=True)
+    print(cells.against_exact(), "\n", flush=True)
     print("One row more, against calibrating anew\n")
     print(extending.one_row(), "\n", flush=True)
     print("Saving and loading, against bare arrays and pickle\n")

@@ -33,7 +33,8 @@ from calliper._blocks import row_slices
 from calliper._device import DeviceRows, Tensor, import_torch, to_columns
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
-from calliper.kernels._search import EUCLIDEAN, ORDINARY, TIED_SHELL, NeighborSearch, Pairs
+from calliper.kernels._balls import Pairs
+from calliper.kernels._search import EUCLIDEAN, ORDINARY, TIED_SHELL, NeighborSearch
 from calliper.kernels._wide import LARGEST
 from calliper.quantile import power_of_two
 
