@@ -10,6 +10,7 @@ from benchmarks import (
     embedding,
     evaluation,
     extending,
+    keeping,
     kernels_and_memory,
     localized,
     metrics,
@@ -51,6 +52,8 @@ def main() -> None:
     print(embedding.single_rows(), "\n", flush=True)
     print("Dask: two worker processes against one, the same rows\n")
     print(clusters.two_workers(options.rounds), "\n", flush=True)
+    print("Kept and loaded: one row and memory, against the same before\n")
+    print(keeping.loaded(), "\n", flush=True)
     print("Memory and import\n")
     print(kernels_and_memory.memory_and_import())
 

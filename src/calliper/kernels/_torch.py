@@ -234,6 +234,8 @@ class TorchSearch(NeighborSearch):
                 )
                 near[left], tied[left], sure = _settled(*again[:3], n)
                 left = left[~sure]
+        if own is None:  # in the order of the points, as there
+            near[:, :-1] = near[:, :-1].sort(dim=1).values
         return near, tied, *self._inside(x, pairs, balls)
 
     def _candidates(
