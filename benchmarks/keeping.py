@@ -24,7 +24,7 @@ from calliper import ConformalRegressor
 N, DIMENSION, CALLS = 2_000, 10, 150
 LIMIT = 1.1
 
-MODELS = {
+MODELS: dict[str, Callable[[], Any]] = {
     "scaler and ridge": lambda: make_pipeline(StandardScaler(), Ridge()),
     "random forest": lambda: RandomForestRegressor(random_state=0),
     "histogram gradient boosting": lambda: HistGradientBoostingRegressor(random_state=0),
@@ -38,7 +38,8 @@ def loaded() -> str:
     y = X[:, 0] + (0.5 + np.abs(X[:, 1])) * rng.normal(size=2 * N)
     rows = []
     for name, make in MODELS.items():
-        model = make().fit(X[:N], y[:N])
+        model: Any = make()
+        model.fit(X[:N], y[:N])
         rows.append([name, *_cells(model, X, y)])
     header = ["one row", "predict", "interval", "loaded / before", "loaded / predict"]
     return table([*header, "memory of it", "loaded / before", "file"], rows)

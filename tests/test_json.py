@@ -107,3 +107,9 @@ def test_json_is_written_in_one_place():
                 writers.add(path.relative_to(source).as_posix())
     # Of what is kept, a number without a JSON of its own is a node, {"float": "inf"}.
     assert writers == {"_json.py", "keeping/_file.py"}
+
+
+def test_no_stored_file_spells_infinity_otherwise():
+    root = Path(__file__).parents[1]
+    stored = [*root.glob("experiments/**/*.json"), *root.glob("docs/**/*.json")]
+    assert [path.name for path in stored if "Infinity" in path.read_text()] == []

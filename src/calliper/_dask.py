@@ -27,6 +27,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from calliper._blocks import one_core
 from calliper._per_row import PerRow
 from calliper._types import Coverage, FloatArray
 from calliper._validation import check_levels, n_rows
@@ -75,7 +76,8 @@ class Question:
         """The answer to a block, (m, *shape)."""
         if not len(rows):
             return np.empty((0, *self.shape))
-        return self.ask(regressor, rows, **dict(zip(given, values, strict=True)))
+        with one_core():  # a worker has a task for each of its threads
+            return self.ask(regressor, rows, **dict(zip(given, values, strict=True)))
 
     def of_frame(self, rows: Any, regressor: Any, given: tuple[str, ...], *values: Any) -> Any:
         """The answer to a partition, a frame or a series with its index."""
@@ -466,7 +468,8 @@ def _located(
     _check_partition(place, layout, X, known)
     if not n_rows(X):
         return None
-    y_pred, Z = embedding.predict_and_transform(X)
+    with one_core():
+        y_pred, Z = embedding.predict_and_transform(X)
     return {"y_pred": y_pred, "Z": np.asarray(Z), **known, **per_row.known(X)}
 
 

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import sys
 
 import numpy as np
 import pandas as pd
@@ -70,7 +71,7 @@ def test_a_batch_of_any_kind(intervals, expected):
 def test_an_empty_batch(intervals, expected):
     found = intervals(NEW[:0])
     assert len(found) == 0 and list(found.columns) == [*NEW, *expected]
-    assert all(kind.kind == "f" for kind in found.dtypes)
+    assert {dtype.kind for dtype in found.dtypes} == {"f"}
 
 
 def test_it_pickles_small_and_loads_once_in_a_process(intervals, expected):
@@ -127,10 +128,7 @@ def test_bad_input(saved, intervals):
 def test_under_ray(intervals, expected):
     ray = pytest.importorskip("ray")
     data = pytest.importorskip("ray.data")
-    paths = os.pathsep.join([os.path.dirname(os.path.dirname(calliper.__file__)), "tests"])
-    env = {
-        "env_vars": {"PYTHONPATH": os.path.abspath(paths.split(os.pathsep)[1]) + os.pathsep + paths}
-    }
+    env = {"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}}
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, runtime_env=env)
     try:
         context = data.DataContext.get_current()

@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import threading
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from calliper import (
     JackknifeRescaled,
     MultiTargetRegressor,
     Split,
+    _blocks,
     _dask,
     evaluate,
 )
@@ -367,3 +369,24 @@ class TestCluster:
     def test_shards_of_collections_need_a_cluster(self):
         with pytest.raises(CalliperError, match=r"distributed\.Client"):
             ShardedRescaled(KNN(2)).fit(da.ones((9, 1)), da.ones(9))
+
+
+def test_batches_keep_to_one_core():
+    before = _blocks.n_cores()
+    with _blocks.one_core():
+        assert _blocks.n_cores() == 1
+        seen = []
+        other = threading.Thread(target=lambda: seen.append(_blocks.n_cores()))
+        other.start()
+        other.join()
+    assert _blocks.n_cores() == before
+    cores = []
+
+    def counted(X):
+        cores.append(_blocks.n_cores())
+        return model(X)
+
+    fitted = regressor(asked=counted).calibrate(CAL, Y)
+    cores.clear()
+    fitted.predict_interval(frame_in([500, 500])).compute(scheduler="threads")
+    assert cores == [1] * len(cores) and seen == [before]

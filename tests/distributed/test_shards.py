@@ -103,6 +103,19 @@ def test_the_median_of_the_bag_decides_between_its_scores():
     np.testing.assert_array_equal(found, expected)
 
 
+def test_rising_thresholds_are_those_of_one_machine_within_the_middle():
+    for kind in ("plain", "tied scores"):
+        Z, scores, new = problem(kind)
+        whole, sharded = FullRescaled(KNN(5)).fit(Z, scores), ShardedRescaled(KNN(5))
+        bag = sharded.fit(*dealt(Z, scores, 3)).bag_
+        low, high = bag.middle
+        assert (low, high) == tuple(np.sort(whole.bag_.scores)[59:61])
+        for level in LEVELS:
+            every = whole.bag_.rising_order_statistic(new, level, 0.7)
+            found = bag.rising_order_statistic(new, level, 0.7)
+            np.testing.assert_array_equal(found, np.clip(every, low, high))
+
+
 def test_one_machine_does_not_depend_on_the_order_of_points():
     for kind in ("lattice", "copies", "one place"):
         Z, scores, new = problem(kind, seed=3)

@@ -35,12 +35,11 @@ import numpy as np
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from cases.kept import answers, small_cases
-
 import calliper
 from calliper.embedding import _error_model
 from calliper.exceptions import CalliperError
 from calliper.keeping import _file
+from cases.kept import answers, small_cases
 
 #: Seconds that loading and asking may each take, and bytes that they may add.
 MOST_SECONDS, MOST_BYTES = 5, 400 << 20

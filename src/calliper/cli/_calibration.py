@@ -6,7 +6,6 @@ which ``calliper interval --calibrated`` goes on.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 
 from calliper import __version__, keeping
 from calliper._calibrated import CalibratedOnStored, StoredRows, calibrate_stored
+from calliper._json import to_text
 from calliper._types import FloatArray
 from calliper.cli import _options as options
 from calliper.cli import _output as out
@@ -300,7 +300,7 @@ def _ratio(
 def _digest(about: list[Any], *arrays: FloatArray | None) -> str:
     """SHA-256 of numbers and names, and of the version that made something of them."""
     parts = [None if array is None else fingerprint(np.asarray(array)) for array in arrays]
-    return sha256(json.dumps([__version__, about, parts]).encode()).hexdigest()
+    return sha256(to_text([__version__, about, parts]).encode()).hexdigest()
 
 
 def summarise(calibration: Calibration, coverage: tuple[float, ...], how: Any, done: str) -> None:

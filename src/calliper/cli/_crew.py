@@ -24,7 +24,6 @@ from typing import Any
 
 from joblib import cpu_count
 
-from calliper import __version__
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._answering import Answering, Tally
@@ -60,8 +59,9 @@ class Stamp:
     @classmethod
     def of(cls, path: str, *, contents: bool = False) -> Stamp:
         """The stamp of a file, with the sum of its contents if asked for."""
+        contained = sum_of(path) if contents else ""
         status = os.stat(path)
-        return cls(status.st_size, status.st_mtime_ns, sum_of(path) if contents else "")
+        return cls(status.st_size, status.st_mtime_ns, contained)
 
 
 def sum_of(path: str) -> str:
@@ -247,17 +247,13 @@ def by_scheduler(answering: Answering, tasks: Sequence[Task], address: str) -> I
     """By the workers of a Dask scheduler, who see the same files by the same names."""
     try:
         dask: Any = import_module("dask.distributed")
+        connect = import_module("calliper.distributed").connect
     except ModuleNotFoundError as error:
-        raise CalliperError("--scheduler needs Dask: pip install 'dask[distributed]'.") from error
-    try:
-        client = dask.Client(address, timeout=PATIENCE, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
-        raise CalliperError(
-            f"--scheduler {address}: cannot be reached within {PATIENCE} s "
-            f"({out.one_line(str(error))}); give the address that dask-scheduler prints."
-        ) from error
-    with client:
-        _check_workers(client, address)
+        needs = "pip install 'dask[distributed]'"
+        raise CalliperError(f"--scheduler needs {error.name}: {needs}.") from error
+    with connect(address, timeout=PATIENCE) as client:
+        if not client.nthreads():
+            raise CalliperError(f"--scheduler {address}: has no workers; start some.")
         held = client.scatter(answering, broadcast=True, hash=False)
         futures = [client.submit(work, held, task, pure=False) for task in tasks]
         try:
@@ -270,17 +266,3 @@ def by_scheduler(answering: Answering, tasks: Sequence[Task], address: str) -> I
             ) from error
         finally:
             client.cancel(futures)
-
-
-def _check_workers(client: Any, address: str) -> None:
-    """All workers have this calliper."""
-    found = client.run(eval, "__import__('calliper.cli._crew').__version__", on_error="return")
-    if not found:
-        raise CalliperError(f"--scheduler {address}: has no workers; start some.")
-    for worker, version in found.items():
-        if version != __version__:
-            has = f"calliper {version}" if isinstance(version, str) else f"none: {version}"
-            raise CalliperError(
-                f"--scheduler {address}: the worker {worker} must have calliper {__version__} with "
-                f"its command line, and has {has}; install it there."
-            )

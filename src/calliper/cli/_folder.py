@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from calliper import __version__
+from calliper._json import to_text
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._answering import Answering, Tally
@@ -76,7 +77,8 @@ class DataSet:
         """What a folder holds or a pattern matches."""
         base = Path(new) if os.path.isdir(new) else _fixed_part(new)
         found = [new] if os.path.isdir(new) else glob.glob(new, recursive=True)
-        paths = sorted({path for name in found for path in _files(name)})
+        seen = (name for name in found if not _is_hidden(Path(name).relative_to(base)))
+        paths = sorted({path for name in seen for path in _files(name)})
         if not paths:
             what = "the folder holds" if os.path.isdir(new) else "the pattern matches"
             raise CalliperError(
@@ -146,6 +148,10 @@ def _fixed_part(pattern: str) -> Path:
     parts = Path(pattern).parts
     varying = next(place for place, part in enumerate(parts) if glob.has_magic(part))
     return Path(*parts[:varying])
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(_HIDDEN) for part in path.parts)
 
 
 def _files(path: str) -> Iterator[str]:
@@ -243,7 +249,7 @@ class Journal:
 
     def _append(self, event: dict[str, Any]) -> None:
         with out.writing(os.path.join(self.folder, JOURNAL)):
-            self.handle.write(json.dumps(event).encode() + b"\n")
+            self.handle.write(to_text(event).encode() + b"\n")
             self.handle.flush()
             os.fsync(self.handle.fileno())
 

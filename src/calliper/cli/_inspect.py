@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 import numpy as np
 
 from calliper import keeping
 from calliper._calibrated import CalibratedOnStored
+from calliper._json import to_text
 from calliper._types import FloatArray
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
@@ -47,7 +46,7 @@ def inspect(file: str, figure: str | None, as_json: bool) -> None:
         kept = keeping.inspect(file)
         calibration = _calibration(file, kept)
         if as_json:
-            click.echo(json.dumps(kept.header, indent=1))
+            click.echo(to_text(kept.header, indent=1))
         else:
             _say(file, kept, calibration)
         if figure is not None:
@@ -95,7 +94,10 @@ def _print_bars(title: str, values: FloatArray) -> None:
         click.echo(f"{title}: all infinite")
         return
     low, high = float(finite.min()), float(np.quantile(finite, 0.99))
-    count, _ = np.histogram(finite, bins=_N_BARS, range=(low, max(high, np.nextafter(low, np.inf))))
+    if high - low <= 1e-9 * abs(high):  # but for rounding
+        click.echo(f"{title}: {low:.3g} everywhere")
+        return
+    count, _ = np.histogram(finite, bins=_N_BARS, range=(low, high))
     level = np.ceil(count / count.max() * (len(_BARS) - 1)).astype(int)
     infinite = len(values) - len(finite)
     tail = f", {infinite} infinite" if infinite else ""

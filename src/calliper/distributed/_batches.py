@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import numpy as np
 
+from calliper._blocks import one_core
 from calliper._dask import names_of_ends
 from calliper._types import Coverage
 from calliper._validation import check_levels
@@ -94,7 +95,8 @@ class BatchIntervals:
         frame = _as_frame(batch)
         rows, names = self._inputs(regressor, frame), list(frame.columns)
         if len(frame):
-            found = regressor.predict_interval(rows, self.coverage, **self.how).to_frame()
+            with one_core():  # an engine has a process for each of its cores
+                found = regressor.predict_interval(rows, self.coverage, **self.how).to_frame()
         else:
             found = _no_ends(regressor, self.coverage)
         ends = {f"{self.prefix}{name}": found[name].to_numpy() for name in found.columns}

@@ -138,7 +138,9 @@ def name_of_class(kind: type) -> str | None:
 
 def full_name(value: Any) -> str:
     """Module and name of a class or function of the user's."""
-    return f"{value.__module__}:{value.__qualname__}"
+    return (
+        f"{getattr(value, '__module__', 'numpy')}:{getattr(value, '__qualname__', value.__name__)}"
+    )
 
 
 @cache
@@ -376,7 +378,8 @@ def _flaw_of_tree(own: dict[str, Any]) -> str | None:
 def _flaw_of_boosting(own: dict[str, Any]) -> str | None:
     if "estimators_" not in own:
         return None
-    trees, first, n = own["estimators_"], own.get("init_"), own.get("n_features_in_")
+    first: Any = own.get("init_")
+    trees, n = own["estimators_"], own.get("n_features_in_")
     one = own.get("n_trees_per_iteration_") == 1 and type(n) is int
     constant_first = name_of_class(type(first)) == "sklearn:DummyRegressor"
     starts = first == "zero" if isinstance(first, str) else constant_first and first.n_outputs_ == 1

@@ -60,9 +60,9 @@ class Contents:
 
 def write(path: Any, contents: Contents) -> None:
     """Write all of it, or nothing: to a file of another name first, which then takes the place."""
-    place = Path(os.path.realpath(path))  # where a link leads, so that it stays a link
+    place = Path(path)
     try:
-        with _beside(place) as handle:
+        with _beside(Path(os.path.realpath(place))) as handle:  # a link stays a link
             _write(handle, contents)
     except (OSError, ValueError) as error:  # a path without a name is a ValueError
         why = getattr(error, "strerror", None) or error
@@ -171,7 +171,7 @@ def refused_as_damaged(place: Path) -> Iterator[None]:
     """Whatever a reader stumbles over is the file's fault."""
     try:
         yield
-    except CalliperError:
+    except (CalliperError, Warning):  # a warning may have been made an error
         raise
     except Exception as error:
         raise DamagedFileError(

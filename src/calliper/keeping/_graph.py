@@ -18,6 +18,7 @@ constructor runs, and a class is found by its name in a list, never by importing
 
 from __future__ import annotations
 
+import copyreg
 import datetime
 import math
 import sys
@@ -94,7 +95,7 @@ class GraphWriter:
         write = self._simple(value)
         if write is not None:
             return write(value, path)
-        if isinstance(value, FunctionType | BuiltinFunctionType | type):
+        if isinstance(value, FunctionType | BuiltinFunctionType | np.ufunc | type):
             return self._named(value, path)
         return self._shared(value, path)
 
@@ -253,7 +254,8 @@ def _own_bases(kind: type) -> list[type]:
 def _reduces(value: Any) -> bool:
     """Whether it is taken apart in a way of its own, other than by attributes."""
     names = ("__reduce__", "__reduce_ex__", "__getnewargs__", "__getnewargs_ex__")
-    return any(name in base.__dict__ for base in _own_bases(type(value)) for name in names)
+    own = any(name in base.__dict__ for base in _own_bases(type(value)) for name in names)
+    return own or type(value) in copyreg.dispatch_table
 
 
 def _cannot(value: Any, path: str, why: str) -> CannotSaveError:

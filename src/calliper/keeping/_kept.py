@@ -266,11 +266,11 @@ def _whole(header: dict[str, Any], path: Any) -> dict[str, Any]:
     whole = all(name in header and isinstance(header[name], PARTS[name]) for name in PARTS)
     whole = whole and all(isinstance(level, int | float) for level in header["levels"])
     whole = whole and all(isinstance(name, str) for name in header["trusted"])
-    model, needs = header.get("model") or {"class": "", "parameters": {}}, header.get("needs")
+    model: Any = header.get("model") or {"class": "", "parameters": {}}
     whole = whole and isinstance(model.get("class"), str)
     whole = whole and isinstance(model.get("parameters"), dict)
-    counts = ("models", "columns")
-    if not whole or not all(type(needs.get(n)) is int and needs[n] >= 0 for n in counts):
+    counts = [header["needs"].get(name) for name in ("models", "columns")] if whole else []
+    if not whole or not all(type(each) is int and each >= 0 for each in counts):
         raise DamagedFileError(
             f"{str(path)!r} is no whole file of calliper: its header lacks parts."
         )
@@ -281,12 +281,12 @@ def _known(names: list[str], trusted: Iterable[Any]) -> dict[str, Any]:
     """What the reader trusts, by the names in the file; of a script, whatever module it is now."""
     by_name: dict[str, Any] = {}
     for each in trusted:
-        if not hasattr(each, "__qualname__"):
+        if not hasattr(each, "__name__"):
             raise TypeError(
                 f"trusted takes functions and classes, as trusted=[my_function]; got {each!r:.60}."
             )
         by_name[full_name(each)] = each
-    own = {each.__qualname__: each for each in by_name.values()}
+    own = {name.partition(":")[2]: each for name, each in by_name.items()}
     scripts = (name.partition(":")[2] for name in names if name.startswith("__main__:"))
     return by_name | {f"__main__:{name}": own[name] for name in scripts if name in own}
 

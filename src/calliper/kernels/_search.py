@@ -30,7 +30,7 @@ from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 from sklearn.neighbors import NearestNeighbors
 
-from calliper._blocks import BLOCK_FLOATS, Scratch, map_row_blocks, row_slices
+from calliper._blocks import BLOCK_FLOATS, Scratch, map_row_blocks, n_cores, row_slices
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.kernels._wide import LARGEST, WideSearch
@@ -282,7 +282,7 @@ class NeighborSearch:
         if self.line is not None:
             distance, found = self.line.query(queries, k)
         elif self.tree is not None:
-            distance, found = self.tree.query(queries, k, workers=-1)
+            distance, found = self.tree.query(queries, k, workers=n_cores())
             found = np.reshape(found, (len(queries), k)).astype(np.intp, copy=False)
             distance = distance.reshape(found.shape)
         elif self.wide is not None:
@@ -463,7 +463,7 @@ def balls_by_tree(points: FloatArray, queries: FloatArray, reach: FloatArray) ->
     radius = np.sqrt(reach) * (1 + 1e-12)
     # A subnormal radius squared is zero: keep such a ball from closing on its own centre.
     members = cKDTree(queries).query_ball_point(
-        points, np.nextafter(radius, np.inf), workers=-1, return_sorted=False
+        points, np.nextafter(radius, np.inf), workers=n_cores(), return_sorted=False
     )
     count = np.fromiter(map(len, members), dtype=np.intp, count=len(members))
     query = np.fromiter(chain.from_iterable(members), dtype=np.intp, count=int(count.sum()))

@@ -126,10 +126,6 @@ class SharedNeighbors:
     def __init__(self, search: NeighborSearch, magnitudes: FloatArray) -> None:
         self.search, self.magnitudes = search, magnitudes
 
-    def __getstate__(self) -> dict[str, Any]:
-        """All but what is built when it is first asked for."""
-        return {"search": self.search, "magnitudes": self.magnitudes}
-
     def means(self, Z: FloatArray, k: int) -> FloatArray:
         """Means over K at new rows, (m,)."""
         rows, inverse = unique_rows(self.search.scaled(Z))

@@ -265,7 +265,7 @@ def draw_calibration(errors: FloatArray, widths: FloatArray, method: str) -> Any
     right.axline((0, 0), slope=1, **style.TARGET)
     right.set(xlim=(0, most or 1.0), ylim=(0, most or 1.0))
     inside = float(np.mean(errors <= widths))
-    note = f"{len(errors)} rows, {style.percent(inside)} below the line"
+    note = f"{len(errors)} rows that it was calibrated on, {style.percent(inside)} below the line"
     if not finite.all():
         note += f"; {np.count_nonzero(~finite)} of infinite width are not drawn"
     style.label(right, "half-width at 0.9", "calibration error", legend=None)
