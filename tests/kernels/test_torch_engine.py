@@ -315,6 +315,24 @@ def test_tensors_that_are_refused():
     Split().fit(elsewhere, scores)  # which only counts rows
 
 
+def test_by_default_tensors_are_searched_where_they_are():
+    Z, scores, new = problem("continuous", 70)
+    there = FullRescaled().fit(device_rows(torch.tensor(Z), "Z"), scores)
+    expected = FullRescaled().fit(Z, scores).predict_radius(new)
+    assert isinstance(there.bag_.bag.search, _torch.TorchSearch)
+    found = there.predict_radius(device_rows(torch.tensor(new), "new"))
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+def test_a_device_that_is_no_longer_there():
+    rows = device_rows(torch.tensor(problem("continuous")[0]), "Z")
+    rows.device = "cuda:99"
+    kept = pickle.loads(pickle.dumps(rows))
+    assert np.asarray(kept).shape == (240, 5)
+    with pytest.raises(CalliperError, match="rows were kept from the device 'cuda:99', and torch"):
+        kept.columns  # noqa: B018
+
+
 def test_rows_do_not_leave_their_device_silently():
     Z, scores, new = problem("continuous")
     method = FullRescaled(KNN(5)).fit(device_rows(torch.tensor(Z), "Z"), scores)
