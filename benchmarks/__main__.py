@@ -13,6 +13,7 @@ from benchmarks import (
     extending,
     keeping,
     kernels_and_memory,
+    loading,
     localized,
     metrics,
     neighbours,
@@ -35,6 +36,8 @@ def main() -> None:
     print(cells.against_exact(), "\n", flush=True)
     print("One row more, against calibrating anew\n")
     print(extending.one_row(), "\n", flush=True)
+    print("Saving and loading, against bare arrays and pickle\n")
+    print(loading.arrays_and_all(options.rounds), "\n", flush=True)
     print(neighbours.weighted(options.rounds), "\n", flush=True)
     print("Tuning the length scale\n")
     print(tuning.criteria(), "\n", flush=True)
