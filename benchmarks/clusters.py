@@ -57,7 +57,7 @@ def two_workers(rounds: int = 3, n_partitions: int = 8) -> str:
     times: dict[int, list[float]] = {1: [], 2: []}
     found: set[float] = set()
     peaks: list[float] = []
-    how: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": None}
+    how: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": ":0"}
     for _ in range(rounds):
         for n_workers in times:
             with LocalCluster(n_workers=n_workers, **how) as cluster, Client(cluster):
