@@ -69,7 +69,7 @@ def _training(Z: Array) -> tuple[Array, Array]:
 
 
 def _fitted(name: str, Z: Array, errors: Array, **known: Any) -> Any:
-    method = clone(methods.CALIBRATORS[name])
+    method = methods.CALIBRATORS[name]  # which a new fit makes forget the last
     return method.fit(Z, np.abs(errors), **methods.told(name, method, *_training(Z)), **known)
 
 
@@ -124,7 +124,7 @@ def refitted(name: str, rows: Rows, known: Members, new: Any, levels: Levels) ->
     """Targets, by a method that refits."""
     X, y, _, _ = rows.of(known)
     asked, truth, _, _ = rows.of(new)
-    method = clone(methods.REFITTED[name]).fit(X, y)
+    method = methods.REFITTED[name].fit(X, y)
     return method.predict_interval(asked, levels).contains(truth), method.guaranteed_coverage(
         levels
     )
@@ -144,7 +144,7 @@ def _trials() -> dict[str, Trial]:
 TRIALS = _trials()
 
 #: What is done in turn: three searches (None), or all bags of so many rows, places and scores.
-TURNS = (None, (4, 5, 5), (3, 8, 8), None, (3, 8, 8), (5, 4, 4), None, (6, 3, 3))
+TURNS = ((3, 9, 9), (4, 5, 5), None, None, (5, 4, 4), None, (6, 3, 3), None)
 
 #: Steps of a search.
 STEPS = 120
@@ -162,9 +162,9 @@ def grid(name: str, rng: np.random.Generator, places: int, scores: int) -> Rows:
     """Each of some places with each of some scores; zero is one of both."""
     kind = name.partition(":")[0]
     leaves = name.partition(": ")[2] in methods.OF_LEAVES
-    spread = range(8) if leaves else [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 3.5, 7.0]
+    spread = range(9) if leaves else [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 3.5, 7.0, 7.1]
     z = np.sort(rng.choice(spread, places, replace=False)).astype(float)
-    sizes = rng.choice([0.1, 0.3, 1.0, 2.0, 3.0, 5.0, 10.0, 100.0], scores - 1, replace=False)
+    sizes = rng.choice([0.1, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 100.0], scores - 1, replace=False)
     if kind in ("distribution", "refitting"):
         sizes *= np.where(np.arange(scores - 1) % 2, -1, 1)
     Z, errors = (part.ravel() for part in np.meshgrid(z, [0.0, *sizes], indexing="ij"))
@@ -180,38 +180,38 @@ def grid(name: str, rng: np.random.Generator, places: int, scores: int) -> Rows:
 def margin(name: str, rows: Rows, bag: Members, trial: Trial | None = None) -> Array:
     """Of a bag, at each level: covered share less what is proved, in the worst group, (n−1,)."""
     trial, levels, sizes = trial or TRIALS[name], levels_of(len(bag)), Counter(bag)
-    each, weights = [], []
-    for member, times in sizes.items():
+    each = np.empty((len(sizes), len(levels)))
+    for place, member in enumerate(sizes):
         others = list(bag)
         others.remove(member)
         share, proved = trial(rows, tuple(others), [member], levels)
-        each.append(np.asarray(share)[0] - np.reshape(proved, (-1, len(levels)))[-1])
-        weights.append(times * rows.weights[member])
-    return worst_group(np.array(each), np.array(weights), rows.groups[list(sizes)])
-
-
-def worst_group(each: Array, weights: Array, groups: Any) -> Array:
-    """Weighted means of margins, (members, L), in each group; the smallest of them, (L,)."""
-    means = [
-        np.average(each[groups == g], axis=0, weights=weights[groups == g])
-        for g in np.unique(groups)
-    ]
+        each[place] = share[0] - np.reshape(proved, (-1, len(levels)))[-1]
+    weights, groups = rows.weights[list(sizes)] * list(sizes.values()), rows.groups[list(sizes)]
+    parts = [groups == group for group in np.unique(groups)]
+    means = [np.average(each[part], axis=0, weights=weights[part]) for part in parts]
     return np.asarray(np.min(means, axis=0))
 
 
-def every_bag(name: str, rows: Rows, n: int) -> Iterator[tuple[Members, Array]]:
-    """All bags of n of these rows, each with its margins."""
-    levels, everyone = levels_of(n), np.arange(len(rows.Z))
-    found = {}
-    for known in combinations_with_replacement(range(len(rows.Z)), n - 1):
-        share, proved = TRIALS[name](rows, known, everyone, levels)
-        found[known] = np.asarray(share, dtype=float) - np.reshape(proved, (-1, len(levels)))
-    for bag in combinations_with_replacement(range(len(rows.Z)), n):
-        places = [p for p in range(n) if not p or bag[p] != bag[p - 1]]
-        members = [bag[p] for p in places]
-        each = np.array([found[bag[:p] + bag[p + 1 :]][bag[p]] for p in places])
-        times = np.array([bag.count(m) for m in members])
-        yield bag, worst_group(each, times * rows.weights[members], rows.groups[members])
+def every_bag(name: str, rows: Rows, n: int) -> tuple[Any, Array]:
+    """All bags of n of these rows, (B, n), and their margins, (B, n−1)."""
+    size, levels = len(rows.Z), levels_of(n)
+    known = np.array(list(combinations_with_replacement(range(size), n - 1)))
+    each = np.empty((len(known), size, len(levels)))
+    for place, members in enumerate(known):
+        share, proved = TRIALS[name](rows, tuple(members), np.arange(size), levels)
+        each[place] = share - np.reshape(proved, (-1, len(levels)))
+    new = np.tile(np.arange(size), len(known))
+    bags = np.sort(np.column_stack([np.repeat(known, size, axis=0), new]), axis=1)
+    weights = (bags == new[:, None]).sum(axis=1) * rows.weights[new]
+    bags, which = np.unique(bags, axis=0, return_inverse=True)
+    worst = np.full((len(bags), len(levels)), np.inf)
+    for group in np.unique(rows.groups):
+        of_group = weights * (rows.groups[new] == group)
+        total = np.bincount(which, of_group)
+        for level, margins in enumerate(each.reshape(len(new), -1).T):
+            mean = np.bincount(which, of_group * margins) / np.where(total, total, np.nan)
+            worst[:, level] = np.fmin(worst[:, level], mean)
+    return bags, worst
 
 
 def energy_of(name: str, margins: Array) -> float:
@@ -229,22 +229,21 @@ def energy_of(name: str, margins: Array) -> float:
     return float(apart.min() + below.sum())
 
 
-def annealed(
-    name: str, rows: Rows, n: int, rng: np.random.Generator, steps: int
-) -> Iterator[tuple[Members, Array]]:
-    """Bags on a way downhill, each with its margins."""
-    bag = tuple(int(m) for m in rng.integers(len(rows.Z), size=n))
-    energy = np.inf
-    for step in range(steps):
-        tried = list(bag)
+def annealed(name: str, rows: Rows, n: int, rng: np.random.Generator) -> tuple[Any, Array]:
+    """Bags on a way downhill, (STEPS, n), and their margins, (STEPS, n−1)."""
+    bag, energy, seen, found = rng.integers(len(rows.Z), size=n), np.inf, [], []
+    for step in range(STEPS):
+        tried = bag.copy()
         for place in rng.integers(n, size=1 + int(rng.uniform() < 0.3)):
-            tried[place] = int(rng.integers(len(rows.Z)))
+            tried[place] = rng.integers(len(rows.Z))
         margins = margin(name, rows, tuple(tried))
-        yield tuple(tried), margins
+        seen.append(tried)
+        found.append(margins)
         new = energy_of(name, margins)
-        heat = 0.3 / n * (1 - step / steps) + 1e-9
+        heat = 0.3 / n * (1 - step / STEPS) + 1e-9
         if new <= energy or rng.uniform() < np.exp((energy - new) / heat):
-            bag, energy = tuple(tried), new
+            bag, energy = tried, new
+    return np.array(seen), np.array(found)
 
 
 def is_plus(name: str) -> bool:
@@ -257,7 +256,7 @@ def told_apart(name: str, margins: Array) -> Array:
 
     There every method reaches (n−1)/n, which is what is proved.
     """
-    return margins[:-1] if is_plus(name) and len(margins) > 1 else margins
+    return margins[..., :-1] if is_plus(name) and margins.shape[-1] > 1 else margins
 
 
 def kept(name: str, rows: Rows, bag: Members, margins: Array) -> dict[str, Any]:
@@ -290,37 +289,35 @@ def attack(name: str, number: int) -> dict[str, Any]:
     """How many bags were tried, and the worst of each size; the same for the same number."""
     rng = np.random.default_rng([zlib.crc32(name.encode()), number])
     worst: dict[int, tuple[float, Any]] = {}
-    bags, least, started = 0, np.inf, process_time()
+    tried, least, started = 0, np.inf, process_time()
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        for rows, bag, margins in _tried(name, rng, number):
-            bags, least = bags + 1, min(least, float(margins.min()))
-            key = told_apart(name, margins).min() + 1e-3 * margins.mean()
-            if key < worst.get(len(bag), (np.inf,))[0]:
-                worst[len(bag)] = key, kept(name, rows, bag, margins)
-    found = {str(n): bag for n, (_, bag) in sorted(worst.items())}
-    if name in DRAWING:  # the worst of many estimates is too low: estimate it anew
-        for bag in found.values():
-            bag["margin"] = round(float(again(name, bag, draws=4000).min()), 9)
-        least = min(bag["margin"] for bag in found.values())
+        for rows, bags, margins in _tried(name, rng, number):
+            tried, least, n = tried + len(bags), min(least, float(margins.min())), len(bags[0])
+            keys = told_apart(name, margins).min(axis=1) + 1e-3 * margins.mean(axis=1)
+            place = int(np.argmin(keys))
+            if keys[place] < worst.get(n, (np.inf,))[0]:
+                worst[n] = keys[place], kept(name, rows, tuple(bags[place]), margins[place])
+        found = {str(n): bag for n, (_, bag) in sorted(worst.items())}
+        if name in DRAWING:  # the worst of many estimates is too low: estimate it anew
+            for bag in found.values():
+                bag["margin"] = round(float(again(name, bag, draws=4000).min()), 9)
+            least = min(bag["margin"] for bag in found.values())
     seconds = process_time() - started
-    return {"bags": bags, "seconds": seconds, "least": least, "worst": found}
+    return {"bags": tried, "seconds": seconds, "least": least, "worst": found}
 
 
-def _tried(
-    name: str, rng: np.random.Generator, number: int
-) -> Iterator[tuple[Rows, Members, Array]]:
-    """All bags of a grid, or three searches."""
+def _tried(name: str, rng: np.random.Generator, number: int) -> Iterator[tuple[Rows, Any, Array]]:
+    """All bags of a grid with their margins, or those of three searches."""
     whole = TURNS[number % len(TURNS)]
     if whole is not None:
-        n, places, scores = whole
-        rows = grid(name, rng, places, scores)
-        yield from ((rows, *found) for found in every_bag(name, rows, n))
+        rows = grid(name, rng, *whole[1:])
+        yield rows, *every_bag(name, rows, whole[0])
         return
     for _ in range(3):
         rows = grid(name, rng, int(rng.integers(2, 8)), int(rng.integers(2, 7)))
-        n = int(rng.integers(3, 13))
-        yield from ((rows, *found) for found in annealed(name, rows, n, rng, STEPS))
+        bags, margins = annealed(name, rows, int(rng.integers(3, 13)), rng)
+        yield rows, bags, margins
 
 
 def joined(before: dict[str, Any] | None, added: dict[str, Any]) -> dict[str, Any]:

@@ -96,6 +96,8 @@ def page() -> str:
             bags=sum(state["bags"] for state in attacks.values()),
             worlds=len(WORLDS), cells=cells, verdict=verdict,
         ),
+        *_families(found, attacks, cells),
+        "",
         "## Guarantees",
     ]  # fmt: skip
     for promise in entries("guarantee"):
@@ -116,22 +118,45 @@ HEAD = (
 )
 
 
+def _families(found: Any, attacks: Any, cells: int) -> Iterator[str]:
+    """A line for each kind of promise and each class that makes it, whatever its options."""
+    yield from ("| promise | method | pairs | worst | bags searched | margin |", "|---" * 6 + "|")
+    families: dict[tuple[str, str], list[str]] = {}
+    for name in (*found, *(name for name in attacks if name not in found)):
+        kind, _, method = name.partition(": ")
+        families.setdefault((kind, method.partition("(")[0].partition(",")[0]), []).append(name)
+    for (kind, method), names in families.items():
+        of_laws = [laws.verdict(name, found[name], cells) for name in names if name in found]
+        searched = [attacks[name] for name in names if name in attacks]
+        shown = [
+            f"{sum(law.pairs for law in of_laws):,}",
+            f"{min((law.worst[0] for law in of_laws), default=0.0):+.1f}",
+            f"{sum(state['bags'] for state in searched):,}" if searched else "",
+            _margin(searched),
+        ]
+        yield " | ".join([f"| {kind} | `{method}`", *shown]) + " |"
+
+
+def _margin(searched: list[Any]) -> str:
+    """The smallest margin of attacks; what rounding leaves of zero is zero."""
+    least = min((state["least"] for state in searched), default=None)
+    return "" if least is None else f"{0.0 if abs(least) < 1e-9 else least:.3g}"
+
+
 def _rows(tried: str, found: Any, attacks: Any, cells: int) -> Iterator[str]:
     """A line of the table for each method."""
+    refuted = broken(found, attacks)
     for name in (name for name in laws.LAWS if name.startswith(tried)):
-        searched = [attacks[a] for a in attacks if a == name or a.startswith(name + ",")]
+        names = [name, *(a for a in attacks if a.startswith(f"{name},"))]
+        searched = [attacks[a] for a in names if a in attacks]
         law = laws.verdict(name, found[name], cells) if name in found else None
         drawn = ["", "", "", ""] if law is None else [
             f"{law.pairs:,}", f"{law.bags:,}", f"{law.worst[0]:+.1f} ({law.worst[1]})",
             " / ".join(f"{100 * size:.2g}" for size in law.seen),
         ]  # fmt: skip
         bags = sum(state["bags"] for state in searched)
-        least = min((state["least"] for state in searched), default=0.0)
-        sought = (
-            [f"{bags:,}", f"{abs(least) if least > -1e-9 else least:.3g}"] if bags else ["", ""]
-        )
-        names = {name} | {a for a in attacks if a.startswith(name)}
-        said = "**refuted**" if names & set(broken(found, attacks)) else "holds"
+        sought = [f"{bags:,}" if bags else "", _margin(searched)]
+        said = "**refuted**" if set(names) & set(refuted) else "holds"
         yield " | ".join([f"| `{name[len(tried) :]}`", *drawn, *sought, f"{said} |"])
 
 

@@ -86,9 +86,9 @@ class Law:
     new: int = NEW
 
 
-def size(rng: Rng, largest: int = 200) -> int:
+def size(rng: Rng) -> int:
     """A number of calibration rows."""
-    return min(largest, int(rng.choice(FEW if rng.uniform() < 0.1 else MANY)))
+    return int(rng.choice(FEW if rng.uniform() < 0.1 else MANY))
 
 
 def rows(rng: Rng, world: str, n: int, name: str = "", d: int = 0) -> tuple[Array, Array, Array]:
@@ -133,13 +133,12 @@ def margins_of(
     known mean, too: margins are then below ``LARGEST``, and stakes can be as much higher.
     """
     margins = (new[:, None] <= radius).mean(axis=0) - proved
-    n, m = len(known), len(new)
-    ranks = np.array([conformal_rank(level, n) for level in LEVELS])
     if not exact:
         return np.asarray(margins)
-    scores, lots = np.concatenate([known, new]), rng.uniform(size=n + m)
-    before = np.cumsum(np.lexsort((lots, scores)) >= n)  # new rows, in the order of scores
-    of_known = before[np.lexsort((lots, scores)) < n]
+    n, m = len(known), len(new)
+    ranks = np.array([conformal_rank(level, n) for level in LEVELS])
+    order = np.lexsort((rng.uniform(size=n + m), np.concatenate([known, new])))
+    of_known = np.cumsum(order >= n)[order < n]  # new rows before each calibration row
     for place in np.flatnonzero(ranks <= n):
         least, mean = ranks[place] / (n + 1) - CLIP, clipped_mean(n, m, int(ranks[place]))
         margins[place] -= max(of_known[ranks[place] - 1] / m, least) - mean
@@ -383,14 +382,14 @@ class Verdict:
 
 def smallest_seen(limit: float, error: float, bags: int, most: float) -> float:
     """The violation v for which some stake λ has bags · (λv − λ²σ²/2) = limit."""
-    stake = min(float(np.sqrt(2 * limit) / (error * bags)) if error else np.inf, STAKES[-1] / most)
-    return float(limit / (stake * bags) + stake * bags * error**2 / 2)
+    stakes = bags * STAKES / most
+    return float(np.min(limit / stakes + stakes * error**2 / 2))
 
 
 def verdict(law: str, state: dict[str, Any], n_cells: int) -> Verdict:
     """What is to be said of a law, one of so many cells."""
-    limit, worst, broken = np.log(n_cells / FAMILY_WISE), (np.inf, ""), []
-    seen = {}
+    limit, worst = np.log(n_cells / FAMILY_WISE), (np.inf, "")
+    broken, seen = [], {}
     for name, cell in state["cells"].items():
         mean = cell["sum"] / cell["bags"]
         error = np.sqrt(max(cell["squares"] / cell["bags"] - mean**2, 0.0) / cell["bags"])
