@@ -144,7 +144,7 @@ def _trials() -> dict[str, Trial]:
 TRIALS = _trials()
 
 #: What is done in turn: three searches (None), or all bags of so many rows, places and scores.
-TURNS = ((3, 9, 9), (4, 5, 5), None, None, (5, 4, 4), None, (6, 3, 3), None)
+TURNS = ((3, 9, 9), (4, 5, 4), None, None, (5, 4, 4), None, (6, 3, 3), None)
 
 #: Steps of a search.
 STEPS = 120
