@@ -10,7 +10,8 @@ groups, each among those of its group; where a method draws, shares of draws are
 there are different rows, so one fit serves them all, and some thousand fits decide on a hundred
 thousand bags. *Searched bags*, of up to twelve rows: simulated annealing, from random bags on,
 changes a row at a time and keeps what lowers the smallest margin over all levels, and the mean
-margin where that is equal. Levels are all q/n, since others have the rank of one of these.
+margin where that is equal. Levels are all q/n: others have the rank of one of these. (Methods that
+use the level itself, for a quantile or with weights, are tried at these alone.)
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Rows:
     Attributes
     ----------
     Z, errors, weights : (G, d) and (G,)
-    groups : (G,), whether each is promised by itself
+    groups : (G,), each of which has a promise of its own
     """
 
     Z: Array
@@ -144,7 +145,7 @@ def _trials() -> dict[str, Trial]:
 TRIALS = _trials()
 
 #: What is done in turn: three searches (None), or all bags of so many rows, places and scores.
-TURNS = ((3, 9, 9), (4, 5, 5), None, None, (5, 4, 4), None, (6, 3, 3), None)
+TURNS = ((3, 9, 9), (4, 5, 4), None, None, (5, 4, 4), None, (6, 3, 3), None)
 
 #: Steps of a search.
 STEPS = 120

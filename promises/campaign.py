@@ -37,7 +37,8 @@ def read(kind: str) -> dict[str, Any]:
 
 def write(kind: str, found: dict[str, Any]) -> None:
     """Keep it: a line for each name, put in place whole."""
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(found[name])}" for name in sorted(found))
+    short = {name: json.dumps(found[name], separators=(",", ":")) for name in sorted(found)}
+    lines = ",\n".join(f"{json.dumps(name)}: {state}" for name, state in short.items())
     part = FILES[kind].with_suffix(".part")
     part.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
     part.replace(FILES[kind])

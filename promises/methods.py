@@ -19,7 +19,7 @@ from calliper.calibrators import (
     MADSplit,
     NormalizedKNN,
 )
-from calliper.kernels import ForestProximity, GradedKNN, Mahalanobis, TunedKNN, TunedRBF
+from calliper.kernels import Cells, ForestProximity, GradedKNN, Mahalanobis, TunedKNN, TunedRBF
 from calliper.refitting import CVPlus, JackknifeAfterBootstrap, JackknifePlus
 from calliper.scores import QuantileError, SignedError
 
@@ -78,6 +78,10 @@ FULL: dict[str, Any] = {
     "FullRescaled(GradedKNN)": FullRescaled(GradedKNN(1)),
     "FullRescaled(GradedKNN, rms, shrinkage)": FullRescaled(
         GradedKNN(1), statistic="rms", shrinkage=0.5
+    ),
+    "FullRescaled(KNN 2, cells)": FullRescaled(KNN(2, cells=Cells(4, n_probes=1, random_state=0))),
+    "FullRescaled(KNN 2, learnt cells, shrinkage)": FullRescaled(
+        KNN(2, cells=Cells(3, n_probes=2, random_state=0)), shrinkage=0.3
     ),
     "FullRescaled(ForestProximity)": FullRescaled(ForestProximity()),
     "FullRescaled(Mahalanobis)": FullRescaled(Mahalanobis(KNN(3), max_iter=3), random_state=0),
@@ -196,7 +200,8 @@ CALIBRATORS |= {name: FullRescaled(random_state=0) for name in RULES}
 def told(name: str, method: Any, Z: Any, errors: Any) -> dict[str, Any]:
     """What ``fit`` is told beyond calibration points, made of rows apart from them."""
     known = {"Z_train": Z, "scores_train": np.abs(errors), "y_train": errors}
-    given = {need: known[need] for need in getattr(method, "needs", ()) if need in known}
+    needs = ("Z_train",) if "learnt cells" in name else getattr(method, "needs", ())
+    given = {need: known[need] for need in needs if need in known}
     rule = dict(RULES.get(name, {}))
     if rule.pop("left_out", False):
         given |= {"Z_left_out": Z, "scores_left_out": np.abs(errors)}
