@@ -54,7 +54,7 @@ VARIANTS = ("plain", "ratio", "median", "asymmetric")
 
 
 class AbsoluteError(BaseEstimator):  # type: ignore[misc]
-    """s = |y − ŷ|; the interval is ŷ ± radius.
+    """s = ``|y − ŷ|``; the interval is ŷ ± radius.
 
     >>> AbsoluteError().measure(np.array([1.0, 4.0]), np.array([2.0, 2.0]))
     array([1., 2.])
@@ -63,7 +63,7 @@ class AbsoluteError(BaseEstimator):  # type: ignore[misc]
     n_tails = 1
 
     def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """|y − ŷ|, shape (n,)."""
+        """``|y − ŷ|``, shape (n,)."""
         return np.abs(y - y_pred)
 
     def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
@@ -84,7 +84,7 @@ class AbsoluteError(BaseEstimator):  # type: ignore[misc]
 
 
 class JointError(BaseEstimator):  # type: ignore[misc]
-    """s = max_j |y_j − ŷ_j|/u_j over the targets of a row; the box is ŷ_j ± u_j·radius.
+    """s = ``max_j |y_j − ŷ_j|/u_j`` over the targets of a row; the box is ŷ_j ± u_j·radius.
 
     ``units`` are the u_j, k positive numbers such as the size of a usual error of each target,
     chosen without calibration rows. Targets and predictions have shape (n, k).
@@ -169,7 +169,7 @@ class SignedError(BaseEstimator):  # type: ignore[misc]
         return tails[0] if side == "lower" else tails[1]
 
     def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """|y − ŷ|: errors on both sides say how hard a neighbourhood is."""
+        """``|y − ŷ|``: errors on both sides say how hard a neighbourhood is."""
         return np.abs(y - y_pred)
 
     def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:

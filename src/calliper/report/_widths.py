@@ -27,7 +27,7 @@ class WidthErrorDisplay(style.Display):
 
     Attributes
     ----------
-    widths, errors : (n,) upper − lower and |y − ŷ| of each row, from the smallest error up
+    widths, errors : (n,) upper − lower and ``|y − ŷ|`` of each row, from the smallest error up
     isq, csq : (B,) median width and error quantile of each bin, infinite in a bin of such widths
     coverage : the level of the quantile
     r2, tau : R²_SQI and τ_SQI of the same bins, NaN where undefined
