@@ -89,6 +89,13 @@ class JointError(BaseEstimator):  # type: ignore[misc]
     ``units`` are the u_j, k positive numbers such as the size of a usual error of each target,
     chosen without calibration rows. Targets and predictions have shape (n, k).
 
+    Parameters
+    ----------
+    units : (k,) positive numbers
+        The u_j.
+
+    Examples
+    --------
     >>> JointError([1.0, 100.0]).measure(np.array([[3.0, 150.0]]), np.array([[2.0, 0.0]]))
     array([1.5])
     """
@@ -150,6 +157,13 @@ class SignedError(BaseEstimator):  # type: ignore[misc]
         with guarantee 1 − α covers with probability at least 1 − α by the union bound (and one
         with 1 − 2α at least 1 − 2α). ``"lower"``: [ŷ − r, ∞). ``"upper"``: (−∞, ŷ + r]. The
         one-sided bounds carry the guarantee of the method as it is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y, y_pred = np.array([1.0, 5.0]), np.array([2.0, 2.0])
+    >>> SignedError("upper").measure(y, y_pred)
+    array([0., 3.])
     """
 
     def __init__(self, side: str = "both") -> None:

@@ -146,6 +146,12 @@ class Kernel:
     by_distance : whether nearness is a fixed function of distances, in whatever space
     counts_neighbors : whether a fixed number of points speak, all equally loud
     smoothing : how many points the mean of all counts for in a local mean
+
+    Examples
+    --------
+    >>> from calliper import KNN
+    >>> isinstance(KNN(10), Kernel), KNN(10).counts_neighbors
+    (True, True)
     """
 
     learns_on_errors: bool = False

@@ -104,6 +104,16 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
     metric : str or callable, default "euclidean"
         Any symmetric metric that :func:`scipy.spatial.distance.cdist` takes. The Euclidean one
         is searched by trees or matrix products, all others by comparing every pair.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import FullRescaled
+    >>> rng = np.random.default_rng(0)
+    >>> Z = rng.uniform(size=(200, 1))
+    >>> errors = Z[:, 0] * rng.uniform(size=200)
+    >>> FullRescaled(KNN(10)).fit(Z, errors).predict_radius([[0.1], [0.9]], 0.9).round(1)
+    array([0.1, 1. ])
     """
 
     by_distance = True

@@ -108,6 +108,16 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         rows lie in some thousand cells, for which the work is done. 0 leaves points where they are.
     metric : str or callable, default "euclidean"
         Any symmetric metric that :func:`scipy.spatial.distance.cdist` takes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import FullRescaled
+    >>> rng = np.random.default_rng(0)
+    >>> Z = rng.uniform(size=(200, 1))
+    >>> errors = Z[:, 0] * rng.uniform(size=200)
+    >>> FullRescaled(RBF(0.1)).fit(Z, errors).predict_radius([[0.1], [0.9]], 0.9).round(1)
+    array([0.1, 0.8])
     """
 
     by_distance = True

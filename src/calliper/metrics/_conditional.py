@@ -151,6 +151,11 @@ def coverage_width_correlation(y: Any, intervals: IntervalsLike) -> float:
     float in [0, 1]
         NaN with a warning where :func:`hsic` is.
 
+    Parameters
+    ----------
+    y : (m,) targets
+    intervals : Intervals or (lower, upper), of one level
+
     References
     ----------
     Feldman, Bates, Romano (2021), "Improving Conditional Coverage via Orthogonal Quantile

@@ -32,6 +32,16 @@ class WidthErrorDisplay(style.Display):
     coverage : the level of the quantile
     r2, tau : R²_SQI and τ_SQI of the same bins, NaN where undefined
     ax_, figure_ : where it was drawn last
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import Intervals
+    >>> x = np.linspace(0.1, 1, 200)
+    >>> intervals = Intervals(-x, x, 0.9)
+    >>> display = WidthErrorDisplay.from_intervals(np.sin(40 * x) * x, intervals, y_pred=0 * x)
+    >>> round(display.tau, 2)
+    1.0
     """
 
     widths: FloatArray
@@ -141,6 +151,15 @@ class EmbeddingDisplay(style.Display):
     names : of the coordinates, for the axes
     n_rows : number of rows there were
     ax_, figure_ : where it was drawn last
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import Intervals
+    >>> X = np.random.default_rng(0).normal(size=(100, 5))
+    >>> display = EmbeddingDisplay.from_intervals(X, Intervals(-np.ones(100), np.ones(100), 0.9))
+    >>> display.position.shape
+    (100, 2)
     """
 
     position: FloatArray
