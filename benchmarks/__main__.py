@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 
 from benchmarks import (
+    clusters,
     distributions,
     embedding,
     evaluation,
     extending,
+    keeping,
     kernels_and_memory,
     localized,
     metrics,
@@ -48,6 +50,10 @@ def main() -> None:
     print(embedding.auto(options.rounds), "\n", flush=True)
     print("Single rows: an interval beyond its prediction, over 1 ms and half of predict\n")
     print(embedding.single_rows(), "\n", flush=True)
+    print("Dask: two worker processes against one, the same rows\n")
+    print(clusters.two_workers(options.rounds), "\n", flush=True)
+    print("Kept and loaded: one row and memory, against the same before\n")
+    print(keeping.loaded(), "\n", flush=True)
     print("Memory and import\n")
     print(kernels_and_memory.memory_and_import())
 

@@ -63,6 +63,7 @@ SUBMODULES = {
         "compare",
     ],
     "datasets": ["OneDimensional", "one_dimensional"],
+    "distributed": ["BatchIntervals", "ShardedRescaled", "connect"],
     "distribution": ["Distribution", "GroupedDistribution"],
     "evaluation": [
         "FailedTrialsWarning",
@@ -181,6 +182,7 @@ SUBMODULES = {
         "SourceFile",
         "WidthErrorDisplay",
         "draw_bands",
+        "draw_calibration",
         "draw_tuning",
         "render_page",
     ],

@@ -39,6 +39,23 @@ def test_complete_script(capsys):
     assert "with probability at least 0.9" in printed
 
 
+def test_keeping(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X, y = load_diabetes(return_X_y=True)
+    model = LinearRegression().fit(X[:200], y[:200])
+    before = calliper.ConformalRegressor(model, embed="prediction").calibrate(
+        X[200:400], y[200:400]
+    )
+    (block,) = [block for block in BLOCKS if "calliper.save" in block]
+    names = {"intervals": before, "model": model}
+    exec(block, names)
+    assert names["intervals"] is not before
+    for end, again in zip(
+        before.predict_interval(X[400:]), names["intervals"].predict_interval(X[400:]), strict=True
+    ):
+        np.testing.assert_array_equal(end, again)
+
+
 def test_other_ways_in():
     X, y = load_diabetes(return_X_y=True)
     model = LinearRegression().fit(X[:200], y[:200])

@@ -25,6 +25,7 @@ from sklearn.preprocessing import StandardScaler
 
 import calliper
 from calliper import Intervals, metrics
+from calliper._json import to_text
 from experiments import FloatArray
 from experiments.nearness.methods import LEVEL, LEVELS, methods
 from experiments.nearness.problems import ASIDE, MODELS, TABULAR, Draw, draw
@@ -67,7 +68,14 @@ def one_draw(
 def read_records() -> list[dict[str, Any]]:
     """The records that are stored, each with its names."""
     rows = json.loads(RESULTS.read_text())["records"]
-    return [dict(zip((*PLACE, *MEASURED), row, strict=True)) for row in rows]
+    return [dict(zip((*PLACE, *MEASURED), map(_infinite, row), strict=True)) for row in rows]
+
+
+def _infinite(value: Any) -> Any:
+    """What was stored, with infinities as numbers again."""
+    if isinstance(value, list):
+        return [_infinite(each) for each in value]
+    return float(value) if value in ("inf", "-inf") else value
 
 
 def _difficulty(whole: Draw, y_pred: FloatArray) -> FloatArray:
@@ -144,7 +152,7 @@ def _document(records: list[dict[str, Any]]) -> str:
     }
     ordered = sorted(records, key=lambda record: [str(record[key]).zfill(5) for key in PLACE])
     rows = ([record[key] for key in (*PLACE, *MEASURED)] for record in ordered)
-    lines = ",\n  ".join(json.dumps(row, separators=(",", ":")) for row in rows)
+    lines = ",\n  ".join(to_text(row, separators=(",", ":")) for row in rows)
     head = f'"levels": {list(LEVELS)}, "versions": {json.dumps(versions)}'
     return f'{{{head}, "records": [\n  {lines}\n]}}\n'
 

@@ -26,6 +26,7 @@ _SUBMODULES = (
     "calibrators",
     "comparison",
     "datasets",
+    "distributed",
     "distribution",
     "evaluation",
     "exceptions",

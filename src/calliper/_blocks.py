@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
@@ -31,6 +32,30 @@ def _controller() -> ThreadpoolController:
 @cache
 def _n_cores() -> int:
     return int(cpu_count())
+
+
+class _Few(threading.local):
+    """Whether this thread is one of many that an engine of batches keeps busy."""
+
+    one = False
+
+
+_few = _Few()
+
+
+def n_cores() -> int:
+    """How many cores work that is begun in this thread may use."""
+    return 1 if _few.one else _n_cores()
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Work begun in this thread keeps to it: for who runs as many batches at once as has cores."""
+    before, _few.one = _few.one, True
+    try:
+        yield
+    finally:
+        _few.one = before
 
 
 class Scratch(threading.local):
@@ -94,7 +119,7 @@ def map_slices(work: Callable[[slice], Result], slices: list[slice]) -> list[Res
     if len(slices) == 1:  # too little for threads, those of linear algebra too
         with _single_threaded_blas:
             return [work(slices[0])]
-    workers = min(_n_cores(), len(slices))
+    workers = min(n_cores(), len(slices))
     if workers <= 1:
         return [work(rows) for rows in slices]
     with _single_threaded_blas, ThreadPoolExecutor(workers) as pool:

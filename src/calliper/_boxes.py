@@ -11,10 +11,11 @@ import numpy as np
 from calliper._types import BoolArray, FloatArray
 from calliper._validation import check_vector
 from calliper.exceptions import CalliperError
-from calliper.intervals import Intervals
+from calliper.intervals import Intervals, as_frame
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,12 +79,12 @@ class Boxes:
         inside = [each.contains(y) for each, y in zip(self.intervals, columns, strict=True)]
         return np.asarray(np.all(inside, axis=0))
 
-    def to_frame(self) -> pd.DataFrame:
-        """A pandas frame with columns ``a_lower``, ``a_upper``, … and the index of the rows."""
-        import pandas as pd
-
-        named = zip(self.names, self.intervals, strict=True)
-        return pd.concat([each.to_frame().add_prefix(f"{name}_") for name, each in named], axis=1)
+    def to_frame(self, library: str | None = None) -> pd.DataFrame | pl.DataFrame:
+        """A frame with columns ``a_lower``, ``a_upper``, …; as :meth:`Intervals.to_frame`."""
+        ends = np.concatenate([each.ends() for each in self.intervals], axis=1)
+        columns = self.intervals[0].column_names()
+        names = [f"{name}_{column}" for name in self.names for column in columns]
+        return as_frame(ends, names, self.intervals[0].index, library)
 
     def __repr__(self) -> str:
         m, level = len(self.intervals[0].lower), self.intervals[0].coverage

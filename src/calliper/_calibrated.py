@@ -273,10 +273,14 @@ class StoredRows:
 
 @dataclass(frozen=True, eq=False)
 class CalibratedOnStored:
-    """A calibrator that has learnt from stored rows, and the map to where it judges nearness."""
+    """A calibrator that has learnt from stored rows, and the map to where it judges nearness.
+
+    ``about`` is what whoever keeps it in a file wants to know of the rows, in plain values.
+    """
 
     calibrated: Calibrated
     embedding: Embedding
+    about: dict[str, Any] | None = None
 
     @property
     def calibrator(self) -> Any:

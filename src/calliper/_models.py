@@ -24,6 +24,7 @@ from threading import RLock
 from typing import Any
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.exceptions import DataConversionWarning
@@ -31,12 +32,15 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import (
     _check_method_params,
     check_consistent_length,
     validate_data,
 )
 
+from calliper._dask import refuse_collection
+from calliper._probe_rows import state_of
 from calliper._types import FloatArray
 from calliper._validation import check_vector, has_known_columns, n_rows, refuse_sparse
 from calliper.exceptions import CalliperError, warn
@@ -77,6 +81,29 @@ def fit_params_of(X: Any, fit_params: Mapping[str, Any], rows: Any) -> dict[str,
     return {**_check_method_params(X, dealt, rows), **{name: fit_params[name] for name in apart}}
 
 
+def check_sample_weight(fit_params: Mapping[str, Any], n: int) -> None:
+    """Some libraries pass over weights of another length in silence."""
+    weight = fit_params.get("sample_weight")
+    if weight is not None and len(weight) != n:
+        raise CalliperError(
+            f"sample_weight has {len(weight)} values for {n} rows: pass one for each row."
+        )
+
+
+def routed(owner: Any, fit_params: dict[str, Any]) -> dict[str, Any]:
+    """What ``owner.estimator.fit`` is to be given: as it was passed, or as it has requested it."""
+    if not fit_params or not get_config()["enable_metadata_routing"]:
+        return fit_params
+    return dict(process_routing(owner, "fit", **fit_params).estimator.fit)
+
+
+def fit_router(owner: Any) -> MetadataRouter:
+    """How parameters of ``fit`` travel to ``owner.estimator``."""
+    to_fit = MethodMapping().add(caller="fit", callee="fit")
+    router = MetadataRouter(owner=type(owner).__name__).add_self_request(owner)
+    return router.add(estimator=owner.estimator, method_mapping=to_fit)
+
+
 def _rebuilt(part: Any) -> Any:
     """A copy with the same parameters and nothing learnt; a CatBoost trained twice may hang."""
     if hasattr(part, "get_params"):
@@ -112,6 +139,7 @@ def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
 
 def check_new_rows(estimator: Any, X: Any) -> None:
     """New rows have the columns that ``estimator`` remembers."""
+    refuse_collection(X, "X")
     if has_known_columns(estimator, X):
         return
     _refuse_rowless(X)
@@ -125,6 +153,7 @@ def check_new_rows(estimator: Any, X: Any) -> None:
 
 def _refuse_rowless(X: Any) -> None:
     refuse_sparse(X, "X")
+    refuse_collection(X, "X")
     if isinstance(X, Mapping):
         raise TypeError(
             f"X must have rows that can be counted and picked; got a {type(X).__name__} with keys "
@@ -181,9 +210,9 @@ def _check_columns(y_pred: Any, n: int, n_outputs: int) -> FloatArray:
     return np.stack(columns, axis=1)
 
 
-def first_rows(X: Any) -> Any:
-    """A few rows as they came, by which a model can be known again."""
-    return _safe_indexing(indexable(X)[0], np.arange(min(N_PROBES, n_rows(X))))
+def first_rows(X: Any) -> dict[str, Any] | None:
+    """A few rows as plain values, by which a model can be known again; None of unknown kinds."""
+    return state_of(_safe_indexing(indexable(X)[0], np.arange(min(N_PROBES, n_rows(X)))))
 
 
 def is_module(model: Any) -> bool:

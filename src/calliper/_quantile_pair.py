@@ -20,9 +20,17 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
+from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._models import check_known_rows, check_new_rows, fresh, predictions
+from calliper._models import (
+    check_known_rows,
+    check_new_rows,
+    fit_router,
+    fresh,
+    predictions,
+    routed,
+)
 from calliper._types import FloatArray
 from calliper._validation import check_levels, n_rows
 from calliper.exceptions import CalliperError
@@ -92,12 +100,17 @@ class QuantilePair(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         at_once = _predicts_all_quantiles(self.estimator)
         name = "" if at_once else _quantile_parameter(self.estimator)
         y = check_known_rows(self, X, y)
+        fit_params = routed(self, fit_params)
         settings = [{}] if at_once else [{name: _value(name, q)} for q in quantiles]
         self.estimators_ = tuple(
             fresh(self.estimator).set_params(**s).fit(X, y, **fit_params) for s in settings
         )
         self.quantiles_ = quantiles
         return self
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """How fit parameters travel, for scikit-learn's metadata routing."""
+        return fit_router(self)
 
     def predict(self, X: Any) -> FloatArray:
         """Quantiles of each row, by increasing level: (m, 2), or (m, 3) with the median."""

@@ -25,6 +25,8 @@ from scipy import sparse
 
 from calliper._types import FloatArray, IntArray
 
+#: How a cell that holds nothing reads, in Python, NumPy and pandas.
+GAPS = frozenset({"", "None", "nan", "NaN", "NaT", "<NA>"})
 #: Part of a column's spread to which numbers must agree.
 TOLERANCE = 1e-4
 #: Standard deviations beyond chance, and how often rows are dealt anew to know it.
@@ -244,7 +246,7 @@ def _hashed(column: NDArray[Any]) -> FloatArray:
     numbers = _as_numbers(column)
     if numbers is not None:
         return np.asarray(np.nan_to_num(numbers, nan=_GAP))
-    texts = ["" if cell is None or cell != cell else str(cell) for cell in column.tolist()]
+    texts = ["" if str(cell) in GAPS else str(cell) for cell in column.tolist()]
     return np.array([crc32(text.encode()) / 2**20 if text else _GAP for text in texts])
 
 

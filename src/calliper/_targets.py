@@ -26,6 +26,7 @@ from sklearn.pipeline import make_pipeline
 from calliper import _models as models
 from calliper._boxes import Boxes, check_targets, listed, target_names
 from calliper._calibrated import Calibrated
+from calliper._dask import LazyRows, is_collection, lazy_predictions, refuse_collection
 from calliper._per_row import PerRow
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import check_bounds
@@ -103,6 +104,8 @@ class MultiTargetRegressor(ConformalRegressor):
     def predict(self, X: Any) -> FloatArray:
         """The model's predictions, (m, k)."""
         self._check_calibrated()
+        if is_collection(X):
+            return lazy_predictions(self, X)  # type: ignore[no-any-return]
         models.check_new_rows(self, X)
         k = len(self.target_names_)
         return models.predictions(self.estimator_, X, k).reshape(-1, k)
@@ -116,7 +119,7 @@ class MultiTargetRegressor(ConformalRegressor):
         ``predict_interval`` of :class:`ConformalRegressor` takes.
         """
         self._check_calibrated()
-        if not self._parts:
+        if not self._parts or is_collection(X):
             return super().predict_interval(X, coverage, bounds=bounds, **how)  # type: ignore[return-value]
         parts = zip(self._answering(X), _ranges(bounds, len(self.target_names_)), strict=True)
         each = (part.predict_interval(X, coverage, bounds=of, **how) for part, of in parts)
@@ -128,6 +131,7 @@ class MultiTargetRegressor(ConformalRegressor):
         Arguments as in :meth:`predict_interval`.
         """
         self._check_calibrated()
+        refuse_collection(X, "X")
         if not self._parts and len(self.target_names_) > 1:
             raise CalliperError(
                 "a joint box has one radius for all targets, and no distribution of any: ask "
@@ -195,6 +199,7 @@ class MultiTargetRegressor(ConformalRegressor):
         training: Training,
         order: Any = None,
         per_row: PerRow = PerRow(),  # noqa: B008
+        lazy: LazyRows | None = None,
     ) -> None:
         units, self.score_function = None, None
         if y.ndim == 2:
@@ -202,12 +207,17 @@ class MultiTargetRegressor(ConformalRegressor):
             refits = KeptRefits(**vars(training.refits), whole=whole, targets=training.y)
             training = replace(training, refits=refits)
             if not self.joint:
+                if lazy is not None:
+                    raise CalliperError(
+                        "joint=False calibrates each target by itself, on rows in memory: pass "
+                        "X.compute() and y.compute(), or calibrate a ConformalRegressor for each."
+                    )
                 self._calibrate_each(estimator, X, y, training, order, per_row)
                 return
             units = self._units(estimator, X, y, training)
             self.score_function = JointError(units)
             training = replace(training, refits=replace(refits, progress=None))
-        super()._calibrate(estimator, X, y, training, order, per_row)
+        super()._calibrate(estimator, X, y, training, order, per_row, lazy)
         self._parts, self.units_ = (), units
 
     def _calibrate_each(

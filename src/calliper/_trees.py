@@ -18,6 +18,9 @@ from calliper.exceptions import CalliperError
 #: What is said of every tree: its shape, and how many nodes there are.
 SHAPE = ("n_features", "n_outputs", "max_depth", "node_count")
 
+#: The left child of a leaf; compiled code takes any other number for a node.
+LEAF = -1
+
 #: Columns by name.
 Arrays = dict[str, NDArray[Any]]
 
@@ -50,7 +53,9 @@ def unpacked(columns: Arrays) -> list[Any]:
             raise CalliperError(f"trees have {len(nodes)} nodes but {columns[name].shape} {name}.")
         nodes[name] = columns[name]
     n_values = sizes[:, 3] * sizes[:, 1] * sizes[:, 4]
-    if sizes[:, 3].sum() != len(nodes) or n_values.sum() != columns["value"].size:
+    most = columns["value"].size
+    whole = sizes[:, 3].sum() == len(nodes) and n_values.sum() == most
+    if not whole or (sizes[:, [1, 4]] > most).any() or (sizes[:, 2] >= sizes[:, 3]).any():
         raise CalliperError("nodes and values of trees are not as many as they say.")
     own = np.split(nodes, np.cumsum(sizes[:-1, 3]))
     values = np.split(columns["value"].astype(np.float64), np.cumsum(n_values[:-1]))
@@ -61,6 +66,8 @@ def _tree(size: list[int], nodes: NDArray[Any], values: NDArray[Any]) -> Any:
     from sklearn.tree._tree import Tree
 
     n_features, n_outputs, max_depth, node_count, n_values = size
+    if ((nodes["left_child"] <= 0) & (nodes["left_child"] != LEAF)).any():
+        raise CalliperError("a node of a tree is neither a leaf nor has it children.")
     check_nodes(nodes["left_child"], nodes["right_child"], nodes["feature"], n_features)
     tree = Tree(n_features, np.full(n_outputs, n_values, dtype=np.intp), n_outputs)
     shape = node_count, n_outputs, n_values

@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_consistent_length, validate_data
 
+from calliper._device import DeviceRows
 from calliper._types import Coverage, FloatArray
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, ZeroScaleWarning, warn
 from calliper.quantile import conformal_rank, required_calibration_size
@@ -111,7 +112,7 @@ def check_features(Z: Any, name: str = "Z") -> FloatArray:
     if not _is_plain(Z):
         refuse_sparse(Z, name)
         Z = check_array(Z, dtype=np.float64, order="C", input_name=name)
-    return _refuse_huge(Z, name)
+    return np.asarray(_refuse_huge(Z, name))
 
 
 def _is_plain(Z: Any) -> bool:
@@ -130,9 +131,12 @@ def has_known_columns(estimator: Any, Z: Any) -> bool:
     return type(Z) is np.ndarray and Z.ndim == 2 and Z.shape[1] == known
 
 
-def _refuse_huge(features: FloatArray, name: str) -> FloatArray:
+def _refuse_huge(features: Any, name: str) -> Any:
     """Squares of larger numbers overflow, and then no distance says anything."""
-    largest = max(features.max(initial=0.0), -features.min(initial=0.0))
+    if isinstance(features, DeviceRows):
+        largest = max(abs(end) for end in features.ends())
+    else:
+        largest = max(features.max(initial=0.0), -features.min(initial=0.0))
     if largest > LARGEST_FEATURE:
         raise CalliperError(
             f"{name} holds values as large as {largest:.3g}; distances are numbers only up to "
@@ -160,7 +164,10 @@ def check_calibration(
     check_consistent_length(Z, scores)
     check = check_scores if non_negative else check_vector
     vector = check(scores, "scores")
-    features = validate_data(estimator, Z, dtype=np.float64, order="C", copy=True)
+    if isinstance(Z, DeviceRows):
+        features, estimator.n_features_in_ = Z, Z.shape[1]
+    else:
+        features = validate_data(estimator, Z, dtype=np.float64, order="C", copy=True)
     return _refuse_huge(features, "Z"), vector
 
 
@@ -184,9 +191,13 @@ def check_training(rows: Any, Z: FloatArray, name: str = "Z_train") -> FloatArra
     return features
 
 
-def check_new_features(estimator: Any, Z: Any) -> FloatArray:
+def check_new_features(estimator: Any, Z: Any) -> Any:
     """Features of new rows: the same columns as in ``fit``."""
-    if not (has_known_columns(estimator, Z) and _is_plain(Z)):
+    if isinstance(Z, DeviceRows):
+        if Z.shape[1] != estimator.n_features_in_:
+            known = estimator.n_features_in_
+            raise CalliperError(f"Z has {Z.shape[1]} columns, and had {known} when it was fitted.")
+    elif not (has_known_columns(estimator, Z) and _is_plain(Z)):
         refuse_sparse(Z, "Z")
         Z = validate_data(estimator, Z, dtype=np.float64, order="C", reset=False)
     return _refuse_huge(Z, "Z")
@@ -268,10 +279,14 @@ def warn_if_too_few(n: int, levels: tuple[float, ...]) -> None:
 
 def warn_if_zero_scales(scale: FloatArray) -> None:
     """One warning that counts the calibration points whose local scale is zero."""
-    n_zero = int(np.count_nonzero(scale <= 0))
+    warn_zero_scales(int(np.count_nonzero(scale <= 0)), len(scale))
+
+
+def warn_zero_scales(n_zero: int, n: int) -> None:
+    """The same where they were counted already."""
     if n_zero:
         warn(
-            f"The local scale is zero at {n_zero} of {len(scale)} calibration points, so their "
+            f"The local scale is zero at {n_zero} of {n} calibration points, so their "
             f"rescaled scores are infinite: valid, but intervals may become infinite. Many exact "
             f"predictions? Use more neighbours, or pass offset > 0 (a small error in the unit of "
             f"y, chosen without looking at the calibration data).",

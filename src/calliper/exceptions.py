@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 
 __all__ = [
@@ -343,8 +346,24 @@ class TornStoreWarning(UserWarning):
 _PASSED_OVER = frozenset({"calliper", "joblib", "sklearn", "concurrent", "threading"})
 
 
+#: What this thread does not want to hear, since it deals with it.
+_UNHEARD: ContextVar[tuple[type[Warning], ...]] = ContextVar("unheard", default=())
+
+
+@contextmanager
+def unheard(category: type[Warning]) -> Iterator[None]:
+    """No such warning of calliper's, in this thread; Python's own filters are those of all."""
+    token = _UNHEARD.set((*_UNHEARD.get(), category))
+    try:
+        yield
+    finally:
+        _UNHEARD.reset(token)
+
+
 def warn(message: str, category: type[Warning]) -> None:
     """Warn with the line of the user's code that called into calliper, however deep this is."""
+    if issubclass(category, _UNHEARD.get()):
+        return
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and _package(frame) in _PASSED_OVER:
         level, frame = level + 1, frame.f_back

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn import get_config
 
+from calliper._json import number, plain, to_text
 from calliper._types import BoolArray, FloatArray
 from calliper._validation import check_vector
 from calliper.exceptions import CalliperError
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
 
 #: Rows at either end that are shown.
 N_SHOWN = 5
@@ -149,15 +153,90 @@ class Intervals:
         m = len(self.lower)
         places = [*range(m)] if m <= 2 * N_SHOWN else [*range(N_SHOWN), *range(m - N_SHOWN, m)]
         labels = range(m) if self.index is None else self.index
-        ends = np.stack([self.lower, self.upper], axis=-1).reshape(m, len(self.column_names()))
+        ends = self.ends()
         rows = [[str(labels[i]), *(f"{end:.6g}" for end in ends[i])] for i in places]
         if m > 2 * N_SHOWN:
             rows.insert(N_SHOWN, ["…"] * (1 + ends.shape[1]))
         return [["", *self.column_names()], *rows]
 
-    def to_frame(self) -> pd.DataFrame:
-        """A pandas frame with the ends as columns and the index of the rows that came in."""
-        import pandas as pd
+    def to_frame(self, library: str | None = None) -> pd.DataFrame | pl.DataFrame:
+        """A frame with the ends as columns.
 
-        ends = np.stack([self.lower, self.upper], axis=-1).reshape(len(self.lower), -1)
-        return pd.DataFrame(ends, columns=self.column_names(), index=self.index)
+        Parameters
+        ----------
+        library : "pandas" or "polars", optional
+            By default what scikit-learn is set to give (``sklearn.set_config(transform_output=…)``,
+            as ``set_output`` does for one transformer), pandas if that is nothing. The index of the
+            rows that came in stays with pandas; frames of polars have none.
+        """
+        return as_frame(self.ends(), self.column_names(), self.index, library)
+
+    def ends(self) -> FloatArray:
+        """Lower and upper ends side by side, a column for each of :meth:`column_names`."""
+        return np.stack([self.lower, self.upper], axis=-1).reshape(
+            len(self.lower), len(self.column_names())
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Values that strict JSON takes, by the names of the attributes.
+
+        An end without a bound is the text ``"-inf"`` or ``"inf"``. Row labels that are neither
+        numbers nor text, such as dates, become text.
+        """
+        given = {"lower": self.lower, "upper": self.upper, "coverage": self.coverage}
+        labels = None if self.index is None else [_label(each) for each in self.index]
+        return {**plain(given), "index": labels, "centre": plain(self.centre)}
+
+    def to_json(self) -> str:
+        """:meth:`to_dict` as text; :meth:`from_json` reads it to the last bit."""
+        return to_text(self.to_dict())
+
+    @classmethod
+    def from_json(cls, source: str | bytes | Mapping[str, Any]) -> Intervals:
+        """Intervals from the text of :meth:`to_json`, or from the values of :meth:`to_dict`."""
+        try:
+            read = source if isinstance(source, Mapping) else json.loads(source)
+            level, labels = read.get("coverage"), read.get("index")
+            level = tuple(level) if isinstance(level, list) else level
+            return cls(
+                _numbers(read["lower"], level),
+                _numbers(read["upper"], level),
+                level,
+                labels and [tuple(each) if isinstance(each, list) else each for each in labels],
+                None if read.get("centre") is None else _numbers(read["centre"]),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CalliperError(
+                f"expected what Intervals.to_json writes; it cannot be read ({error!r})."
+            ) from error
+
+
+def as_frame(
+    ends: FloatArray, names: list[str], index: Any, library: str | None
+) -> pd.DataFrame | pl.DataFrame:
+    """Columns as a frame of a library; None means the one that scikit-learn is set to."""
+    if library not in (None, "pandas", "polars"):
+        raise CalliperError(f"library must be 'pandas' or 'polars'; got {library!r}.")
+    if (library or get_config()["transform_output"]) == "polars":
+        import polars as pl
+
+        return pl.DataFrame(ends, schema=names, orient="row")
+    import pandas as pd
+
+    return pd.DataFrame(ends, columns=names, index=index)
+
+
+def _label(value: Any) -> Any:
+    """A row label as JSON has it; those of several levels are lists."""
+    if isinstance(value, tuple):
+        return [_label(each) for each in value]
+    known = plain(value)
+    return known if isinstance(known, str | int | float | None) else str(value)
+
+
+def _numbers(values: Any, level: Any = None) -> FloatArray:
+    """An array of what was written, (m,), or (m, L) for a tuple of L levels."""
+    rows = [[*map(number, each)] if isinstance(each, list) else number(each) for each in values]
+    if not rows and isinstance(level, tuple):
+        return np.empty((0, len(level)))
+    return np.array(rows, dtype=np.float64)

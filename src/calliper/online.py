@@ -34,7 +34,6 @@ with arbitrary distribution shifts", JMLR 25 (DtACI; several rates). Angelopoulo
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -46,7 +45,7 @@ from sklearn.utils import _safe_indexing
 
 from calliper._types import BoolArray, FloatArray
 from calliper._validation import check_level, check_vector, n_rows
-from calliper.exceptions import CalliperError, SmallCalibrationWarning
+from calliper.exceptions import CalliperError, SmallCalibrationWarning, unheard
 from calliper.intervals import Intervals
 
 __all__ = ["RATES", "Controller", "History", "coverage_needed"]
@@ -179,7 +178,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         """
         level = self.level
         if 0 < level < 1:
-            with warnings.catch_warnings(action="ignore", category=SmallCalibrationWarning):
+            with unheard(SmallCalibrationWarning):
                 intervals: Intervals = model.predict_interval(X, coverage=level, **how)
             return intervals
         middle = np.asarray(model.predict(X), dtype=np.float64)
@@ -191,7 +190,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         """The radius of ``calibrator`` at the level to ask for, (m,); infinite at 1, 0 at 0."""
         level = self.level
         if 0 < level < 1:
-            with warnings.catch_warnings(action="ignore", category=SmallCalibrationWarning):
+            with unheard(SmallCalibrationWarning):
                 return np.asarray(calibrator.predict_radius(Z, coverage=level))
         return np.full(n_rows(Z), np.inf if level else 0.0)
 
@@ -297,7 +296,7 @@ def coverage_needed(model: Any, X: Any, y: Any) -> FloatArray:
     promise = model.guarantee(0.5)
     size = promise.tails * (promise.n_calibration + 1)
     low, high = np.zeros(len(y), dtype=int), np.full(len(y), size)
-    with warnings.catch_warnings(action="ignore", category=SmallCalibrationWarning):
+    with unheard(SmallCalibrationWarning):
         while (high - low > 1).any():  # held from step ``high`` on, and not up to ``low``
             first = np.argmax(high - low)
             rows = np.flatnonzero((low == low[first]) & (high == high[first]))

@@ -14,11 +14,10 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.model_selection import GroupShuffleSplit, train_test_split
 from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import (
     check_consistent_length,
     check_is_fitted,
@@ -26,13 +25,24 @@ from sklearn.utils.validation import (
 )
 
 from calliper._calibrated import Calibrated, calibrate, refuse_seen, seeded
+from calliper._dask import (
+    LazyDistribution,
+    LazyRows,
+    is_collection,
+    lazy_intervals,
+    lazy_predictions,
+    refuse_collection,
+)
 from calliper._models import (
     check_known_rows,
     check_new_rows,
+    check_sample_weight,
     first_rows,
     fit_params_of,
+    fit_router,
     fresh,
     predictions,
+    routed,
 )
 from calliper._per_row import PerRow
 from calliper._row_order import warn_of_trend
@@ -196,8 +206,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
                 f"{len(y)}."
             )
         train, held_out = self._split(len(y), groups)
-        _check_weights(fit_params.get("sample_weight"), len(y))
-        X, fit_params = indexable(X)[0], self._routed(fit_params)
+        check_sample_weight(fit_params, len(y))
+        X, fit_params = indexable(X)[0], routed(self, fit_params)
         X_train, y_train = _safe_indexing(X, train), y[train]
         refits = Refits(
             random_state=self.random_state,
@@ -248,7 +258,12 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         :class:`calliper.shift.LikelihoodRatio`. The promise is then one for the new rows.
         """
         _check_folds(self.left_out_folds)
+        per_row, lazy = PerRow(groups=groups, weights=weights), None
+        if is_collection(X):
+            lazy = LazyRows(X, y, per_row)
+            X, y, per_row = lazy.X, lazy.y, lazy.per_row
         y = self._check_known(X, y, anew=False)
+        refuse_collection(X_train, "X_train")
         if (X_train is None) and (y_train is not None):
             raise CalliperError("y_train was given without X_train: pass both.")
         if y_train is not None:
@@ -264,7 +279,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         placed = getattr(self, "_placed", (None, None, False))
         same = placed[0] is model and placed[1] is self.embed and placed[2]
         before = self.embedding_ if same and X_train is None else None
-        self._calibrate(model, X, y, training, per_row=PerRow(groups=groups, weights=weights))
+        self._calibrate(model, X, y, training, per_row=per_row, lazy=lazy)
         self.void_ = void
         if before is not None:
             _warn_if_other(before, self.embedding_)
@@ -309,6 +324,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     def predict(self, X: Any) -> FloatArray:
         """The model's prediction, (m,): the middle, if it predicts several quantiles."""
         self._check_calibrated()
+        if is_collection(X):
+            return lazy_predictions(self, X)  # type: ignore[no-any-return]
         check_new_rows(self, X)
         score = self._score()
         y_pred = predictions(self.estimator_, X, getattr(score, "n_outputs", 1))
@@ -342,6 +359,10 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         weights : (m,), column name or function of the rows, optional
             The weight of each row, if :meth:`calibrate` was given weights.
         """
+        if is_collection(X):
+            self._check_calibrated()
+            how = {"bounds": bounds, "confidence": confidence, "groups": groups, "weights": weights}
+            return lazy_intervals(self, X, coverage, **how)  # type: ignore[no-any-return]
         rows, known = self._predicted(X, groups=groups, weights=weights)
         known |= {"bounds": bounds, "confidence": confidence}
         return self._calibrated.intervals(*rows, coverage, **known)
@@ -354,6 +375,10 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         See :class:`calliper.distribution.Distribution` for what it answers. For ``AbsoluteError``
         and calibrators with ``has_distribution``; arguments as in :meth:`predict_interval`.
         """
+        if is_collection(X):
+            self._check_calibrated()
+            how = {"bounds": bounds, "groups": groups, "weights": weights}
+            return LazyDistribution(self, X, how)  # type: ignore[return-value]
         rows, known = self._predicted(X, groups=groups, weights=weights)
         return self._calibrated.distribution(*rows, bounds=bounds, **known)
 
@@ -499,17 +524,9 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         train, held_out = next(split.split(np.empty(n), groups=groups))
         return train, held_out
 
-    def _routed(self, fit_params: dict[str, Any]) -> dict[str, Any]:
-        """What the estimator is to be given, as it was passed or as it has requested it."""
-        if not fit_params or not get_config()["enable_metadata_routing"]:
-            return fit_params
-        return dict(process_routing(self, "fit", **fit_params).estimator.fit)
-
     def get_metadata_routing(self) -> MetadataRouter:
         """How fit parameters travel, for scikit-learn's metadata routing."""
-        to_fit = MethodMapping().add(caller="fit", callee="fit")
-        router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
-        return router.add(estimator=self.estimator, method_mapping=to_fit)
+        return fit_router(self)
 
     def _calibrate(
         self,
@@ -519,6 +536,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         training: Training,
         order: Any = None,
         per_row: PerRow = PerRow(),  # noqa: B008
+        lazy: LazyRows | None = None,
     ) -> None:
         calibrator = FullRescaled() if self.calibrator is None else self.calibrator
         if not hasattr(calibrator, "predict_radius"):
@@ -535,6 +553,9 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         embedding, score = learnt.embedding, learnt.score
         y_pred, Z = embedding.predict_and_transform(X)
         refuse_changing(embedding, X, y_pred, Z)
+        if lazy is not None:  # what came so far are the first rows
+            y, y_pred, Z, given = lazy.located(embedding)
+            y = self._check_targets(y, "y")
         if _asks_distances(calibrator):
             warn_if_poor(embedding, Z)
         known["length_scale"] = embedding.length_scale(len(y))
@@ -599,14 +620,6 @@ def _few_groups(held_out: Any) -> str:
         f"The {n:,} calibration rows come in {n_groups:,} groups, and rows of one group are alike: "
         f"they are not exchangeable with rows of new groups, for which coverage may be lower."
     )
-
-
-def _check_weights(sample_weight: Any, n: int) -> None:
-    """Some libraries pass over weights of another length in silence."""
-    if sample_weight is not None and len(sample_weight) != n:
-        raise CalliperError(
-            f"sample_weight has {len(sample_weight)} values for {n} rows: pass one for each row."
-        )
 
 
 def _warn_if_other(before: Embedding, now: Embedding) -> None:

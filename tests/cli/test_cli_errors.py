@@ -27,8 +27,9 @@ def error_of(done) -> str:
     ("options", "words"),
     [
         ("--new none.csv", "cannot read none.csv: No such file or directory; check the name"),
-        ("--new .", "the name must end in .csv, .tsv, .parquet"),
-        ("--new folder.csv", "it is a folder"),
+        ("--new .", "--new . is many files: name a folder by --output, not out.csv"),
+        ("--new folder.csv --output there", "--new folder.csv: the folder holds no .csv, .tsv"),
+        ("--calibration folder.csv --new new.csv", "it is a folder; name a file in it"),
         ("--new new.xlsx", "new.xlsx: the name must end in .csv, .tsv, .parquet"),
         ("--new new.csv --output out.xls", "out.xls: the name must end in"),
         ("--new new.csv --output nowhere/out.csv", "there is no folder"),

@@ -1,9 +1,12 @@
 """The search against sorting all points by distance."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
 from calliper.kernels import NeighborSearch, _search
+from calliper.kernels._knn import search_of
 from oracles import rescaled as oracles
 
 
@@ -35,6 +38,8 @@ ENGINES = [
     ("brute", 3, 40),
     ("wide", 33, 60),
     ("metric", 2, 30),
+    ("torch", 33, 60),
+    ("torch", 2, 70),
 ]
 
 
@@ -44,12 +49,24 @@ def small_data_may_use_the_wide_engine(monkeypatch):
     monkeypatch.setattr(_search.WideSearch, "suits", staticmethod(suits))
 
 
+@pytest.fixture(autouse=True)
+def small_data_may_have_blocks_and_strips_on_a_device(monkeypatch):
+    if find_spec("torch"):
+        from calliper.kernels import _torch
+
+        monkeypatch.setattr(_torch, "BLOCK", 3)
+        monkeypatch.setattr(_torch, "TILE", {"cpu": 700})
+
+
 KINDS = [
     *("continuous", "lattice", "rounded", "far", "outlier", "sentinel", "timestamps", "tiny"),
 ]
 
 
 def make(rng, engine, d, n, kind):
+    if engine == "torch":
+        pytest.importorskip("torch")
+        return search_of(cloud(rng, n, d, kind), "euclidean", "torch:cpu")
     metric = "sqeuclidean" if engine == "metric" else "euclidean"
     search = NeighborSearch(cloud(rng, n, d, kind), metric)
     active = {name: getattr(search, name) for name in ("line", "tree", "wide", "brute")}
@@ -196,3 +213,19 @@ def test_overlapping_predictions_leave_linear_algebra_as_it_was():
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: map_slices(lambda rows: None, row_slices(100, 1)), range(20)))
     assert threads() == before
+
+
+@pytest.mark.parametrize("d", [1, 2, 8, 40])
+@pytest.mark.parametrize("kind", ["lattice", "rounded", "normal"])
+def test_a_row_has_the_same_neighbours_in_the_same_order_alone_and_among_others(d, kind):
+    """Sums over neighbours then have the same bits however rows are dealt into batches."""
+    rng = np.random.default_rng(d)
+    search = NeighborSearch(cloud(rng, 1200, d, kind), "euclidean")
+    queries = cloud(rng, 900, d, kind)
+    together, tied = search.nearest(queries, 9)
+    sums = search.points[:, 0][together].mean(axis=1)
+    for step in (1, 300):
+        parts = [search.nearest(queries[i : i + step], 9)[0] for i in range(0, 900, step)]
+        alone = [search.points[:, 0][part].mean(axis=1) for part in parts]
+        np.testing.assert_array_equal(np.concatenate(parts)[~tied], together[~tied])
+        np.testing.assert_array_equal(np.concatenate(alone)[~tied], sums[~tied])

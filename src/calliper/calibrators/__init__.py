@@ -4,11 +4,13 @@ from calliper.calibrators._base import Calibrator as Calibrator
 from calliper.calibrators._base import refuse_distribution as refuse_distribution
 from calliper.calibrators._base import takers_of_weights as takers_of_weights
 from calliper.calibrators._conditional import ConditionalCalibration
+from calliper.calibrators._full_rescaled import LARGEST as LARGEST
 from calliper.calibrators._full_rescaled import FullRescaled
 from calliper.calibrators._grouped import Grouped
 from calliper.calibrators._jackknife_minmax import JackknifeMinmaxRescaled
 from calliper.calibrators._jackknife_rescaled import JackknifeRescaled
 from calliper.calibrators._lcp import LCP
+from calliper.calibrators._locality import ShrunkBag as ShrunkBag
 from calliper.calibrators._locart import LoCart
 from calliper.calibrators._lvd import LVD
 from calliper.calibrators._mad_split import MADSplit

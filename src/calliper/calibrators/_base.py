@@ -25,6 +25,14 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from calliper._device import (
+    DeviceRows,
+    device_rows,
+    engine_device,
+    followed_by,
+    is_tensor,
+    to_host,
+)
 from calliper._types import Coverage, FloatArray
 from calliper._validation import (
     check_bounds,
@@ -105,6 +113,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     by_rank : whether N points reach a level if and only if its rank ⌈(1−α)(N+1)⌉ is at most N
     has_law : whether coverage given the calibration set has the Beta law
     has_distribution : whether ``fit`` takes ``signs`` and there is a predictive distribution
+    takes_device : whether features may be tensors on a torch device
     """
 
     judges_nearness = True
@@ -113,6 +122,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     by_rank = True
     has_law = False
     has_distribution = False
+    takes_device = False
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -203,7 +213,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     def _joined(self, Z: Any, scores: Any, magnitudes: Any = None, **per_point: Any) -> FitRows:
         """The rows that ``fit`` was given, and these."""
         before = self._rows
-        Z = check_new_features(self, Z if self.judges_nearness else numbers_or_zeros(Z))
+        Z = self._check_new(Z)
+        scores, magnitudes = (to_host(each, "scores", self._place) for each in (scores, magnitudes))
         check = check_vector if self.takes_any_score else check_scores
         added = {"Z": Z, "scores": check(scores, "scores", n=len(Z))}
         added["magnitudes"] = added["scores"]
@@ -213,11 +224,48 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             refuse_huge_scores(added[name], name)
         added |= _as_before(before, added["scores"], **per_point)
         joined: dict[str, Any] = {
-            name: np.concatenate([getattr(before, name), added[name]]) for name in added
+            name: np.concatenate([getattr(before, name), added[name]]) for name in [*added][1:]
         }
+        joined["Z"] = followed_by(before.Z, Z)
         if not self.judges_nearness:  # rows are only counted, and none were kept
             joined["Z"] = np.zeros((len(joined["scores"]), Z.shape[1]))
         return replace(before, **joined)
+
+    @property
+    def _place(self) -> str | None:
+        """The device that calibration points were given on, if they were."""
+        rows = getattr(self, "_rows", None)
+        return rows.Z.device if rows is not None and isinstance(rows.Z, DeviceRows) else None
+
+    @property
+    def _engine(self) -> str | None:
+        """What the kernel says about where to compute."""
+        return getattr(getattr(self, "kernel", None), "engine", None)
+
+    def _as_rows(self, Z: Any, device: str | None) -> Any:
+        """Features as they are checked: tensors as rows on their device, which must be this one."""
+        if not self.judges_nearness:
+            return numbers_or_zeros(Z)
+        if not is_tensor(Z) or (Z.device.type == "cpu" and self._engine != "torch:cpu"):
+            return Z
+        kernel = getattr(self, "kernel", None)
+        if not self.takes_device or not getattr(kernel, "takes_device", kernel is None):
+            raise CalliperError(
+                f"Z is on {Z.device}, where {self!r} does not compute: pass Z.cpu(), or use "
+                f"FullRescaled or JackknifeRescaled with KNN(...) or RBF(...)."
+            )
+        return device_rows(Z, "Z", device)
+
+    def _check_new(self, Z: Any) -> Any:
+        """Features of new rows, checked, and where the calibration points are."""
+        place = self._place or engine_device(self._engine)
+        rows = self._as_rows(Z, place or "cpu")
+        if self._place and not self._engine and not isinstance(rows, DeviceRows):
+            raise CalliperError(
+                f"calibration points are on {place}, and Z is in main memory: pass a tensor there, "
+                f"or name the engine, as in KNN(10, engine='torch:{place}'), to have rows moved."
+            )
+        return check_new_features(self, rows)
 
     def _check_parameters(self) -> None:
         """Refuse parameters that make no sense; the frame asks before it looks at training rows."""
@@ -242,8 +290,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         if ``fit`` was given weights of the calibration points.
         """
         check_is_fitted(self)
-        rows = Z if self.judges_nearness else numbers_or_zeros(Z)
-        Z, levels, n = check_new_features(self, rows), check_levels(coverage), self.n_calibration_
+        Z, levels, n = self._check_new(Z), check_levels(coverage), self.n_calibration_
         reached, how = list(range(len(levels))), self._shares(weights, len(Z), levels)
         self.levels_asked_.update(levels)
         if confidence is not None:
@@ -273,8 +320,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
                 f"a distribution needs to know on which side each target lay: pass "
                 f"signs=np.sign(y - y_pred) to fit of {type(self).__name__}."
             )
-        Z = check_new_features(self, Z if self.judges_nearness else numbers_or_zeros(Z))
-        centre = check_vector(y_pred, "y_pred", n=len(Z))
+        Z = self._check_new(Z)
+        centre = check_vector(to_host(y_pred, "y_pred", self._place), "y_pred", n=len(Z))
         ends = (-np.inf, np.inf) if bounds is None else check_bounds(bounds)
         shares = self._shares(weights, len(Z), (0.9,)).get("shares")
         if shares is not None:
@@ -294,10 +341,12 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _keep_signed(self, ratio: FloatArray) -> None:
         """Rescaled scores with the signs of their errors in ascending order, if these are known."""
-        self._signed = self._signed_weights = None
+        signed = weights = None
         if self._rows.signs is not None:
             signed = with_signs(ratio, self._rows.signs)
-            self._signed, self._signed_weights = in_order(signed, self._rows.weights)
+            signed, weights = in_order(signed, self._rows.weights)
+        # In this order: a thread that sees the first finds the second.
+        self._signed_weights, self._signed = weights, signed
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage at a level, or at each of several."""
@@ -340,7 +389,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             raise CalliperError(f"{name} was fitted without weights: {takers_of_weights()}.")
         if new is None:
             raise CalliperError(f"{name} was fitted with weights: pass those of the new rows, too.")
-        new = check_weights(new, n=m, positive=True)
+        new = check_weights(to_host(new, "weights", self._place), n=m, positive=True)
         shares = as_shares(self.weights_, new)
         if shares.equal:  # to the last bit what it is without weights
             return {}
@@ -398,7 +447,12 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
         ``beyond`` holds what else the method's ``fit`` takes of :class:`FitRows`.
         """
-        rows = Z if self.judges_nearness else numbers_or_zeros(Z)
+        named = None if self._engine == "torch" else engine_device(self._engine)
+        rows = self._as_rows(Z, named)
+        place = rows.device if isinstance(rows, DeviceRows) else None
+        scores, magnitudes = (to_host(each, "scores", place) for each in (scores, magnitudes))
+        signs, weights = (to_host(each, "signs", place) for each in (signs, weights))
+        beyond = {name: to_host(each, name, place) for name, each in beyond.items()}
         Z, scores = check_calibration(self, rows, scores, non_negative=not self.takes_any_score)
         self._check_parameters()
         if self._refusal and any(beyond[name] is None for name in self.needs):

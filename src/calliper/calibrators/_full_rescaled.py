@@ -103,6 +103,8 @@ class FullRescaled(Calibrator):
     0.9001996007984032
     """
 
+    takes_device = True
+
     @property
     def needs(self) -> tuple[str, ...]:
         """Names of what ``fit`` cannot do without."""

@@ -67,6 +67,8 @@ class JackknifeRescaled(Calibrator):
     0.8023952095808383
     """
 
+    takes_device = True
+
     @property
     def needs(self) -> tuple[str, ...]:
         """Names of what ``fit`` cannot do without."""

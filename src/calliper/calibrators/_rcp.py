@@ -189,7 +189,9 @@ class RCP(Calibrator):
         for column, level in enumerate(levels):
             if level not in self.models_:
                 model = clone(self._model).set_params(quantile=level)
-                self.models_[level] = model.fit(self._rows.Z_train, self._rows.scores_train)
+                model.fit(self._rows.Z_train, self._rows.scores_train)
+                # Of several threads' models the first is everyone's, as its threshold is.
+                self.models_.setdefault(level, model)
             predicted = self.models_[level].predict(Z)
             estimate[:, column] = check_vector(predicted, "predicted quantiles", n=len(Z))
         return estimate

@@ -13,8 +13,10 @@ from typing import NoReturn
 import click
 
 from calliper import __version__
+from calliper.cli._calibrate import calibrate
 from calliper.cli._compare import compare
 from calliper.cli._demo import demo
+from calliper.cli._inspect import inspect
 from calliper.cli._interval import interval
 from calliper.cli._methods import methods
 from calliper.cli._output import in_options
@@ -47,6 +49,12 @@ def commands(context: click.Context) -> None:
           --target y --prediction y_pred --output out.csv
 
     \b
+    Calibrate once and keep it, for rows that come later:
+      calliper calibrate --calibration cal.csv --target y --prediction y_pred \\
+          --output model.calliper
+      calliper interval --calibrated model.calliper --new new.csv --output out.csv
+
+    \b
     See which method suits your data, as one page to read and to share:
       calliper compare --calibration cal.csv --test test.csv \\
           --target y --prediction y_pred --report report.html
@@ -64,7 +72,7 @@ def commands(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (compare, demo, interval, methods, tune):
+for command in (calibrate, compare, demo, inspect, interval, methods, tune):
     commands.add_command(command)
 
 

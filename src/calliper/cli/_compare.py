@@ -114,7 +114,7 @@ class CompareRequest:
     metavar="FILE",
     help="In place of both: one file, split at random into a calibration and a test half.",
 )
-@options.known_columns
+@options.known_columns()
 @options.feature_columns
 @options.training_file("some methods learn from them.")
 @click.option("--group", metavar="COLUMN", help="Show coverage in each group of test rows.")

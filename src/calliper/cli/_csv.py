@@ -74,6 +74,8 @@ NO_GAPS = Gaps()
 class CsvTable:
     """A CSV file with a header; lines that are empty are left out."""
 
+    n_rows: int | None = None  # not known before all is read
+
     def __init__(self, handle: BinaryIO, name: str, form: Form) -> None:
         csv.field_size_limit(MAX_CELL)
         self.name, self._file, self._size = name, handle, _size(handle)
@@ -130,6 +132,10 @@ class CsvTable:
 
         kinds = {name: pa.float64() for name in numeric}
         return pa.schema([(name, kinds.get(name, pa.string())) for name in self.columns])
+
+    def kinds(self) -> dict[str, str]:
+        """What each column holds, as far as its name says."""
+        return dict.fromkeys(self.columns, "text")
 
     def fraction_read(self) -> float | None:
         """How much of the file is behind us; unknown for a pipe."""

@@ -56,7 +56,12 @@ class Shared:
     def note_prediction_alone(self) -> None:
         """Say so if nothing was said about features."""
         if self.features is None and self.features_prefix is None:
-            note("note: no --features, so nearness was judged by the prediction alone")
+            note_prediction_alone()
+
+
+def note_prediction_alone() -> None:
+    """Say that nothing was said about features."""
+    note("note: no --features, so nearness was judged by the prediction alone")
 
 
 def takes(
@@ -75,7 +80,7 @@ def takes(
     return decorate
 
 
-def _together(*options: Decorator) -> Decorator:
+def together(*options: Decorator) -> Decorator:
     """Several options as one decorator; help lists them in this order."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -86,14 +91,18 @@ def _together(*options: Decorator) -> Decorator:
     return decorate
 
 
-#: The columns that every row with a known target has.
-known_columns = _together(
-    click.option("--target", metavar="COLUMN", required=True, help="The true values."),
-    click.option("--prediction", metavar="COLUMN", required=True, help="What the model said."),
-)
+def known_columns(*, required: bool = True) -> Decorator:
+    """``--target`` and ``--prediction``, the columns that every row with a known target has."""
+    return together(
+        click.option("--target", metavar="COLUMN", required=required, help="The true values."),
+        click.option(
+            "--prediction", metavar="COLUMN", required=required, help="What the model said."
+        ),
+    )
+
 
 #: The columns in which nearness is judged.
-feature_columns = _together(
+feature_columns = together(
     click.option(
         "--features",
         metavar="A,B,...",
@@ -121,7 +130,7 @@ def _encoding(context: click.Context, parameter: click.Parameter, name: str) -> 
 
 
 #: How the numbers and letters of text files are written, and what an empty cell is.
-file_form = _together(
+file_form = together(
     click.option(
         "--delimiter",
         metavar="SIGN",
@@ -188,7 +197,7 @@ def seed_and_quiet(
     seed_help: str, quiet_help: str = "Only errors and warnings on standard error."
 ) -> Decorator:
     """``--seed`` and ``--quiet``."""
-    return _together(seed(seed_help), click.option("--quiet", is_flag=True, help=quiet_help))
+    return together(seed(seed_help), click.option("--quiet", is_flag=True, help=quiet_help))
 
 
 def _level(context: click.Context, parameter: click.Parameter, value: float) -> float:

@@ -140,7 +140,7 @@ def _check_writable(target: Path, path: str, option: str = "--output") -> None:
 def _create(temporary: Path, path: str) -> BinaryIO:
     try:
         handle = open(temporary, "xb")  # noqa: SIM115
-        _lock(handle)
+        lock(handle)
         return handle
     except OSError as error:
         raise CalliperError(
@@ -148,7 +148,7 @@ def _create(temporary: Path, path: str) -> BinaryIO:
         ) from error
 
 
-def _lock(handle: BinaryIO) -> bool:
+def lock(handle: BinaryIO) -> bool:
     """Whether the file is ours; it is until it is closed or the program ends, however that may be.
 
     False where another has it, and where nobody can tell.
@@ -169,7 +169,7 @@ def _remove_abandoned(folder: Path) -> None:
             status = os.fstat(handle.fileno())
             # Between its making and its locking a file is empty and young.
             is_new = status.st_size == 0 and time.time() < status.st_mtime + 10
-            if not is_new and _lock(handle):
+            if not is_new and lock(handle):
                 path.unlink()
 
 

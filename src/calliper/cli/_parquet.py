@@ -37,6 +37,7 @@ class ParquetTable:
             # Reading ahead would keep all that was read until the end of the file.
             self._file = pq.ParquetFile(handle, buffer_size=BUFFER_BYTES, pre_buffer=False)
         self.columns: list[str] = self._file.schema_arrow.names
+        self.n_rows: int | None = int(self._file.metadata.num_rows)
 
     def chunks(
         self, needed: Sequence[str], *, carry: bool, gaps: Gaps = NO_GAPS
@@ -58,9 +59,13 @@ class ParquetTable:
         """Names and types of the columns, with whatever the file says about them."""
         return self._file.schema_arrow
 
+    def kinds(self) -> dict[str, str]:
+        """What each column holds."""
+        return {field.name: str(field.type) for field in self._file.schema_arrow}
+
     def fraction_read(self) -> float | None:
         """How much of the file is behind us."""
-        return self._rows_read / max(1, int(self._file.metadata.num_rows))
+        return self._rows_read / max(1, self.n_rows or 0)
 
     def _batch_size(self) -> int:
         about = self._file.metadata

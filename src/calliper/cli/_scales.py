@@ -10,11 +10,11 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
-from math import isfinite
 from typing import Any, NoReturn
 
 import numpy as np
 
+from calliper._json import to_text
 from calliper._types import FloatArray
 from calliper.cli._tables import Columns, listed, open_bytes
 from calliper.exceptions import CalliperError
@@ -111,12 +111,12 @@ def scales_text(curve: TuningCurve, origin: Origin, *, grid: str, seed: int) -> 
         "standardised": origin.training is not None,
         "calibration_sha256": origin.calibration,
         "training_sha256": origin.training,
-        "length_scales": curve.candidates.tolist(),
-        "criterion_mean": _plain(curve.mean),
-        "criterion_deviation": _plain(curve.deviation),
-        "chosen": curve.chosen.tolist(),
+        "length_scales": curve.candidates,
+        "criterion_mean": curve.mean,
+        "criterion_deviation": curve.deviation,
+        "chosen": curve.chosen,
     }
-    lines = (f" {json.dumps(k)}: {json.dumps(v, allow_nan=False)}" for k, v in document.items())
+    lines = (f" {to_text(k)}: {to_text(v)}" for k, v in document.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
@@ -173,8 +173,3 @@ _ENTRIES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "features": (lambda values: _all(values, _is_text), "a list of names"),
     "chosen": (lambda values: _all(values, _is_length), "a list of positive numbers"),
 }
-
-
-def _plain(values: FloatArray) -> list[float | None]:
-    """JSON has no infinity."""
-    return [value if isfinite(value) else None for value in values.tolist()]

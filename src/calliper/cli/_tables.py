@@ -41,6 +41,11 @@ def format_of(path: str) -> str:
     raise CalliperError(f"{path}: the name must end in {', '.join(_FORMATS)}; rename it.")
 
 
+def is_table(path: str) -> bool:
+    """Whether the extension is one that can be read."""
+    return path.lower().endswith(_FORMATS)
+
+
 @contextmanager
 def open_table(path: str, form: Form) -> Iterator[Table]:
     """The table in a file; ``-`` is CSV on standard input."""

@@ -110,7 +110,7 @@ def _length_scales(
 @click.command()
 @options.calibration_file()
 @options.training_file("their distances span the grid.")
-@options.known_columns
+@options.known_columns()
 @click.option("--output", metavar="FILE", required=True, help="The length scales: .json.")
 @click.option("--figure", metavar="FILE", help="The curve: .png, .pdf or .svg.")
 @options.feature_columns

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from calliper._json import to_text
 from calliper._validation import check_levels
 from calliper.calibrators import Split
 from calliper.comparison._answers import Answer, Sets, ask
@@ -24,7 +24,6 @@ from calliper.comparison._tables import (
     measure,
 )
 from calliper.comparison._verdict import Case, Facts, Verdict, judge
-from calliper.evaluation import plain
 from calliper.exceptions import CalliperError
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
@@ -106,7 +105,7 @@ class Comparison:
         The schema is in ``docs/compare.md``.
         """
         values = {**self.to_values(), "provenance": dict(provenance or {})}
-        return json.dumps(plain(values), ensure_ascii=False, allow_nan=False, indent=1)
+        return to_text(values, ensure_ascii=False, indent=1)
 
     def to_values(self) -> dict[str, Any]:
         """What :meth:`to_json` writes: everything but the points themselves."""

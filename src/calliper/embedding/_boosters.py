@@ -32,6 +32,7 @@ from sklearn.exceptions import NotFittedError
 from calliper._blocks import BLOCK_FLOATS, row_slices
 from calliper._models import is_native_xgboost, predictions, xgboost_matrix
 from calliper._types import FloatArray, IntArray
+from calliper._validation import n_rows
 from calliper.embedding._encoding import without_names
 from calliper.embedding._spread import (
     STEP_FLOOR,
@@ -113,6 +114,9 @@ class Booster:
     whole : what is inside the wrapper
     n_features : columns that it was trained on
     """
+
+    #: Whether leaves of all stages are told, however few are asked for.
+    all_stages = False
 
     def __init__(self, core: Any, whole: Any, n_features: int) -> None:
         self.core, self.whole, self.n_features = core, whole, n_features
@@ -203,6 +207,8 @@ def _is_leaf(tree: Any) -> NDArray[np.bool_]:
 class LightGBM(Booster):
     """``LGBMRegressor`` and its like, and ``lightgbm.Booster``."""
 
+    all_stages = True
+
     def __init__(self, core: Any) -> None:
         whole = core.booster_ if hasattr(core, "fit") else core
         super().__init__(core, whole, whole.num_feature())
@@ -226,13 +232,16 @@ class LightGBM(Booster):
         )
 
     def leaves(self, matrix: Any, first: int, stop: int) -> NDArray[Any]:
-        """As the library tells them."""
-        part = {"start_iteration": first, "num_iteration": stop - first}
-        model = self.core
+        """As the library tells them, of as many stages as predictions ask.
+
+        It keeps their number in the model: threads that ask for others write into each other's
+        memory.
+        """
+        model, how = self.core, {}
         if isinstance(matrix, np.ndarray) and matrix.dtype.kind == "f" and len(matrix) <= FEW_ROWS:
-            model, part = self.whole, part | {"num_threads": 1}  # its wrapper takes longer than it
-        found = np.asarray(model.predict(matrix, pred_leaf=True, **part))
-        return found.reshape(-1, stop - first)
+            model, how = self.whole, {"num_threads": 1}  # its wrapper takes longer than it
+        found = np.asarray(model.predict(matrix, pred_leaf=True, **how))
+        return found.reshape(n_rows(matrix), -1)[:, first:stop]
 
 
 def _line(name: str, text: str) -> str:
@@ -375,7 +384,7 @@ def _measure(read: ReadBooster, rows: Any) -> tuple[FloatArray, FloatArray]:
     # The prediction has checked the names, and frames are costly to take apart a second time.
     matrix = read.booster.matrix(without_names(rows, "f"))
     tables = (read.steps, read.sparse)
-    if len(y_pred) <= FEW_ROWS:
+    if len(y_pred) <= FEW_ROWS or read.booster.all_stages:
         leaves = read.booster.leaves(matrix, 0, read.n_stages)
         steps, sparse = (table.sums(table.own(leaves)) for table in tables)
     else:

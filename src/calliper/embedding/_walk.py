@@ -17,6 +17,7 @@ import numpy as np
 
 from calliper._trees import packed, unpacked
 from calliper._types import FloatArray
+from calliper.exceptions import CalliperError
 
 #: Rows times trees up to which going down together is faster, and nodes up to which their list
 #: takes little memory.
@@ -117,17 +118,26 @@ class BoostedTrees:
         self.ends = np.cumsum([len(each) for each in trees])
         self.rates = np.array([model.learning_rate for model in models], dtype=np.float64)
         self.constants = np.array([model.init_.constant_.item() for model in models])
-        self.grove = Grove([tree for each in trees for tree in each])
+        self._plant([tree for each in trees for tree in each])
+
+    def _plant(self, trees: list[Any]) -> None:
+        self.grove, self.n_features = Grove(trees), max(tree.n_features for tree in trees)
 
     def __getstate__(self) -> dict[str, Any]:
         """Trees as arrays."""
-        return {**vars(self), "grove": packed(self.grove.trees)}
+        state = {name: value for name, value in vars(self).items() if name != "n_features"}
+        return {**state, "grove": packed(self.grove.trees)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, grove=Grove(unpacked(state["grove"])))
+        self.__dict__.update(state)
+        self._plant(unpacked(state["grove"]))
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """(models, m) what each model predicts of finite rows."""
+        if rows.shape[1] < self.n_features:  # compiled code would read beyond the row
+            raise CalliperError(
+                f"trees ask for {self.n_features} columns; the rows have {rows.shape[1]}."
+            )
         single = rows.astype(np.float32)
         if self.grove.suits(single):
             values = self.grove.values(single)

@@ -3,7 +3,6 @@
 from calliper.evaluation._evaluate import evaluate
 from calliper.evaluation._problem import Method, Problem
 from calliper.evaluation._records import Records
-from calliper.evaluation._records import plain as plain
 from calliper.evaluation._summary import Summary, last_digit, one_sigma, summarise
 from calliper.exceptions import FailedTrialsWarning, TornStoreWarning
 

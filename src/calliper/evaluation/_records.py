@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import isinf, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from calliper._json import number, to_text
 from calliper.exceptions import CalliperError
 
 if TYPE_CHECKING:
@@ -100,8 +98,8 @@ class Records:
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """Strict JSON, a row a line; written to ``path`` as well if it is given."""
         head = {"measures": self.measures, "runs": self.runs}
-        lines = [json.dumps(plain(row), allow_nan=False) for row in self.rows]
-        body = json.dumps(plain(head), allow_nan=False)[:-1]
+        lines = [to_text(row) for row in self.rows]
+        body = to_text(head)[:-1]
         text = f'{body}, "rows": [\n' + ",\n".join(lines) + "\n]}\n"
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
@@ -125,27 +123,6 @@ def _identity(row: Row) -> tuple[Any, ...]:
     return tuple(row.get(name) for name in IDENTITY)
 
 
-def plain(value: Any) -> Any:
-    """A value as strict JSON has it: arrays as lists, NaN as null, infinity as "inf"."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, float) and isnan(value):
-        return None
-    if isinstance(value, float) and isinf(value):
-        return "inf" if value > 0 else "-inf"
-    return value
-
-
 def read_row(row: Row) -> Row:
-    """A row that was written by :func:`plain`: measures are numbers again."""
-    return {key: value if key in FIELDS else _number(value) for key, value in row.items()}
-
-
-def _number(value: Any) -> Any:
-    if value is None:
-        return float("nan")
-    return float(value) if value in ("inf", "-inf") else value
+    """A row that was written by :func:`to_text`: measures are numbers again."""
+    return {key: value if key in FIELDS else number(value) for key, value in row.items()}

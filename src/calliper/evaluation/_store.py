@@ -39,9 +39,10 @@ import sklearn
 from joblib.hashing import NumpyHasher
 from sklearn.base import clone
 
+from calliper._json import to_text
 from calliper._version import __version__
 from calliper.evaluation._plan import Trial
-from calliper.evaluation._records import Row, plain, read_row
+from calliper.evaluation._records import Row, read_row
 from calliper.exceptions import CalliperError, TornStoreWarning, warn
 from calliper.metrics import Measure
 
@@ -70,7 +71,7 @@ class Store:
 
     def add(self, key: str, rows: list[Row]) -> None:
         """Append a trial: one call to write, so that a kill leaves all of the line or its start."""
-        line = json.dumps({"key": key, "rows": plain(rows)}, allow_nan=False) + "\n"
+        line = to_text({"key": key, "rows": rows}) + "\n"
         file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         try:
             rest = memoryview(line.encode())

@@ -14,12 +14,16 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
+from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+from sklearn.tree._tree import Tree
 
 from calliper._trees import check_nodes, packed, unpacked
 from calliper.exceptions import DamagedFileError
 
 #: Classes of the library, by their modules.
 OWN = {
+    "calliper._device": "DeviceRows",
     "calliper._calibrated": "Calibrated CalibratedOnStored",
     "calliper._per_row": "PerRow",
     "calliper._shared_rows": "RowSketch",
@@ -59,6 +63,8 @@ OWN = {
     "calliper.kernels._search": "NeighborSearch",
     "calliper.kernels._shared": "SharedNeighbors",
     "calliper.kernels._statistic": "MeanStatistic QuantileStatistic",
+    "calliper.kernels._torch": "Strips TorchSearch",
+    "calliper.kernels._torch_radial": "BagTorchRadial LeaveTwoOutTorchRadial TorchRadial",
     "calliper.kernels._tuned": "TunedKNN TunedRBF",
     "calliper.kernels._weighted": "BagWeighted ForestProximity LeaveTwoOutWeighted SharedLeaves "
     "WeightedMean",
@@ -132,7 +138,9 @@ def name_of_class(kind: type) -> str | None:
 
 def full_name(value: Any) -> str:
     """Module and name of a class or function of the user's."""
-    return f"{value.__module__}:{value.__qualname__}"
+    return (
+        f"{getattr(value, '__module__', 'numpy')}:{getattr(value, '__qualname__', value.__name__)}"
+    )
 
 
 @cache
@@ -167,7 +175,22 @@ def special_name(value: Any) -> str | None:
         return "loss"
     if kind.__module__.startswith("scipy.sparse"):
         return "sparse" if kind.__name__ in ("csr_array", "csr_matrix") else None
-    return kind.__name__ if kind.__name__ in SPECIAL else None
+    return _special_types().get(kind)
+
+
+@cache
+def _special_types() -> dict[type, str]:
+    spread: Any = class_named("PredictionAndSpread")
+    isotonic: Any = class_named("sklearn:IsotonicRegression")
+    return {
+        Tree: "Tree",
+        TreePredictor: "TreePredictor",
+        CheckedPredictor: "TreePredictor",
+        np.random.RandomState: "RandomState",
+        np.random.Generator: "Generator",
+        spread: "PredictionAndSpread",
+        isotonic: "IsotonicRegression",
+    }
 
 
 def _columns(nodes: Any) -> dict[str, Any]:
@@ -180,11 +203,27 @@ def _of_predictor(predictor: Any) -> dict[str, Any]:
     return {**state, "nodes": _columns(state["nodes"])}
 
 
-def _predictor(state: dict[str, Any]) -> Any:
-    """A tree of histogram boosting, whose compiled code trusts its nodes."""
-    from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
-    from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+class CheckedPredictor(TreePredictor):  # type: ignore[misc]
+    """A tree of histogram boosting that came from a file.
 
+    Its compiled code trusts that rows have the columns that its nodes ask for, and that there is a
+    set of known categories for each column that they split by category.
+    """
+
+    def predict(self, X: Any, known_cat_bitsets: Any, f_idx_map: Any, n_threads: int) -> Any:
+        """As ever, if there is what is asked for."""
+        inner = self.nodes["is_leaf"] == 0
+        asked = self.nodes["feature_idx"][inner]
+        if asked.max(initial=-1) >= min(X.shape[1], len(f_idx_map)):
+            raise DamagedFileError("a tree asks for a column that rows do not have.")
+        by_category = asked[self.nodes["is_categorical"][inner] != 0]
+        if len(by_category) and np.max(f_idx_map[by_category]) >= len(known_cat_bitsets):
+            raise DamagedFileError("a tree asks for a set of categories that is not there.")
+        return super().predict(X, known_cat_bitsets, f_idx_map, n_threads)
+
+
+def _predictor(state: dict[str, Any]) -> Any:
+    """A tree of histogram boosting, whose nodes were looked at."""
     columns = state["nodes"]
     nodes = np.zeros(len(columns["left"]), dtype=PREDICTOR_RECORD_DTYPE)
     for name in PREDICTOR_RECORD_DTYPE.names:
@@ -194,11 +233,14 @@ def _predictor(state: dict[str, Any]) -> Any:
         raise DamagedFileError("a tree has an inner node without children.")
     left = np.where(leaf, 0, nodes["left"])
     check_nodes(left, nodes["right"], nodes["feature_idx"], 2**31)
-    n_sets = min(len(state["raw_left_cat_bitsets"]), len(state["binned_left_cat_bitsets"]))
+    sets = [state[f"{name}_left_cat_bitsets"] for name in ("raw", "binned")]
+    n_sets = min(map(len, sets))
+    if any(each.shape[1:] != (8,) for each in sets):
+        raise DamagedFileError("a set of categories has another length.")
     categorical = ~leaf & nodes["is_categorical"].astype(bool)
     if (nodes["bitset_idx"][categorical] >= n_sets).any():
         raise DamagedFileError("a tree asks for a set of categories that is not there.")
-    made = TreePredictor.__new__(TreePredictor)
+    made = CheckedPredictor.__new__(CheckedPredictor)
     made.__dict__.update(state, nodes=nodes)
     return made
 
@@ -232,13 +274,23 @@ def _loss(state: dict[str, Any]) -> Any:
 
 def _random_state(state: Any) -> Any:
     made = np.random.RandomState(0)
+    _check_place(state[2], 624)
     made.set_state(state)
     return made
+
+
+def _check_place(place: Any, most: int) -> None:
+    """Refuse a place beyond the numbers that a generator has ready, which nobody else checks."""
+    if type(place) is not int or not 0 <= place <= most:
+        raise DamagedFileError("a generator of random numbers is nowhere in its sequence.")
 
 
 def _generator(state: Any) -> Any:
     if state["bit_generator"] not in ("PCG64", "MT19937", "PCG64DXSM", "SFC64", "Philox"):
         raise DamagedFileError("the file names an unknown generator of random numbers.")
+    if state["bit_generator"] == "MT19937":
+        _check_place(state["state"]["pos"], 624)
+    _check_place(state.get("buffer_pos", 0), 4)
     bits = getattr(np.random, state["bit_generator"])(0)
     bits.state = state
     return np.random.Generator(bits)
@@ -259,14 +311,25 @@ def _sparse(state: Any) -> Any:
     return made
 
 
-def _of_spread(space: Any) -> Any:
-    return {name: value for name, value in vars(space).items() if name != "read"}
+def _without(name: str) -> Callable[[Any], Any]:
+    """All attributes but one, which is made again."""
+    return lambda made: {key: value for key, value in vars(made).items() if key != name}
 
 
 def _spread(state: Any) -> Any:
     """The space of a model that has a spread, which is read from the model again."""
     kind: Any = class_named("PredictionAndSpread")
     return kind(**state, read=state["source"].read(state["opened"].core))
+
+
+def _isotonic(state: Any) -> Any:
+    """Steps that rise, joined up again."""
+    kind: Any = class_named("sklearn:IsotonicRegression")
+    made = kind()
+    made.__dict__.update(state)
+    if "X_thresholds_" in state:
+        made._build_f(made.X_thresholds_, made.y_thresholds_)
+    return made
 
 
 def _tree(state: Any) -> Any:
@@ -281,28 +344,69 @@ SPECIAL = {
     "RandomState": Special(lambda rng: rng.get_state(), _random_state),
     "Generator": Special(lambda rng: dict(rng.bit_generator.state), _generator),
     "sparse": Special(_of_sparse, _sparse),
-    "PredictionAndSpread": Special(_of_spread, _spread),
+    "PredictionAndSpread": Special(_without("read"), _spread),
+    "IsotonicRegression": Special(_without("f_"), _isotonic),
 }
 
 
-def check_made(made: Any) -> None:
-    """Refuse trees that ask for columns which whoever owns them does not check."""
-    n = getattr(made, "n_features_in_", None)
-    if n is None:
-        return
-    kind = type(made).__name__
-    if kind in ("DecisionTreeRegressor", "ExtraTreeRegressor"):
-        asked = made.tree_.n_features
-    elif kind in ("RandomForestRegressor", "ExtraTreesRegressor"):
-        asked = max(member.n_features_in_ for member in made.estimators_)
-    elif kind == "GradientBoostingRegressor":
-        asked = max(tree.n_features_in_ for tree in made.estimators_.ravel())
-    elif kind.startswith("HistGradientBoosting"):
-        nodes = [tree.nodes for stage in made._predictors for tree in stage]
-        asked = 1 + max(int(each["feature_idx"].max()) for each in nodes)
-    elif kind == "ErrorModel":
-        asked = max(tree.n_features for tree in made._trees.grove.trees)
-    else:
-        return
-    if asked > n:
-        raise DamagedFileError(f"a tree of {kind} asks for {asked} columns; there are {n}.")
+#: Threads or processes that a file may ask for.
+MOST_JOBS = 1024
+
+
+def flaw(made: Any) -> str | None:
+    """Why an object must not be used: compiled code would read or write where nothing is.
+
+    None if it may be. What such code is given is checked where it is ours (``BoostedTrees``,
+    ``CheckedPredictor``), and here where it is scikit-learn's.
+    """
+    jobs = vars(made).get("n_jobs")
+    if type(jobs) is int and abs(jobs) > MOST_JOBS:
+        return f"{jobs} jobs are asked for, and there may be {MOST_JOBS}"
+    check = FLAWS.get(name_of_class(type(made)))
+    return None if check is None else check(vars(made))
+
+
+def _flaw_of_tree(own: dict[str, Any]) -> str | None:
+    if "tree_" not in own:
+        return None
+    n, tree = own.get("n_features_in_"), own["tree_"]
+    if type(tree) is not Tree or type(n) is not int or tree.n_features > n:
+        return "a tree asks for columns that rows need not have"
+    return None
+
+
+def _flaw_of_boosting(own: dict[str, Any]) -> str | None:
+    if "estimators_" not in own:
+        return None
+    first: Any = own.get("init_")
+    trees, n = own["estimators_"], own.get("n_features_in_")
+    one = own.get("n_trees_per_iteration_") == 1 and type(n) is int
+    constant_first = name_of_class(type(first)) == "sklearn:DummyRegressor"
+    starts = first == "zero" if isinstance(first, str) else constant_first and first.n_outputs_ == 1
+    if not one or not starts or getattr(trees, "shape", ())[1:] != (1,):
+        return "boosting that does not start from a constant, or has several trees at a time"
+    for tree in trees.ravel():
+        known = name_of_class(type(tree)) == "sklearn:DecisionTreeRegressor"
+        if not known or type(vars(tree).get("tree_")) is not Tree or tree.tree_.n_features > n:
+            return "boosting by something else than trees of its columns"
+    return None
+
+
+def _flaw_of_one_hot(own: dict[str, Any]) -> str | None:
+    if "categories_" not in own:
+        return None
+    if own.get("_infrequent_enabled"):
+        return "categories that are merged because they are rare (min_frequency, max_categories)"
+    dropped = own.get("_drop_idx_after_grouping")
+    n = [len(each) for each in own["categories_"]]
+    if dropped is not None:
+        n = [size - (drop is not None) for size, drop in zip(n, dropped, strict=True)]
+    return None if n == own.get("_n_features_outs") else "as many columns as there are categories"
+
+
+FLAWS: dict[str | None, Callable[[dict[str, Any]], str | None]] = {
+    "sklearn:DecisionTreeRegressor": _flaw_of_tree,
+    "sklearn:ExtraTreeRegressor": _flaw_of_tree,
+    "sklearn:GradientBoostingRegressor": _flaw_of_boosting,
+    "sklearn:OneHotEncoder": _flaw_of_one_hot,
+}

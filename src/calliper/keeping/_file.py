@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
-from io import BytesIO
 from math import prod
 from pathlib import Path
 from secrets import token_hex
@@ -42,6 +41,10 @@ NUMBERS = (
 )
 #: Members that the hash is of.
 ORDER = (HEADER, OBJECT, *(f"{name}.npy" for name in NUMBERS))
+#: Columns that an array without rows may have.
+MOST_COLUMNS = 1 << 16
+#: Bytes before the numbers of an array.
+NPY_HEAD = 128
 #: Bytes read or written at a time.
 CHUNK = 1 << 20
 
@@ -59,19 +62,20 @@ def write(path: Any, contents: Contents) -> None:
     """Write all of it, or nothing: to a file of another name first, which then takes the place."""
     place = Path(path)
     try:
-        with _beside(place) as handle:
+        with _beside(Path(os.path.realpath(place))) as handle:  # a link stays a link
             _write(handle, contents)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a path without a name is a ValueError
+        why = getattr(error, "strerror", None) or error
         raise CalliperError(
-            f"nothing was written to {str(place)!r} ({error.strerror or error}): give a path where "
-            f"there is room and permission to write."
+            f"nothing was written to {str(place)!r} ({why}): give the path of a file, where there "
+            f"is room and permission to write."
         ) from error
 
 
 @contextmanager
 def _beside(place: Path) -> Iterator[Any]:
     """A file next to its place, moved there if all goes well and removed otherwise."""
-    part = place.with_name(f".{place.name}.{token_hex(8)}.part")
+    part = place.with_name(f".{token_hex(8)}.calliper.part")
     try:
         with part.open("xb") as handle:
             yield handle
@@ -127,15 +131,22 @@ def _blocks(arrays: list[NDArray[Any]]) -> _Blocks:
 
 def _npy(name: str, arrays: list[NDArray[Any]]) -> Iterator[bytes]:
     """The bytes of one flat array that holds all of them."""
-    kind, size = np.dtype(name).newbyteorder("<"), sum(array.size for array in arrays)
-    head = BytesIO()
-    shape: dict[str, Any] = {"descr": kind.str, "fortran_order": False, "shape": (size,)}
-    np.lib.format.write_array_header_2_0(head, shape)
-    yield head.getvalue()
+    kind = np.dtype(name).newbyteorder("<")
+    yield _npy_head(kind, sum(array.size for array in arrays))
     for (_, _, _, order), array in zip(_blocks(arrays).table, arrays, strict=True):
         flat = np.asarray(array.ravel(order=order), dtype=kind)
         for start in range(0, flat.size, CHUNK):
             yield flat[start : start + CHUNK].tobytes()
+
+
+def _npy_head(kind: Any, size: int) -> bytes:
+    """How ``numpy.load`` knows a flat array; always as long, so that it is compared, not parsed."""
+    said = f"{{'descr': {kind.str!r}, 'fortran_order': False, 'shape': ({size},), }}"
+    return (
+        b"\x93NUMPY\x02\x00"
+        + (NPY_HEAD - 12).to_bytes(4, "little")
+        + (said.ljust(NPY_HEAD - 13) + "\n").encode()
+    )
 
 
 def _json(value: Any) -> bytes:
@@ -147,10 +158,12 @@ def read(path: Any) -> Contents:
     """What a file holds, its hash compared; everything but such a file is refused."""
     place = Path(path)
     try:
-        with place.open("rb") as handle, refused_as_damaged(place):
-            return _read(place, handle)
-    except OSError as error:
-        raise CalliperError(f"{str(place)!r} cannot be read: {error.strerror or error}.") from error
+        handle = place.open("rb")
+    except (OSError, ValueError) as error:  # a path that holds a zero is a ValueError
+        why = getattr(error, "strerror", None) or error
+        raise CalliperError(f"{str(place)!r} cannot be read: {why}.") from error
+    with handle, refused_as_damaged(place):
+        return _read(place, handle)
 
 
 @contextmanager
@@ -158,11 +171,11 @@ def refused_as_damaged(place: Path) -> Iterator[None]:
     """Whatever a reader stumbles over is the file's fault."""
     try:
         yield
-    except (CalliperError, OSError):
+    except (CalliperError, Warning):  # a warning may have been made an error
         raise
     except Exception as error:
         raise DamagedFileError(
-            f"{str(place)!r} is no whole file of calliper: {type(error).__name__}: {error}"
+            f"{str(place)!r} is no whole file of calliper: {type(error).__name__}: {error!s:.200}"
         ) from error
 
 
@@ -237,21 +250,21 @@ def _check_hash(place: Path, data: dict[str, bytearray], expected: bytearray) ->
 
 def _numbers(name: str, data: bytearray) -> NDArray[Any]:
     """The flat array of a member that has just the type and length that it should have."""
-    source = BytesIO(data)
-    if np.lib.format.read_magic(source) != (2, 0):
-        raise ValueError(f"{name}.npy has another version")
-    shape, fortran, kind = np.lib.format.read_array_header_2_0(source)
-    start, expected = source.tell(), np.dtype(name).newbyteorder("<")
-    if kind != expected or fortran or shape != ((len(data) - start) // kind.itemsize,):
+    kind = np.dtype(name).newbyteorder("<")
+    size = (len(data) - NPY_HEAD) // kind.itemsize
+    if data[:NPY_HEAD] != _npy_head(kind, size):
         raise ValueError(f"{name}.npy is not what it says")
-    numbers = np.frombuffer(data, dtype=expected, offset=start)
-    return numbers if expected.isnative else numbers.astype(name)
+    numbers = np.frombuffer(data, dtype=kind, count=size, offset=NPY_HEAD)
+    if name == "bool" and (numbers.view(np.uint8) > 1).any():
+        raise ValueError("a truth value is neither true nor false")
+    return numbers if kind.isnative else numbers.astype(name)
 
 
 def _array(
     blocks: dict[str, NDArray[Any]], name: str, start: int, shape: list[int], order: Any
 ) -> NDArray[Any]:
-    if not all(type(each) is int and each >= 0 for each in (start, *shape)):
+    most = max(map(len, blocks.values())) + MOST_COLUMNS  # of no rows there could be any number
+    if not all(type(each) is int and 0 <= each <= most for each in (start, *shape)):
         raise ValueError(f"an array starts at {start!r} and has shape {shape!r}")
     block, size = blocks[name], prod(shape)
     if start + size > len(block) or order not in ("C", "F"):

@@ -4,7 +4,8 @@ What an object is made of becomes a *node*: numbers, texts and None as they are,
 
     {"tuple": […]}  {"dict": [[key, value], …]}  {"set": […]}  {"float": "inf"}  {"slice": […]}
     {"array": 3}    {"scalar": 3}                  an array of the file, or its one number
-    {"cells": […], "shape": […], "type": "object"} an array of texts or objects
+    {"texts": 3, "type": "U"} {"times": 3, "type": …}  an array of the file, read as texts or dates
+    {"cells": […], "shape": […]}                   an array of objects
     {"object": 7}                                  the 7th of the table of objects
     {"model": 0}    {"opened": …}                  the user's model, which is not in the file
     {"constant": "MEMBERS"}  {"method": […]}       what a known module has by that name
@@ -17,9 +18,13 @@ constructor runs, and a class is found by its name in a list, never by importing
 
 from __future__ import annotations
 
+import copyreg
 import datetime
 import math
+import sys
 from collections.abc import Callable, Sequence
+from functools import cache, cached_property
+from inspect import getattr_static
 from types import BuiltinFunctionType, EllipsisType, FunctionType, MethodType
 from typing import Any
 
@@ -32,9 +37,9 @@ from calliper.keeping._classes import (
     CONSTANTS,
     METHODS,
     SPECIAL,
-    check_made,
     class_named,
     constant,
+    flaw,
     full_name,
     name_of_class,
     name_of_constant,
@@ -44,6 +49,22 @@ from calliper.keeping._file import NUMBERS
 
 #: What may stand in a node as it is.
 PLAIN = (bool, int, str)
+
+#: Kinds of texts, and the numbers that their signs are.
+TEXTS = {"U": np.uint32, "S": np.uint8}
+
+#: Types of dates and of spans of time.
+TIMES = frozenset(
+    f"<{kind}8[{unit}]"
+    for kind in "mM"
+    for unit in ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as")
+)
+
+#: The attribute that has a few rows as they came, of whatever kind; see ``_rows.py``.
+PROBE = "_probe"
+
+#: What a class does, which no attribute may hide.
+CODE = (FunctionType, MethodType, property)
 
 
 class GraphWriter:
@@ -74,7 +95,7 @@ class GraphWriter:
         write = self._simple(value)
         if write is not None:
             return write(value, path)
-        if isinstance(value, FunctionType | BuiltinFunctionType | type):
+        if isinstance(value, FunctionType | BuiltinFunctionType | np.ufunc | type):
             return self._named(value, path)
         return self._shared(value, path)
 
@@ -109,7 +130,7 @@ class GraphWriter:
     def _dict(self, values: dict[Any, Any], path: str) -> Any:
         pairs = [
             [self.node(key, path), self.node(each, f"{path}[{key!r}]")]
-            for key, each in values.items()
+            for key, each in list(values.items())  # another thread may add to a cache
         ]
         return {"dict": pairs}
 
@@ -117,12 +138,20 @@ class GraphWriter:
         """An array by its number; of equal views of the same memory, one."""
         kind = array.dtype
         if kind.kind in "mM":
-            return {"times": self._array(array.view(np.int64), path), "type": kind.str}
+            if kind.str.replace(">", "<") not in TIMES:
+                raise CannotSaveError(f"{path} is an array of {kind}, which cannot be saved.")
+            numbers = array.astype(kind.newbyteorder("=")).view(np.int64)
+            return {"times": self._array(numbers, path), "type": kind.str.replace(">", "<")}
+        if kind.kind in TEXTS:
+            numbers = np.array(
+                array, dtype=kind.newbyteorder("=") if kind.itemsize else f"{kind.kind}1"
+            )
+            numbers = numbers.reshape(*array.shape, 1).view(TEXTS[kind.kind])
+            return {"texts": self._array(numbers, path), "type": kind.kind}
+        if kind.kind == "O":
+            return {"cells": self._items(array.ravel().tolist(), path), "shape": list(array.shape)}
         if kind.name not in NUMBERS:
-            if kind.names is not None or kind.kind == "V":
-                raise CannotSaveError(f"{path} is an array of records, which cannot be saved.")
-            cells = self._items(array.ravel().tolist(), path)
-            return {"cells": cells, "shape": list(array.shape), "type": kind.str}
+            raise CannotSaveError(f"{path} is an array of {kind}, which cannot be saved.")
         pointer = array.__array_interface__["data"][0] if array.size else id(array)
         key = pointer, array.shape, array.strides, kind.str
         if key not in self._seen:
@@ -173,7 +202,9 @@ class GraphWriter:
             self.objects[number] = [special, self.node(state, path)]
             return self._seen[key]
         name = name_of_class(type(value)) or self._trusted_class(value, path)
-        state = _state(value)
+        state, wrong = _state(value), flaw(value)
+        if wrong is not None:
+            raise CannotSaveError(f"{path.lstrip('.')} cannot be saved: it has {wrong}.")
         if not isinstance(state, dict):
             raise _cannot(value, path, "what it keeps are not attributes")
         self._alive.append(state)
@@ -184,6 +215,8 @@ class GraphWriter:
     def _trusted_class(self, value: Any, path: str) -> str:
         """The name of a class of the user's, whose attributes are written like any others."""
         name = full_name(type(value))
+        if name.startswith("calliper."):
+            raise CannotSaveError(f"{path.lstrip('.')} is a {name}, which files do not know yet.")
         if "<" in name or not hasattr(value, "__dict__") or _reduces(value):
             raise _cannot(value, path, "it is of a class that does not keep plain attributes")
         self.trusted.add(name)
@@ -196,10 +229,20 @@ def _ways_to_open(model: Any) -> dict[str, OpenedModel]:
 
 
 def _state(value: Any) -> Any:
-    """Attributes to be written: as the class says, or all of them."""
+    """Attributes to be written: as the class says, or all but what is computed when asked for."""
     own = type(value).__module__.partition(".")[0] != "sklearn"
     says = own and any("__getstate__" in base.__dict__ for base in _own_bases(type(value)))
-    return value.__getstate__() if says else dict(vars(value))
+    if says:
+        return value.__getstate__()
+    kind: Any = type(value)
+    dropped = _computed(kind) | {PROBE}  # rows of any kind, which are kept apart
+    return {name: each for name, each in list(vars(value).items()) if name not in dropped}
+
+
+@cache
+def _computed(kind: Any) -> set[str]:
+    """Names of what objects of a class compute when it is first asked for."""
+    return {name for name in dir(kind) if isinstance(getattr_static(kind, name), cached_property)}
 
 
 def _own_bases(kind: type) -> list[type]:
@@ -211,7 +254,8 @@ def _own_bases(kind: type) -> list[type]:
 def _reduces(value: Any) -> bool:
     """Whether it is taken apart in a way of its own, other than by attributes."""
     names = ("__reduce__", "__reduce_ex__", "__getnewargs__", "__getnewargs_ex__")
-    return any(name in base.__dict__ for base in _own_bases(type(value)) for name in names)
+    own = any(name in base.__dict__ for base in _own_bases(type(value)) for name in names)
+    return own or type(value) in copyreg.dispatch_table
 
 
 def _cannot(value: Any, path: str, why: str) -> CannotSaveError:
@@ -294,20 +338,27 @@ class GraphReader:
         return self.value(inner)[()]
 
     def _read_times(self, inner: Any, node: Any) -> Any:
-        kind = np.dtype(node["type"])
-        if kind.kind not in "mM":
+        if node["type"] not in TIMES:
             raise DamagedFileError(f"{node['type']!r:.40} is no type of dates.")
-        return self.value(inner).view(kind)
+        return self._numbers(inner, np.int64).view(node["type"])
+
+    def _read_texts(self, inner: Any, node: Any) -> Any:
+        """Texts of one length, from the numbers of their signs."""
+        signs = np.ascontiguousarray(self._numbers(inner, TEXTS[node["type"]]))
+        if signs.max(initial=0) > sys.maxunicode:
+            raise DamagedFileError("the file holds a sign that no text has.")
+        return signs.view(f"{node['type']}{signs.shape[-1]}")[..., 0]
+
+    def _numbers(self, inner: Any, kind: Any) -> Any:
+        numbers = self.value(inner)
+        if not isinstance(numbers, np.ndarray) or numbers.dtype != kind:
+            raise DamagedFileError(f"the file holds no array of {kind} where there should be one.")
+        return numbers
 
     def _read_cells(self, items: Any, node: Any) -> Any:
-        kind = np.dtype(node["type"])
-        if kind.kind not in "OUS" or kind.itemsize > 4 * max(8, len(str(items))):
-            raise DamagedFileError(f"{node['type']!r:.40} is no type of texts.")
-        flat = np.empty(len(items), dtype=kind)
-        flat[:] = [self.value(each) for each in items] if kind.kind != "O" else None
-        if kind.kind == "O":
-            for place, each in enumerate(items):
-                flat[place] = self.value(each)
+        flat = np.empty(len(items), dtype=object)
+        for place, each in enumerate(items):
+            flat[place] = self.value(each)
         return flat.reshape(node["shape"])
 
     def _read_model(self, place: int, node: Any) -> Any:
@@ -353,11 +404,16 @@ class GraphReader:
         attributes = self.value(state)
         if not isinstance(attributes, dict) or not all(type(name) is str for name in attributes):
             raise DamagedFileError(f"attributes of {kind.__name__} are not named.")
+        hidden = [name for name in attributes if isinstance(getattr(kind, name, None), CODE)]
+        if hidden or any(name.startswith("__") for name in attributes):
+            raise DamagedFileError(f"attributes of {kind.__name__} hide what it does.")
         if any("__setstate__" in base.__dict__ for base in _own_bases(kind)):
             made.__setstate__(attributes)
         else:
             made.__dict__.update(attributes)
-        check_made(made)
+        wrong = flaw(made)
+        if wrong is not None:
+            raise DamagedFileError(f"a {kind.__name__} of the file has {wrong}.")
         return made
 
 

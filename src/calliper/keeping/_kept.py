@@ -5,14 +5,16 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy
+import sklearn
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._calibrated import CalibratedOnStored
+from calliper._probe_rows import rows_again
 from calliper._version import __version__
 from calliper.calibrators import Calibrator
 from calliper.exceptions import (
@@ -24,9 +26,10 @@ from calliper.exceptions import (
 )
 from calliper.keeping import _file
 from calliper.keeping._classes import full_name
-from calliper.keeping._graph import GraphReader, GraphWriter
+from calliper.keeping._graph import PROBE, GraphReader, GraphWriter
 from calliper.keeping._model import (
     ask,
+    check_class,
     check_same,
     fingerprint,
     models_again,
@@ -34,12 +37,11 @@ from calliper.keeping._model import (
     parts_of,
     slots_of,
 )
-from calliper.keeping._rows import rows_again, state_of
 from calliper.refitting import RefittedRegressor
 from calliper.regressor import ConformalRegressor
 
 #: What numbers may depend on.
-LIBRARIES = ("numpy", "scipy", "scikit-learn")
+LIBRARIES = {each.__name__: each.__version__ for each in (np, scipy, sklearn)}
 
 #: What can be saved.
 KINDS = (ConformalRegressor, Calibrator, RefittedRegressor, CalibratedOnStored)
@@ -123,22 +125,27 @@ def load(path: Any, model: Any = None, *, trusted: Iterable[Any] = ()) -> Any:
     array([4.])
     """
     contents = _file.read(path)
-    header, needs = contents.header, _needs(contents.header, path)
-    models = models_again(model, needs, f"a {header.get('object')}")
-    known = {full_name(each): each for each in trusted}
+    header = _whole(contents.header, path)
+    known = _known(header["trusted"], trusted)
+    with _file.refused_as_damaged(Path(path)):
+        graph = contents.graph
+        most = len(graph["objects"])
+        models = models_again(model, header["needs"], f"a {header['object']}", most)
     _refuse_missing(header, known)
     _warn_of_version(header)
     with _file.refused_as_damaged(Path(path)):
-        graph = contents.graph
         reader = GraphReader(graph["objects"], contents.arrays, models, known)
         calibrated = reader.value(graph["root"])
         probe, radius = reader.value(graph["probe"]), reader.value(graph["radius"])
         _refuse_other_kind(calibrated, header)
-        rows = None if probe is None else rows_again(probe["rows"])
-    if probe is not None:
-        check_same(calibrated, rows, probe["said"], _in_words(header["model"]))
-    if radius is not None:
-        _check_radius(calibrated, radius, path)
+        if probe is not None:
+            rows, made_for = rows_again(probe["rows"]), _in_words(header["model"])
+            check_same(calibrated, rows, probe["said"], made_for)
+            vars(calibrated)[PROBE] = probe["rows"]
+        elif models:
+            check_class(models[0], header["model"])
+        if radius is not None:
+            _check_radius(calibrated, radius, path)
     return calibrated
 
 
@@ -210,8 +217,7 @@ def inspect(path: Any) -> Kept:
     'Split'
     """
     contents = _file.read(path)
-    _needs(contents.header, path)
-    return Kept(contents.header, Path(path).stat().st_size)
+    return Kept(_whole(contents.header, path), Path(path).stat().st_size)
 
 
 def _header(calibrated: Any, trusted: list[str]) -> dict[str, Any]:
@@ -225,7 +231,7 @@ def _header(calibrated: Any, trusted: list[str]) -> dict[str, Any]:
     return {
         "format": _file.FORMAT,
         "calliper": __version__,
-        "versions": {"python": platform.python_version(), **{n: version(n) for n in LIBRARIES}},
+        "versions": {"python": platform.python_version(), **LIBRARIES},
         "object": type(calibrated).__name__,
         "method": promise.method,
         "kernel": repr(getattr(method, "kernel_", getattr(method, "kernel", ""))) or "",
@@ -270,15 +276,14 @@ def _asked(method: Any) -> set[float]:
 
 def _probe(calibrated: Any) -> dict[str, Any] | None:
     """A few rows, and what the model said of them; None where they cannot be kept."""
-    rows = getattr(calibrated, "_probe", None)
-    state = None if rows is None else state_of(rows)
+    state = getattr(calibrated, PROBE, None)
     if state is None:
         return None
     try:
         GraphWriter().node(state)
     except CannotSaveError:
         return None
-    return {"rows": state, "said": ask(calibrated, rows)}
+    return {"rows": state, "said": ask(calibrated, rows_again(state))}
 
 
 def _radius(calibrated: Any) -> dict[str, Any] | None:
@@ -299,8 +304,7 @@ def _radius(calibrated: Any) -> dict[str, Any] | None:
 
 def _check_radius(calibrated: Any, expected: dict[str, Any], path: Any) -> None:
     method, radius = _method(calibrated), expected["radius"]
-    with _file.refused_as_damaged(Path(path)):
-        found = method.predict_radius(expected["Z"], expected["level"])
+    found = method.predict_radius(expected["Z"], expected["level"])
     if not np.allclose(found, radius, rtol=1e-6, atol=0.0):
         raise DamagedFileError(
             f"{str(path)!r} gives radius {found[0]:.6g} where it gave {radius[0]:.6g} when it was "
@@ -308,18 +312,43 @@ def _check_radius(calibrated: Any, expected: dict[str, Any], path: Any) -> None:
         )
 
 
-def _needs(header: dict[str, Any], path: Any) -> dict[str, int]:
-    """How many models are needed; a header that lacks anything is refused."""
-    needs: Any = header.get("needs")
-    words = ("object", "method", "guarantee", "space", "locality", "score")
-    whole = isinstance(needs, dict) and all(isinstance(header.get(name), str) for name in words)
-    whole = whole and isinstance(header.get("levels"), list) and "model" in header
-    whole = whole and isinstance(header.get("versions"), dict) and "trusted" in header
-    if not whole or not all(type(needs.get(name)) is int for name in ("models", "columns")):
+#: What a header has, and of which kind.
+PARTS: dict[str, Any] = {
+    **dict.fromkeys(("calliper", "object", "method", "kernel", "locality"), str),
+    **dict.fromkeys(("space", "score", "guarantee"), str),
+    **{"levels": list, "trusted": list, "columns": list, "versions": dict, "needs": dict},
+    **{"n_calibration": int, "format": int, "model": dict | None},
+}
+
+
+def _whole(header: dict[str, Any], path: Any) -> dict[str, Any]:
+    """The header, if it has all its parts; otherwise it is refused."""
+    whole = all(name in header and isinstance(header[name], PARTS[name]) for name in PARTS)
+    whole = whole and all(isinstance(level, int | float) for level in header["levels"])
+    whole = whole and all(isinstance(name, str) for name in header["trusted"])
+    model: Any = header.get("model") or {"class": "", "parameters": {}}
+    whole = whole and isinstance(model.get("class"), str)
+    whole = whole and isinstance(model.get("parameters"), dict)
+    counts = [header["needs"].get(name) for name in ("models", "columns")] if whole else []
+    if not whole or not all(type(each) is int and each >= 0 for each in counts):
         raise DamagedFileError(
             f"{str(path)!r} is no whole file of calliper: its header lacks parts."
         )
-    return dict(needs)
+    return header
+
+
+def _known(names: list[str], trusted: Iterable[Any]) -> dict[str, Any]:
+    """What the reader trusts, by the names in the file; of a script, whatever module it is now."""
+    by_name: dict[str, Any] = {}
+    for each in trusted:
+        if not hasattr(each, "__name__"):
+            raise TypeError(
+                f"trusted takes functions and classes, as trusted=[my_function]; got {each!r:.60}."
+            )
+        by_name[full_name(each)] = each
+    own = {name.partition(":")[2]: each for name, each in by_name.items()}
+    scripts = (name.partition(":")[2] for name in names if name.startswith("__main__:"))
+    return by_name | {f"__main__:{name}": own[name] for name in scripts if name in own}
 
 
 def _refuse_missing(header: dict[str, Any], known: dict[str, Any]) -> None:
@@ -338,7 +367,7 @@ def _refuse_other_kind(calibrated: Any, header: dict[str, Any]) -> None:
 
 
 def _warn_of_version(header: dict[str, Any]) -> None:
-    before, now = header["versions"].get("scikit-learn"), version("scikit-learn")
+    before, now = header["versions"].get("sklearn"), LIBRARIES["sklearn"]
     if str(before).split(".")[:2] != now.split(".")[:2]:
         warn(
             f"The file was made with scikit-learn {before}, and this is {now}: what it holds of "

@@ -15,7 +15,7 @@ import numpy as np
 from calliper._models import predictions, unwrapped
 from calliper._targets import MultiTargetRegressor, column_of
 from calliper._types import FloatArray
-from calliper.exceptions import CalliperError, OtherModelError
+from calliper.exceptions import CalliperError, DamagedFileError, OtherModelError
 from calliper.refitting import RefittedRegressor
 from calliper.regressor import ConformalRegressor
 
@@ -52,9 +52,11 @@ def needed(calibrated: Any) -> dict[str, int]:
     return {"models": n - parts, "columns": parts}
 
 
-def models_again(given: Any, needs: dict[str, int], what: str) -> list[Any]:
-    """Models by their numbers, from what the user gave."""
+def models_again(given: Any, needs: dict[str, int], what: str, most: int) -> list[Any]:
+    """Models by their numbers, from what the user gave; of at most so many columns."""
     n, k = needs["models"], needs["columns"]
+    if k > most:
+        raise DamagedFileError(f"the file asks for {k} columns and holds {most} objects.")
     if n == 0:
         if given is not None:
             raise CalliperError(f"the file holds {what} without a model: leave out model=.")
@@ -115,6 +117,16 @@ def check_same(calibrated: Any, X: Any, expected: dict[str, FloatArray], made_fo
                 f"{model} {said} the {len(before)} rows that the file remembers otherwise: "
                 f"{shown[0]} in place of {shown[1]} for the first of them. {advice}"
             )
+
+
+def check_class(model: Any, before: dict[str, Any]) -> None:
+    """Refuse a model of another class, where no row could be kept to ask it about."""
+    now = fingerprint(model)
+    if now["class"] != before["class"]:
+        raise OtherModelError(
+            f"the model is a {now['class']}; this file was made for a {before['class']}: pass that "
+            f"very model, trained as it was then."
+        )
 
 
 def _differs(now: FloatArray, before: FloatArray) -> bool:

@@ -9,6 +9,7 @@ from calliper.kernels._base import LeaveTwoOut as LeaveTwoOut
 from calliper.kernels._base import as_kernel as as_kernel
 from calliper.kernels._base import rescale as rescale
 from calliper.kernels._criterion import CRITERIA as CRITERIA
+from calliper.kernels._exact import Grid as Grid
 from calliper.kernels._graded import GradedKNN
 from calliper.kernels._knn import KNN
 from calliper.kernels._learnt import LearntMetric, Mahalanobis, learn_metric
@@ -22,6 +23,8 @@ from calliper.kernels._search import EUCLIDEAN as EUCLIDEAN
 from calliper.kernels._search import NeighborSearch as NeighborSearch
 from calliper.kernels._search import all_distances as all_distances
 from calliper.kernels._search import paired_distances as paired_distances
+from calliper.kernels._shards import ShardedBag as ShardedBag
+from calliper.kernels._shards import make_shard as make_shard
 from calliper.kernels._shared import Shells as Shells
 from calliper.kernels._shared import shared_means as shared_means
 from calliper.kernels._statistic import STATISTICS as STATISTICS

@@ -146,6 +146,8 @@ class Kernel:
     by_distance : whether nearness is a fixed function of distances, in whatever space
     counts_neighbors : whether a fixed number of points speak, all equally loud
     smoothing : how many points the mean of all counts for in a local mean
+    takes_device : whether rows may be tensors on a torch device
+    engine : where to compute, if not where rows are
 
     Examples
     --------
@@ -158,6 +160,8 @@ class Kernel:
     by_distance: bool = False
     counts_neighbors: bool = False
     smoothing: float = 0.0
+    takes_device: bool = False
+    engine: str | None = None
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -22,8 +22,8 @@ from sklearn.base import BaseEstimator
 
 from calliper._types import FloatArray, IntArray
 from calliper.kernels._base import Kernel, Rng, Rows, ScalesAtLevel
-from calliper.kernels._knn import KNN, BagKNN, check_neighbors
-from calliper.kernels._search import EUCLIDEAN, Metric, NeighborSearch, check_metric
+from calliper.kernels._knn import KNN, BagKNN, check_neighbors, search_of
+from calliper.kernels._search import EUCLIDEAN, Metric, check_metric
 from calliper.kernels._statistic import Edge, MeanStatistic
 
 #: How many times as many neighbours the wider mean is over.
@@ -55,6 +55,7 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
     """
 
     by_distance = True
+    takes_device = True
 
     def __init__(self, n_neighbors: int = 10, *, metric: Metric = EUCLIDEAN) -> None:
         self.n_neighbors = n_neighbors
@@ -83,7 +84,7 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
         """Thresholds of full conformal."""
         if statistic == "quantile":
             raise TypeError(f"no quantile over {self!r} is known: use KNN(...), or the mean.")
-        search, (near, wide) = NeighborSearch(Z, self.metric), self.parts
+        search, (near, wide) = search_of(Z, self.metric), self.parts
         mean: dict[str, Any] = {"statistic": MeanStatistic, "offset": 0.0}
         inner, outer = (
             BagKNN(search, magnitudes, scores, n_neighbors=k, **mean)
@@ -145,7 +146,7 @@ class BagGraded(BagKNN):
 
     def __init__(self, near: BagKNN, wide: BagKNN, offset: float) -> None:
         self.near, self.wide, self.offset = near, wide, offset
-        self.scores, self.n_neighbors = wide.scores, wide.n_neighbors
+        self.scores, self.n_neighbors, self.search = wide.scores, wide.n_neighbors, wide.search
         self.crowded = np.union1d(self.near.crowded, self.wide.crowded)
         self.statistic = GradedMean(self.near.statistic, self.wide.statistic, offset)
         self._orders = {}
@@ -159,21 +160,21 @@ class BagGraded(BagKNN):
         return None if wide is None or near is None else BagGraded(near, wide, self.offset)
 
     def _scales_of_new(
-        self, Z: FloatArray, levels: list[float]
+        self, Z: FloatArray, levels: list[float], found: Any
     ) -> dict[int, tuple[float, FloatArray]]:
         """The scale of each row, (m,), which is the same at every level, by its key."""
-        ((key, (level, near)),) = self.near._scales_of_new(Z, levels[:1]).items()
-        ((_, wide),) = self.wide._scales_of_new(Z, levels[:1]).values()
+        ((key, (level, near)),) = self.near._scales_of_new(Z, levels[:1], found[0]).items()
+        ((_, wide),) = self.wide._scales_of_new(Z, levels[:1], found[1]).values()
         return {key: (level, (near + wide) / 2 + self.offset)}
 
-    def _entered(self, Z: FloatArray) -> tuple[IntArray, IntArray, Edge]:
-        """Pairs where the new row is among the point's 4K nearest, and where in them it is."""
-        row, point, at_edge = self.wide._entered(Z)
-        inner_row, inner_point, at_inner_edge = self.near._entered(Z)
+    def _around(self, Z: FloatArray) -> tuple[Any, tuple[IntArray, IntArray, Edge]]:
+        """The nearest of either bag, pairs where the row is among 4K, and where in them it is."""
+        wide, (row, point, at_edge) = self.wide._around(Z)
+        near, (inner_row, inner_point, at_inner_edge) = self.near._around(Z)
         n = len(self.scores)
         pair, inner = row * n + point, inner_row * n + inner_point
         order = np.argsort(pair)
         place = order[np.searchsorted(pair, inner, sorter=order)]
         where = at_edge.astype(np.intp)
         where[place] += np.where(at_inner_edge, 4, 2)
-        return row, point, where
+        return (near, wide), (row, point, where)

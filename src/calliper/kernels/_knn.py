@@ -37,6 +37,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_row_blocks, map_slices, row_slices
+from calliper._device import device_of, engine_device, on_device, refuse_other_metrics
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import SmallCalibrationWarning, warn
 from calliper.kernels._base import (
@@ -104,6 +105,10 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
     metric : str or callable, default "euclidean"
         Any symmetric metric that :func:`scipy.spatial.distance.cdist` takes. The Euclidean one
         is searched by trees or matrix products, all others by comparing every pair.
+    engine : str, optional
+        ``"torch"`` searches on the current CUDA device through PyTorch, ``"torch:cuda:1"`` on
+        another, with the same result; see ``docs/gpu.md``. By default rows are searched where
+        they are: arrays by the processor, tensors on a GPU there.
 
     Examples
     --------
@@ -118,15 +123,21 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
 
     by_distance = True
     counts_neighbors = True
+    takes_device = True
 
-    def __init__(self, n_neighbors: int = 10, *, metric: Metric = EUCLIDEAN) -> None:
+    def __init__(
+        self, n_neighbors: int = 10, *, metric: Metric = EUCLIDEAN, engine: str | None = None
+    ) -> None:
         self.n_neighbors = n_neighbors
         self.metric = metric
+        self.engine = engine
 
     def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> KNN:
         """A copy with its parameters checked."""
         check_metric(self.metric)
-        return KNN(check_neighbors(self.n_neighbors), metric=self.metric)
+        engine_device(self.engine)
+        k = check_neighbors(self.n_neighbors)
+        return KNN(k, metric=self.metric, engine=self.engine)
 
     def at_most(self, largest: int) -> int:
         """K, or all points there are, with a warning."""
@@ -149,7 +160,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         Z_train: Rows = None,
     ) -> LeaveTwoOutKNN:
         """Scales of the Jackknife+ for N ≥ 2 calibration points."""
-        search = NeighborSearch(Z, self.metric)
+        search = search_of(Z, self.metric, self.engine)
         return LeaveTwoOutKNN(search, magnitudes, self.at_most(len(Z) - 1), offset)
 
     def bag(
@@ -163,7 +174,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
     ) -> BagKNN:
         """Thresholds of full conformal."""
         return BagKNN(
-            NeighborSearch(Z, self.metric),
+            search_of(Z, self.metric, self.engine),
             magnitudes,
             scores,
             n_neighbors=self.at_most(len(Z)),
@@ -173,16 +184,16 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray) -> NearestMean:
         """Mean over the K nearest."""
-        return NearestMean(NeighborSearch(Z, self.metric), magnitudes, self.at_most(len(Z)))
+        return NearestMean(search_of(Z, self.metric, self.engine), magnitudes, self.at_most(len(Z)))
 
     def local_quantile(self, Z: FloatArray, scores: FloatArray) -> NearestQuantile:
         """Quantile of the K nearest."""
-        return NearestQuantile(NeighborSearch(Z, self.metric), scores, self.at_most(len(Z)))
+        return NearestQuantile(search_of(Z, self.metric, self.engine), scores, self.at_most(len(Z)))
 
     def widened(self, multiple: float, most: int) -> KNN:
         """The same with K multiplied, at least 1 and at most ``most``."""
         k = max(1, min(round(self.n_neighbors * multiple), most))
-        return KNN(k, metric=self.metric)
+        return KNN(k, metric=self.metric, engine=self.engine)
 
     @classmethod
     def scales_of_others(
@@ -195,7 +206,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
     ) -> ScalesAtLevel:
         """Scales over the K nearest others; neighbours are sorted once for all K."""
         ks = [kernel.n_neighbors for kernel in kernels]
-        search = NeighborSearch(Z, kernels[0].metric)
+        search = search_of(Z, kernels[0].metric, kernels[0].engine)
         near, tied = search.nearest_others(max(ks))
         member, shared = magnitudes[near], SharedNeighbors(search, magnitudes)
         tied |= search.any_equal(near)
@@ -212,6 +223,17 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
             of_tied = shared.sums_of_others(crowded, ks)
             means[:, crowded] = [sums.total / k for k, sums in zip(ks, of_tied, strict=True)]
         return lambda level: means
+
+
+def search_of(Z: Any, metric: Metric, engine: str | None = None) -> NeighborSearch:
+    """A search where the engine says, or where the rows are."""
+    device = device_of(Z, engine)
+    if device is None:
+        return NeighborSearch(Z, metric)
+    from calliper.kernels._torch import TorchSearch
+
+    refuse_other_metrics(metric, device)
+    return TorchSearch(on_device(Z, device))
 
 
 def check_neighbors(k: Any) -> int:
@@ -430,8 +452,8 @@ class BagKNN(Bag):
 
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
         """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
-        ((_, scale),) = self._scales_of_new(Z, [level]).values()
-        row, point, at_edge = self._entered(Z)
+        near, (row, point, at_edge) = self._around(Z)
+        ((_, scale),) = self._scales_of_new(Z, [level], near).values()
         score, own = self.scores[point], self.calibration_scale(level)
         if slope:
             found = signed_root(slope, own - slope * self.scores, self.scores * scale[:, None])
@@ -472,9 +494,9 @@ class BagKNN(Bag):
         self, Z: FloatArray, asked: Asked, shares: Shares | None
     ) -> tuple[FloatArray, int]:
         """Order statistics, and the number of pairs that had to be looked at."""
-        (levels, ranks, signs), (row, point, at_edge) = asked, self._entered(Z)
+        (levels, ranks, signs), (near, (row, point, at_edge)) = asked, self._around(Z)
         radius = np.empty((len(Z), len(levels)))
-        for key, (level, scale) in self._scales_of_new(Z, levels).items():
+        for key, (level, scale) in self._scales_of_new(Z, levels, near).items():
             product = self.scores[point] * scale[row]
             with np.errstate(over="ignore"):
                 value = self.statistic.crossing(point, at_edge, product, level)
@@ -484,14 +506,19 @@ class BagKNN(Bag):
             own = shares and shares.reordered(np.argsort(place))
             columns = [c for c, each in enumerate(levels) if self.statistic.key(each) == key]
             which = [ranks[c] if own is None else levels[c] for c in columns]
-            radius[:, columns] = _select(ordered, scale, row, place[point], value, which, own)
+            # An engine on a device selects there, where that takes no time.
+            select = _select if own else getattr(self.search, "select", _select)
+            radius[:, columns] = select(ordered, scale, row, place[point], value, which, own)
         return radius, len(row) + len(Z) * self.n_neighbors
 
     def _scales_of_new(
-        self, Z: FloatArray, levels: list[float]
+        self, Z: FloatArray, levels: list[float], found: Any
     ) -> dict[int, tuple[float, FloatArray]]:
-        """For each different scale, one of the levels that have it, and the scale of each row."""
-        near, tied = self.search.nearest(Z, self.n_neighbors)
+        """For each different scale, one of the levels that have it, and the scale of each row.
+
+        ``found`` are the nearest of the rows, and where the last is tied.
+        """
+        near, tied = found
         member = self.magnitudes[near]
         scales: dict[int, tuple[float, FloatArray]] = {}
         for level in levels:
@@ -512,16 +539,18 @@ class BagKNN(Bag):
             self._orders[key] = in_order(ratio)
         return self._orders[key]
 
-    def _entered(self, Z: FloatArray) -> tuple[IntArray, IntArray, Edge]:
-        """Pairs (new row, calibration point) where the new row is among the point's K nearest.
+    def _around(self, Z: FloatArray) -> tuple[Any, tuple[IntArray, IntArray, Edge]]:
+        """The nearest of new rows, and pairs (new row, calibration point) where it is near.
 
-        The third array says where it is just as far as the K-th.
+        That is, where the new row is among the point's K nearest; the third array says where it
+        is just as far as the K-th.
         """
         if self.always_enters:
             n = len(self.scores)
             row, point = np.repeat(np.arange(len(Z)), n), np.tile(np.arange(n), len(Z))
-            return row, point, np.zeros(len(row), dtype=bool)
-        return self.search.balls_containing(Z, self.reach)
+            near = self.search.nearest(Z, self.n_neighbors)
+            return near, (row, point, np.zeros(len(row), dtype=bool))
+        return self.search.around(Z, self.n_neighbors, self.reach)
 
 
 def _select(

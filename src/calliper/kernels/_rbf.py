@@ -43,6 +43,7 @@ from scipy.spatial.distance import pdist
 from sklearn.base import BaseEstimator
 
 from calliper._blocks import Scratch, map_row_blocks
+from calliper._device import device_of, engine_device, on_device, refuse_other_metrics
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.kernels._base import (
@@ -108,6 +109,9 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         rows lie in some thousand cells, for which the work is done. 0 leaves points where they are.
     metric : str or callable, default "euclidean"
         Any symmetric metric that :func:`scipy.spatial.distance.cdist` takes.
+    engine : str, optional
+        ``"torch"`` computes on the current CUDA device through PyTorch, ``"torch:cuda:1"`` on
+        another; see ``docs/gpu.md``. For :class:`FullRescaled` and :class:`JackknifeRescaled`.
 
     Examples
     --------
@@ -121,6 +125,7 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
     """
 
     by_distance = True
+    takes_device = True
 
     def __init__(
         self,
@@ -129,11 +134,13 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         smoothing: float = 0.0,
         step: float = 0.0,
         metric: Metric = EUCLIDEAN,
+        engine: str | None = None,
     ) -> None:
         self.length_scale = length_scale
         self.smoothing = smoothing
         self.step = step
         self.metric = metric
+        self.engine = engine
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -143,6 +150,7 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
     def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> RBF:
         """A copy with its parameters checked and the median distance filled in."""
         check_metric(self.metric)
+        engine_device(self.engine)
         scale = self.length_scale
         if isinstance(scale, str):
             scale = self._median(scale, Z_train)
@@ -158,6 +166,7 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
             smoothing=float(self.smoothing),
             step=float(self.step),
             metric=self.metric,
+            engine=self.engine,
         )
 
     def _median(self, name: str, Z_train: Rows) -> float:
@@ -184,6 +193,11 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         Z_train: Rows = None,
     ) -> LeaveTwoOut:
         """Scales of the Jackknife+ for N ≥ 2 calibration points."""
+        device = device_of(Z, self.engine)
+        if device is not None:
+            from calliper.kernels._torch_radial import LeaveTwoOutTorchRadial
+
+            return LeaveTwoOutTorchRadial(self._on_device(Z, device), magnitudes, offset)
         if self.smoothing:
             return LeaveTwoOutWeighted(self._smoothed(Z), magnitudes, offset)
         return LeaveTwoOutRBF(self._exponents(Z), magnitudes, offset)
@@ -199,17 +213,24 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
     ) -> Bag:
         """Thresholds of full conformal."""
         refuse_quantile(statistic)
+        device = device_of(Z, self.engine)
+        if device is not None:
+            from calliper.kernels._torch_radial import BagTorchRadial
+
+            return BagTorchRadial(self._on_device(Z, device), magnitudes, scores, offset)
         if self.smoothing:
             return BagWeighted(self._smoothed(Z), magnitudes, scores, offset)
         return BagRBF(self._exponents(Z), magnitudes, scores, offset)
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray) -> WeightedMean:
         """Nadaraya–Watson mean."""
+        self._refuse_engine()
         weigh = self._smoothed(Z).to if self.smoothing else self._exponents(Z).weights
         return WeightedMean(weigh, magnitudes)
 
     def local_quantile(self, Z: FloatArray, scores: FloatArray) -> LocalQuantile:
         """Quantile by radial weights."""
+        self._refuse_engine()
         if self.smoothing:
             return super().local_quantile(Z, scores)
         order = np.argsort(scores)
@@ -242,6 +263,21 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
             means.append(total / (weight.sum(axis=1) + kernel.smoothing))
         stacked = np.stack(means)
         return lambda level: stacked
+
+    def _on_device(self, Z: Any, device: str) -> Any:
+        """The points there, with their weights."""
+        from calliper.kernels._torch_radial import TorchRadial
+
+        refuse_other_metrics(self.metric, device)
+        length, rows = float(self.length_scale), on_device(Z, device)
+        return TorchRadial(rows, length, float(self.smoothing), float(self.step))
+
+    def _refuse_engine(self) -> None:
+        if self.engine is not None:
+            raise CalliperError(
+                f"{self!r} computes on a device for FullRescaled and JackknifeRescaled alone: "
+                f"leave engine out."
+            )
 
     def _exponents(self, Z: FloatArray) -> RadialExponents:
         return RadialExponents(Z, float(self.length_scale), self.metric, float(self.step))

@@ -30,7 +30,7 @@ from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 from sklearn.neighbors import NearestNeighbors
 
-from calliper._blocks import BLOCK_FLOATS, Scratch, map_row_blocks, row_slices
+from calliper._blocks import BLOCK_FLOATS, Scratch, map_row_blocks, n_cores, row_slices
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.kernels._wide import LARGEST, WideSearch
@@ -120,19 +120,21 @@ class NeighborSearch:
     def nearest(self, queries: FloatArray, n: int) -> tuple[IntArray, BoolArray]:
         """The n nearest points of each query, (m, n), and the rows where the last place is tied.
 
-        The last column is exactly the n-th, and the others are exactly the n−1 before it, in an
-        order that is by distance up to rounding. Tied are rows, (m,), whose n-th is just as far as
-        the one before or the one after; of points as far as that, any are named.
+        The last column is exactly the n-th, and the others are exactly the n−1 before it, in the
+        order of the points, so that what is summed over them has the same bits whichever rows are
+        asked together. Tied are rows, (m,), whose n-th is just as far as the one before or the one
+        after; of points as far as that, any are named.
         """
         queries = self.scaled(queries)
         found, distance, sure = self._propose(queries, n + 1)
         tied = np.zeros(len(queries), dtype=bool)
         unsettled = np.flatnonzero(~(sure & self._settled(queries, distance, n)))
-        found = found[:, :n]
+        found = np.ascontiguousarray(found[:, :n])
         if len(unsettled):
             location, inverse = unique_rows(queries[unsettled])
             near, at_edge = self._settle(location, n)
             found[unsettled], tied[unsettled] = near[inverse], at_edge[inverse]
+        found[:, :-1].sort(axis=1)
         return found, tied
 
     def nearest_others(self, n: int) -> tuple[IntArray, BoolArray]:
@@ -192,6 +194,12 @@ class NeighborSearch:
         if self.metric == EUCLIDEAN:
             return balls_by_scan(self.points, queries, reach, self.centre, check)
         return self._balls_by_metric(queries, reach)
+
+    def around(
+        self, queries: FloatArray, n: int, reach: FloatArray
+    ) -> tuple[tuple[IntArray, BoolArray], Pairs]:
+        """:meth:`nearest` and :meth:`balls_containing`, for which an engine may look once."""
+        return self.nearest(queries, n), self.balls_containing(queries, reach)
 
     def any_equal(self, neighbors: IntArray) -> BoolArray:
         """Whether some of the neighbours of each point, (N, n), are at the same distance, (N,)."""
@@ -274,7 +282,7 @@ class NeighborSearch:
         if self.line is not None:
             distance, found = self.line.query(queries, k)
         elif self.tree is not None:
-            distance, found = self.tree.query(queries, k, workers=-1)
+            distance, found = self.tree.query(queries, k, workers=n_cores())
             found = np.reshape(found, (len(queries), k)).astype(np.intp, copy=False)
             distance = distance.reshape(found.shape)
         elif self.wide is not None:
@@ -455,7 +463,7 @@ def balls_by_tree(points: FloatArray, queries: FloatArray, reach: FloatArray) ->
     radius = np.sqrt(reach) * (1 + 1e-12)
     # A subnormal radius squared is zero: keep such a ball from closing on its own centre.
     members = cKDTree(queries).query_ball_point(
-        points, np.nextafter(radius, np.inf), workers=-1, return_sorted=False
+        points, np.nextafter(radius, np.inf), workers=n_cores(), return_sorted=False
     )
     count = np.fromiter(map(len, members), dtype=np.intp, count=len(members))
     query = np.fromiter(chain.from_iterable(members), dtype=np.intp, count=int(count.sum()))

@@ -19,7 +19,8 @@ and if a new point joins the set, with weight w,
 
 Only rows with a tie come here. A few candidates beyond the K nearest often hold all points that
 are tied; where copies are many, equal rows are one place and asked once, and of a calibration
-point among others one copy is left out. Sums never subtract a number that dominates them.
+point among others one copy is left out. Sums are exact before they are rounded (``_exact.py``), so
+that they depend on nothing but the points.
 
 Letters: T → ``size``, K − c → ``seats``.
 """
@@ -35,6 +36,7 @@ import numpy as np
 
 from calliper._blocks import map_row_blocks
 from calliper._types import BoolArray, FloatArray, IntArray
+from calliper.kernels._exact import Grid
 from calliper.kernels._search import NeighborSearch, all_distances, unique_rows
 from calliper.quantile import count_true
 
@@ -105,6 +107,11 @@ class SharedSums:
     size: FloatArray | IntArray
 
     @property
+    def columns(self) -> tuple[Any, ...]:
+        """All four."""
+        return self.near, self.tied, self.seats, self.size
+
+    @property
     def total(self) -> FloatArray:
         """K times the shared mean."""
         return np.asarray(self.near + self.seats / self.size * self.tied)
@@ -124,9 +131,9 @@ class SharedNeighbors:
         rows, inverse = unique_rows(self.search.scaled(Z))
         near, distance, few = self.search.shell(rows, k)
         total = np.empty(len(rows))
-        total[few] = self._candidates(near[few], distance[few]).sums(k).total
+        total[few] = self._candidates(near[few], distance[few]).sums(k, self.grid).total
         if not few.all():
-            total[~few] = SharedSums(*self._crowd.sums(rows[~few], None, [k])[0, :4]).total
+            total[~few] = self._crowd.sums(rows[~few], k).total
         return total[inverse] / k
 
     def sums_of_others(self, points: IntArray, ks: Sequence[int]) -> list[SharedSums]:
@@ -135,10 +142,10 @@ class SharedNeighbors:
         found = np.empty((len(ks), 4, len(points)))
         candidates = self._candidates(near[few], distance[few])
         for part, k in zip(found, ks, strict=True):
-            sums = candidates.sums(k)
-            part[:, few] = sums.near, sums.tied, sums.seats, sums.size
+            part[:, few] = candidates.sums(k, self.grid).columns
         if not few.all():
-            found[:, :, ~few] = self._crowd.sums_of_others(points[~few], ks)
+            crowds = self._crowd.sums_of_others(points[~few], ks)
+            found[:, :, ~few] = [crowd.columns for crowd in crowds]
         return [SharedSums(*part) for part in found]
 
     def quantiles(self, Z: FloatArray, k: int, ranks: Sequence[int]) -> FloatArray:
@@ -190,8 +197,13 @@ class SharedNeighbors:
         return Candidates(distance, self.magnitudes[near])
 
     @cached_property
+    def grid(self) -> Grid:
+        """On which magnitudes are summed."""
+        return Grid(self.magnitudes)
+
+    @cached_property
     def _crowd(self) -> Crowd:
-        return Crowd(self.search, self.magnitudes)
+        return Crowd(self.search, self.magnitudes, self.grid)
 
 
 @dataclass(frozen=True)
@@ -201,11 +213,12 @@ class Candidates:
     distance: FloatArray
     magnitudes: FloatArray
 
-    def sums(self, k: int) -> SharedSums:
+    def sums(self, k: int, grid: Grid) -> SharedSums:
         """Sums over nearer and over tied points."""
         shells = Shells.of_points(self.distance, k)
-        near, tied = shells.near * self.magnitudes, shells.tied * self.magnitudes
-        return SharedSums(sum_of_each(near), sum_of_each(tied), shells.seats, shells.size)
+        parts = (shells.near * self.magnitudes, shells.tied * self.magnitudes)
+        near, tied = (grid.rounded(grid.sums(part, _along_rows)) for part in parts)
+        return SharedSums(near, tied, shells.seats, shells.size)
 
     def reached(self, k: int, cases: Callable[[Shells], Iterator[Case]]) -> FloatArray:
         """Magnitudes at which weights in ascending order reach what each case needs, (L, m)."""
@@ -241,6 +254,10 @@ class Candidates:
         return np.where(shells.near | shells.tied, without, total) / k, total[:, 0] / k
 
 
+def _along_rows(digit: FloatArray) -> FloatArray:
+    return np.asarray(digit.sum(axis=1))
+
+
 def sum_of_each(values: FloatArray) -> FloatArray:
     """Sums of rows, (m,), to the last bit the same whatever order their columns are in."""
     return np.asarray(np.ascontiguousarray(np.sort(values, axis=1)).sum(axis=1))
@@ -249,39 +266,59 @@ def sum_of_each(values: FloatArray) -> FloatArray:
 class Crowd:
     """Where copies are many: points by their places, all of which are compared."""
 
-    def __init__(self, search: NeighborSearch, magnitudes: FloatArray) -> None:
+    def __init__(self, search: NeighborSearch, magnitudes: FloatArray, grid: Grid) -> None:
         self.places, self.metric, self.magnitudes = search.places, search.metric, magnitudes
-        self.order = np.argsort(magnitudes, kind="stable")
+        self.grid, self.order = grid, np.argsort(magnitudes, kind="stable")
         #: Magnitudes in ascending order, infinity for the place behind them, 0 for the last.
         self.values = np.append(magnitudes[self.order], [np.inf, 0.0])
 
-    def sums_of_others(self, points: IntArray, ks: Sequence[int]) -> FloatArray:
-        """Sums around points, without themselves, seats and sizes, (L, 4, m)."""
-        own, inverse = np.unique(self.places.of_point[points], return_inverse=True)
-        parts = self.sums(self.places.rows[own], own, ks)[:, :, inverse]
-        parts[:, :2] += parts[:, 4:] * self._beside[points]
-        return parts[:, :4]
+    def sums_of_others(self, points: IntArray, ks: Sequence[int]) -> list[SharedSums]:
+        """Sums around points, without themselves, for each K."""
+        place = self.places.of_point[points]
+        own, inverse = np.unique(place, return_inverse=True)
+        # What is beside a point at its own place; digits are whole numbers, none is lost.
+        beside = self._digits[place] - self.grid.sums(self.magnitudes[points], np.copy)
+        found = []
+        for digits, (seats, size, *mine) in self._sums(self.places.rows[own], own, ks):
+            parts = digits[:, inverse] + np.stack(mine)[:, inverse, None] * beside
+            near, tied = self.grid.rounded(parts)
+            found.append(SharedSums(near, tied, seats[inverse], size[inverse]))
+        return found
 
-    def sums(self, rows: FloatArray, own: IntArray | None, ks: Sequence[int]) -> FloatArray:
-        """Sums, seats, sizes, and whether a row's own place is near or tied, (L, 6, m).
+    def sums(self, rows: FloatArray, k: int) -> SharedSums:
+        """Sums around new rows."""
+        ((digits, (seats, size, _, _)),) = self._sums(rows, None, [k])
+        near, tied = self.grid.rounded(digits)
+        return SharedSums(near, tied, seats, size)
 
-        Sums leave a row's own place out, if it has one.
+    def _sums(
+        self, rows: FloatArray, own: IntArray | None, ks: Sequence[int]
+    ) -> list[tuple[FloatArray, FloatArray]]:
+        """For each K digits of sums over nearer and tied places but a row's own, (2, m, n).
+
+        Then seats, sizes, and whether a row's own place is near or tied, (4, m).
         """
-        total = np.bincount(self.places.of_point, self.magnitudes)
 
         def one_block(distance: FloatArray, own: IntArray | None) -> FloatArray:
-            row, found = np.arange(len(distance)), np.zeros((len(ks), 6, len(distance)))
-            for part, k in zip(found, ks, strict=True):
+            row, mine, found = np.arange(len(distance)), np.zeros((2, len(distance))), []
+            for k in ks:
                 shells = self._shells(distance, own, k)
                 if own is not None:
-                    part[4], part[5] = shells.near[row, own], shells.tied[row, own]
+                    mine = np.stack([shells.near[row, own], shells.tied[row, own]]).astype(float)
                     shells.near[row, own] = shells.tied[row, own] = False
-                part[0], part[1] = shells.near @ total, shells.tied @ total
-                part[2], part[3] = shells.seats, shells.size
-            return found
+                sums = [(each @ self._digits).T for each in (shells.near, shells.tied)]
+                found.append(np.vstack([*sums, shells.seats, shells.size, mine]))
+            return np.stack(found)
 
-        found: FloatArray = self._over(one_block, rows, own)
-        return found
+        parts = self._over(one_block, rows, own)
+        of_digits = parts[:, :-4].reshape(len(ks), 2, self.grid.n, -1)
+        return list(zip(np.moveaxis(of_digits, 2, 3), parts[:, -4:], strict=True))
+
+    @cached_property
+    def _digits(self) -> FloatArray:
+        """Digits of the sum over each place, (U, n)."""
+        place = self.places.of_point
+        return self.grid.sums(self.magnitudes, lambda digit: np.bincount(place, digit))
 
     def quantiles(self, rows: FloatArray, k: int, ranks: Sequence[int]) -> FloatArray:
         """The rank-th smallest of K, by weight, for each rank: (L, m)."""
@@ -314,17 +351,6 @@ class Crowd:
         with_own, less_own = with_own[:, inverse], less_own[:, inverse]
         clamp: FloatArray = self.values[np.where(with_own < place[points], with_own, less_own)]
         return clamp
-
-    @cached_property
-    def _beside(self) -> FloatArray:
-        """The sum over all other points at the place of each point, (N,)."""
-        place, size = self.places.of_point, self.places.size
-        largest = np.lexsort((self.magnitudes, place))[np.cumsum(size) - 1]
-        rest = self.magnitudes.copy()
-        rest[largest] = 0.0
-        beside = np.bincount(place, self.magnitudes)[place] - self.magnitudes
-        beside[largest] = np.bincount(place, rest)
-        return beside
 
     def _shells(self, distance: FloatArray, own: IntArray | None, k: int) -> Shells:
         """Shells of rows, one point less at a row's own place."""

@@ -24,7 +24,6 @@ All N thresholds of a row are solved and one is selected, O(N) a row.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from copy import copy
 from typing import Any, Protocol, Self
@@ -206,9 +205,7 @@ def leaf_numbers(kernel: ForestProximity, Z: FloatArray) -> IntArray:
                 f"{Z.shape[1]} columns: pass its inputs as they are, or leaf numbers "
                 f"(embed=forest.apply) with ForestProximity()."
             )
-        with warnings.catch_warnings():  # columns of a frame are an array by now, in its order
-            warnings.filterwarnings("ignore", "X does not have valid feature names")
-            leaves = np.asarray(kernel.forest.apply(Z))
+        leaves = np.asarray(_nameless(kernel.forest).apply(Z))
         return leaves.reshape(len(Z), -1).astype(np.intp)
     leaves = Z.astype(np.intp)
     if (leaves != Z).any() or (leaves < 0).any():
@@ -220,6 +217,18 @@ def leaf_numbers(kernel: ForestProximity, Z: FloatArray) -> IntArray:
     if leaves.shape[1] < 2:
         raise CalliperError(f"ForestProximity needs the leaves of 2 trees or more; {ONE_TREE}")
     return leaves
+
+
+def _nameless(forest: Any) -> Any:
+    """The forest without names of its columns, which are an array by now, in its order.
+
+    To silence the warning about that would silence it in all threads.
+    """
+    if "feature_names_in_" not in getattr(forest, "__dict__", {}):
+        return forest
+    bare = copy(forest)
+    del bare.feature_names_in_
+    return bare
 
 
 class Weights(Protocol):

@@ -18,11 +18,22 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._blocks import map_row_blocks, row_slices
-from calliper._models import check_known_rows, check_new_rows, first_rows, fresh, predictions
+from calliper._models import (
+    check_known_rows,
+    check_new_rows,
+    check_sample_weight,
+    first_rows,
+    fit_params_of,
+    fit_router,
+    fresh,
+    predictions,
+    routed,
+)
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import (
     check_levels,
@@ -112,7 +123,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     fold_: IntArray
 
     @abstractmethod
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
         """Train the models and measure each row by those that left it out."""
 
     @abstractmethod
@@ -122,6 +133,10 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     @abstractmethod
     def _remark(self, coverage: float) -> str:
         """What is known beyond the bound, in a sentence."""
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """How fit parameters travel, for scikit-learn's metadata routing."""
+        return fit_router(self)
 
     def predict(self, X: Any) -> FloatArray:
         """What the model trained on all rows predicts, (m,)."""
@@ -196,8 +211,10 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         columns = workers(delayed(predictions)(model, X) for model in self.models_)
         return np.asarray(np.stack(columns, axis=1))
 
-    def _check(self, X: Any, y: Any) -> tuple[Any, FloatArray]:
-        """Rows that can be chosen from, and y as numbers."""
+    def _check(
+        self, X: Any, y: Any, fit_params: dict[str, Any]
+    ) -> tuple[Any, FloatArray, dict[str, Any]]:
+        """Rows that can be chosen from, y as numbers, and what ``fit`` of the estimator gets."""
         y = check_known_rows(self, X, y)
         self._probe = first_rows(X)
         if len(y) < 2:
@@ -205,15 +222,21 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
                 f"{type(self).__name__} needs at least 2 rows, one to leave out and one to train; "
                 f"got n_samples = {len(y)}."
             )
-        return indexable(X)[0], y
+        check_sample_weight(fit_params, len(y))
+        return indexable(X)[0], y, routed(self, fit_params)
 
     def _refit(
-        self, X: Any, y: FloatArray, rows: list[IntArray], others: list[IntArray]
+        self,
+        X: Any,
+        y: FloatArray,
+        rows: list[IntArray],
+        others: list[IntArray],
+        fit_params: dict[str, Any],
     ) -> tuple[tuple[Any, ...], list[FloatArray]]:
         """A model for each set of rows, and its predictions of the others."""
         workers = Parallel(n_jobs=self.n_jobs)
         jobs = (
-            delayed(_fit_and_predict)(fresh(self.estimator), X, y, train, other)
+            delayed(_fit_and_predict)(fresh(self.estimator), X, y, train, other, fit_params)
             for train, other in zip(rows, others, strict=True)
         )
         models, predicted = zip(*workers(jobs), strict=True)
@@ -256,9 +279,15 @@ def minmax_ends(
 
 
 def _fit_and_predict(
-    estimator: Any, X: Any, y: FloatArray, train: IntArray, others: IntArray
+    estimator: Any,
+    X: Any,
+    y: FloatArray,
+    train: IntArray,
+    others: IntArray,
+    fit_params: dict[str, Any],
 ) -> tuple[Any, FloatArray]:
-    model = estimator.fit(_safe_indexing(X, train), y[train])
+    known = fit_params_of(X, fit_params, train)
+    model = estimator.fit(_safe_indexing(X, train), y[train], **known)
     if not len(others):
         return model, np.empty(0)
     return model, predictions(model, _safe_indexing(X, others))

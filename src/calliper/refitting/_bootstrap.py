@@ -98,19 +98,22 @@ class JackknifeAfterBootstrap(RefittedRegressor):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train a model on each bootstrap; measure each row by those that miss it."""
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
+        """Train a model on each bootstrap; measure each row by those that miss it.
+
+        ``fit_params`` go to ``fit`` of each, a value for each row (``sample_weight``) with the row.
+        """
         if self.aggregate not in AGGREGATES:
             raise ValueError(f"aggregate must be 'mean' or 'median'; got {self.aggregate!r}.")
         if not isinstance(self.n_bootstraps, Integral) or self.n_bootstraps < 1:
             raise CalliperError(
                 f"n_bootstraps must be a whole number >= 1; got {self.n_bootstraps!r}."
             )
-        X, y = self._check(X, y)
+        X, y, known = self._check(X, y, fit_params)
         bootstraps = self._draw_bootstraps(len(y))
         self.in_bag_ = np.stack([np.bincount(rows, minlength=len(y)) > 0 for rows in bootstraps])
         others = [np.flatnonzero(~held) for held in self.in_bag_]
-        self.models_, predicted = self._refit(X, y, bootstraps, others)
+        self.models_, predicted = self._refit(X, y, bootstraps, others, known)
         per_model = np.full((len(y), len(bootstraps)), np.nan)
         for b, (rows, values) in enumerate(zip(others, predicted, strict=True)):
             per_model[rows, b] = values

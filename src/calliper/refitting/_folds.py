@@ -83,10 +83,13 @@ class JackknifePlus(RefittedRegressor):
         self.minmax = minmax
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train a model without each row, and one on all of them."""
-        X, y = self._check(X, y)
-        fit_folds(self, X, y, np.arange(len(y)))
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
+        """Train a model without each row, and one on all of them.
+
+        ``fit_params`` go to ``fit`` of each, a value for each row (``sample_weight``) with the row.
+        """
+        X, y, known = self._check(X, y, fit_params)
+        fit_folds(self, X, y, np.arange(len(y)), known)
         return self
 
     def _proved(self, coverage: float, n: int) -> float:
@@ -153,10 +156,13 @@ class CVPlus(RefittedRegressor):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train a model without each fold, and one on all rows."""
-        X, y = self._check(X, y)
-        fit_folds(self, X, y, self._draw_folds(y))
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
+        """Train a model without each fold, and one on all rows.
+
+        ``fit_params`` go to ``fit`` of each, a value for each row (``sample_weight``) with the row.
+        """
+        X, y, known = self._check(X, y, fit_params)
+        fit_folds(self, X, y, self._draw_folds(y), known)
         return self
 
     def _draw_folds(self, y: FloatArray) -> IntArray:
@@ -190,16 +196,18 @@ class CVPlus(RefittedRegressor):
         )
 
 
-def fit_folds(method: Any, X: Any, y: FloatArray, fold: IntArray) -> None:
+def fit_folds(
+    method: Any, X: Any, y: FloatArray, fold: IntArray, fit_params: dict[str, Any]
+) -> None:
     """Give the method its models, each without one fold, and the one on all rows.
 
     ``fold[i]`` is the fold of row i, from 0.
     """
     others = [np.flatnonzero(fold == k) for k in range(fold.max() + 1)]
     rows = [np.flatnonzero(fold != k) for k in range(fold.max() + 1)]
-    method.models_, predicted = method._refit(X, y, rows, others)
+    method.models_, predicted = method._refit(X, y, rows, others, fit_params)
     left_out = np.empty(len(y))
     for other, values in zip(others, predicted, strict=True):
         left_out[other] = values
     method.fold_, method.residuals_ = fold, np.abs(y - left_out)
-    method.estimator_ = fresh(method.estimator).fit(X, y)
+    method.estimator_ = fresh(method.estimator).fit(X, y, **fit_params)

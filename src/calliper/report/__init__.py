@@ -9,7 +9,7 @@ from calliper.report._coverage import (
 )
 from calliper.report._curves import MetricCurveDisplay, draw_tuning
 from calliper.report._distribution import FanDisplay, PITDisplay
-from calliper.report._widths import EmbeddingDisplay, WidthErrorDisplay
+from calliper.report._widths import EmbeddingDisplay, WidthErrorDisplay, draw_calibration
 from calliper.report.page import Provenance, SourceFile, render_page
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "SourceFile",
     "WidthErrorDisplay",
     "draw_bands",
+    "draw_calibration",
     "draw_tuning",
     "render_page",
 ]

@@ -264,3 +264,48 @@ def _project(features: FloatArray) -> tuple[FloatArray, FloatArray]:
     position[:, : main.shape[1]] = scaled @ main
     explained = np.append(values[::-1], 0.0)[:2] / values.sum()
     return position, explained
+
+
+def draw_calibration(errors: FloatArray, widths: FloatArray, method: str) -> Any:
+    """A figure of calibration errors beside half-widths at 0.9 of the same rows, (n,) each.
+
+    What to see: where errors grow with the half-width, intervals are wide for a reason.
+
+    Parameters
+    ----------
+    errors, widths : (n,)
+        Calibration errors, and half-widths of the same rows.
+    method : str
+        Its name, for the title.
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> errors = np.linspace(0, 1, 50)
+    >>> len(draw_calibration(errors, errors + 0.1, "FullRescaled").axes)
+    2
+    """
+    figure, (left, right) = style.blank_figure((8.4, 3.6), 1, 2)
+    finite = np.isfinite(widths)
+    most = float(np.quantile(np.append(errors, widths[finite]), 0.995))
+    bins = np.linspace(0.0, most or 1.0, 40)
+    left.hist(errors, bins, color=style.SKY, label="calibration error")
+    left.hist(
+        widths[finite], bins, histtype="step", color=style.VERMILION, label="half-width at 0.9"
+    )
+    style.label(left, "size, in the unit of the target", "rows", legend="upper right")
+    right.plot(widths[finite], errors[finite], ".", color=style.BLUE, markersize=4)
+    right.axline((0, 0), slope=1, **style.TARGET)
+    right.set(xlim=(0, most or 1.0), ylim=(0, most or 1.0))
+    inside = float(np.mean(errors <= widths))
+    note = f"{len(errors)} rows that it was calibrated on, {style.percent(inside)} below the line"
+    if not finite.all():
+        note += f"; {np.count_nonzero(~finite)} of infinite width are not drawn"
+    style.label(right, "half-width at 0.9", "calibration error", legend=None)
+    left.set_title(method, loc="left", fontsize=10)
+    right.set_title(note, loc="left", fontsize=9)
+    return figure

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import re
 from collections.abc import Mapping
@@ -11,9 +10,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from calliper._json import to_text
 from calliper._version import __version__
 from calliper.comparison import Comparison, percent
-from calliper.evaluation import plain
 from calliper.report.page._figures import figure_items
 from calliper.report.page._payload import COLUMNS, payload, table_rows
 
@@ -180,7 +179,7 @@ def _breakable(name: str) -> Any:
 
 def _script_json(values: Mapping[str, Any]) -> str:
     """JSON that may stand in a script element: nothing in it can end the element."""
-    text = json.dumps(plain(values), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = to_text(values, ensure_ascii=False, separators=(",", ":"))
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return text

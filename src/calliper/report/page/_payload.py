@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from calliper._json import plain
 from calliper.comparison import (
     Comparison,
     Record,
@@ -20,7 +21,6 @@ from calliper.comparison import (
     seconds,
     with_error,
 )
-from calliper.evaluation import plain
 from calliper.metrics import MEASURES
 
 #: Test points that are drawn; all of them are counted. More would be a stain, and slow.

@@ -7,10 +7,18 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from calliper.exceptions import DamagedFileError
+
 #: Types of Polars whose columns can be made again by name.
 POLARS = frozenset(
     {"Boolean", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"}
     | {"Float32", "Float64", "String", "Date", "Categorical"}
+)
+
+#: Types of pandas with gaps of their own.
+PANDAS = frozenset(
+    {f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)}
+    | {"Float32", "Float64", "boolean", "string", "str"}
 )
 
 
@@ -42,6 +50,8 @@ def _pandas_column(column: Any) -> dict[str, Any] | None:
         codes, categories = np.asarray(column.cat.codes), list(column.cat.categories)
         return {"codes": codes, "categories": categories, "ordered": bool(kind.ordered)}
     if str(kind).startswith("datetime64"):  # with a time zone
+        return None
+    if str(kind) not in PANDAS:
         return None
     missing = column.isna().to_numpy()
     cells = [None if gap else cell for cell, gap in zip(column.tolist(), missing, strict=True)]
@@ -80,5 +90,7 @@ def _pandas_again(pd: Any, column: dict[str, Any]) -> Any:
         kind = pd.CategoricalDtype(column["categories"], ordered=column["ordered"])
         return pd.Series(pd.Categorical.from_codes(column["codes"], dtype=kind))
     if "cells" in column:
+        if column["type"] not in PANDAS:
+            raise DamagedFileError(f"{column['type']!r:.40} is no type of columns.")
         return pd.Series(column["cells"], dtype=column["type"])
     return pd.Series(column["values"])

@@ -1,0 +1,167 @@
+"""Prediction intervals over HTTP.
+
+    python examples/service/train.py kept
+    CALLIPER_FOLDER=kept uvicorn --app-dir examples/service app:app --workers 2
+
+The model and what was calibrated are read from the folder at start; ``answers.sqlite`` is made
+there, and shared by all workers. Put a proxy before it that limits the size of requests.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import skops.io
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from ledger import Ledger, RefusedError
+from pydantic import BaseModel
+
+import calliper
+
+#: Levels that may be asked for. Some methods remember what each level takes; a few keep it small.
+LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
+#: Rows, or labels, in one request; problems that an answer lists.
+MOST_ROWS, MOST_PROBLEMS = 1000, 20
+#: What scikit-learn's trees need beyond what skops trusts by itself.
+TRUSTED = [
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.tree._tree.Tree",
+]
+
+
+class Rows(BaseModel):
+    """Rows by the names of their columns, and the level."""
+
+    rows: list[dict[str, Any]]
+    coverage: float = 0.9
+
+
+class Label(BaseModel):
+    """What came of a row that was answered."""
+
+    id: str
+    y: Any
+
+
+class Labels(BaseModel):
+    """Some labels."""
+
+    labels: list[Label]
+
+
+@asynccontextmanager
+async def start(app: FastAPI) -> AsyncIterator[None]:
+    """Read the folder; a model that is not the calibrated one stops it here."""
+    folder = Path(os.environ["CALLIPER_FOLDER"])
+    model = skops.io.load(folder / "model.skops", trusted=TRUSTED)
+    app.state.intervals = calliper.load(folder / "intervals.calliper", model)
+    app.state.kept = calliper.keeping.inspect(folder / "intervals.calliper")
+    app.state.ledger = Ledger(folder / "answers.sqlite")
+    yield
+
+
+app = FastAPI(title="Prediction intervals", lifespan=start)
+
+
+@app.exception_handler(RequestValidationError)
+def refused(request: Request, error: RequestValidationError) -> JSONResponse:
+    """What is wrong with the form of a request, without repeating what may not be JSON."""
+    found = [{"where": list(map(str, e["loc"])), "problem": e["msg"]} for e in error.errors()]
+    return JSONResponse({"detail": found[:MOST_PROBLEMS]}, 422)
+
+
+@app.get("/health")
+def health() -> dict[str, str]:
+    """Whether it can answer: the ledger can be read."""
+    app.state.ledger.totals()
+    return {"status": "ok"}
+
+
+@app.get("/about")
+def about() -> dict[str, Any]:
+    """What it is, what it takes, and what it promises."""
+    intervals = app.state.intervals
+    return {
+        "about": app.state.kept.describe(),
+        "columns": intervals.feature_names_in_.tolist(),
+        "most_rows": MOST_ROWS,
+        "promises": {str(level): intervals.guarantee(level).describe() for level in LEVELS},
+    }
+
+
+@app.post("/intervals")
+def answer(asked: Rows) -> dict[str, Any]:
+    """An interval for each row, and an id by which its label can be sent."""
+    intervals = app.state.intervals
+    if asked.coverage not in LEVELS:
+        refuse([{"problem": f"coverage must be one of {LEVELS}; got {asked.coverage:g}"}])
+    refuse_number(len(asked.rows), "rows")
+    columns = intervals.feature_names_in_.tolist()
+    refuse(problems(asked.rows, columns))
+    X = pd.DataFrame(asked.rows, columns=columns, dtype=float)
+    answered = intervals.predict_interval(X, asked.coverage)
+    return {"ids": app.state.ledger.add(answered), "intervals": answered.to_dict()}
+
+
+@app.post("/labels")
+def label(sent: Labels) -> dict[str, Any]:
+    """Take labels of rows that were answered; the share of all labels so far that lay inside."""
+    refuse_number(len(sent.labels), "labels")
+    wrong = [(place, number_or_why(each.y)) for place, each in enumerate(sent.labels)]
+    refuse([{"label": place, "problem": why} for place, why in wrong if isinstance(why, str)])
+    try:
+        app.state.ledger.label({each.id: float(each.y) for each in sent.labels})
+    except RefusedError as error:
+        refuse([{"problem": str(error)}])
+    return {"coverage": [running(*total) for total in app.state.ledger.totals()]}
+
+
+def running(coverage: float, labelled: int, inside: int) -> dict[str, float]:
+    """The share inside, and the standard error that it would have at the level asked for."""
+    error = math.sqrt(coverage * (1 - coverage) / labelled)
+    counts = {"asked": coverage, "labelled": labelled, "inside": inside}
+    return {**counts, "share": inside / labelled, "standard_error": error}
+
+
+def problems(rows: list[dict[str, Any]], columns: list[str]) -> list[dict[str, Any]]:
+    """What is wrong with which row and column."""
+    found = []
+    for place, row in enumerate(rows):
+        for name in columns:
+            why = number_or_why(row[name]) if name in row else "the column is missing"
+            if isinstance(why, str):
+                found.append({"row": place, "column": name, "problem": why})
+        found += [
+            {"row": place, "column": name, "problem": "no such column"}
+            for name in row.keys() - set(columns)
+        ]
+    return found
+
+
+def number_or_why(value: Any) -> float | str:
+    """A finite number; else, in words, why it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return f"expected a number, got {value!r:.40}"
+    finite = abs(value) < 1e300
+    return float(value) if finite else f"expected a finite number, got {str(value)[:40]}"
+
+
+def refuse_number(n: int, what: str) -> None:
+    """None, or too many."""
+    if not 1 <= n <= MOST_ROWS:
+        refuse([{"problem": f"expected 1 to {MOST_ROWS} {what}, got {n}"}])
+
+
+def refuse(found: list[dict[str, Any]]) -> None:
+    """422 with all problems, if there are any."""
+    if found:
+        more = [{"problem": f"and {len(found) - MOST_PROBLEMS} more"}]
+        raise HTTPException(422, found[:MOST_PROBLEMS] + more * (len(found) > MOST_PROBLEMS))

@@ -1,0 +1,520 @@
+"""Rows that live in Dask collections: they are answered for where they are, when it is asked for.
+
+A partition of new rows is a batch like any other, so each is answered on the worker that holds it,
+by a copy of the regressor that all workers were sent once. Nothing is computed before the user
+asks, and an answer has the partitions and the index of the rows.
+
+For calibration a worker predicts the rows it holds and finds their places; only the targets, the
+predictions and the places travel. What is chosen by the *layout* of rows, and whether the model
+answers twice alike, is looked at on the first rows alone.
+
+Nothing here depends on how rows are dealt into partitions, but for the model itself: one that
+multiplies matrices may round the last digit of a row otherwise in another batch.
+
+Who asks imports Dask, so that it is imported here where it is used.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import is_
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from calliper._blocks import one_core
+from calliper._per_row import PerRow
+from calliper._types import Coverage, FloatArray
+from calliper._validation import check_levels, n_rows
+from calliper._version import __version__
+from calliper.exceptions import CalliperError
+from calliper.intervals import Intervals
+
+#: Rows in memory by which the layout is known and the model is tried out.
+HEAD = 1000
+
+#: Regressors that workers were sent: in which state, and where they are.
+_SENT: WeakKeyDictionary[Any, tuple[tuple[Any, ...], Any]] = WeakKeyDictionary()
+
+
+def is_collection(X: Any) -> bool:
+    """Whether it is a Dask collection, which nothing must make concrete by accident."""
+    return hasattr(X, "__dask_graph__")
+
+
+def refuse_collection(what: Any, name: str) -> None:
+    """For what is computed in this process: say so before something fetches all rows."""
+    if is_collection(what):
+        raise TypeError(
+            f"{name} is a Dask {type(what).__name__}, whose rows would all have to come into this "
+            f"process. calibrate, predict, predict_interval and predict_distribution take such; "
+            f"elsewhere pass {name}.compute(), or a sample of it."
+        )
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a regressor about every partition.
+
+    Attributes
+    ----------
+    ask : of the regressor, rows and what is known of them: an array (m, *shape)
+    names : what the columns of a frame are called that holds the answer
+    shape : of the answer to one row
+    """
+
+    ask: Callable[..., FloatArray]
+    names: tuple[str, ...]
+    shape: tuple[int, ...]
+
+    def of_array(self, rows: Any, *values: Any, regressor: Any, given: tuple[str, ...]) -> Any:
+        """The answer to a block, (m, *shape)."""
+        if not len(rows):
+            return np.empty((0, *self.shape))
+        with one_core():  # a worker has a task for each of its threads
+            return self.ask(regressor, rows, **dict(zip(given, values, strict=True)))
+
+    def of_frame(self, rows: Any, regressor: Any, given: tuple[str, ...], *values: Any) -> Any:
+        """The answer to a partition, a frame or a series with its index."""
+        import pandas as pd
+
+        found = self.of_array(rows, *values, regressor=regressor, given=given)
+        if not self.shape:
+            return pd.Series(found, index=rows.index, name=self.names[0])
+        return pd.DataFrame(
+            found.reshape(len(rows), len(self.names)), columns=self.names, index=rows.index
+        )
+
+
+def lazy_intervals(regressor: Any, X: Any, coverage: Coverage, **how: Any) -> Any:
+    """As ``predict_interval``: a frame of ends, or an array (m, 2) or (m, L, 2), not computed.
+
+    For several targets the frame has the ends of each, the array (m, k, 2) or (m, k, L, 2).
+    """
+    levels, targets = check_levels(coverage), getattr(regressor, "target_names_", None)
+    shape = (2,) if np.ndim(coverage) == 0 else (len(levels), 2)
+    ends = np.zeros((0, *shape[:-1]))
+    names = Intervals(ends, ends, levels).column_names()
+    if targets is not None:
+        names, shape = (
+            [f"{one}_{name}" for one in targets for name in names],
+            (len(targets), *shape),
+        )
+    return ask_lazily(regressor, X, partial(_ends, coverage=coverage), names, shape, how)
+
+
+def lazy_predictions(regressor: Any, X: Any) -> Any:
+    """As ``predict``: a series or an array (m,), for several targets a frame or (m, k)."""
+    targets = getattr(regressor, "target_names_", None)
+    names = ["prediction"] if targets is None else [str(name) for name in targets]
+    shape = () if targets is None else (len(targets),)
+    return ask_lazily(regressor, X, _predictions, names, shape, {})
+
+
+@dataclass(frozen=True, eq=False)
+class LazyDistribution:
+    """Predictive distributions of the rows of a Dask collection; it answers with collections."""
+
+    regressor: Any
+    X: Any
+    how: dict[str, Any]
+
+    def quantile(self, p: Coverage, *, side: str = "upper") -> Any:
+        """As :meth:`calliper.distribution.Distribution.quantile`: not computed.
+
+        Of a frame a series, or for several levels a frame with a column for each; of an array
+        (m,) or (m, L).
+        """
+        levels = check_levels(p, "p")
+        names = [f"quantile_{level:g}" for level in levels]
+        ask = partial(_quantiles, p=p, side=side)
+        shape = () if np.ndim(p) == 0 else (len(levels),)
+        return ask_lazily(self.regressor, self.X, ask, names, shape, self.how)
+
+    def interval(self, coverage: Coverage = 0.9) -> Any:
+        """As :meth:`calliper.distribution.Distribution.interval`: ends as of intervals."""
+        levels = check_levels(coverage)
+        shape = (2,) if np.ndim(coverage) == 0 else (len(levels), 2)
+        ends = np.zeros((0, *shape[:-1]))
+        names, ask = (
+            Intervals(ends, ends, levels).column_names(),
+            partial(_tails, coverage=coverage),
+        )
+        return ask_lazily(self.regressor, self.X, ask, names, shape, self.how)
+
+
+def names_of_ends(regressor: Any, coverage: Coverage) -> tuple[list[str], tuple[int, ...]]:
+    """Names and shape of the ends of one row; of several targets those of each."""
+    levels = check_levels(coverage)
+    shape = (2,) if np.ndim(coverage) == 0 else (len(levels), 2)
+    none = np.zeros((0, *shape[:-1]))
+    names = Intervals(none, none, levels).column_names()
+    targets = getattr(regressor, "target_names_", None)
+    if targets is None:
+        return names, shape
+    return [f"{target}_{name}" for target in targets for name in names], (len(targets), *shape)
+
+
+def _ends(regressor: Any, rows: Any, **how: Any) -> FloatArray:
+    return np.stack(tuple(regressor.predict_interval(rows, **how)), axis=-1)
+
+
+def _predictions(regressor: Any, rows: Any) -> FloatArray:
+    return np.asarray(regressor.predict(rows))
+
+
+def _quantiles(regressor: Any, rows: Any, p: Coverage, side: str, **how: Any) -> FloatArray:
+    return np.asarray(regressor.predict_distribution(rows, **how).quantile(p, side=side))
+
+
+def _tails(regressor: Any, rows: Any, coverage: Coverage, **how: Any) -> FloatArray:
+    return np.stack(tuple(regressor.predict_distribution(rows, **how).interval(coverage)), axis=-1)
+
+
+def ask_lazily(
+    regressor: Any,
+    X: Any,
+    ask: Callable[..., FloatArray],
+    names: list[str],
+    shape: tuple[int, ...],
+    how: dict[str, Any],
+) -> Any:
+    """The answer to a question about rows of a collection, as a collection of the same kind.
+
+    Of ``how``, groups and weights may be collections with the partitions of ``X``; all else is the
+    same for all partitions.
+    """
+    values = {name: how[name] for name in ("groups", "weights") if is_collection(how.get(name))}
+    same = {name: value for name, value in how.items() if name not in values}
+    _refuse_values({name: same.get(name) for name in ("groups", "weights")})
+    question = Question(partial(ask, **same), tuple(names), shape)
+    layout, framed = _layout(X), hasattr(X, "divisions")
+    if not framed:
+        X = _whole_rows(X)
+    else:
+        question = replace(question, ask=partial(_of_layout, ask=question.ask, layout=layout))
+    _try_out(regressor, X, question, known=set(values))
+    sent, given = sent_once(regressor), tuple(values)
+    if framed:
+        return X.map_partitions(
+            question.of_frame, sent, given, *values.values(), meta=_empty_answer(X, question)
+        )
+    return _by_blocks(X, question, sent, values)
+
+
+def _empty_answer(X: Any, question: Question) -> Any:
+    """The answer to no rows, with the type of the index."""
+    return question.of_frame(X._meta.iloc[:0], None, ())
+
+
+def _by_blocks(X: Any, question: Question, sent: Any, values: dict[str, Any]) -> Any:
+    import dask.array as da
+
+    axes = tuple(range(1, X.ndim))
+    new = tuple(range(-1, -1 - len(question.shape), -1))
+    pairs = [part for value in values.values() for part in (_dealt_as(X, value), (0,))]
+    return da.blockwise(
+        _of_block,
+        (0, *new),
+        X,
+        (0, *axes),
+        sent,
+        None,
+        *pairs,
+        new_axes=dict(zip(new, question.shape, strict=True)),
+        question=question,
+        given=tuple(values),
+        concatenate=True,
+        align_arrays=False,
+        dtype=np.float64,
+        meta=np.empty((0,) * (1 + len(new))),
+    )
+
+
+def _of_block(rows: Any, regressor: Any, *values: Any, question: Question, given: Any) -> Any:
+    return question.of_array(rows, *values, regressor=regressor, given=given)
+
+
+def _whole_rows(X: Any) -> Any:
+    """An array of blocks that hold whole rows."""
+    if any(np.isnan(size) for size in X.shape[1:]):
+        raise CalliperError(
+            f"the number of columns of the Dask Array must be known; got shape {X.shape}. Call "
+            f"X.compute_chunk_sizes() first."
+        )
+    cut = {axis: -1 for axis in range(1, X.ndim) if X.numblocks[axis] > 1}
+    return X.rechunk(cut) if cut else X
+
+
+def _refuse_values(given: dict[str, Any]) -> None:
+    for name, value in given.items():
+        if value is not None and not isinstance(value, str) and not callable(value):
+            raise CalliperError(
+                f"{name} of rows in a Dask collection must be a column name, a function of the "
+                f"rows, or a Dask Series or Array with the partitions of X; got a "
+                f"{type(value).__name__}."
+            )
+
+
+def _layout(X: Any) -> dict[Any, bool] | None:
+    """Columns of a frame, and whether they hold numbers; None of anything else."""
+    if not hasattr(X, "_meta"):
+        raise TypeError(f"X must be a Dask DataFrame, Series or Array; got a {type(X).__name__}.")
+    return _columns(X._meta) if hasattr(X._meta, "columns") else None
+
+
+def _columns(frame: Any) -> dict[Any, bool]:
+    types = frame.dtypes.to_dict()
+    return {name: getattr(types[name], "kind", "O") in "biuf" for name in types}
+
+
+def _of_layout(
+    regressor: Any, rows: Any, ask: Callable[..., Any], layout: Any, **known: Any
+) -> FloatArray:
+    check_layout(rows, layout)
+    return np.asarray(ask(regressor, rows, **known))
+
+
+def check_layout(rows: Any, layout: dict[Any, bool] | None) -> None:
+    """A partition has the columns of the collection, and numbers where it has numbers."""
+    if layout is None:
+        return
+    found = _columns(rows)
+    if list(found) != list(layout):
+        raise CalliperError(
+            f"a partition of {len(rows)} rows has columns {list(found)[:20]} where the collection "
+            f"has {list(layout)[:20]}. Bring all partitions to the same columns."
+        )
+    for name in found:
+        if layout[name] and not found[name]:
+            raise CalliperError(
+                f"column {name!r} of a partition of {len(rows)} rows is of type "
+                f"{rows[name].dtype} where the collection has numbers. Convert it, or give the "
+                f"collection its true types."
+            )
+
+
+def _try_out(regressor: Any, X: Any, question: Question, known: set[str]) -> None:
+    """Ask about one made-up row, so that what cannot be answered fails now.
+
+    Not where a model may not know made-up values: text, categories, groups.
+    """
+    per_row = regressor._per_row
+    if known or per_row != PerRow():
+        return
+    if not hasattr(X, "divisions"):
+        row = np.ones((1, *X.shape[1:]), X.dtype)
+    elif hasattr(X._meta, "columns") and all(_columns(X._meta).values()):
+        row = X._meta_nonempty.iloc[:1]
+    else:
+        return
+    question.of_array(row, regressor=regressor, given=())
+
+
+def sent_once(regressor: Any) -> Any:
+    """The regressor where workers find it: a future, kept as long as it; else a delayed object."""
+    client = current_client()
+    state = (client, regressor.calibrators_, regressor.embedding_)
+    before, sent = _SENT.get(regressor, ((), None))
+    same = len(before) == len(state) and all(map(is_, before, state))
+    if same and (is_collection(sent) or sent.status == "finished"):
+        return sent
+    lean = copy(regressor)
+    lean.progress = None
+    lean.__dict__.pop("_trained", None)
+    sent = send(lean, client)
+    _SENT[regressor] = (state, sent)
+    return sent
+
+
+def current_client() -> Any:
+    """The client of a cluster that collections are computed on, or None."""
+    distributed = sys.modules.get("distributed")  # who has a client has imported it
+    if distributed is None:
+        return None
+    from dask.base import get_scheduler
+
+    try:
+        client = distributed.default_client()
+    except ValueError:
+        return None
+    if getattr(get_scheduler(), "__self__", client) is not client:  # set to threads, say
+        return None
+    return None if client is None or client.asynchronous else client
+
+
+def send(what: Any, client: Any) -> Any:
+    """A future of an object that all workers hold; a delayed object where there are none."""
+    from dask import delayed
+
+    if client is None or not check_workers(client):
+        return delayed(what, traverse=False, pure=False)
+    return client.scatter(what, broadcast=True, hash=False)
+
+
+def check_workers(client: Any) -> int:
+    """The number of workers, all of which have this version of calliper."""
+    found = client.run(eval, "__import__('calliper').__version__", on_error="return")
+    wrong = {
+        address: f"has calliper {version}" if isinstance(version, str) else f"has none ({version})"
+        for address, version in found.items()
+        if version != __version__
+    }
+    if wrong:
+        named = "; ".join(f"{address} {what}" for address, what in sorted(wrong.items())[:5])
+        raise CalliperError(
+            f"{len(wrong)} of {len(found)} workers do not have calliper {__version__}, which runs "
+            f"here: {named}. Install the same version everywhere."
+        )
+    return len(found)
+
+
+def connect(address: str, *, timeout: float = 10.0) -> Any:
+    """A client of a running scheduler, all of whose workers have this version of calliper.
+
+    ``address`` is, for example, ``tcp://10.0.0.1:8786``. To be closed by who asked for it.
+
+    Parameters
+    ----------
+    address : str
+    timeout : float, default 10
+        Seconds to wait for the scheduler.
+
+    Returns
+    -------
+    distributed.Client
+
+    Examples
+    --------
+    >>> connect("tcp://127.0.0.1:1", timeout=0.2)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    calliper.exceptions.CalliperError: no scheduler answers at tcp://127.0.0.1:1 within 0.2 ...
+    """
+    from distributed import Client
+
+    try:
+        client = Client(address, timeout=timeout, set_as_default=True)
+    except (OSError, ValueError) as error:
+        raise CalliperError(
+            f"no scheduler answers at {address} within {timeout:g} s ({type(error).__name__}). Is "
+            f"it running, and is the address that which it printed (tcp://host:8786)?"
+        ) from error
+    try:
+        check_workers(client)
+    except CalliperError:
+        client.close()
+        raise
+    return client
+
+
+class LazyRows:
+    """Calibration rows of Dask collections.
+
+    Attributes
+    ----------
+    X, y : the first rows and their targets, in memory
+    per_row : groups and weights, collections replaced by their first values
+    """
+
+    def __init__(self, X: Any, y: Any, per_row: PerRow) -> None:
+        given = {name: value for name, value in vars(per_row).items() if value is not None}
+        values = {name: value for name, value in given.items() if is_collection(value)}
+        _refuse_values({name: given[name] for name in given if name not in values})
+        self._layout = _layout(X)
+        self._names, self._same = ("y", *values), replace(per_row, **dict.fromkeys(values))
+        self._parts = partitions(X, {"y": y, **values})
+        self.X, self.y, first = self._head()
+        self.per_row = replace(per_row, **first)
+
+    def _head(self) -> tuple[Any, Any, dict[str, Any]]:
+        """The first rows of the first partition that has any."""
+        import dask
+
+        for place, part in enumerate(self._parts):
+            (found,) = dask.compute(dask.delayed(_first)(place, self._layout, self._names, *part))
+            if found is not None:
+                X, y, *values = found
+                return X, y, dict(zip(self._names[1:], values, strict=True))
+        raise CalliperError(
+            f"all {len(self._parts)} partitions of X are empty: there is nothing to calibrate on."
+        )
+
+    def located(self, embedding: Any) -> tuple[Any, FloatArray, FloatArray, dict[str, Any]]:
+        """Targets, predictions, places and what else is known of all rows, computed by workers."""
+        import dask
+
+        sent = send(embedding, current_client())
+        locate = dask.delayed(_located)
+        tasks = [
+            locate(place, sent, self._layout, self._same, self._names, *part)
+            for place, part in enumerate(self._parts)
+        ]
+        found = [part for part in dask.compute(*tasks) if part is not None]
+        joined = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+        return joined.pop("y"), joined.pop("y_pred"), joined.pop("Z"), joined
+
+
+def _first(place: int, layout: Any, names: Any, X: Any, *values: Any) -> Any:
+    """The first rows of a partition and what is known of them; None of an empty one."""
+    _check_partition(place, layout, X, dict(zip(names, values, strict=True)))
+    return tuple(part[:HEAD] for part in (X, *values)) if n_rows(X) else None
+
+
+def _check_partition(place: int, layout: Any, X: Any, known: dict[str, Any]) -> None:
+    for name, value in known.items():
+        if len(value) != n_rows(X):
+            raise CalliperError(
+                f"partition {place} has {n_rows(X)} rows of X and {len(value)} of {name}: deal "
+                f"both into the same partitions."
+            )
+    if n_rows(X):
+        check_layout(X, layout)
+
+
+def _located(
+    place: int, embedding: Any, layout: Any, per_row: PerRow, names: Any, X: Any, *values: Any
+) -> Any:
+    """What is known of the rows of a partition by name; None of an empty one."""
+    known = {name: np.asarray(value) for name, value in zip(names, values, strict=True)}
+    _check_partition(place, layout, X, known)
+    if not n_rows(X):
+        return None
+    with one_core():
+        y_pred, Z = embedding.predict_and_transform(X)
+    return {"y_pred": y_pred, "Z": np.asarray(Z), **known, **per_row.known(X)}
+
+
+def partitions(X: Any, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """The partitions of rows and of what is known of them, side by side."""
+    if hasattr(X, "chunks"):
+        X = _whole_rows(X)
+    columns = [np.ravel(X.to_delayed()).tolist()]
+    for name, value in values.items():
+        if not is_collection(value):
+            raise TypeError(
+                f"X is a Dask {type(X).__name__} and {name} is not a Dask collection but a "
+                f"{type(value).__name__}: pass both of one kind."
+            )
+        columns.append(np.ravel(_dealt_as(X, value).to_delayed()).tolist())
+        if len(columns[-1]) != len(columns[0]):
+            raise CalliperError(
+                f"X has {len(columns[0])} partitions and {name} {len(columns[-1])}: repartition "
+                f"one of them like the other."
+            )
+    return list(zip(*columns, strict=True))
+
+
+def _dealt_as(X: Any, value: Any) -> Any:
+    """A collection in the partitions of another, where it is known how to deal it so."""
+    if hasattr(X, "chunks") and hasattr(value, "chunks"):
+        value, chunks = _whole_rows(value), X.chunks[0]
+        alike = value.chunks[0] == chunks or sum(value.chunks[0]) != sum(chunks)
+        return value if alike else value.rechunk({0: chunks})
+    known = all(getattr(each, "known_divisions", False) for each in (X, value))
+    return value.repartition(divisions=X.divisions) if known else value

@@ -1,0 +1,116 @@
+"""What puts intervals on the rows of one table: one object for every file, in any process."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from calliper._types import FloatArray
+from calliper.cli import _output as out
+from calliper.cli import _tables as tables
+from calliper.cli._calibration import Calibration
+from calliper.cli._csv import Form
+from calliper.intervals import Intervals
+from calliper.shift import ShiftReport
+
+
+def added_columns(coverage: tuple[float, ...]) -> list[str]:
+    """The columns that are added to new rows."""
+    shape = (0,) if len(coverage) == 1 else (0, len(coverage))
+    return Intervals(np.empty(shape), np.empty(shape), coverage).column_names()
+
+
+@dataclass
+class Tally:
+    """What was counted on the way.
+
+    Attributes
+    ----------
+    rows : that were written
+    filled : cells that lacked a number
+    heaviest : the largest weight of a row, 0 without weights
+    infinite : rows whose own weight makes their interval infinite
+    """
+
+    rows: int = 0
+    filled: int = 0
+    heaviest: float = 0.0
+    infinite: int = 0
+
+    def add(self, other: Tally) -> None:
+        """Count what another has counted."""
+        self.rows, self.filled = self.rows + other.rows, self.filled + other.filled
+        self.heaviest = max(self.heaviest, other.heaviest)
+        self.infinite += other.infinite
+
+
+@dataclass(frozen=True, eq=False)
+class Answering:
+    """A calibration, and what is asked of it."""
+
+    calibration: Calibration
+    form: Form
+    coverage: tuple[float, ...]
+    bounds: tuple[float, float] | None
+    confidence: float | None
+
+    @property
+    def levels(self) -> float | tuple[float, ...]:
+        """The level, or the levels if there are several."""
+        return self.coverage[0] if len(self.coverage) == 1 else self.coverage
+
+    @property
+    def added(self) -> list[str]:
+        """The columns that are added to the new rows."""
+        return added_columns(self.coverage)
+
+    def write(self, new: tables.Table, output: str, report: out.Progress) -> Tally:
+        """Write the new rows with their intervals, a chunk at a time."""
+        wanted, tally = self.calibration.wanted, Tally()
+        needed = wanted.numbers(wanted.columns.new)
+        filling = replace(self.calibration.filling, n_filled=0)
+        with ExitStack() as stack:
+            handle = stack.enter_context(out.open_output(output))
+            writer = stack.enter_context(
+                tables.open_writer(output, handle, new, self.form, numeric=needed, added=self.added)
+            )
+            for chunk in new.chunks(needed, carry=True, gaps=filling.gaps):
+                ends = self._ends(chunk, filling.fill(chunk.numbers.copy()), tally)
+                with out.writing(output):
+                    writer.write(chunk, ends)
+                report(new.fraction_read())
+            if not tally.rows:
+                tables.refuse_no_rows(new)
+        tally.filled = filling.n_filled
+        return tally
+
+    def _ends(self, chunk: tables.Chunk, numbers: FloatArray, tally: Tally) -> FloatArray:
+        """Lower and upper ends of each level, (m, 2 L)."""
+        rows, weights = self.calibration.split(numbers)
+        how: dict[str, Any] = {"bounds": self.bounds, "confidence": self.confidence, **weights}
+        if self.calibration.wanted.group is not None:
+            how["groups"] = tables.known_labels(chunk, self.calibration.wanted.group)
+        ends = self.calibration.calibrated.intervals(rows[:, 1:], rows[:, 0], self.levels, **how)
+        tally.rows += len(rows)
+        if weights:
+            shift = self._shift(weights["weights"])
+            tally.heaviest = max(tally.heaviest, float(weights["weights"].max()))
+            tally.infinite += round(shift.infinite * len(rows))
+        return np.stack([*ends], axis=-1).reshape(len(rows), -1)
+
+    def _shift(self, weights: Any) -> ShiftReport:
+        return ShiftReport.of(self.calibration.weights, weights, self.coverage[-1])
+
+    def say_filled(self, tally: Tally) -> None:
+        """How many cells were filled, those of calibration and training rows among them."""
+        filling = self.calibration.filling
+        replace(filling, n_filled=filling.n_filled + tally.filled).say()
+
+    def say_weights(self, tally: Tally) -> None:
+        """What weights leave of the calibration rows, if there are any."""
+        if tally.heaviest:
+            share = tally.infinite / tally.rows
+            out.note(replace(self._shift([tally.heaviest]), infinite=share).describe())

@@ -1,0 +1,69 @@
+"""``calliper calibrate``: calibrate once, and keep it in a file that executes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import click
+
+from calliper.cli import _options as options
+from calliper.cli import _output as out
+from calliper.cli import _tables as tables
+from calliper.cli._calibration import (
+    CalibrationRequest,
+    Wanted,
+    calibrate_rows,
+    method_options,
+    summarise,
+)
+from calliper.exceptions import CalliperError
+
+ENDING = ".calliper"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrateRequest(CalibrationRequest):
+    """What ``calliper calibrate`` is asked for."""
+
+    output: str
+
+    def check(self) -> None:
+        """Refuse what contradicts itself or cannot be written, before any work is done."""
+        super().check()
+        if not self.output.lower().endswith(ENDING):
+            raise CalliperError(f"{self.output}: the name must end in {ENDING}; rename it.")
+        out.check_output(self.output, self.inputs)
+
+
+@click.command()
+@options.calibration_file()
+@options.known_columns()
+@click.option("--output", metavar="FILE", required=True, help=f"What is kept: {ENDING}.")
+@options.feature_columns
+@options.training_file("some methods learn from them. Without it, features are taken as they are.")
+@method_options
+@options.file_form
+@options.seed_and_quiet("Decides whatever a method draws at random.")
+@options.takes(CalibrateRequest)
+def calibrate(request: CalibrateRequest) -> None:
+    """Calibrate a method and keep it in a file, to put intervals around rows that come later.
+
+    \b
+    calliper calibrate --calibration cal.csv --target y --prediction y_pred --features a,b \\
+        --training train.csv --output model.calliper
+    calliper interval --calibrated model.calliper --new new.csv --output out.csv
+
+    The intervals are, digit for digit, those of 'calliper interval' in one step. The file holds
+    the calibration points as numbers, names of columns and what was learnt from training rows. It
+    runs nothing when it is opened; 'calliper inspect' says what it is and promises.
+    """  # noqa: D301
+    request.check()
+    with (
+        out.warnings_as_lines(),
+        tables.open_table(request.calibration, request.shared.form) as table,
+    ):
+        calibration = calibrate_rows(request, table, Wanted.of(request, table), sketched=True)
+        calibration.save(request.output)
+    if not request.shared.quiet:
+        calibration.filling.say()
+        summarise(calibration, (0.9,), None, f"calibration written to {request.output}")

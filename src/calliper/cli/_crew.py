@@ -1,0 +1,268 @@
+"""Who works on many files: this process, several on this machine, or the workers of a scheduler.
+
+A worker is sent once what it puts on rows, and then the names of one file after another. A process
+that dies takes nothing along but its file, which another begins anew; Dask does the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import sys
+import traceback
+import warnings
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from multiprocessing import get_context
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+from joblib import cpu_count
+
+from calliper.cli import _output as out
+from calliper.cli import _tables as tables
+from calliper.cli._answering import Answering, Tally
+from calliper.exceptions import CalliperError
+
+#: How often a file is begun anew whose process died.
+MOST_DEATHS = 3
+
+#: Seconds to wait for a scheduler.
+PATIENCE = 10
+
+#: What tells libraries how many threads to use; the same arithmetic whatever it says.
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "LOKY_MAX_CPU_COUNT")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A file to read, where its output goes, and its length in bytes."""
+
+    new: str
+    output: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """A file by its length, time of change (ns) and, of inputs, sum of its contents."""
+
+    size: int
+    changed: int
+    sum: str = ""
+
+    @classmethod
+    def of(cls, path: str, *, contents: bool = False) -> Stamp:
+        """The stamp of a file, with the sum of its contents if asked for."""
+        contained = sum_of(path) if contents else ""
+        status = os.stat(path)
+        return cls(status.st_size, status.st_mtime_ns, contained)
+
+
+def sum_of(path: str) -> str:
+    """SHA-256 of the bytes of a file."""
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+@dataclass(frozen=True)
+class Written:
+    """What became of a task: stamps of both files, what was counted, warnings."""
+
+    task: Task
+    read: Stamp
+    made: Stamp
+    tally: Tally
+    said: tuple[str, ...] = ()
+
+
+def work(answering: Answering, task: Task, report: out.Progress = lambda part: None) -> Written:
+    """Put intervals on the rows of one file; its output appears whole or not at all."""
+    before = Stamp.of(task.new)
+    with tables.open_table(task.new, answering.form) as table:
+        answering.calibration.wanted.check(table, answering.added)
+        with out.writing(task.output):
+            os.makedirs(os.path.dirname(task.output), exist_ok=True)
+        tally = answering.write(table, task.output, report)
+    after = Stamp.of(task.new, contents=True)
+    if (before.size, before.changed) != (after.size, after.changed):
+        Path(task.output).unlink()
+        raise CalliperError(f"{task.new}: was changed while it was read; run this again.")
+    return Written(task, after, Stamp.of(task.output), tally)
+
+
+@dataclass(frozen=True)
+class Crew:
+    """How many processes or which scheduler, and who is told how far they are."""
+
+    workers: int
+    scheduler: str | None
+    report: out.Progress
+    parts: dict[str, float] = field(default_factory=dict)
+
+    def run(self, answering: Answering, tasks: Sequence[Task]) -> Iterator[Written]:
+        """What became of each task, in the order in which they are done."""
+        total = max(1, sum(task.size for task in tasks))
+
+        def tell(task: Task, part: float | None) -> None:
+            self.parts[task.new] = task.size * (part or 0.0)
+            self.report(sum(self.parts.values()) / total)
+
+        if self.scheduler is not None:
+            done = by_scheduler(answering, tasks, self.scheduler)
+        elif self.workers == 1 or len(tasks) == 1:
+            done = (work(answering, task, lambda part, t=task: tell(t, part)) for task in tasks)  # type: ignore[misc]
+        else:
+            done = by_processes(answering, tasks, self.workers, tell)
+        for written in done:
+            tell(written.task, 1.0)
+            yield written
+
+
+class Worker:
+    """A process of its own, and the file that it works on."""
+
+    def __init__(self, answering: Answering) -> None:
+        # Not forked: threads that the calibration has started would be missing in the copy.
+        context = get_context("spawn")
+        self.pipe, far_end = context.Pipe()
+        self.process = context.Process(target=serve, args=(far_end, answering), daemon=True)
+        self.process.start()
+        far_end.close()  # so that the end of the process is the end of the pipe
+        self.task: Task | None = None
+
+    def give(self, task: Task | None) -> None:
+        """Send the next file; a death meanwhile is noticed when its answer is due."""
+        self.task = task
+        if task is not None:
+            with suppress(OSError):
+                self.pipe.send(task)
+
+    def end(self) -> None:
+        """Let it end; it removes what it has half written."""
+        if self.task is not None:
+            self.process.terminate()
+        self.pipe.close()
+        self.process.join()
+
+
+def serve(pipe: Any, answering: Answering) -> None:
+    """The life of a process: a file after another, until there is nobody left to send one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the first process decides
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    with suppress(EOFError, OSError):
+        while True:
+            pipe.send(_answer(answering, pipe.recv(), pipe))
+
+
+def _answer(answering: Answering, task: Task, pipe: Any) -> Any:
+    """What became of the task: what was written, or why nothing was."""
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("ignore")
+            for category in (UserWarning, RuntimeWarning):
+                warnings.simplefilter("always", category)
+            written = work(answering, task, pipe.send)
+        said = dict.fromkeys(str(warning.message) for warning in caught)
+        return Written(task, written.read, written.made, written.tally, tuple(said))
+    except CalliperError as error:
+        return error
+    except Exception:
+        return RuntimeError(traceback.format_exc())
+
+
+def by_processes(
+    answering: Answering, tasks: Sequence[Task], n: int, tell: Any
+) -> Iterator[Written]:
+    """By so many processes of this machine, which share its cores."""
+    left, deaths = deque(tasks), Counter[str]()
+    crew: list[Worker] = []
+    try:
+        while left or any(worker.task for worker in crew):
+            with _threads(max(1, cpu_count() // n)):
+                while left and len(crew) < n:
+                    crew.append(Worker(answering))
+                    crew[-1].give(left.popleft())
+            ready = wait([worker.pipe for worker in crew if worker.task])
+            for worker in [worker for worker in crew if worker.pipe in ready]:
+                message = _message(worker)
+                if message is None:
+                    left.appendleft(_mourn(worker, deaths))
+                    crew.remove(worker)
+                elif isinstance(message, Exception):
+                    raise message
+                elif isinstance(message, Written):
+                    yield message
+                    worker.give(left.popleft() if left else None)
+                else:
+                    tell(worker.task, message)
+    finally:
+        for worker in crew:
+            worker.end()
+
+
+def _message(worker: Worker) -> Any:
+    """What a process says: a fraction, what was written, an error; None if it is no more."""
+    try:
+        return worker.pipe.recv()
+    except (EOFError, OSError):
+        worker.process.join()
+        return None
+
+
+def _mourn(worker: Worker, deaths: Counter[str]) -> Task:
+    """The file of a process that died, to be begun anew; an error if that was so too often."""
+    task, code = worker.task, worker.process.exitcode or 0
+    assert task is not None
+    deaths[task.new] += 1
+    how = f"by {signal.Signals(-code).name}" if code < 0 else f"with code {code}"
+    hint = " (the system does so when memory is short)" if code == -signal.SIGKILL else ""
+    what = f"a process that worked on {task.new} was ended {how}{hint}"
+    if deaths[task.new] == MOST_DEATHS:
+        raise CalliperError(f"{what}, {MOST_DEATHS} times: try fewer --workers.")
+    out.note(f"warning: {what}; the file is begun anew")
+    return task
+
+
+@contextmanager
+def _threads(n: int) -> Iterator[None]:
+    """Processes that start meanwhile use so many threads each."""
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, str(n)))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+
+
+def by_scheduler(answering: Answering, tasks: Sequence[Task], address: str) -> Iterator[Written]:
+    """By the workers of a Dask scheduler, who see the same files by the same names."""
+    try:
+        dask: Any = import_module("dask.distributed")
+        connect = import_module("calliper.distributed").connect
+    except ModuleNotFoundError as error:
+        needs = "pip install 'dask[distributed]'"
+        raise CalliperError(f"--scheduler needs {error.name}: {needs}.") from error
+    with connect(address, timeout=PATIENCE) as client:
+        if not client.nthreads():
+            raise CalliperError(f"--scheduler {address}: has no workers; start some.")
+        held = client.scatter(answering, broadcast=True, hash=False)
+        futures = [client.submit(work, held, task, pure=False) for task in tasks]
+        try:
+            for future in dask.as_completed(futures):
+                yield future.result()
+        except dask.KilledWorker as error:
+            raise CalliperError(
+                f"workers of --scheduler {address} died at the same file again and again "
+                f"({out.one_line(str(error))}); they may be short of memory."
+            ) from error
+        finally:
+            client.cancel(futures)

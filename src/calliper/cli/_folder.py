@@ -1,0 +1,325 @@
+"""Many files as one data set: which they are, whether they are alike, and which are done.
+
+Each file has an output of the same name, in the same sub-folder, which appears whole or not at all.
+Beside the outputs lies a journal, ``_calliper.jsonl``, a line of JSON for each event: what the
+outputs are made with, which files are planned, and of each that is done the stamps of input and
+output. Lines are only ever added, so that whatever ends a run leaves a journal to go on by.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import shutil
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from calliper import __version__
+from calliper._json import to_text
+from calliper.cli import _output as out
+from calliper.cli import _tables as tables
+from calliper.cli._answering import Answering, Tally
+from calliper.cli._calibration import Wanted
+from calliper.cli._crew import Crew, Stamp, Task, Written, sum_of
+from calliper.cli._csv import Form
+from calliper.exceptions import CalliperError
+
+JOURNAL, FORMAT, VERSION = "_calliper.jsonl", "calliper outputs", 1
+
+#: Names that begin so are not data, by a custom of all who write folders of Parquet.
+_HIDDEN = ("_", ".")
+
+_GIGA = 1e9
+
+
+def is_many(new: str) -> bool:
+    """Whether it names a folder, or a pattern."""
+    return os.path.isdir(new) or (glob.has_magic(new) and not os.path.exists(new))
+
+
+def check_folder(new: str, output: str) -> None:
+    """Refuse an output folder that cannot be one, or that would be read from."""
+    where = os.path.realpath(output)
+    is_table = output.lower().endswith((".csv", ".tsv", ".parquet", ".gz"))
+    if output == "-" or os.path.isfile(where) or (is_table and not os.path.isdir(where)):
+        raise CalliperError(f"--new {new} is many files: name a folder by --output, not {output}.")
+    if not os.path.isdir(os.path.dirname(where)):
+        raise CalliperError(
+            f"cannot write {output}: there is no folder {os.path.dirname(where)}; create it."
+        )
+    if os.path.isdir(new) and Path(where).is_relative_to(os.path.realpath(new)):
+        raise CalliperError(
+            f"--output {output} lies in the folder that is read: choose another, or name the files "
+            f"by a pattern, such as {new.rstrip('/')}/*.parquet."
+        )
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Files to put intervals on.
+
+    Attributes
+    ----------
+    new : how they were named
+    paths : of each, by its name below the folder that all are in
+    """
+
+    new: str
+    paths: dict[str, str]
+    form: Form
+
+    @classmethod
+    def of(cls, new: str, form: Form) -> DataSet:
+        """What a folder holds or a pattern matches."""
+        base = Path(new) if os.path.isdir(new) else _fixed_part(new)
+        found = [new] if os.path.isdir(new) else glob.glob(new, recursive=True)
+        seen = (name for name in found if not _is_hidden(Path(name).relative_to(base)))
+        paths = sorted({path for name in seen for path in _files(name)})
+        if not paths:
+            what = "the folder holds" if os.path.isdir(new) else "the pattern matches"
+            raise CalliperError(
+                f"--new {new}: {what} no .csv, .tsv or .parquet file; check the name."
+            )
+        kinds = {tables.format_of(path): path for path in paths}
+        if len(kinds) > 1:
+            one, other = sorted(kinds)[:2]
+            raise CalliperError(
+                f"--new {new}: there are {one} and {other} files ({kinds[one]}, {kinds[other]}); "
+                f"name those of one format by a pattern, such as '{base}/**/*{other}'."
+            )
+        return cls(new, {Path(path).relative_to(base).as_posix(): path for path in paths}, form)
+
+    def check(self, wanted: Wanted, added: list[str]) -> None:
+        """All files have what is needed, and columns as those of the first."""
+        first: dict[str, str] = {}
+        for path in self.paths.values():
+            with tables.open_table(path, self.form) as table:
+                wanted.check(table, added)
+                own = table.kinds()
+                if table.n_rows == 0:
+                    tables.refuse_no_rows(table)
+            first = first or own
+            for name in [*first, *own]:
+                if own.get(name) != first.get(name):
+                    raise CalliperError(
+                        f"{path}: {_has(name, own)}, but {_has(name, first)} in "
+                        f"{next(iter(self.paths.values()))}; write the files alike."
+                    )
+
+    def write(
+        self, answering: Answering, output: str, crew: Crew, *, overwrite: bool
+    ) -> tuple[Tally, str]:
+        """Write what is not yet written; what was counted, and what was done in words."""
+        tally = Tally()
+        with _journal(output, _made_with(answering), overwrite=overwrite) as journal:
+            tasks = [self._task(name, output) for name in journal.undone(self.paths)]
+            before = len(self.paths) - len(tasks)
+            _warn_of_space(output, tasks)
+            said: dict[str, None] = {}
+            with _telling_what_is_done(journal, self.paths, output):
+                for written in crew.run(answering, tasks):
+                    journal.add(os.path.relpath(written.task.output, _absolute(output)), written)
+                    tally.add(written.tally)
+                    said.update(dict.fromkeys(written.said))
+        for text in said:
+            out.note(out.in_options(f"warning: {text}"))
+        done = f"{tally.rows} rows in {len(tasks)} files written to {output}"
+        return tally, done + (f", where {before} were done before" if before else "")
+
+    def _task(self, name: str, output: str) -> Task:
+        path = os.path.abspath(self.paths[name])
+        return Task(path, os.path.join(_absolute(output), *name.split("/")), os.path.getsize(path))
+
+
+def _absolute(output: str) -> str:
+    return os.path.realpath(output)
+
+
+def _has(name: str, kinds: dict[str, str]) -> str:
+    return f"column {name!r} holds {kinds[name]}" if name in kinds else f"there is no {name!r}"
+
+
+def _fixed_part(pattern: str) -> Path:
+    """The folder of a pattern above all that varies."""
+    parts = Path(pattern).parts
+    varying = next(place for place, part in enumerate(parts) if glob.has_magic(part))
+    return Path(*parts[:varying])
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(_HIDDEN) for part in path.parts)
+
+
+def _files(path: str) -> Iterator[str]:
+    """The file, or all files of data below the folder, as they were named."""
+    if not os.path.isdir(path):
+        yield path
+        return
+    for folder, inner, names in os.walk(path):
+        inner[:] = [name for name in inner if not name.startswith(_HIDDEN)]
+        for name in names:
+            if not name.startswith(_HIDDEN) and tables.is_table(name):
+                yield os.path.join(folder, name)
+
+
+def _made_with(answering: Answering) -> dict[str, Any]:
+    """What decides the bytes of outputs, by the names that options have."""
+    form = answering.form
+    return {
+        "calliper": __version__,
+        "calibration": answering.calibration.digest,
+        "coverage": list(answering.coverage),
+        "bounds": None if answering.bounds is None else [repr(end) for end in answering.bounds],
+        "confidence": answering.confidence,
+        "delimiter": form.delimiter,
+        "decimal": form.decimal,
+        "encoding": form.encoding,
+        "gaps": "fill" if answering.calibration.filling.gaps.allowed else "refuse",
+    }
+
+
+@dataclass
+class Journal:
+    """What was done in a folder of outputs.
+
+    Attributes
+    ----------
+    planned : names of outputs that are ours, done or not
+    done : entries of those that are
+    """
+
+    folder: str
+    handle: BinaryIO
+    planned: set[str] = field(default_factory=set)
+    done: dict[str, Any] = field(default_factory=dict)
+
+    def read(self, made_with: dict[str, Any]) -> None:
+        """Take up what is there; begin it where there is nothing."""
+        self.handle.seek(0)
+        content = self.handle.read()
+        events = [event for line in content.splitlines() if (event := _event(line))]
+        if content and not content.endswith(b"\n"):  # a run was killed while it wrote
+            self.handle.write(b"\n")
+        if not events:
+            return self._append({"format": FORMAT, "version": VERSION, "made_with": made_with})
+        self._refuse_other(events[0], made_with)
+        for event in events[1:]:
+            self.planned.update(event.get("planned", ()))
+            if "done" in event:
+                self.done[event["done"]] = event
+        return None
+
+    def undone(self, paths: dict[str, str]) -> list[str]:
+        """Names of files whose output is not there, or of another input; they are now planned."""
+        left = [name for name, path in paths.items() if not self._is_done(name, path)]
+        for name in left:
+            if name not in self.planned and os.path.exists(os.path.join(self.folder, name)):
+                raise CalliperError(
+                    f"{os.path.join(self.folder, name)}: exists, and was not made by this command; "
+                    f"name another --output folder, or give --overwrite."
+                )
+        new = [name for name in left if name not in self.planned]
+        if new:
+            self._append({"planned": new})
+            self.planned.update(new)
+        return left
+
+    def add(self, name: str, written: Written) -> None:
+        """One more is done."""
+        entry = {"done": Path(name).as_posix(), "rows": written.tally.rows}
+        entry |= {"read": asdict(written.read), "made": asdict(written.made)}
+        self._append(entry)
+        self.done[Path(name).as_posix()] = entry
+
+    def _is_done(self, name: str, path: str) -> bool:
+        """Whether the output is as it was made, and the input as it was read."""
+        entry = self.done.get(name)
+        if entry is None:
+            return False
+        output, read = os.path.join(self.folder, name), Stamp(**entry["read"])
+        if not os.path.exists(output) or Stamp.of(output) != Stamp(**entry["made"]):
+            return False
+        now = Stamp.of(path)
+        same = (now.size, now.changed) == (read.size, read.changed)
+        return same or (now.size == read.size and sum_of(path) == read.sum)
+
+    def _append(self, event: dict[str, Any]) -> None:
+        with out.writing(os.path.join(self.folder, JOURNAL)):
+            self.handle.write(to_text(event).encode() + b"\n")
+            self.handle.flush()
+            os.fsync(self.handle.fileno())
+
+    def _refuse_other(self, head: dict[str, Any], made_with: dict[str, Any]) -> None:
+        """Outputs of one folder are all made with the same."""
+        before = head.get("made_with")
+        advice = "name another --output folder, or give --overwrite"
+        if head.get("format") != FORMAT or head.get("version") != VERSION or not before:
+            raise CalliperError(f"{self.folder}: {JOURNAL} is none of this calliper's; {advice}.")
+        for name, now in made_with.items():
+            was = before.get(name)
+            if was != now:
+                option = name if name == "calliper" else f"--{name}"
+                what = f"made with {option} {_in_words(was)}, not {_in_words(now)}"
+                what = "of another calibration" if name == "calibration" else what
+                raise CalliperError(f"{self.folder}: holds outputs {what}; {advice}.")
+
+
+def _in_words(value: Any) -> str:
+    """The value of an option as it is typed."""
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    """A line of the journal; None for one that was cut off."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) else None
+
+
+@contextmanager
+def _journal(output: str, made_with: dict[str, Any], *, overwrite: bool) -> Iterator[Journal]:
+    """The journal of a folder, which is made if need be; ours alone while the block lasts."""
+    folder = _absolute(output)
+    with ExitStack() as stack:
+        with out.writing(output):
+            os.makedirs(folder, exist_ok=True)
+            handle = stack.enter_context(open(os.path.join(folder, JOURNAL), "a+b", buffering=0))
+        if not out.lock(handle):
+            raise CalliperError(f"{output}: another run is writing there; wait for its end.")
+        if overwrite:
+            handle.truncate(0)
+        journal = Journal(output, handle)
+        if overwrite:  # whatever is in the folder may be replaced
+            journal.planned = {Path(path).relative_to(folder).as_posix() for path in _files(folder)}
+        journal.read(made_with)
+        yield journal
+
+
+@contextmanager
+def _telling_what_is_done(journal: Journal, paths: Collection[str], output: str) -> Iterator[None]:
+    """Add to an error how much is written, and that nothing of it is lost."""
+    try:
+        yield
+    except CalliperError as error:
+        done = [entry for name, entry in journal.done.items() if name in paths]
+        size = sum(entry["made"]["size"] for entry in done)
+        raise CalliperError(
+            f"{error} {len(done)} of {len(paths)} files are whole in {output} "
+            f"({size / _GIGA:.3g} GB); the same command goes on from there."
+        ) from error
+
+
+def _warn_of_space(output: str, tasks: Sequence[Task]) -> None:
+    """Before the work: outputs are about as large as inputs, and a little more."""
+    needed, free = sum(task.size for task in tasks), shutil.disk_usage(output).free
+    if free < needed:
+        out.note(
+            f"warning: there are {free / _GIGA:.3g} GB free for {output}, and the outputs may take "
+            f"{needed / _GIGA:.3g} GB"
+        )

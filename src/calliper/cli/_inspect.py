@@ -1,0 +1,120 @@
+"""``calliper inspect``: what a file of a calibration is, promises and was made of."""
+
+from __future__ import annotations
+
+import click
+import numpy as np
+
+from calliper import keeping
+from calliper._calibrated import CalibratedOnStored
+from calliper._json import to_text
+from calliper._types import FloatArray
+from calliper.cli import _output as out
+from calliper.cli import _tables as tables
+from calliper.cli._calibration import Calibration, load_calibration
+from calliper.exceptions import CalliperError
+
+_BARS = "▁▂▃▄▅▆▇█"
+_N_BARS = 40
+_TITLES = ("calibration errors", "half-widths at 0.9")
+
+#: Names that are listed before they are only counted.
+_LISTED = 8
+
+
+@click.command()
+@click.argument("file")
+@click.option(
+    "--figure", metavar="FILE", help="Calibration errors and half-widths: .png, .pdf or .svg."
+)
+@click.option("--json", "as_json", is_flag=True, help="The header of the file, for machines.")
+def inspect(file: str, figure: str | None, as_json: bool) -> None:
+    """Say what a file of 'calliper calibrate' is, what it promises and how it was made.
+
+    \b
+    calliper inspect model.calliper
+    calliper inspect model.calliper --figure model.png
+
+    Files that were saved in Python are described as well. Nothing in a file runs when it is
+    opened; one that was altered or cut off is refused.
+    """  # noqa: D301
+    if figure is not None:
+        out.check_figure_name(figure)
+    with tables.open_bytes(file):  # whose message says what is wrong with the name
+        pass
+    with out.warnings_as_lines():
+        kept = keeping.inspect(file)
+        calibration = _calibration(file, kept)
+        if as_json:
+            click.echo(to_text(kept.header, indent=1))
+        else:
+            _say(file, kept, calibration)
+        if figure is not None:
+            _draw(file, calibration, figure)
+
+
+def _calibration(file: str, kept: keeping.Kept) -> Calibration | None:
+    """What ``calliper calibrate`` has kept; None of files that were saved in Python."""
+    if kept.header["object"] != CalibratedOnStored.__name__:
+        return None
+    return load_calibration(file)
+
+
+def _say(file: str, kept: keeping.Kept, calibration: Calibration | None) -> None:
+    first, *rest = kept.describe()
+    if calibration is not None:  # the model is elsewhere, and its name in the header nobody's
+        first = first.replace(CalibratedOnStored.__name__, "stored predictions,")
+        rest = [*_columns(calibration), *(line for line in rest if not line.startswith("model:"))]
+    click.echo(out.wrapped(f"{file}: {first}"))
+    for line in rest:
+        click.echo(out.wrapped(line, subsequent_indent="  "))
+    if calibration is not None and calibration.sketch is not None:
+        click.echo("")
+        for title, values in zip(_TITLES, calibration.sketch, strict=True):
+            _print_bars(title, values)
+
+
+def _columns(calibration: Calibration) -> list[str]:
+    """The columns by the part they play, and how gaps are filled."""
+    wanted, columns = calibration.wanted, calibration.wanted.columns
+    text = f"target {columns.target!r}, prediction {columns.prediction!r}, "
+    text += f"{len(columns.features)} features: {tables.listed(columns.features, _LISTED)}"
+    for part in ("group", "weight"):
+        name = getattr(wanted, part)
+        text += "" if name is None else f"; {part} {name!r}"
+    gaps = "filled with medians of training rows" if calibration.filling.gaps.allowed else "refused"
+    learnt = [] if calibration.ratio is None else ["weights of a shift, learnt by their features"]
+    return [f"columns: {text}", *learnt, f"gaps among features: {gaps}"]
+
+
+def _print_bars(title: str, values: FloatArray) -> None:
+    """A line of bars from the smallest value to the 99th percentile."""
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        click.echo(f"{title}: all infinite")
+        return
+    low, high = float(finite.min()), float(np.quantile(finite, 0.99))
+    if high - low <= 1e-9 * abs(high):  # but for rounding
+        click.echo(f"{title}: {low:.3g} everywhere")
+        return
+    count, _ = np.histogram(finite, bins=_N_BARS, range=(low, high))
+    level = np.ceil(count / count.max() * (len(_BARS) - 1)).astype(int)
+    infinite = len(values) - len(finite)
+    tail = f", {infinite} infinite" if infinite else ""
+    bars = "".join(_BARS[each] for each in level)
+    middle = f"median {np.median(finite):.3g}{tail}"
+    click.echo(f"{title}  {format(low, '.3g'):>8} {bars} {high:.3g}  ({middle})")
+
+
+def _draw(file: str, calibration: Calibration | None, figure: str) -> None:
+    if calibration is None or calibration.sketch is None:
+        raise CalliperError(
+            f"{file}: was saved in Python, so that --figure has no rows to draw; omit it."
+        )
+    from calliper.report import draw_calibration
+
+    errors, widths = calibration.sketch
+    made = draw_calibration(errors, widths, calibration.calibrated.guarantee(0.9).method)
+    with out.open_output(figure) as handle:
+        out.save_figure(made, handle, figure)
+    out.note(f"figure written to {figure}")

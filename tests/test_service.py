@@ -1,0 +1,123 @@
+"""The example service, through its real port: two workers, clients in parallel, bad requests."""
+
+import asyncio
+import json
+import math
+
+import httpx
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("uvicorn")
+
+from benchmarks.service import Client, hammer, loaded, serving
+
+ROW = {"age": 50.0, "sex": 1.0, "bmi": 25.0, "bp": 90.0, "s1": 200.0, "s2": 120.0, "s3": 50.0,
+       "s4": 4.0, "s5": 4.5, "s6": 90.0}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("service")
+
+
+@pytest.fixture(scope="module")
+def address(folder):
+    with serving(folder) as address:
+        yield address
+
+
+@pytest.fixture
+def http(address):
+    with httpx.Client(base_url=address, timeout=30) as client:
+        yield client
+
+
+def test_clients_in_parallel_get_what_the_file_says_and_labels_are_all_counted(address, folder):
+    client = Client()
+    asyncio.run(hammer(address, client, 16, requests=6))
+    assert len(client.answers) == 96
+    assert client.n_wrong(loaded(folder)) == 0
+    assert client.told(address) == client.counted()
+
+
+def test_it_says_how_it_is_and_what_it_promises(http):
+    assert http.get("/health").json() == {"status": "ok"}
+    about = http.get("/about").json()
+    assert about["columns"] == [*ROW]
+    assert "with probability at least 0.9" in about["promises"]["0.9"]
+
+
+def without(name):
+    return {key: value for key, value in ROW.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"rows": [ROW, without("bmi")]}, (1, "bmi", "the column is missing")),
+        ({"rows": [ROW, ROW | {"bp": "high"}]}, (1, "bp", "expected a number, got 'high'")),
+        ({"rows": [ROW | {"bp": None}]}, (0, "bp", "expected a number, got None")),
+        ({"rows": [ROW | {"bp": True}]}, (0, "bp", "expected a number, got True")),
+        ({"rows": [ROW | {"bp": [1.0]}]}, (0, "bp", "expected a number, got [1.0]")),
+        ({"rows": [ROW | {"age": math.nan}]}, (0, "age", "expected a finite number, got nan")),
+        ({"rows": [ROW | {"age": -math.inf}]}, (0, "age", "expected a finite number, got -inf")),
+        ({"rows": [ROW | {"age": 10**400}]}, (0, "age", "expected a finite number, got 1000")),
+        ({"rows": [ROW | {"length": 1.0}]}, (0, "length", "no such column")),
+        ({"rows": []}, (None, None, "expected 1 to 1000 rows, got 0")),
+        ({"rows": [ROW] * 1001}, (None, None, "expected 1 to 1000 rows, got 1001")),
+        ({"rows": [ROW], "coverage": 0.91}, (None, None, "coverage must be one of")),
+        ({"rows": [ROW], "coverage": math.nan}, (None, None, "coverage must be one of")),
+    ],
+)  # fmt: skip
+def test_a_bad_row_is_named(http, body, expected):
+
+    answer = http.post("/intervals", content=json.dumps(body), headers=JSON)
+    problem = answer.json()["detail"][0]
+    assert answer.status_code == 422
+    assert (problem.get("row"), problem.get("column")) == expected[:2]
+    assert problem["problem"].startswith(expected[2])
+
+
+JSON = {"content-type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[", "[]", "NaN", '{"rows": NaN}', '{"rows": [3]}', "[" * 9999]
+)
+def test_what_is_no_request_is_refused(http, text):
+    answer = http.post("/intervals", content=text, headers=JSON)
+    assert answer.status_code in (400, 422) and answer.json()["detail"]
+
+
+def test_many_problems_are_cut(http):
+    answer = http.post("/intervals", json={"rows": [{}] * 100})
+    assert len(answer.json()["detail"]) == 21
+    assert answer.json()["detail"][-1] == {"problem": "and 980 more"}
+
+
+def test_labels_are_counted_once_and_all_or_none(http):
+    asked = {"rows": [ROW, ROW], "coverage": 0.99}
+    first, second = http.post("/intervals", json=asked).json()["ids"]
+
+    def send(*labels):
+        answer = http.post("/labels", json={"labels": [{"id": i, "y": y} for i, y in labels]})
+        found = answer.json().get("coverage", [])
+        total = [each for each in found if each["asked"] == 0.99]
+        return answer.status_code, total, str(answer.json().get("detail", ""))
+
+    for _ in range(2):  # who asks again is not counted again
+        status, (total,), _ = send((first, 1e9))
+        assert status == 200 and (total["labelled"], total["inside"]) == (1, 0)
+        np.testing.assert_allclose(total["standard_error"], math.sqrt(0.99 * 0.01))
+    for labels, words in [
+        ([(second, 150.0), (first, 3.0)], "has label 1e+09 already, and now 3"),
+        ([(second, 150.0), ("nobody", 3.0)], "no interval was answered by that id"),
+        ([(second, "much")], "expected a number, got 'much'"),
+        ([], "expected 1 to 1000 labels, got 0"),
+    ]:
+        status, _, detail = send(*labels)
+        assert status == 422 and words in detail
+    status, (total,), _ = send((second, 150.0))
+    assert (total["labelled"], total["inside"], total["share"]) == (2, 1, 0.5)
