@@ -126,6 +126,7 @@ sphinx_gallery_conf = {
     "download_all_examples": True,
     "copyfile_regex": r".*\.md",
     "show_signature": False,
+    "write_computation_times": False,
 }
 
 # -- Pages ----------------------------------------------------------------------------------------
@@ -144,7 +145,7 @@ def where_next(page: str) -> list[str]:
 def lead_on(app: Any, page: str, source: list[str]) -> None:
     """End every page with where to go next."""
     targets = [target for target in where_next(page) if target != page]
-    if page == "index" or page.startswith("gallery/sg_") or not targets:
+    if page == "index" or not targets:
         return
     if Path(app.env.doc2path(page)).suffix == ".md":
         links = "\n".join(f"- {{doc}}`/{target}`" for target in targets)
@@ -169,15 +170,29 @@ def skip_routing(app: Any, what: str, name: str, obj: Any, skip: bool, options: 
     return True if name.endswith(theirs) else None
 
 
+def as_mathml(translator: Any, node: Any) -> None:
+    """Formulas that the browser itself draws: no script, no fonts, no network."""
+    from docutils.nodes import SkipNode
+    from docutils.utils.math.latex2mathml import tex2mathml
+
+    block = node.tagname == "math_block"
+    drawn = tex2mathml(node.astext(), as_block=block)
+    translator.body.append(f'<div class="math">{drawn}</div>' if block else drawn)
+    raise SkipNode
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
+    app.add_html_math_renderer("mathml", (as_mathml, None), (as_mathml, None))
     app.connect("source-read", only_pages_there)
     app.connect("source-read", lead_on)
     app.connect("autodoc-skip-member", skip_routing)
 
 
+html_math_renderer = "mathml"
 html_theme = "pydata_sphinx_theme"
 html_title = "calliper"
+html_context = {"default_mode": "auto"}
 html_static_path = ["_static"]
 html_css_files = ["calliper.css"]
 html_favicon = "_static/mark.svg"

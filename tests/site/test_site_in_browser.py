@@ -1,0 +1,84 @@
+"""The site as a reader meets it: both themes, phone and desktop, without a complaint."""
+
+import pytest
+
+WIDTHS = (375, 768, 1280)
+PAGES = (
+    "index.html",
+    "start.html",
+    "guide/index.html",
+    "guide/your-model.html",
+    "which-method.html",
+    "guarantees.html",
+    "paper.html",
+    "gallery/index.html",
+    "gallery/plot_03_widths_follow_the_error.html",
+    "reference/index.html",
+    "reference/generated/calliper.ConformalRegressor.html",
+    "contribute.html",
+)
+
+
+def visit(browser, address, page, *, width=1280, theme="light"):
+    browser.resize(width)
+    browser.driver.get_log("browser")
+    browser.driver.get(address + page)
+    browser.driver.execute_script(
+        "localStorage.setItem('mode', arguments[0]); localStorage.setItem('theme', arguments[0])",
+        theme,
+    )
+    browser.driver.refresh()
+    browser.wait("document.readyState === 'complete'")
+
+
+def complaints(browser):
+    return [message for message in browser.console() if "favicon" not in message]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_fit_and_do_not_complain(browser, address, page, theme):
+    visit(browser, address, page, theme=theme)
+    assert browser.js("document.documentElement.dataset.theme") == theme
+    for width in WIDTHS:
+        browser.resize(width)
+        assert browser.js("document.documentElement.scrollWidth") <= width, f"{page} at {width}"
+    assert complaints(browser) == []
+    broken = "[...document.images].filter((i) => i.complete && !i.naturalWidth).map((i) => i.src)"
+    assert browser.js(broken) == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_can_be_told_from_its_ground(browser, address, theme):
+    visit(browser, address, "start.html", theme=theme)
+    ratio = browser.js(
+        "((luminance) => { const [a, b] = ['color', 'backgroundColor'].map((key) =>"
+        " luminance(getComputedStyle(document.body)[key].match(/[\\d.]+/g).slice(0, 3)));"
+        " return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05); })"
+        "((rgb) => rgb.map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92 :"
+        " ((v + 0.055) / 1.055) ** 2.4)"
+        ".reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0))"
+    )
+    assert ratio > 7
+
+
+def test_links_are_followed(browser, address):
+    visit(browser, address, "index.html")
+    browser.driver.execute_script("document.querySelector('.sd-card a[href*=start]').click()")
+    browser.wait("document.title.startsWith('Start')")
+    browser.driver.execute_script("document.querySelector('a[href*=\"your-model\"]').click()")
+    browser.wait("document.title.startsWith('Intervals for your model')")
+    assert complaints(browser) == []
+
+
+@pytest.mark.parametrize("word", ["XGBoost", "FullRescaled", "groups"])
+def test_search_finds(browser, address, word):
+    visit(browser, address, "index.html")
+    browser.driver.get(f"{address}search.html?q={word}")
+    browser.wait("document.querySelectorAll('#search-results li').length > 0")
+    assert complaints(browser) == []
+
+
+def test_code_can_be_copied(browser, address):
+    visit(browser, address, "start.html")
+    browser.wait("document.querySelectorAll('button.copybtn').length >= 4")
