@@ -49,6 +49,7 @@ suppress_warnings = ["config.cache"]
 
 # -- Reference: every public name, from the lists that the tests pin ------------------------------
 
+toc_object_entries_show_parents = "hide"
 autosummary_generate = True
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"

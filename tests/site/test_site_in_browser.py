@@ -15,7 +15,14 @@ PAGES = (
     "gallery/plot_03_widths_follow_the_error.html",
     "reference/index.html",
     "reference/generated/calliper.ConformalRegressor.html",
+    "reference/generated/calliper.exceptions.UnscaledFeaturesWarning.html",
     "contribute.html",
+)
+#: Text that is cut off at the edge of the page; what scrolls by itself is not.
+CUT = (
+    "[...document.querySelectorAll('.bd-article h1, .bd-article h2, .bd-article p')]"
+    ".filter((e) => !e.closest('table, pre, .highlight') && e.scrollWidth > e.clientWidth + 1)"
+    ".map((e) => e.textContent)"
 )
 
 
@@ -43,6 +50,7 @@ def test_pages_fit_and_do_not_complain(browser, address, page, theme):
     for width in WIDTHS:
         browser.resize(width)
         assert browser.js("document.documentElement.scrollWidth") <= width, f"{page} at {width}"
+        assert browser.js(CUT) == [], f"{page} at {width}"
     assert complaints(browser) == []
     broken = "[...document.images].filter((i) => i.complete && !i.naturalWidth).map((i) => i.src)"
     assert browser.js(broken) == []
