@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from benchmarks import (
+    cells,
     clusters,
     distributions,
     embedding,
@@ -12,6 +13,7 @@ from benchmarks import (
     extending,
     keeping,
     kernels_and_memory,
+    loading,
     localized,
     metrics,
     neighbours,
@@ -29,8 +31,13 @@ def main() -> None:
     print(kernels_and_memory.radial(options.rounds), "\n", flush=True)
     print("Ten nearest neighbours: fit and predict, against the bare neighbour searches\n")
     print(neighbours.main(options.rounds, with_peers=not options.no_peers), "\n", flush=True)
+    print("One row, and neighbours in cells against all of them\n")
+    print(cells.one_row(), "\n", flush=True)
+    print(cells.against_exact(), "\n", flush=True)
     print("One row more, against calibrating anew\n")
     print(extending.one_row(), "\n", flush=True)
+    print("Saving and loading, against bare arrays and pickle\n")
+    print(loading.arrays_and_all(options.rounds), "\n", flush=True)
     print(neighbours.weighted(options.rounds), "\n", flush=True)
     print("Tuning the length scale\n")
     print(tuning.criteria(), "\n", flush=True)

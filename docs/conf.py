@@ -143,6 +143,16 @@ def where_next(page: str) -> list[str]:
     return next((NEXT[folder] for folder in folders if folder in NEXT), NEXT["*"])
 
 
+#: Pages that lie beside the folder of the others, and where the site has them.
+OUTSIDE = {"CHANGELOG": "whats-new", "CONTRIBUTING": "contributing", "SECURITY": "security"}
+
+
+def lead_inside(app: Any, page: str, source: list[str]) -> None:
+    """Follow links to files of the repository's root to their pages of the site."""
+    for name, place in OUTSIDE.items():
+        source[0] = source[0].replace(f"](../{name}.md", f"](/{place}.md")
+
+
 def lead_on(app: Any, page: str, source: list[str]) -> None:
     """End every page with where to go next."""
     targets = [target for target in where_next(page) if target != page]
@@ -154,15 +164,6 @@ def lead_on(app: Any, page: str, source: list[str]) -> None:
     else:
         links = "\n".join(f"- :doc:`/{target}`" for target in targets)
         source[0] += f"\n\n.. rubric:: Where to go next\n\n{links}\n"
-
-
-def only_pages_there(app: Any, page: str, source: list[str]) -> None:
-    """Drop those lines of the guide's contents whose pages have not been written yet."""
-    if page == "guide/index":
-        lines = source[0].split("\n")
-        missing = [line for line in lines if re.fullmatch(r"\.\./[\w-]+", line)]
-        missing = [line for line in missing if not (DOCS / f"{line[3:]}.md").exists()]
-        source[0] = "\n".join(line for line in lines if line not in missing)
 
 
 def skip_routing(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
@@ -185,7 +186,7 @@ def as_mathml(translator: Any, node: Any) -> None:
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.add_html_math_renderer("mathml", (as_mathml, None), (as_mathml, None))
-    app.connect("source-read", only_pages_there)
+    app.connect("source-read", lead_inside)
     app.connect("source-read", lead_on)
     app.connect("autodoc-skip-member", skip_routing)
 

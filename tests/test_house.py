@@ -124,6 +124,7 @@ SUBMODULES = {
     "kernels": [
         "KNN",
         "RBF",
+        "Cells",
         "ForestProximity",
         "GradedKNN",
         "Kernel",

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from sklearn.ensemble import (
     GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
     RandomForestRegressor,
 )
@@ -85,7 +86,8 @@ def small_cases():
     boosting = GradientBoostingRegressor(n_estimators=3, max_depth=2, random_state=0)
     histogram = HistGradientBoostingRegressor(max_iter=3, min_samples_leaf=5, random_state=0)
     table, target = frame(), rows()[1]
-    ratio = LikelihoodRatio(random_state=0).fit(X[train], X[cal] + 0.5)
+    classifier = HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=5, random_state=0)
+    ratio = LikelihoodRatio(classifier, random_state=0).fit(X[train], X[cal] + 0.5)
     groups = np.where(X[:, 1] > 0, "high", "low")
     whole = ConformalRegressor(Ridge(), error_model=ErrorModel(), random_state=0).fit(*rows(200))
     joint = MultiTargetRegressor(LinearRegression(), random_state=0).fit(

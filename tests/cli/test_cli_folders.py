@@ -94,17 +94,16 @@ def test_a_folder_of_text_files_and_warnings_of_workers_once(calliper, folder):
     assert set(outputs(folder / "out").values()) == {(folder / "out.csv").read_bytes()}
 
 
-@pytest.mark.parametrize("decimals", [1, 9])
-def test_groups_of_rows_make_no_difference_to_any_bit(calliper, folder, decimals):
-    """With one decimal, hundreds of neighbours are at the same distance."""
-    table, ends = rows(70_000, 9, decimals), []
-    for size in (999, 20_000, 70_000):
+def test_groups_of_rows_make_no_difference_to_any_bit(calliper, folder):
+    """With one decimal, many neighbours are at the same distance."""
+    table, ends = rows(70_000, 9, decimals=1), []
+    for size in (999, 70_000):
         shutil.rmtree(folder / "data")
         (folder / "data").mkdir()
         pq.write_table(table, folder / "data" / "all.parquet", row_group_size=size)
         ok(calliper(*BASE, "--new", "data", "--output", "out", "--overwrite"))
         ends.append(pq.read_table(folder / "out" / "all.parquet"))
-    assert ends[0].equals(ends[1]) and ends[0].equals(ends[2])
+    assert ends[0].equals(ends[1])
     ok(calliper(*BASE, "--new", "data/all.parquet", "--output", "one.parquet"))
     assert pq.read_table(folder / "one.parquet").equals(ends[0])
 

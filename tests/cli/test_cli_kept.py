@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from dataclasses import replace
 from shlex import split
 
 import numpy as np
@@ -114,6 +115,7 @@ def test_what_was_decided_cannot_be_said_again(calliper, files, option):
         ("interval --calibrated m.calliper --new other.csv --output o.csv", "no column 'b'; there"),
         ("interval --calibrated m.calliper --new new.csv --output m.calliper", "must end in .csv"),
         ("interval --calibrated p.calliper --new new.csv --output o.csv", "that knows no columns"),
+        ("inspect q.calliper", "q.calliper: says of its columns what this version cannot read"),
         ("inspect p.calliper --figure f.png", "was saved in Python, so that --figure has no rows"),
         ("inspect m.calliper --figure f.bmp", "a figure's name must end in .png"),
         ("inspect none.calliper", "cannot read none.calliper: No such file"),
@@ -131,6 +133,8 @@ def test_bad_input(calliper, files, options, words):
     rng = np.random.default_rng(0)
     method = FullRescaled().fit(rng.normal(size=(50, 1)), rng.uniform(size=50))
     keeping.save(method, files / "p.calliper")
+    kept = keeping.load(files / "m.calliper")
+    keeping.save(replace(kept, about={"wanted": {}}), files / "q.calliper")
     args = [part for word in options.split() for part in (ROWS if word == "@" else [word])]
     assert words in error_of(calliper(*args))
 

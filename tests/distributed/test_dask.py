@@ -307,14 +307,14 @@ class TestCluster:
         gc.collect()
         assert key not in client.futures
 
-    def test_a_worker_killed_half_way(self, client):
+    def test_a_worker_killed_half_way(self, mortal_client):
         fitted = regressor(asked=slow_model).calibrate(CAL, Y)
         expected = stack(fitted.predict_interval(NEW))
-        future = client.compute(fitted.predict_interval(frame_in([100] * 10)))
-        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+        future = mortal_client.compute(fitted.predict_interval(frame_in([100] * 10)))
+        os.kill(next(iter(mortal_client.run(os.getpid).values())), signal.SIGKILL)
         np.testing.assert_array_equal(future.result(timeout=60), expected)
 
-    def test_shards_on_workers_one_of_which_is_killed(self, client):
+    def test_shards_on_workers_one_of_which_is_killed(self, mortal_client):
         rng = np.random.default_rng(0)
         Z, new = (
             rng.integers(6, size=(400, 2)) + rng.random((400, 2)).round(1),
@@ -327,7 +327,7 @@ class TestCluster:
             FullRescaled(KNN(7), shrinkage=0.3).fit(Z, scores).predict_radius(new, [0.5, 0.9])
         )
         np.testing.assert_array_equal(method.predict_radius(new, [0.5, 0.9]), expected)
-        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+        os.kill(next(iter(mortal_client.run(os.getpid).values())), signal.SIGKILL)
         np.testing.assert_array_equal(method.predict_radius(new, [0.5, 0.9]), expected)
 
     def test_evaluate(self, client):

@@ -336,7 +336,8 @@ class Watch:
             writes = (isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR)) or "w" in str(
                 mode
             )
-            if writes or str(path) != self.path:
+            asks_the_machine = str(path).startswith(("/sys/", "/proc/"))  # how many cores it has
+            if writes or (str(path) != self.path and not asks_the_machine):
                 self.seen.append(f"open {str(path)[:60]}")
         elif event == "import" or event.startswith(FORBIDDEN):
             self.seen.append(f"{event} {str(arguments)[:80]}")
@@ -420,10 +421,12 @@ def campaign(bases, numbers, folder):
                 ended[how] += 1
                 if wrong:
                     found.append((number, wrong))
+                    print(number, wrong, flush=True)
         _, status = os.waitpid(child, 0)
         if done < len(batch):
             killed = os.WTERMSIG(status) if os.WIFSIGNALED(status) else f"exit {status}"
             found.append((batch[done], f"the process ended by {killed}"))
+            print(*found[-1], flush=True)
             ended["died"] += 1
             done += 1
         numbers = numbers[done:]
@@ -452,8 +455,6 @@ def main():
         bases = good_files(Path(folder))
         numbers = range(given.first, given.first + given.files)
         found, ended = campaign(bases, numbers, Path(folder))
-    for number, wrong in found:
-        print(f"{number} ({bases[number % len(bases)].name}): {wrong}")
     print(f"{given.files} files, {len(found)} found; {dict(ended.most_common())}")
     return 1 if found else 0
 

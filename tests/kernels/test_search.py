@@ -1,5 +1,6 @@
 """The search against sorting all points by distance."""
 
+import pickle
 from importlib.util import find_spec
 
 import numpy as np
@@ -133,6 +134,25 @@ def test_balls_containing(engine, d, n, kind, few, monkeypatch):
     found = zip(query.tolist(), point.tolist(), at_edge.tolist(), strict=True)
     assert sorted(found) == expected
     assert np.all(np.diff(query) >= 0)
+
+
+@pytest.mark.parametrize(("d", "n"), [(1, 300), (2, 300), (20, 100), (33, 100)])
+def test_balls_are_made_ready_once_for_each_reach(d, n):
+    """Whatever was asked before, of whatever reach, after pickling and with points added."""
+    rng = np.random.default_rng(d)
+    points, queries = cloud(rng, n, d, "rounded"), cloud(rng, 7, d, "rounded")
+    search = NeighborSearch(points[:-5], "euclidean")
+    for each in (search, pickle.loads(pickle.dumps(search)), search.extended(points)):
+        others = each.nearest_others(6)[0]
+        reaches = [each.distance_to(others[:, k]) for k in (1, 3, 5)]
+        for reach in (*reaches, *reaches):
+            for q, z in enumerate(queries):
+                _, point, at_edge = each.balls_containing(queries[q : q + 1], reach)
+                distance = distances(each.points, z)
+                inside = np.flatnonzero(distance <= reach)
+                np.testing.assert_array_equal(np.sort(point), inside)
+                np.testing.assert_array_equal(at_edge, distance[point] == reach[point])
+        assert len(each._ready) == _search.READY
 
 
 def test_all_points_equal():

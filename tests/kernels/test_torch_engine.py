@@ -15,13 +15,14 @@ from calliper._device import DeviceRows, device_rows, engine_device, import_torc
 from calliper.calibrators import LCP, MADSplit, Split  # noqa: E402
 from calliper.exceptions import CalliperError, ZeroScaleWarning  # noqa: E402
 from calliper.keeping import load, save  # noqa: E402
-from calliper.kernels import GradedKNN, _torch  # noqa: E402
+from calliper.kernels import GradedKNN, _torch, all_distances  # noqa: E402
+from calliper.kernels._knn import search_of  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings(f"ignore::{ZeroScaleWarning.__module__}.ZeroScaleWarning")
 
 CPU = "torch:cpu"
 LEVELS = [0.3, 0.8, 0.95]
-KINDS = ["continuous", "lattice", "copies", "crowd", "offset"]
+KINDS = ["continuous", "lattice", "copies", "crowd", "offset", "clusters"]
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +44,8 @@ def problem(kind, d=5, n=240, m=130):
         Z[:100], Z[100:160] = Z[0], Z[1]
     if kind == "offset":
         Z, new = 1e7 + np.round(Z, 2), 1e7 + np.round(new, 2)
+    if kind == "clusters":  # so far apart that ten bits see no difference within one
+        Z[::2], new[::2] = Z[::2] + 1e5, new[::2] + 1e5
     new[:20] = Z[:20]
     return Z, np.round(rng.exponential(size=n), 2) * (rng.uniform(size=n) > 0.1), new
 
@@ -72,7 +75,7 @@ def radii(method, Z, scores, new, engine=None):
 def test_nearest_neighbours_say_the_same(method, kind, d):
     Z, scores, new = problem(kind, d)
     plain, there = radii(method, Z, scores, new), radii(method, Z, scores, new, CPU)
-    if kind == "continuous":
+    if kind in ("continuous", "clusters"):
         np.testing.assert_array_equal(there, plain)
     # Shared places are summed in an order of their own, so the last digit may differ.
     np.testing.assert_allclose(there, plain, rtol=2e-15)
@@ -229,8 +232,27 @@ def test_rounding_is_bounded():
 
 def test_precision_of_products_is_as_it_was():
     before = torch.get_float32_matmul_precision()
-    test_single_precision_rows_are_those_numbers()
-    assert torch.get_float32_matmul_precision() == before
+    torch.set_float32_matmul_precision("medium")
+    try:
+        test_single_precision_rows_are_those_numbers()
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def test_more_points_than_candidates_at_nearly_one_distance():
+    """Even products in double precision cannot tell them apart: they are compared directly."""
+    rng = np.random.default_rng(0)
+    sphere = rng.normal(size=(300, 6))
+    sphere *= (1 + 1e-15 * np.arange(300)[:, None]) / np.linalg.norm(sphere, axis=1, keepdims=True)
+    points, query = 100 + np.vstack([sphere, sphere + 5]), np.full((1, 6), 100.0)
+    exact = np.sort(all_distances(query, points, "euclidean")[0])
+    search = search_of(points, "euclidean", CPU)
+    for n in (1, 3, 40):
+        near, _ = search.nearest(query, n)
+        np.testing.assert_array_equal(
+            np.sort(all_distances(query, points[near[0]], "euclidean")[0]), exact[:n]
+        )
 
 
 def test_engines_that_are_refused(monkeypatch):
@@ -291,6 +313,24 @@ def test_tensors_that_are_refused():
         with pytest.raises(CalliperError, match=r"Z is on meta, where .* does not compute"):
             other.fit(elsewhere, scores)
     Split().fit(elsewhere, scores)  # which only counts rows
+
+
+def test_by_default_tensors_are_searched_where_they_are():
+    Z, scores, new = problem("continuous", 70)
+    there = FullRescaled().fit(device_rows(torch.tensor(Z), "Z"), scores)
+    expected = FullRescaled().fit(Z, scores).predict_radius(new)
+    assert isinstance(there.bag_.bag.search, _torch.TorchSearch)
+    found = there.predict_radius(device_rows(torch.tensor(new), "new"))
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+def test_a_device_that_is_no_longer_there():
+    rows = device_rows(torch.tensor(problem("continuous")[0]), "Z")
+    rows.device = "cuda:99"
+    kept = pickle.loads(pickle.dumps(rows))
+    assert np.asarray(kept).shape == (240, 5)
+    with pytest.raises(CalliperError, match="rows were kept from the device 'cuda:99', and torch"):
+        kept.columns  # noqa: B018
 
 
 def test_rows_do_not_leave_their_device_silently():

@@ -233,10 +233,16 @@ def load_calibration(path: str) -> Calibration:
             f"{path}: holds a {kind} that knows no columns, for calliper.load in Python; make a "
             f"file for the command line with calliper calibrate."
         )
-    about, wanted = dict(calibrated.about), dict(calibrated.about["wanted"])
-    about["wanted"] = Wanted(**wanted | {"columns": tables.Columns(**wanted["columns"])})
-    about["filling"] = tables.Filling(**about["filling"] | {"n_filled": 0})
-    return Calibration(calibrated=calibrated, **about)
+    try:
+        about, wanted = dict(calibrated.about), dict(calibrated.about["wanted"])
+        about["wanted"] = Wanted(**wanted | {"columns": tables.Columns(**wanted["columns"])})
+        about["filling"] = tables.Filling(**about["filling"] | {"n_filled": 0})
+        return Calibration(calibrated=calibrated, **about)
+    except (KeyError, TypeError) as error:
+        raise CalliperError(
+            f"{path}: says of its columns what this version cannot read; run calliper calibrate "
+            f"again."
+        ) from error
 
 
 def calibrate_rows(

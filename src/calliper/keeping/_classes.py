@@ -53,6 +53,8 @@ OWN = {
     "calliper.embedding._spaces": "Contributions InputsAndPrediction Mapped OneInput Prediction",
     "calliper.embedding._spread": "PredictionAndSpread",
     "calliper.embedding._walk": "BoostedTrees",
+    "calliper.kernels._cell_bag": "BagCells CellMean",
+    "calliper.kernels._cells": "CellSearch Cells Placed PlacedCells",
     "calliper.kernels._criterion": "LeaveFoldOutRBF LeaveTwoOutTuned RescaledInformation Tuning",
     "calliper.kernels._graded": "BagGraded GradedKNN GradedMean",
     "calliper.kernels._knn": "BagKNN KNN LeaveTwoOutKNN",

@@ -8,6 +8,7 @@ from calliper.kernels._base import Kernel
 from calliper.kernels._base import LeaveTwoOut as LeaveTwoOut
 from calliper.kernels._base import as_kernel as as_kernel
 from calliper.kernels._base import rescale as rescale
+from calliper.kernels._cells import Cells
 from calliper.kernels._criterion import CRITERIA as CRITERIA
 from calliper.kernels._exact import Grid as Grid
 from calliper.kernels._graded import GradedKNN
@@ -34,6 +35,7 @@ from calliper.kernels._weighted import ForestProximity
 __all__ = [
     "KNN",
     "RBF",
+    "Cells",
     "ForestProximity",
     "GradedKNN",
     "Kernel",

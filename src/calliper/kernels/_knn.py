@@ -51,6 +51,7 @@ from calliper.kernels._base import (
     signed_root,
     times,
 )
+from calliper.kernels._cells import as_cells
 from calliper.kernels._nearest import (
     NearestMean,
     NearestMeansWithout,
@@ -105,6 +106,10 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
     metric : str or callable, default "euclidean"
         Any symmetric metric that :func:`scipy.spatial.distance.cdist` takes. The Euclidean one
         is searched by trees or matrix products, all others by comparing every pair.
+    cells : Cells or int, optional
+        Look for neighbours in a few cells of a partition that is fixed beforehand, by training
+        rows where ``fit`` is given any, rather than everywhere; for :class:`FullRescaled` with
+        very many calibration points. A number is short for ``Cells(number)``.
     engine : str, optional
         ``"torch"`` searches on the current CUDA device through PyTorch, ``"torch:cuda:1"`` on
         another, with the same result; see ``docs/gpu.md``. By default rows are searched where
@@ -126,18 +131,39 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
     takes_device = True
 
     def __init__(
-        self, n_neighbors: int = 10, *, metric: Metric = EUCLIDEAN, engine: str | None = None
+        self,
+        n_neighbors: int = 10,
+        *,
+        metric: Metric = EUCLIDEAN,
+        engine: str | None = None,
+        cells: Any = None,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.metric = metric
         self.engine = engine
+        self.cells = cells
 
     def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> KNN:
-        """A copy with its parameters checked."""
+        """A copy with its parameters checked, and with its cells in their places."""
         check_metric(self.metric)
         engine_device(self.engine)
-        k = check_neighbors(self.n_neighbors)
-        return KNN(k, metric=self.metric, engine=self.engine)
+        k, cells = check_neighbors(self.n_neighbors), as_cells(self.cells)
+        if cells is not None and (self.metric != EUCLIDEAN or self.engine is not None):
+            raise ValueError(
+                f"cells are Euclidean and searched by the processor; got metric={self.metric!r}, "
+                f"engine={self.engine!r}. Leave these out, or the cells."
+            )
+        placed = None if cells is None else cells.placed(Z_train, rng)
+        return KNN(k, metric=self.metric, engine=self.engine, cells=placed)
+
+    def _search(self, Z: FloatArray, purpose: str) -> NeighborSearch:
+        """All points, searched everywhere; with cells, that is refused."""
+        if self.cells is not None:
+            raise TypeError(
+                f"cells are for FullRescaled with the mean or the root mean square, not for "
+                f"{purpose}: use KNN({self.n_neighbors}) without cells."
+            )
+        return search_of(Z, self.metric, self.engine)
 
     def at_most(self, largest: int) -> int:
         """K, or all points there are, with a warning."""
@@ -160,7 +186,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         Z_train: Rows = None,
     ) -> LeaveTwoOutKNN:
         """Scales of the Jackknife+ for N ≥ 2 calibration points."""
-        search = search_of(Z, self.metric, self.engine)
+        search = self._search(Z, "scales without two points")
         return LeaveTwoOutKNN(search, magnitudes, self.at_most(len(Z) - 1), offset)
 
     def bag(
@@ -173,8 +199,16 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         offset: float,
     ) -> BagKNN:
         """Thresholds of full conformal."""
+        cells = as_cells(self.cells)
+        if cells is not None and statistic != "quantile":
+            from calliper.kernels._cell_bag import BagCells  # which builds on what is below
+
+            if device_of(Z, self.engine) is not None:
+                raise TypeError("cells are searched by the processor: pass Z as an array.")
+            search, k = cells.placed(None, None).search(Z), self.at_most(len(Z))
+            return BagCells(search, magnitudes, scores, n_neighbors=k, offset=offset)
         return BagKNN(
-            search_of(Z, self.metric, self.engine),
+            self._search(Z, "local quantiles"),
             magnitudes,
             scores,
             n_neighbors=self.at_most(len(Z)),
@@ -184,16 +218,16 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray) -> NearestMean:
         """Mean over the K nearest."""
-        return NearestMean(search_of(Z, self.metric, self.engine), magnitudes, self.at_most(len(Z)))
+        return NearestMean(self._search(Z, "local means"), magnitudes, self.at_most(len(Z)))
 
     def local_quantile(self, Z: FloatArray, scores: FloatArray) -> NearestQuantile:
         """Quantile of the K nearest."""
-        return NearestQuantile(search_of(Z, self.metric, self.engine), scores, self.at_most(len(Z)))
+        return NearestQuantile(self._search(Z, "local quantiles"), scores, self.at_most(len(Z)))
 
     def widened(self, multiple: float, most: int) -> KNN:
         """The same with K multiplied, at least 1 and at most ``most``."""
         k = max(1, min(round(self.n_neighbors * multiple), most))
-        return KNN(k, metric=self.metric, engine=self.engine)
+        return KNN(k, metric=self.metric, engine=self.engine, cells=self.cells)
 
     @classmethod
     def scales_of_others(
@@ -206,7 +240,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
     ) -> ScalesAtLevel:
         """Scales over the K nearest others; neighbours are sorted once for all K."""
         ks = [kernel.n_neighbors for kernel in kernels]
-        search = search_of(Z, kernels[0].metric, kernels[0].engine)
+        search = kernels[0]._search(Z, "a choice of K")
         near, tied = search.nearest_others(max(ks))
         member, shared = magnitudes[near], SharedNeighbors(search, magnitudes)
         tied |= search.any_equal(near)
@@ -452,8 +486,15 @@ class BagKNN(Bag):
 
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
         """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
-        near, (row, point, at_edge) = self._around(Z)
+        near, pairs = self._around(Z)
         ((_, scale),) = self._scales_of_new(Z, [level], near).values()
+        return self._thresholds(pairs, scale, level, slope)
+
+    def _thresholds(
+        self, pairs: tuple[IntArray, IntArray, Edge], scale: FloatArray, level: float, slope: float
+    ) -> FloatArray:
+        """All thresholds of rows with these scales, (m,), which enter these points: (m, N)."""
+        row, point, at_edge = pairs
         score, own = self.scores[point], self.calibration_scale(level)
         if slope:
             found = signed_root(slope, own - slope * self.scores, self.scores * scale[:, None])

@@ -14,15 +14,13 @@ or vanish are first divided by a power of two, which changes no digit.
 
 Reverse neighbours are the calibration points that would count a new point among their nearest:
 each owns a ball that reaches to its K-th neighbour, and a new point enters the neighbourhood of
-every point whose ball contains it, of K points on average. Each search for them returns all pairs
-that can qualify, and marks as doubtful those within rounding error of the edge.
+every point whose ball contains it, of K points on average (``_balls.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -30,10 +28,18 @@ from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 from sklearn.neighbors import NearestNeighbors
 
-from calliper._blocks import BLOCK_FLOATS, Scratch, map_row_blocks, n_cores, row_slices
+from calliper._blocks import BLOCK_FLOATS, map_row_blocks, n_cores, row_slices
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
-from calliper.kernels._wide import LARGEST, WideSearch
+from calliper.kernels._balls import (
+    BallBlocks,
+    BallScan,
+    Pairs,
+    balls_by_line,
+    balls_by_tree,
+    joined,
+)
+from calliper.kernels._wide import WideSearch
 from calliper.quantile import power_of_two
 
 #: A name that :func:`scipy.spatial.distance.cdist` knows, or a symmetric function of two rows.
@@ -41,23 +47,23 @@ Metric = str | Callable[[FloatArray, FloatArray], float]
 
 EUCLIDEAN = "euclidean"
 
-#: Pairs (query, point), and which of them are at the edge, or doubtful.
-Pairs = tuple[IntArray, IntArray, BoolArray]
-
-#: What makes pairs at the edge of doubtful ones.
-Check = Callable[[IntArray, IntArray, BoolArray], Pairs]
-
 #: Candidates beyond those asked for that are looked at first where distances tie.
 TIED_SHELL = 24
 
 #: Largest coordinates between these have squares whose sums neither vanish nor overflow.
 ORDINARY = 1e-100, 1e100
 
-#: From so many features on single precision would leave nearly all pairs in doubt.
-TOO_WIDE = 1000
+#: With fewer queries, comparing them with balls made ready costs less than a search for each ball.
+MIN_QUERIES_FOR_TREE = 1000
 
-#: With fewer queries, a scan of all points costs less than a ball search for each of them.
-MIN_QUERIES_FOR_TREE = 400
+#: With more features, a box around balls is seldom far enough from a query to leave them out.
+MOST_FEATURES_OF_BLOCKS = 4
+
+#: Points in a leaf of the tree: measured, a quarter less time than with 10 in many dimensions.
+LEAF_POINTS = 32
+
+#: Sets of balls that are kept ready: a kernel may have two neighbourhoods a point.
+READY = 2
 
 #: Points added later are compared one by one until there are √N of them, or so many.
 FEW_ADDED = 64
@@ -84,10 +90,11 @@ class NeighborSearch:
         """Build the engine over the points that it is to know."""
         points = self.points[: self.n_indexed]
         self.line = self.tree = self.wide = self.brute = None
+        self._ready: list[BallBlocks | BallScan] = []
         if self.engine == "line":
             self.line = SortedLine(points[:, 0])
         elif self.engine == "tree":
-            self.tree = cKDTree(points)
+            self.tree = cKDTree(points, leafsize=LEAF_POINTS)
         elif self.engine == "wide":
             self.wide = WideSearch(points, self.centre)
         elif self.engine == "brute":
@@ -95,7 +102,7 @@ class NeighborSearch:
 
     def __getstate__(self) -> dict[str, Any]:
         """Points and what the engine was: it is quickly built again."""
-        built = ("line", "tree", "wide", "brute", "places")
+        built = ("line", "tree", "wide", "brute", "places", "_ready")
         return {name: value for name, value in vars(self).items() if name not in built}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -114,7 +121,7 @@ class NeighborSearch:
             return NeighborSearch(points, self.metric)
         other = NeighborSearch.__new__(NeighborSearch)  # copy() would build the engine again
         known = {name: value for name, value in vars(self).items() if name != "places"}
-        other.__dict__.update(known, points=points)
+        other.__dict__.update(known, points=points, _ready=[])
         return other
 
     def nearest(self, queries: FloatArray, n: int) -> tuple[IntArray, BoolArray]:
@@ -187,13 +194,30 @@ class NeighborSearch:
                 inside[pairs], at_edge[pairs] = distance <= reach[ball], distance == reach[ball]
             return query[inside], point[inside], at_edge[inside]
 
-        if self.line is not None:
-            return check(*balls_by_line(self.points, queries, reach))
-        if self.tree is not None and len(queries) >= MIN_QUERIES_FOR_TREE:
-            return check(*balls_by_tree(self.points, queries, reach))
-        if self.metric == EUCLIDEAN:
-            return balls_by_scan(self.points, queries, reach, self.centre, check)
-        return self._balls_by_metric(queries, reach)
+        if self.metric != EUCLIDEAN:
+            return self._balls_by_metric(queries, reach)
+        if self.engine in ("line", "tree") and len(queries) >= MIN_QUERIES_FOR_TREE:
+            balls_of = balls_by_line if self.line is not None else balls_by_tree
+            return check(*balls_of(self.points, queries, reach))
+        balls = self._balls_ready(reach)
+        if isinstance(balls, BallBlocks):
+            return balls.containing(queries)
+        return balls.containing(queries, check)
+
+    def _balls_ready(self, reach: FloatArray) -> BallBlocks | BallScan:
+        """Balls of that reach, which is the very array given: made ready once, and kept."""
+        for ready in self._ready:
+            if ready.reach is reach:
+                return ready
+        balls: BallBlocks | BallScan
+        engine = self.line or self.tree
+        if engine is None or self.points.shape[1] > MOST_FEATURES_OF_BLOCKS:
+            balls = BallScan(self.points, reach, self.centre)
+        else:
+            added = np.arange(self.n_indexed, len(self.points))
+            balls = BallBlocks(self.points, reach, np.append(engine.indices, added))
+        self._ready = [balls, *self._ready][:READY]
+        return balls
 
     def around(
         self, queries: FloatArray, n: int, reach: FloatArray
@@ -345,7 +369,7 @@ class NeighborSearch:
             query, point = np.nonzero(distance <= reach)
             return query + rows.start, point, distance[query, point] == reach[point]
 
-        return _joined(map_row_blocks(scan, len(queries), len(self.points)))
+        return joined(map_row_blocks(scan, len(queries), len(self.points)))
 
 
 def _unit(points: FloatArray, metric: Metric) -> float:
@@ -397,11 +421,6 @@ def _tied_at(ascending: FloatArray, n: int) -> BoolArray:
     return tied
 
 
-def _joined(found: list[Pairs]) -> Pairs:
-    query, point, mark = (np.concatenate(part) for part in zip(*found, strict=True))
-    return query, point, mark
-
-
 def min_points_for_tree(dimension: int) -> float:
     """A k-d tree visits some 2^d leaves a query; measured, it wins from 32·2^d points on."""
     return 32.0 * 2.0 ** min(dimension, 60)
@@ -442,82 +461,6 @@ class SortedLine:
             left -= go_left
             right += ~go_left
         return distance.T, self.indices[place.T - 1]
-
-
-def balls_by_line(points: FloatArray, queries: FloatArray, reach: FloatArray) -> Pairs:
-    """Walk along sorted queries; pairs within √reach of the point, a little more than exact."""
-    order = np.argsort(queries[:, 0])
-    ordered, centre = queries[order, 0], points[:, 0]
-    radius = np.sqrt(reach) * (1 + 1e-12) + 4 * np.finfo(float).eps * np.abs(centre)
-    first = np.searchsorted(ordered, centre - radius)
-    count = np.searchsorted(ordered, centre + radius, side="right") - first
-    point = np.repeat(np.arange(len(points)), count)
-    within = np.arange(len(point)) - np.repeat(np.cumsum(count) - count, count)
-    query = order[first[point] + within]
-    by_query = np.argsort(query, kind="stable")
-    return query[by_query], point[by_query], np.ones(len(query), dtype=bool)
-
-
-def balls_by_tree(points: FloatArray, queries: FloatArray, reach: FloatArray) -> Pairs:
-    """Search a tree of the queries once for each ball; for low dimension, O(N log m)."""
-    radius = np.sqrt(reach) * (1 + 1e-12)
-    # A subnormal radius squared is zero: keep such a ball from closing on its own centre.
-    members = cKDTree(queries).query_ball_point(
-        points, np.nextafter(radius, np.inf), workers=n_cores(), return_sorted=False
-    )
-    count = np.fromiter(map(len, members), dtype=np.intp, count=len(members))
-    query = np.fromiter(chain.from_iterable(members), dtype=np.intp, count=int(count.sum()))
-    point = np.repeat(np.arange(len(points)), count)
-    order = np.argsort(query, kind="stable")
-    return query[order], point[order], np.ones(len(query), dtype=bool)
-
-
-def balls_by_scan(
-    points: FloatArray, queries: FloatArray, reach: FloatArray, centre: FloatArray, check: Check
-) -> Pairs:
-    """Compare all distances with all reaches, a block of queries at a time; O(N m d).
-
-    Doubtful pairs are checked block by block, since in high dimension most of them are.
-
-    One matrix product of rows extended by a one gives ‖z‖² − reach − 2x·z, which lies below
-    −‖x‖² exactly when x is inside. Centring keeps the rounding error τ(‖x‖² + ‖z‖²) small, and
-    ‖z‖² ≤ 2‖x‖² + 2·reach for every pair that is inside.
-    """
-    shift = float(np.square(centre).sum())
-    z = points - centre
-    unit = power_of_two(z)
-    largest, smallest = queries.max(axis=0) - centre, queries.min(axis=0) - centre
-    far = max(float(largest.max()), -float(smallest.min())) > LARGEST * unit
-    # The product decides the cost of wide rows; half of it suffices, since the edge is checked.
-    dtype = np.float32 if 16 <= points.shape[1] < TOO_WIDE and not far else np.float64
-    unit = 1.0 if dtype is np.float64 else unit
-    z, shift, reach = z / unit, shift / unit**2, reach / unit**2
-    z_norm = np.square(z).sum(axis=1)
-    tolerance = 8 * (points.shape[1] + 4) * float(np.finfo(dtype).eps)
-    # Centring itself errs in double precision, with the size of the centre.
-    centring = 8 * (points.shape[1] + 4) * float(np.finfo(float).eps) * shift
-    # Below the smallest number errors are no longer relative.
-    centring += (points.shape[1] + 4) * float(np.finfo(dtype).tiny)
-    bias = z_norm - reach * (1 + 4 * tolerance)
-    right = np.ascontiguousarray(np.vstack([-2 * z.T, bias]), dtype=dtype)
-    scratch = Scratch()
-
-    def scan(rows: slice) -> Pairs:
-        x = (queries[rows] - centre) / unit
-        x_norm = np.square(x).sum(axis=1)
-        left = np.hstack([x, np.ones((len(x), 1))]).astype(dtype, copy=False)
-        out = scratch.array("excess", (len(left), len(points)), dtype)
-        excess = np.matmul(left, right, out=out)
-        slack = tolerance * 4 * x_norm + centring
-        # Rounded up, so that no pair is lost in the conversion.
-        edge = np.nextafter((slack - x_norm).astype(dtype), dtype(np.inf))
-        hit = np.flatnonzero(excess < edge[:, None])
-        query, point = np.divmod(hit, len(points))
-        margin = excess.reshape(-1)[hit] + x_norm[query]
-        error = slack[query] + tolerance * (z_norm[point] + reach[point])
-        return check(query + rows.start, point, margin >= -4 * error)
-
-    return _joined(map_row_blocks(scan, len(queries), len(points)))
 
 
 def check_metric(metric: Metric) -> None:

@@ -155,14 +155,7 @@ class QuantileStatistic:
         self, point: IntArray, at_edge: Edge, product: FloatArray, level: float
     ) -> FloatArray:
         """t_i for points that the new one enters; ``product`` is C = s_i ŝ_{N+1}."""
-        a, b = self._clamp_of(point, at_edge, level)
-        below = _divide(product, a + self.offset)
-        between = positive_root(1.0, np.full(len(point), self.offset), product)
-        above = _divide(product, b + self.offset)
-        t = np.where(between <= b, between, above)
-        t = np.where((between <= a) & (a > 0), below, t)
-        # A scale that stays zero however large t is keeps the point ahead of every candidate.
-        return np.where(b + self.offset == 0, np.inf, t)
+        return clamped_crossing(*self._clamp_of(point, at_edge, level), self.offset, product)
 
     def rising_crossing(
         self,
@@ -174,12 +167,8 @@ class QuantileStatistic:
         level: float,
     ) -> FloatArray:
         """As :meth:`crossing` where slope·t is added to both scales, s_i's and ŝ_{N+1}."""
-        a, b = self._clamp_of(point, at_edge, level)
-        linear, constant = self.offset - slope * score, score * scale
-        finite = np.where(np.isinf(b), 0.0, b)
-        between = signed_root(slope + 1, linear, constant)
-        t = np.where(between <= b, between, signed_root(slope, finite + linear, constant))
-        return np.where(between <= a, signed_root(slope, a + linear, constant), t)
+        clamp = self._clamp_of(point, at_edge, level)
+        return rising_clamped_crossing(*clamp, self.offset, score, scale, slope)
 
     def _clamp_of(
         self, point: IntArray, at_edge: Edge, level: float
@@ -209,6 +198,35 @@ class QuantileStatistic:
         return rank
 
 
+def clamped_crossing(
+    a: float | FloatArray, b: float | FloatArray, offset: float, product: FloatArray
+) -> FloatArray:
+    """The t where the scale min(max(t, a), b) + offset crosses; ``product`` is C = s_i ŝ_{N+1}."""
+    below = _divide(product, a + offset)
+    between = positive_root(1.0, np.full(len(product), offset), product)
+    above = _divide(product, b + offset)
+    t = np.where(between <= b, between, above)
+    t = np.where((between <= a) & (np.asarray(a) > 0), below, t)
+    # A scale that stays zero however large t is keeps the point ahead of every candidate.
+    return np.where(np.asarray(b) + offset == 0, np.inf, t)
+
+
+def rising_clamped_crossing(
+    a: float | FloatArray,
+    b: float | FloatArray,
+    offset: float,
+    score: FloatArray,
+    scale: FloatArray,
+    slope: float,
+) -> FloatArray:
+    """As :func:`clamped_crossing` where slope·t is added to both scales, s_i's and ŝ_{N+1}."""
+    linear, constant = offset - slope * score, score * scale
+    finite = np.where(np.isinf(b), 0.0, b)
+    between = signed_root(slope + 1, linear, constant)
+    t = np.where(between <= b, between, signed_root(slope, finite + linear, constant))
+    return np.where(between <= a, signed_root(slope, a + linear, constant), t)
+
+
 def extended(whole: Any, part: Any, points: IntArray, crowded: IntArray) -> Any:
     """The statistic ``whole`` with ``points``, some of them new, as they are in ``part``."""
     other, n = copy(whole), len(part.shared.magnitudes)
@@ -225,8 +243,9 @@ def replaced(values: FloatArray, points: IntArray, by: FloatArray, n: int) -> Fl
     return rows
 
 
-def _divide(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
-    return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)
+def _divide(numerator: FloatArray, denominator: float | FloatArray) -> FloatArray:
+    positive = np.asarray(denominator) > 0
+    return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=positive)
 
 
 STATISTICS: dict[str, type[MeanStatistic] | type[QuantileStatistic]] = {

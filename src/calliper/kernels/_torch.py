@@ -33,7 +33,8 @@ from calliper._blocks import row_slices
 from calliper._device import DeviceRows, Tensor, import_torch, to_columns
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
-from calliper.kernels._search import EUCLIDEAN, ORDINARY, TIED_SHELL, NeighborSearch, Pairs
+from calliper.kernels._balls import Pairs
+from calliper.kernels._search import EUCLIDEAN, ORDINARY, TIED_SHELL, NeighborSearch
 from calliper.kernels._wide import LARGEST
 from calliper.quantile import power_of_two
 
@@ -49,6 +50,7 @@ BLOCK = 128
 #: Pairs whose distances are summed at a time.
 MOST_PAIRS = 1 << 24
 
+#: Held while the precision of products, which is of the whole process, is changed.
 _PRECISION = Lock()
 
 #: Largest relative change of a number by rounding to ten bits, by way of single precision.
@@ -210,8 +212,8 @@ class TorchSearch(NeighborSearch):
         ``own`` (m,) names a point that does not count for each.
         """
         balls = None if reach is None else self._balls(reach)
-        found = []
-        for batch in row_slices(x.shape[1], BATCH):
+        found, size = [], max(1, min(BATCH, MOST_PAIRS // (2 * n)))
+        for batch in row_slices(x.shape[1], size):
             ours = None if own is None else own[batch]
             near, tied, row, point, edge = self._one_batch(x[:, batch], n, ours, balls)
             found.append([near, tied, row + batch.start, point, edge])
@@ -299,7 +301,7 @@ class TorchSearch(NeighborSearch):
         row = torch.as_tensor(row, device=self.device)
         point = torch.as_tensor(point, device=self.device)
         parts = []
-        for some in row_slices(len(row), MOST_PAIRS) or [slice(0, 0)]:
+        for some in row_slices(len(row), MOST_PAIRS):
             total = torch.zeros(len(row[some]), dtype=x.dtype, device=x.device)
             for ours, theirs in zip(x, self.columns, strict=True):
                 total += (theirs[point[some]] - ours[row[some]]).square_()
@@ -309,8 +311,10 @@ class TorchSearch(NeighborSearch):
     def _inside(self, x: Tensor, pairs: Tensor, balls: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Of pairs that may be inside, those that are, and which of them are at the edge."""
         row, point = pairs
+        if not len(row):
+            return row, point, row.bool()
         distance = self._paired(x, row, point)
-        reach = distance if balls is None else balls[point]
+        reach = balls[point]
         inside = distance <= reach
         return row[inside], point[inside], (distance == reach)[inside]
 
@@ -505,7 +509,7 @@ def to_ten_bits(numbers: Tensor) -> Tensor:
 @contextmanager
 def full_speed(kind: str) -> Iterator[None]:
     """Tensor cores for what they multiply exactly; elsewhere, whole single precision."""
-    with _PRECISION:  # which is of the whole process: one at a time leaves it as it was
+    with _PRECISION:
         before = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("high" if kind == "cuda" else "highest")
         try:

@@ -1,0 +1,179 @@
+"""Which balls contain a new point: each reaches to the last neighbour of the point it is around.
+
+What depends on the balls alone is made ready once, so that one row does not pay for all of them.
+With few features neighbouring balls are put in blocks, each with the box of its centres and its
+largest reach: a query looks into the blocks whose box is that near. With more, hardly a box is far
+enough from anything, and one matrix product compares a query with all balls.
+
+Every way returns pairs (query, point) ordered by query. Those that compare rounded sums return all
+pairs that can qualify, and leave the doubtful ones, within rounding error of the edge, to a check
+by direct differences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from calliper._blocks import Scratch, map_row_blocks, n_cores
+from calliper._types import BoolArray, FloatArray, IntArray
+from calliper.kernels._wide import LARGEST
+from calliper.quantile import power_of_two
+
+#: Pairs (query, point), and which of them are at the edge, or doubtful.
+Pairs = tuple[IntArray, IntArray, BoolArray]
+
+#: What makes pairs at the edge of doubtful ones.
+Check = Callable[[IntArray, IntArray, BoolArray], Pairs]
+
+#: From so many features on single precision would leave nearly all pairs in doubt.
+TOO_WIDE = 1000
+
+#: Balls in a block: the more, the fewer boxes there are to compare and the larger they are.
+BLOCK_BALLS = 32
+
+
+class BallBlocks:
+    """Balls around points of few features, in blocks of neighbours.
+
+    Parameters
+    ----------
+    points, reach : (N, d) and (N,) centres and squared radii
+    order : (N,) the points such that neighbours follow one another, as in the leaves of a tree
+    """
+
+    def __init__(self, points: FloatArray, reach: FloatArray, order: IntArray) -> None:
+        self.reach = reach
+        n_blocks = -(-len(order) // BLOCK_BALLS)
+        # The last block is filled up by copies of its last point, which contain nothing.
+        padded = np.append(order, np.full(n_blocks * BLOCK_BALLS - len(order), order[-1]))
+        self.point = padded.reshape(n_blocks, BLOCK_BALLS)
+        self.inside = reach[self.point]
+        self.inside.reshape(-1)[len(order) :] = -1.0
+        #: (d, blocks, balls in each)
+        self.columns = np.ascontiguousarray(points.T)[:, self.point]
+        self.lower, self.upper = self.columns.min(axis=2), self.columns.max(axis=2)
+        self.largest = self.inside.max(axis=1)
+
+    def containing(self, queries: FloatArray) -> Pairs:
+        """Exact pairs: a box is as near in rounded numbers as any point in it, or nearer."""
+        blocks = map_row_blocks(
+            lambda rows: self._of_block(queries[rows], rows.start),
+            len(queries),
+            self.point.size,
+        )
+        return joined(blocks)
+
+    def _of_block(self, queries: FloatArray, first: int) -> Pairs:
+        distance = np.zeros((len(queries), len(self.point)))
+        for x, lower, upper in zip(queries.T[:, :, None], self.lower, self.upper, strict=True):
+            gap = np.maximum(lower - x, x - upper)
+            distance += np.square(np.maximum(gap, 0.0, out=gap), out=gap)
+        query, block = np.nonzero(distance <= self.largest)
+        distance = np.zeros((len(query), BLOCK_BALLS))
+        for x, column in zip(queries.T, self.columns, strict=True):
+            gap = column[block]
+            gap -= x[query, None]
+            distance += np.square(gap, out=gap)
+        reach = self.inside[block]
+        pair, ball = np.nonzero(distance <= reach)
+        at_edge = distance[pair, ball] == reach[pair, ball]
+        return query[pair] + first, self.point[block[pair], ball], at_edge
+
+
+class BallScan:
+    """Balls around points of many features, all of which are compared: O(N m d).
+
+    One matrix product of rows extended by a one gives ‖z‖² − reach − 2x·z, which lies below
+    −‖x‖² exactly when x is inside. Centring keeps the rounding error τ(‖x‖² + ‖z‖²) small, and
+    ‖z‖² ≤ 2‖x‖² + 2·reach for every pair that is inside.
+    """
+
+    def __init__(
+        self, points: FloatArray, reach: FloatArray, centre: FloatArray, *, double: bool = False
+    ) -> None:
+        self.points, self.reach, self.centre = points, reach, centre
+        z, d = points - centre, points.shape[1]
+        self.largest = LARGEST * power_of_two(z)
+        # The product decides the cost of wide rows; half of it suffices, since the edge is checked.
+        self.dtype: Any = np.float32 if 16 <= d < TOO_WIDE and not double else np.float64
+        self.unit = power_of_two(z) if self.dtype is np.float32 else 1.0
+        z /= self.unit
+        self.scaled_reach = reach / self.unit**2
+        self.z_norm = np.square(z).sum(axis=1)
+        self.tolerance = 8 * (d + 4) * float(np.finfo(self.dtype).eps)
+        # Centring itself errs in double precision, with the size of the centre.
+        shift = float(np.square(centre).sum()) / self.unit**2
+        self.centring = 8 * (d + 4) * float(np.finfo(float).eps) * shift
+        # Below the smallest number errors are no longer relative.
+        self.centring += (d + 4) * float(np.finfo(self.dtype).tiny)
+        self.right = np.empty((d + 1, len(z)), dtype=self.dtype)
+        np.multiply(z.T, -2, out=self.right[:-1], casting="same_kind")
+        self.right[-1] = self.z_norm - self.scaled_reach * (1 + 4 * self.tolerance)
+
+    def containing(self, queries: FloatArray, check: Check) -> Pairs:
+        """Pairs that ``check`` keeps; block by block, since in high dimension most are doubtful."""
+        largest, smallest = queries.max(axis=0) - self.centre, queries.min(axis=0) - self.centre
+        if max(largest.max(), -smallest.min()) > self.largest and self.dtype is np.float32:
+            double = BallScan(self.points, self.reach, self.centre, double=True)
+            return double.containing(queries, check)
+        scratch = Scratch()
+
+        def scan(rows: slice) -> Pairs:
+            query, point, doubtful = self._of_block(queries[rows], scratch)
+            return check(query + rows.start, point, doubtful)
+
+        return joined(map_row_blocks(scan, len(queries), len(self.z_norm)))
+
+    def _of_block(self, queries: FloatArray, scratch: Scratch) -> Pairs:
+        x = (queries - self.centre) / self.unit
+        x_norm = np.square(x).sum(axis=1)
+        left = np.hstack([x, np.ones((len(x), 1))]).astype(self.dtype, copy=False)
+        out = scratch.array("excess", (len(left), len(self.z_norm)), self.dtype)
+        excess = np.matmul(left, self.right, out=out)
+        slack = self.tolerance * 4 * x_norm + self.centring
+        # Rounded up, so that no pair is lost in the conversion.
+        edge = np.nextafter((slack - x_norm).astype(self.dtype), self.dtype(np.inf))
+        hit = np.flatnonzero(excess < edge[:, None])
+        query, point = np.divmod(hit, len(self.z_norm))
+        margin = excess.reshape(-1)[hit] + x_norm[query]
+        error = slack[query] + self.tolerance * (self.z_norm[point] + self.scaled_reach[point])
+        return query, point, margin >= -4 * error
+
+
+def balls_by_line(points: FloatArray, queries: FloatArray, reach: FloatArray) -> Pairs:
+    """Walk along sorted queries; pairs within √reach of the point, a little more than exact."""
+    order = np.argsort(queries[:, 0])
+    ordered, centre = queries[order, 0], points[:, 0]
+    radius = np.sqrt(reach) * (1 + 1e-12) + 4 * np.finfo(float).eps * np.abs(centre)
+    first = np.searchsorted(ordered, centre - radius)
+    count = np.searchsorted(ordered, centre + radius, side="right") - first
+    point = np.repeat(np.arange(len(points)), count)
+    within = np.arange(len(point)) - np.repeat(np.cumsum(count) - count, count)
+    query = order[first[point] + within]
+    by_query = np.argsort(query, kind="stable")
+    return query[by_query], point[by_query], np.ones(len(query), dtype=bool)
+
+
+def balls_by_tree(points: FloatArray, queries: FloatArray, reach: FloatArray) -> Pairs:
+    """Search a tree of the queries once for each ball; for low dimension, O(N log m)."""
+    radius = np.sqrt(reach) * (1 + 1e-12)
+    # A subnormal radius squared is zero: keep such a ball from closing on its own centre.
+    members = cKDTree(queries).query_ball_point(
+        points, np.nextafter(radius, np.inf), workers=n_cores(), return_sorted=False
+    )
+    count = np.fromiter(map(len, members), dtype=np.intp, count=len(members))
+    query = np.fromiter(chain.from_iterable(members), dtype=np.intp, count=int(count.sum()))
+    point = np.repeat(np.arange(len(points)), count)
+    order = np.argsort(query, kind="stable")
+    return query[order], point[order], np.ones(len(query), dtype=bool)
+
+
+def joined(found: list[Pairs]) -> Pairs:
+    """Pairs of consecutive blocks of queries, one after the other."""
+    query, point, mark = (np.concatenate(part) for part in zip(*found, strict=True))
+    return query, point, mark

@@ -1,0 +1,468 @@
+"""Cells: neighbours are sought in a few parts of a fixed partition of space, not among all points.
+
+An index that is built on the calibration points treats them unlike the new one, and then nothing is
+proved. A partition that is fixed beforehand treats all members of the bag alike: cells are those of
+the nearest of C centres, learnt on training rows or drawn as random directions, so the cell c(x) of
+a row and the P cells P(x) that it probes, those of its P nearest centres, are functions of x alone.
+The candidates of member i are the other members j with c(j) ∈ P(i), and its neighbours are the K
+nearest of them: exactly, whatever way they are found. What is approximate is only that a nearer
+point may lie in a cell that was not probed.
+
+A row is compared with its candidates, some P·N/C of N, after C centres have told it where to look.
+Rows that probe a cell are compared with its members by one matrix product in single precision,
+around the cell's centre; the best are compared again by direct differences, and rows in doubt, or
+with a tie for the last place, with all of their candidates. The reverse search, who would count
+a new row among its nearest, goes by lists of the points that probe a cell.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import sqrt
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from calliper._blocks import CHUNK_ROWS, map_slices, row_slices
+from calliper._types import BoolArray, FloatArray, IntArray
+from calliper.exceptions import CalliperError
+from calliper.kernels._balls import Pairs, joined
+from calliper.kernels._base import Rng, Rows
+from calliper.kernels._search import (
+    EUCLIDEAN,
+    ORDINARY,
+    NeighborSearch,
+    all_distances,
+    paired_distances,
+)
+from calliper.kernels._wide import LARGEST, SPARE
+from calliper.quantile import pad_exceptions, power_of_two
+
+#: Training rows a cell that its centre is learnt on, and rounds of learning.
+LEARNT_ON, ROUNDS = 40, 8
+
+#: Rows that are searched for together: neighbouring rows share cells.
+SEARCHED = 1 << 14
+
+
+class Cells(BaseEstimator):  # type: ignore[misc]
+    """A partition of space, fixed before calibration, and how many of its cells are searched.
+
+    For ``KNN(10, cells=Cells(...))`` with :class:`FullRescaled`, from some 100,000 calibration
+    points with many features on; see ``docs/nearness.md`` for when it pays. Coverage is proved
+    as without cells.
+
+    Parameters
+    ----------
+    n_cells : int, optional
+        How many cells: by default 4√n for n training rows, or for n calibration points where
+        there are no training rows.
+    n_probes : int, default 8
+        In how many cells, those of the nearest centres, each point looks for its neighbours. More
+        find nearer neighbours and take longer.
+    random_state : int, RandomState or None
+        Draws the training rows that cells start from; or, without training rows, directions: a
+        row is then in the cell of the direction it agrees with most. Directions know nothing of
+        the data: centre the features, or better, pass training rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import KNN, FullRescaled
+    >>> rng = np.random.default_rng(0)
+    >>> Z_train, Z = rng.normal(size=(2, 400, 5))
+    >>> errors = rng.exponential(size=400)
+    >>> method = FullRescaled(KNN(10, cells=Cells(20, n_probes=4, random_state=0)))
+    >>> method.fit(Z, errors, Z_train=Z_train).predict_radius(Z[:2], 0.9).shape
+    (2,)
+    """
+
+    def __init__(
+        self, n_cells: int | None = None, *, n_probes: int = 8, random_state: Any = None
+    ) -> None:
+        self.n_cells = n_cells
+        self.n_probes = n_probes
+        self.random_state = random_state
+
+    def placed(self, Z_train: Rows, rng: Rng | None) -> PlacedCells:
+        """The partition, which depends on training rows alone."""
+        for name in ("n_cells", "n_probes"):
+            value = getattr(self, name)
+            if not (name == "n_cells" and value is None) and (
+                not isinstance(value, Integral) or value < 1
+            ):
+                raise ValueError(f"{name} of Cells must be an integer >= 1; got {value!r}.")
+        own = check_random_state(self.random_state) if self.random_state is not None else rng
+        own = check_random_state(own)
+        centres = None if Z_train is None else self._learnt(Z_train, own)
+        return PlacedCells(centres, self.n_cells, int(self.n_probes), own.randint(2**31 - 1))
+
+    def _learnt(self, Z: FloatArray, rng: Rng) -> FloatArray:
+        """(C, d) centres: means of what is nearest to them."""
+        n_cells = self.n_cells or number_of_cells(len(Z))
+        if len(Z) < n_cells:
+            raise CalliperError(
+                f"{n_cells} cells need at least as many training rows; got {len(Z)}. Ask for fewer "
+                f"cells, or pass more rows in Z_train."
+            )
+        if len(Z) > LEARNT_ON * n_cells:
+            Z = Z[rng.choice(len(Z), LEARNT_ON * n_cells, replace=False)]
+        middle = Z.mean(axis=0)
+        unit = power_of_two(Z - middle)
+        learner = KMeans(n_cells, init="random", n_init=1, max_iter=ROUNDS, random_state=rng)
+        with warnings.catch_warnings():
+            # Copies of rows leave fewer different centres, which are as good.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            learner.fit(((Z - middle) / unit).astype(np.float32))
+        return np.unique(learner.cluster_centers_.astype(np.float64) * unit + middle, axis=0)
+
+
+def number_of_cells(n: int) -> int:
+    """4√n, and 8 rows a cell at least."""
+    return max(1, min(round(4 * sqrt(n)), n // 8))
+
+
+def as_cells(given: Any) -> Cells | PlacedCells | None:
+    """Cells as given, or a number of them."""
+    if given is None or isinstance(given, Cells | PlacedCells):
+        return given
+    if isinstance(given, Integral) and not isinstance(given, bool):
+        return Cells(int(given))
+    raise TypeError(f"cells must be Cells(...), a number of cells, or None; got {given!r}.")
+
+
+@dataclass(frozen=True)
+class PlacedCells:
+    """Centres (C, d) learnt on training rows, or None: the seed then draws directions."""
+
+    learnt: FloatArray | None
+    n_cells: int | None
+    n_probes: int
+    seed: int
+
+    def __repr__(self) -> str:
+        how = f"{self.n_cells or 'some'} random directions"
+        if self.learnt is not None:
+            how = f"{len(self.learnt)} cells of training rows"
+        return f"{how}, {self.n_probes} probed"
+
+    def placed(self, Z_train: Rows, rng: Rng | None) -> PlacedCells:
+        """As it is: nothing else is learnt of it."""
+        return self
+
+    def search(self, points: FloatArray) -> CellSearch:
+        """The points in their cells."""
+        return CellSearch(points, self.centres(*points.shape), self.n_probes)
+
+    def centres(self, n: int, d: int) -> FloatArray:
+        """(C, d) centres for n points.
+
+        Of directions of the same length, the nearest is the one that a row agrees with most.
+        """
+        if self.learnt is None:
+            n_cells = self.n_cells or number_of_cells(n)
+            drawn = np.random.RandomState(self.seed).normal(size=(n_cells, d))
+            length = np.sqrt(np.square(drawn).sum(axis=1, keepdims=True))
+            return np.unique(drawn / length, axis=0)
+        if self.learnt.shape[1] != d:
+            raise CalliperError(
+                f"cells were learnt on training rows with {self.learnt.shape[1]} features; got "
+                f"{d} at calibration. Pass Z_train in the space of Z."
+            )
+        return self.learnt
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Rows (m, d), the cell of each (m,), and the cells that it probes (m, P)."""
+
+    rows: FloatArray
+    cell: IntArray
+    probes: IntArray
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def of(self, rows: slice | IntArray | BoolArray) -> Placed:
+        """Some of them."""
+        return Placed(self.rows[rows], self.cell[rows], self.probes[rows])
+
+
+@dataclass(frozen=True)
+class Found:
+    """The K nearest candidates of some rows.
+
+    Attributes
+    ----------
+    near : (m, K) points in order of distance, −1 where there are fewer
+    count : (m,) how many candidates there are
+    reach : (m,) the squared distance of the K-th, infinite if there are fewer
+    tied : (m,) rows that share the last place, or of which ``near`` and ``reach`` are not sure
+    """
+
+    near: IntArray
+    count: IntArray
+    reach: FloatArray
+    tied: BoolArray
+
+
+class CellSearch:
+    """Points in their cells.
+
+    Parameters
+    ----------
+    points : (N, d)
+    centres : (C, d), all different
+    n_probes : P
+    """
+
+    def __init__(self, points: FloatArray, centres: FloatArray, n_probes: int) -> None:
+        self.points, self.partition = points, NeighborSearch(centres, EUCLIDEAN)
+        self.n_probes = min(n_probes, len(centres))
+        self.unit = power_of_two(np.array([points.min(initial=0), points.max(initial=0)]))
+        if not ORDINARY[0] < self.unit < ORDINARY[1]:
+            raise CalliperError(
+                f"cells need features between {ORDINARY[0]:g} and {ORDINARY[1]:g} in size; got "
+                f"{self.unit:.3g}. Divide the features by a constant, or use KNN without cells."
+            )
+        self.placed = self.locate(points)
+        self._list()
+
+    def _list(self) -> None:
+        """Who is in each cell, and who probes it."""
+        n_cells = len(self.partition.points)
+        self.size = np.bincount(self.placed.cell, minlength=n_cells)
+        self.members = _Lists(self.placed.cell[:, None], n_cells)
+        self.probing = _Lists(self.placed.probes, n_cells)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Where points are: lists are quickly made again."""
+        return {k: v for k, v in vars(self).items() if k not in ("size", "members", "probing")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._list()
+
+    def locate(self, rows: FloatArray) -> Placed:
+        """The cells of rows; for one row the same in whatever company."""
+        centres = self.partition.points
+        cell: Any = np.empty(len(rows), dtype=np.int32)
+        probes: Any = np.empty((len(rows), self.n_probes), dtype=np.int32)
+        for part in row_slices(len(rows), CHUNK_ROWS):
+            x = self.partition.scaled(rows[part])
+            found = np.sort(self.partition.nearest(rows[part], self.n_probes)[0], axis=1)
+            distance = np.stack([paired_distances(x, centres[each]) for each in found.T], axis=1)
+            nearest = distance.argmin(axis=1)[:, None]
+            cell[part], probes[part] = np.take_along_axis(found, nearest, axis=1)[:, 0], found
+        return Placed(rows, cell, probes)
+
+    def nearest_others(self, k: int) -> Found:
+        """The K nearest candidates of each point."""
+        order = self.members.indices.astype(np.intp)
+        parts = map_slices(
+            lambda rows: self._nearest(self.placed.of(order[rows]), k, order[rows]),
+            row_slices(len(order), SEARCHED),
+        )
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return _in_order(parts, back)
+
+    def nearest(self, new: Placed, k: int) -> Found:
+        """The K nearest candidates of new rows."""
+        order = np.argsort(new.cell, kind="stable")
+        parts = map_slices(
+            lambda rows: self._nearest(new.of(order[rows]), k), row_slices(len(new), SEARCHED)
+        )
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return _in_order(parts, back)
+
+    def candidates(self, probes: IntArray) -> IntArray:
+        """All points in the cells probed by one row."""
+        return np.concatenate([self.members[cell] for cell in probes]).astype(np.intp)
+
+    def entering(self, new: Placed, reach: FloatArray) -> Pairs:
+        """All pairs (new row, point) such that the row is a candidate of the point within reach.
+
+        The third array says where it is just as far as ``reach[point]``.
+        """
+        order = np.argsort(new.cell, kind="stable")
+        found = map_slices(
+            lambda rows: self._entering(new.of(order[rows]), order[rows], reach),
+            row_slices(len(new), CHUNK_ROWS),
+        )
+        row, point, at_edge = joined(found)
+        by_row = np.argsort(row, kind="stable")
+        return row[by_row], point[by_row], at_edge[by_row]
+
+    def _entering(self, new: Placed, name: IntArray, reach: FloatArray) -> Pairs:
+        rows, points = [np.empty(0, dtype=np.intp)], [np.empty(0, dtype=np.intp)]
+        tolerance = self._tolerance
+        for cell, mine in _by_cell(new.cell[:, None]):
+            point = self.probing[cell]
+            x, x_norm, far = self._around(cell, new.rows[mine])
+            z, z_norm, _ = self._around(cell, self.points[point])
+            excess = x @ (-2 * z.T)
+            bound = reach[point] / self.unit**2 * (1 + tolerance)
+            excess += (z_norm * (1 - tolerance) - bound - TINY).astype(np.float32)
+            edge = np.where(far, np.inf, -x_norm * (1 - tolerance) + TINY)
+            row, column = np.nonzero(excess <= _up(edge)[:, None])
+            rows.append(mine[row])
+            points.append(point[column])
+        row, point = np.concatenate(rows), np.concatenate(points).astype(np.intp)
+        distance = self._distances(new.rows, row, point)
+        inside = distance <= reach[point]
+        at_edge = distance[inside] == reach[point[inside]]
+        return name[row[inside]], point[inside], at_edge
+
+    def _nearest(self, new: Placed, k: int, own: IntArray | None = None) -> Found:
+        """As :meth:`nearest` for some rows, of which ``own`` says what points they are."""
+        count = self.size[new.probes].sum(axis=1) - (own is not None)
+        n_best = k + SPARE
+        index, furthest, sure = self._best(new, n_best, own)
+        row, column = np.nonzero(index >= 0)
+        distance = np.full(index.shape, np.inf)
+        distance[row, column] = self._distances(new.rows, row, index[row, column])
+        order = np.argsort(distance, axis=1, kind="stable")
+        index = np.take_along_axis(index, order, axis=1)
+        distance = np.take_along_axis(distance, order, axis=1)
+        reach = distance[:, k - 1]
+        enough = count >= k
+        tied = (reach == distance[:, k]) | ((reach == distance[:, k - 2]) & (k > 1))
+        sure &= reach / self.unit**2 < furthest
+        tied = enough & (tied | ~(sure | (count <= n_best)))
+        return Found(index[:, :k], count, np.where(enough, reach, np.inf), tied)
+
+    def _best(
+        self, new: Placed, n_best: int, own: IntArray | None
+    ) -> tuple[IntArray, FloatArray, BoolArray]:
+        """Candidates (m, n) by rounded distances, −1 where there are fewer.
+
+        How near any other can be, (m,), and rows that are not too far away for that.
+        """
+        m, tolerance, n_kept = len(new), self._tolerance, n_best + (own is not None)
+        bound, norm, sure = np.full(m, np.inf), np.zeros(m), np.ones(m, dtype=bool)
+        for mine, x_norm, far, distance, _ in self._products(new, new.cell[:, None]):
+            sure[mine] = ~far
+            if distance.shape[1] > n_kept:
+                edge = np.partition(distance, n_kept - 1, axis=1)[:, n_kept - 1]
+                bound[mine] = edge * (1 + 2 * tolerance) + 4 * tolerance * x_norm + TINY
+        rows, points, values = [], [], []
+        for mine, x_norm, _, distance, member in self._products(new, new.probes):
+            norm[mine] = np.maximum(norm[mine], x_norm)
+            row, column = np.nonzero(distance <= _up(bound[mine])[:, None])
+            rows.append(mine[row])
+            points.append(member[column])
+            values.append(distance[row, column])
+        none = np.empty(0, dtype=np.intp)
+        row, point = np.concatenate([none, *rows]), np.concatenate([none, *points])
+        value = np.concatenate([none, *values])
+        if own is not None:
+            other = point != own[row]
+            row, point, value = row[other], point[other], value[other]
+        order = np.argsort(row, kind="stable")
+        place, value = pad_exceptions(row[order], point[order], value[order], m, -1)
+        value = np.where(place < 0, np.inf, value)
+        if place.shape[1] > n_best:
+            best = np.argpartition(value, n_best - 1, axis=1)[:, :n_best]
+            place, value = (np.take_along_axis(each, best, axis=1) for each in (place, value))
+        index = np.full((m, n_best), -1, dtype=np.intp)
+        index[:, : place.shape[1]] = place
+        furthest = value.max(axis=1, initial=0.0)
+        # ‖z‖² ≤ 2‖x‖² + 2‖x − z‖² bounds the rounding of those that were not kept.
+        return index, (furthest - 3 * tolerance * norm) / (1 + 2 * tolerance) - TINY, sure
+
+    def _products(self, new: Placed, cells: IntArray) -> Iterator[Any]:
+        """For each of the cells (m, R) of rows, what its rows and its members are to one another.
+
+        Its rows, their norms, and those too far away; rounded squared distances (rows, members),
+        in the unit; and its members.
+        """
+        for cell, mine in _by_cell(cells):
+            member = self.members[cell]
+            x, x_norm, far = self._around(cell, new.rows[mine])
+            z, z_norm, _ = self._around(cell, self.points[member])
+            distance = x @ (-2 * z.T)
+            distance += z_norm.astype(np.float32)
+            distance += x_norm.astype(np.float32)[:, None]
+            yield mine, x_norm, far, distance, member
+
+    def _around(self, cell: int, rows: FloatArray) -> tuple[NDArray[Any], FloatArray, BoolArray]:
+        """Rows around the centre of a cell, in single precision; norms; rows too far for that."""
+        centred = (rows - self.partition.points[cell] * self.partition.unit) / self.unit
+        x = centred.astype(np.float32)
+        norm = np.einsum("ij,ij->i", x, x).astype(np.float64)
+        far = ~(norm < LARGEST)
+        if far.any():
+            x[far], norm[far] = 0.0, 0.0
+        return x, norm, far
+
+    @property
+    def _tolerance(self) -> float:
+        n_features = int(self.points.shape[1])
+        return 8 * (n_features + 4) * float(np.finfo(np.float32).eps)
+
+    def _distances(self, rows: FloatArray, row: IntArray, point: IntArray) -> FloatArray:
+        """Squared distances of pairs by direct differences, in parts."""
+        parts = row_slices(len(row), CHUNK_ROWS)
+        found = [paired_distances(rows[row[part]], self.points[point[part]]) for part in parts]
+        return np.concatenate([np.empty(0), *found])
+
+    def of_one(self, row: FloatArray, probes: IntArray, own: int | None) -> tuple[IntArray, Any]:
+        """All candidates of one row, (n,), and their distances by direct differences, (1, n)."""
+        found = self.candidates(probes)
+        found = found if own is None else found[found != own]
+        return found, all_distances(row[None], self.points[found], EUCLIDEAN)
+
+
+#: Below the smallest number of single precision errors are no longer relative.
+TINY = 1e4 * float(np.finfo(np.float32).tiny)
+
+
+def _up(values: FloatArray) -> NDArray[Any]:
+    """In single precision, and not below what they were."""
+    with np.errstate(over="ignore"):
+        return np.nextafter(values.astype(np.float32), np.float32(np.inf))
+
+
+class _Lists:
+    """For each of some cells, the rows of (m, R) that name it."""
+
+    def __init__(self, cells: IntArray, n_cells: int) -> None:
+        m, each = cells.shape
+        ends, one = np.arange(0, m * each + 1, each), np.ones(cells.size, dtype=bool)
+        named = (one, cells.reshape(-1), ends)
+        by_cell = csr_array(named, shape=(m, n_cells)).tocsc()
+        self.indices, self.start = by_cell.indices, by_cell.indptr
+
+    def __getitem__(self, cell: int) -> IntArray:
+        return np.asarray(self.indices[self.start[cell] : self.start[cell + 1]])
+
+
+def _by_cell(cells: IntArray) -> Iterator[tuple[int, IntArray]]:
+    """Each cell that rows (m, R) name, and the rows that do."""
+    order = np.argsort(cells, axis=None, kind="stable")
+    named = cells.reshape(-1)[order]
+    ends = [*(np.flatnonzero(np.diff(named)) + 1), len(named)]
+    row, start = order // cells.shape[1], 0
+    for end in ends:
+        yield int(named[start]), row[start:end]
+        start = end
+
+
+def _in_order(parts: list[Found], back: IntArray) -> Found:
+    """Parts one after the other, and then in the order of ``back``."""
+    near, count, reach, tied = (
+        np.concatenate([getattr(part, name) for part in parts])[back]
+        for name in ("near", "count", "reach", "tied")
+    )
+    return Found(near, count, reach, tied)

@@ -1,0 +1,228 @@
+"""Neighbours in cells: equal to the definition, valid, and fixed without calibration rows."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from calliper import KNN, FullRescaled, JackknifeRescaled
+from calliper.calibrators import SLCP, JackknifeMinmaxRescaled, MADSplit
+from calliper.exceptions import CalliperError
+from calliper.kernels import Cells
+from calliper.kernels._cells import CellSearch, PlacedCells
+from calliper.quantile import conformal_rank
+from oracles import cells as oracle
+from oracles.shared_ties import exact_row, exact_rows
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+def world(seed):
+    """A small problem full of ties, with cells that hold nobody and members that find nobody."""
+    rng = np.random.default_rng(seed)
+    n, d, C = int(rng.integers(2, 12)), int(rng.choice([1, 2, 3, 40])), int(rng.integers(1, 9))
+    spread = int(rng.choice([1, 2, 4, 30]))
+    Z = rng.integers(-spread, spread + 1, size=(n + 1, d)) * 1.0
+    if seed % 3 == 0:
+        Z[-1] += 20
+    centres = np.unique(rng.integers(-spread, spread + 1, size=(C, d)) * 1.0, axis=0)
+    scores = [
+        rng.integers(4, size=n) * 1.0,
+        rng.integers(1, 10**6, size=n) * 1.0,
+        rng.integers(1, 50, size=n) * (rng.random(n) < 0.6) * 1.0,
+    ][rng.integers(3)]
+    how = {
+        "centres": centres,
+        "n_probes": int(rng.integers(1, 4)),
+        "k": int(min(n, rng.choice([1, 2, 3, 5]))),
+        "statistic": str(rng.choice(["mean", "rms"])),
+        "offset": float(rng.choice([0.0, 0.0, 0.5, 3.0])),
+        "shrinkage": float(rng.choice([0.0, 0.0, 0.25, 0.75])),
+    }
+    return Z[:n], scores, Z[n:], how
+
+
+def fitted(Z, scores, how):
+    cells = PlacedCells(how["centres"], None, how["n_probes"], 0)
+    rest = {name: how[name] for name in ("statistic", "offset", "shrinkage")}
+    return FullRescaled(KNN(how["k"], cells=cells), **rest).fit(Z, scores)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_thresholds_and_radii_are_those_of_the_definition(seed):
+    Z, scores, new, how = world(seed)
+    method = fitted(Z, scores, how)
+    thresholds = method._in_unit(method.bag_.thresholds(new))[0]
+
+    def held(t):
+        return np.array(oracle.holds(Z, scores, new[0], t, **how))
+
+    for i, t in enumerate(thresholds):
+        if np.isinf(t):
+            assert held(1e30)[i]
+            continue
+        assert held(t * (1 - 1e-9))[i]
+        assert not held(t * (1 + 1e-9) + 1e-200)[i]
+    levels = [0.1, 0.3, 0.5, 0.8]
+    ranks = [conformal_rank(level, len(Z)) for level in levels]
+    expected = [np.inf if r > len(Z) else np.sort(thresholds)[r - 1] for r in ranks]
+    np.testing.assert_allclose(method.predict_radius(new, levels)[0], expected, rtol=1e-9)
+    again = np.vstack([new, Z, new])
+    np.testing.assert_array_equal(
+        method.predict_radius(again, levels)[[0, -1]], method.predict_radius(new, levels)[[0, 0]]
+    )
+    kept = pickle.loads(pickle.dumps(method)).predict_radius(new, levels)
+    np.testing.assert_array_equal(kept, method.predict_radius(new, levels))
+
+
+def test_the_worlds_have_everything_that_can_happen():
+    seen = set()
+    for seed in range(200):
+        Z, _, new, how = world(seed)
+        bag, centres = exact_rows(np.vstack([Z, new])), exact_rows(how["centres"])
+        found = [oracle.candidates(i, bag, centres, how["n_probes"]) for i in range(len(bag))]
+        seen |= {"new alone"} if not found[-1] else {"new found some"}
+        for mine in found[:-1]:
+            others = [j for j in mine if j < len(Z)]
+            seen.add(("enters" if len(mine) > len(others) else "not", min(len(others), 3)))
+    assert len(seen) == 10
+
+
+def test_cells_and_probes_are_the_nearest_centres_of_each_row_alone():
+    rng = np.random.default_rng(0)
+    for d, n_centres in ((1, 9), (2, 200), (3, 12), (40, 30)):
+        centres = np.unique(rng.integers(-9, 10, size=(n_centres, d)) / 2, axis=0)
+        search = CellSearch(rng.normal(size=(20, d)), centres, 3)
+        rows = 4 * rng.normal(size=(50, d))
+        found = search.locate(rows)
+        for row, cell, probes in zip(rows, found.cell, found.probes, strict=True):
+            expected = oracle.probed(exact_row(row), exact_rows(centres), 3)
+            assert cell == expected[0] and sorted(probes) == sorted(expected)
+            alone = search.locate(row[None])
+            assert alone.cell[0] == cell and np.array_equal(alone.probes[0], probes)
+
+
+@pytest.mark.parametrize(("d", "kind"), [(3, "normal"), (20, "normal"), (20, "copies"), (2, "far")])
+def test_a_larger_search_is_exact_among_candidates(d, kind):
+    rng = np.random.default_rng(d)
+    points, rows = rng.normal(size=(3000, d)), rng.normal(size=(60, d))
+    if kind == "copies":
+        points[1000:] = points[rng.integers(1000, size=2000)]
+    if kind == "far":
+        points, rows = 1e7 + np.round(points, 2), 1e7 + np.round(rows, 2)
+        rows[:3] *= 1e30
+    search = CellSearch(points, points[rng.choice(1000, 40, replace=False)], 4)
+    new = search.locate(rows)
+    found, others = search.nearest(new, 5), search.nearest_others(5)
+    members = [np.flatnonzero(np.isin(search.placed.cell, p)) for p in new.probes]
+    reach = np.array([others.reach[i] for i in range(3000)])
+    pairs = set()
+    for r, (row, mine) in enumerate(zip(rows, members, strict=True)):
+        distance = np.cumsum((row - points[mine]) ** 2, axis=1)[:, -1]
+        order = np.sort(distance)
+        assert found.count[r] == len(mine)
+        if not found.tied[r]:
+            near = np.cumsum((row - points[found.near[r]]) ** 2, axis=1)[:, -1]
+            np.testing.assert_array_equal(np.sort(near), order[:5])
+            assert order[3] < order[4] < order[5] and found.reach[r] == order[4]
+        everyone = np.cumsum((row - points) ** 2, axis=1)[:, -1]
+        probing = (search.placed.probes == new.cell[r]).any(axis=1)
+        pairs |= {(r, i) for i in np.flatnonzero(probing & (everyone <= reach))}
+    row, point, _ = search.entering(new, reach)
+    assert set(zip(row.tolist(), point.tolist(), strict=True)) == pairs and len(pairs) > 50
+    assert np.all(np.diff(row) >= 0)
+
+
+def draw(rng, n):
+    Z = np.round(rng.normal(size=(n, 2)), 1)
+    return Z, np.abs(rng.normal(size=n)) * np.exp(Z[:, 0])
+
+
+@pytest.mark.parametrize("train", [0, 200])
+@pytest.mark.parametrize("shrinkage", [0.0, 0.5])
+def test_coverage_is_the_level(train, shrinkage):
+    """Over draws of calibration and new points, the partition held fixed; some are alone."""
+    rng = np.random.default_rng(0)
+    Z_train = draw(rng, train)[0] if train else None
+    kernel = KNN(5, cells=Cells(60, n_probes=2, random_state=0)).resolved(Z_train)
+    draws, level, alone = 600, 0.8, 0
+    covered = np.empty(draws)
+    for i in range(draws):
+        Z, scores = draw(rng, 40)
+        method = FullRescaled(kernel, shrinkage=shrinkage).fit(Z[:-1], scores[:-1])
+        covered[i] = scores[-1] <= method.predict_radius(Z[-1:], level)[0]
+        local = getattr(method.bag_, "bag", method.bag_)
+        alone += len(local.alone)
+    assert alone > draws
+    proved = float(method.guaranteed_coverage(level))
+    assert abs(covered.mean() - proved) < 4 * np.sqrt(proved * (1 - proved) / draws)
+
+
+def test_the_partition_knows_nothing_of_calibration_rows():
+    rng = np.random.default_rng(1)
+    train, scores = rng.normal(size=(300, 3)), rng.exponential(size=100)
+    for Z_train in (train, None):
+        centres = []
+        for shift in (0.0, 5.0):
+            kernel = KNN(5, cells=Cells(20, random_state=3))
+            method = FullRescaled(kernel).fit(
+                rng.normal(size=(100, 3)) + shift, scores, Z_train=Z_train
+            )
+            centres.append(method.bag_.search.partition.points)
+        np.testing.assert_array_equal(*centres)
+
+
+def test_all_cells_probed_is_the_exact_search():
+    rng = np.random.default_rng(2)
+    Z, scores, new = rng.normal(size=(300, 4)), rng.exponential(size=300), rng.normal(size=(50, 4))
+    Z[200:] = np.round(Z[200:])
+    exact = FullRescaled(KNN(7), offset=0.1).fit(Z, scores).predict_radius(new, [0.5, 0.9])
+    cells = Cells(9, n_probes=9, random_state=0)
+    found = FullRescaled(KNN(7, cells=cells), offset=0.1).fit(Z, scores, Z_train=Z[:100])
+    np.testing.assert_allclose(found.predict_radius(new, [0.5, 0.9]), exact, rtol=1e-12)
+    weights, own = rng.exponential(size=300), rng.exponential(size=50)
+    exact = FullRescaled(KNN(7)).fit(Z, scores, weights=weights).predict_radius(new, weights=own)
+    found = FullRescaled(KNN(7, cells=cells)).fit(Z, scores, weights=weights)
+    np.testing.assert_allclose(found.predict_radius(new, weights=own), exact, rtol=1e-12)
+
+
+def test_what_is_no_cell_is_refused_by_name():
+    rng = np.random.default_rng(0)
+    Z, scores = rng.normal(size=(40, 2)), rng.exponential(size=40)
+    rest = {"Z_train": Z, "scores_train": scores}
+    for method in (
+        JackknifeRescaled(KNN(5, cells=4)),
+        JackknifeMinmaxRescaled(KNN(5, cells=4)),
+        FullRescaled(KNN(5, cells=4), statistic="quantile"),
+    ):
+        with pytest.raises(TypeError, match="cells are for FullRescaled with the mean"):
+            method.fit(Z, scores)
+    for method in (MADSplit(KNN(5, cells=4)), SLCP(KNN(5, cells=4))):
+        with pytest.raises(TypeError, match="cells are for FullRescaled with the mean"):
+            method.fit(Z, scores, **rest)
+    for cells, error, match in (
+        ("many", TypeError, "cells must be Cells.*got 'many'"),
+        (0, ValueError, "n_cells of Cells must be an integer >= 1; got 0"),
+        (Cells(4, n_probes=0), ValueError, "n_probes of Cells must be an integer >= 1; got 0"),
+        (Cells(4, n_probes=2.5), ValueError, "n_probes of Cells must be an integer >= 1; got 2.5"),
+        (Cells(50), CalliperError, "50 cells need at least as many training rows; got 40"),
+    ):
+        with pytest.raises(error, match=match):
+            FullRescaled(KNN(5, cells=cells)).fit(Z, scores, **rest)
+    with pytest.raises(ValueError, match=r"cells are Euclidean and .*got metric='cosine'"):
+        FullRescaled(KNN(5, metric="cosine", cells=4)).fit(Z, scores)
+    with pytest.raises(CalliperError, match="learnt on training rows with 2 features; got 3"):
+        KNN(5, cells=4).resolved(Z).bag(
+            np.zeros((9, 3)), np.ones(9), np.ones(9), statistic="mean", offset=0.0
+        )
+    with pytest.raises(CalliperError, match="between 1e-100 and 1e\\+100 in size"):
+        FullRescaled(KNN(5, cells=4)).fit(1e120 * Z, scores)
+
+
+def test_a_copy_asks_the_same():
+    kernel = KNN(5, cells=Cells(7, n_probes=3, random_state=1))
+    assert repr(clone(kernel)) == repr(kernel)
+    assert kernel.widened(2, 100).cells is kernel.cells
+    assert "7 random directions, 3 probed" in repr(kernel.resolved())
+    assert "20 cells of training rows" in repr(KNN(cells=20).resolved(np.eye(30)))
