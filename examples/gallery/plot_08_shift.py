@@ -59,6 +59,7 @@ pyplot.show()
 
 # %%
 # Without weights the intervals are too short, since dear districts are harder to predict. With
-# weights they cover about what was asked for. Ask how much is left to calibrate with:
+# weights they come close to what was asked for; what is left is that weights were learnt, not
+# known. Ask how much there is left to calibrate with:
 
 print(weighted.shift_report(X_new).describe())

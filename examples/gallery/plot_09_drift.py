@@ -64,6 +64,6 @@ for (name, missed), color in zip(outside.items(), ("#8C8C8C", "#E69F00", "#0072B
 pyplot.show()
 
 # %%
-# Calibrated once, intervals hold only about half of the hires in summer 2012. The other two come
+# Calibrated once, intervals hold fewer than half of the hires in summer 2012. The other two come
 # back to nine of ten, whatever happens: this is proved for the long run, with no assumption on the
 # data. What is not promised is any single step.

@@ -43,7 +43,7 @@ shares = pd.Series(
 print(shares.round(3))
 
 # %%
-# Boxes of every tenth sample, and where the targets were:
+# Boxes of every eighth sample, and where the targets were:
 
 from matplotlib import pyplot
 from matplotlib.patches import Rectangle

@@ -52,7 +52,7 @@ axes[0].set_xlim(0.74, 1)
 pyplot.show()
 
 # %%
-# With 50 rows, coverage is mostly between 83 and 97 %; with 1,000, between 88 and 92 %. Take some
+# With 50 rows, coverage is mostly between 83 and 96 %; with 1,000, between 88 and 92 %. Take some
 # hundreds if you can. If you must be sure with *your* rows, ask for a confidence, as in
 # :doc:`plot_14_confidence`.
 #
