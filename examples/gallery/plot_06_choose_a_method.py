@@ -7,26 +7,27 @@ own before you choose.
 """
 
 # %%
-# Take predictions of a model on rows that it has not seen, half to calibrate and half to judge. The
-# table holds prices of houses in California.
+# Take predictions of a model on rows that it has not seen, some to calibrate and some to judge.
+# Here a booster predicts how bright a pixel of a photograph is from eight pixels around it.
 
+import numpy as np
+from sklearn.datasets import load_sample_image
 from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.model_selection import train_test_split
 
 from calliper import KNN, FullRescaled, JackknifeRescaled, Split
 from calliper.comparison import Points, compare
-from experiments.data import load_tabular
 
-table = load_tabular("california_housing_20640")
-X, y = table.X, table.y / 1000
-X_train, X_rest, y_train, y_rest = train_test_split(X, y, train_size=3000, random_state=0)
-booster = HistGradientBoostingRegressor(random_state=0).fit(X_train, y_train)
-scale = X_train.std(axis=0)
-X_cal, X_test, y_cal, y_test = train_test_split(
-    X_rest, y_rest, train_size=1000, test_size=2000, random_state=0
-)
-calibration = Points(X_cal / scale, y_cal, booster.predict(X_cal))
-test = Points(X_test / scale, y_test, booster.predict(X_test))
+image = load_sample_image("flower.jpg")[::2, ::2].mean(axis=2)
+steps = [(i, j) for i in (-2, 0, 2) for j in (-2, 0, 2) if (i, j) != (0, 0)]
+inner = (slice(2, -2), slice(2, -2))
+X = np.stack([np.roll(image, step, axis=(0, 1))[inner].ravel() for step in steps], axis=1)
+y = image[inner].ravel()
+
+rows = np.random.default_rng(0).permutation(len(y))
+train, cal, test = rows[:4000], rows[4000:5000], rows[5000:7000]
+booster = HistGradientBoostingRegressor(random_state=0).fit(X[train], y[train])
+calibration = Points(X[cal], y[cal], booster.predict(X[cal]))
+unseen = Points(X[test], y[test], booster.predict(X[test]))
 
 methods = {
     "FullRescaled, the default": FullRescaled(),
@@ -34,7 +35,7 @@ methods = {
     "JackknifeRescaled, 10 neighbours": JackknifeRescaled(KNN(10), random_state=0),
     "Split: one width": Split(),
 }
-found = compare(calibration, test, methods=methods, coverage=0.9)
+found = compare(calibration, unseen, methods=methods, coverage=0.9)
 print(found.verdict.headline)
 
 # %%
@@ -60,7 +61,7 @@ for place, record in enumerate(records[::-1]):
     )
 ax.set_yticks(range(len(records)), [record.method for record in records[::-1]])
 ax.set(xlabel="interval score over that of one width (less is better)", ylim=(-0.5, 3.6))
-ax.set_title("Prices of houses: how good are 90 % intervals?", loc="left", weight="bold")
+ax.set_title("Pixels: how good are 90 % intervals?", loc="left", weight="bold")
 ax.spines[["top", "right", "left"]].set_visible(False)
 pyplot.show()
 
