@@ -9,7 +9,7 @@ years after?
 
 # %%
 # Rows are hours, in order of time. Train on the first quarter of a year, calibrate on the weeks
-# after, and follow the rest, every fifth hour.
+# after, and follow the rest, every eighth hour.
 
 from sklearn.ensemble import HistGradientBoostingRegressor
 

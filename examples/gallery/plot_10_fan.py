@@ -21,8 +21,8 @@ column = {name: i for i, name in enumerate(table.feature_names)}
 hour = X[:, column["hour"]]
 day = np.cumsum(np.r_[0, np.diff(hour) < 0])
 part = np.random.default_rng(4).permutation(day.max() + 1)[day]
-train, cal, new = part < 120, (part >= 120) & (part < 300), part >= 300
-forest = RandomForestRegressor(40, min_samples_leaf=3, random_state=0).fit(X[train], y[train])
+train, cal, new = part < 100, (part >= 100) & (part < 240), part >= 300
+forest = RandomForestRegressor(30, min_samples_leaf=3, random_state=0).fit(X[train], y[train])
 
 # %%
 # Days are new, not single hours: hours of one day are alike, and calibration hours must be as far

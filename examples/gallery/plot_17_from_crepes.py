@@ -14,7 +14,7 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import train_test_split
 
 X, y = load_digits(return_X_y=True)
-X_train, X_rest, y_train, y_rest = train_test_split(X, y, train_size=600, random_state=0)
+X_train, X_rest, y_train, y_rest = train_test_split(X, y, train_size=400, random_state=0)
 X_cal, X_new, y_cal, y_new = train_test_split(X_rest, y_rest, train_size=600, random_state=0)
 forest = RandomForestRegressor(random_state=0).fit(X_train, y_train)
 
@@ -48,7 +48,7 @@ from matplotlib import pyplot
 from calliper.metrics import interval_score
 
 figure, ax = pyplot.subplots(figsize=(6, 5.4), layout="constrained")
-ends = [0.3, 80]
+ends = [0.3, 20]
 ax.plot(ends, ends, color="#000000", linestyle=(0, (4, 2)), linewidth=1.1)
 ax.scatter(theirs.width, ours.width, s=12, color="#0072B2", alpha=0.6, label="image")
 for name, intervals, color, mark in [
