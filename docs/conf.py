@@ -22,7 +22,7 @@ project = "calliper"
 author = "The calliper developers"
 copyright = author  # noqa: A001
 version = release = calliper.__version__
-language = "en_GB"
+language = "en"  # the British catalogue breaks the count of search results
 
 extensions = [
     "myst_parser",
