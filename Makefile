@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint bench tuning-table tuning-study baselines-table nearness-study distributions-table paper paper-quick laws fuzz-files plots clean
+.PHONY: help demo test lint bench tuning-table tuning-study baselines-table nearness-study distributions-table paper paper-quick laws fuzz-files plots docs docs-check clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -19,6 +19,11 @@ help:  ## list the targets
 .venv/bench-ready: .venv/ready
 	@echo "Adding the peers to compare with: crepes and MAPIE"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	@touch $@
+
+.venv/docs-ready: .venv/bench-ready
+	@echo "Adding what builds the site: Sphinx, its theme and its gallery"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
 
 demo: .venv/ready  ## intervals that widen where the model errs: a table and a figure, in seconds
@@ -69,5 +74,12 @@ plots: .venv/ready  ## the figures of docs/plots.md, from the code on that page
 laws: .venv/ready  ## try to break every promise for 55 minutes more, on two cores; docs/promises.md
 	OMP_NUM_THREADS=1 $(BIN)/python -m promises --minutes $(or $(MINUTES),55)
 
+docs: .venv/docs-ready  ## the site in build/site; CALLIPER_DATA names the tables of some examples
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs build/site
+
+docs-check: docs  ## spelling, every link, and the site in a browser: both themes, phone and desktop
+	$(BIN)/codespell docs examples src README.md CONTRIBUTING.md CHANGELOG.md
+	CALLIPER_SITE=build/site $(BIN)/python -m pytest tests/site
+
 clean:  ## remove the environment and caches
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist docs/gallery docs/reference

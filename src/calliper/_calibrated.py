@@ -52,7 +52,7 @@ class Calibrated:
         Z: FloatArray,
         coverage: Coverage = 0.9,
         *,
-        bounds: tuple[float, float] | None = None,
+        bounds: tuple[float | None, float | None] | None = None,
         index: Any = None,
         confidence: float | None = None,
         **per_row: Any,

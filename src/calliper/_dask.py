@@ -378,6 +378,23 @@ def connect(address: str, *, timeout: float = 10.0) -> Any:
     """A client of a running scheduler, all of whose workers have this version of calliper.
 
     ``address`` is, for example, ``tcp://10.0.0.1:8786``. To be closed by who asked for it.
+
+    Parameters
+    ----------
+    address : str
+    timeout : float, default 10
+        Seconds to wait for the scheduler.
+
+    Returns
+    -------
+    distributed.Client
+
+    Examples
+    --------
+    >>> connect("tcp://127.0.0.1:1", timeout=0.2)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    calliper.exceptions.CalliperError: no scheduler answers at tcp://127.0.0.1:1 within 0.2 ...
     """
     from distributed import Client
 

@@ -226,7 +226,7 @@ def check_level(level: Any, name: str = "coverage") -> float:
     return check_levels(level, name)[0]
 
 
-def check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
+def check_bounds(bounds: tuple[float | None, float | None]) -> tuple[float, float]:
     """The range of y as two numbers; None leaves a side open."""
     try:
         low, high = bounds

@@ -44,6 +44,12 @@ class OneDimensional:
     y : array of shape (n,)
     noise : {"cycles", "radians"}
         The reading of k_ε = 2; see :func:`one_dimensional`.
+
+    Examples
+    --------
+    >>> task = one_dimensional(500, random_state=0)
+    >>> task.X.shape, task.mean([[0.0]])
+    ((500, 1), array([0.1]))
     """
 
     X: FloatArray

@@ -313,6 +313,17 @@ class GroupedDistribution(Distribution):
     ----------
     parts : the distribution of each group's rows, behind their places in the batch
     n_calibration : over all groups
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import ConformalRegressor, Split
+    >>> X, y = np.tile([[0.0], [1.0]], (20, 1)), np.tile([1.0, 9.0, -1.0, -9.0], 10)
+    >>> model = ConformalRegressor(lambda rows: np.zeros(len(rows)), Split(), embed="inputs")
+    >>> _ = model.calibrate(X, y, groups=lambda rows: rows[:, 0])
+    >>> found = model.predict_distribution(np.array([[0.0], [1.0]]))
+    >>> type(found).__name__, found.quantile(0.9)
+    ('GroupedDistribution', array([1., 9.]))
     """
 
     parts: tuple[tuple[IntArray, Distribution], ...] = ()

@@ -67,6 +67,14 @@ class MutualInformation:
     standard_error : from the scatter of estimates over subsamples; NaN if there are too few points
     per_component : corrected estimate for each feature or component; ``estimate`` is their sum
     n, n_neighbors : number of points, and k of the estimator
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> found = mutual_information(rng.normal(size=(200, 1)), rng.normal(size=200), random_state=0)
+    >>> found.n, found.p_value > 0.05
+    (200, True)
     """
 
     estimate: float
@@ -116,6 +124,11 @@ def mutual_information(
         Permutations for the null law; the smallest p-value is 1 / (n_permutations + 1).
     random_state : int, RandomState or None
         Breaks ties, permutes and subsamples.
+
+    Returns
+    -------
+    MutualInformation
+        The estimate, and what is needed to judge it.
 
     Examples
     --------

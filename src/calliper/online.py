@@ -65,6 +65,15 @@ class History:
     ----------
     level : (T,) the coverage asked for at each step, from 0 to 1
     outside : (T,) share of the targets of each step that were outside: 0 or 1 for single ones
+
+    Examples
+    --------
+    >>> control = Controller(0.9, rate=0.1)
+    >>> for inside in (True, False):
+    ...     asked = control.level
+    ...     _ = control.update([inside])
+    >>> control.history.level.round(2), control.history.outside
+    (array([0.9 , 0.89]), array([0., 1.]))
     """
 
     level: FloatArray
@@ -271,6 +280,10 @@ def coverage_needed(model: Any, X: Any, y: Any) -> FloatArray:
     ----------
     model : a calibrated object, or a calibrator
     X, y : (m, d) and (m,) rows and targets; for a calibrator, features and scores
+
+    Returns
+    -------
+    array of shape (m,)
 
     Examples
     --------

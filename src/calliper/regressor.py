@@ -336,7 +336,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         X: Any,
         coverage: Coverage = 0.9,
         *,
-        bounds: tuple[float, float] | None = None,
+        bounds: tuple[float | None, float | None] | None = None,
         confidence: float | None = None,
         groups: Any = None,
         weights: Any = None,

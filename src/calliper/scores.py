@@ -54,7 +54,7 @@ VARIANTS = ("plain", "ratio", "median", "asymmetric")
 
 
 class AbsoluteError(BaseEstimator):  # type: ignore[misc]
-    """s = |y − ŷ|; the interval is ŷ ± radius.
+    """s = ``|y − ŷ|``; the interval is ŷ ± radius.
 
     >>> AbsoluteError().measure(np.array([1.0, 4.0]), np.array([2.0, 2.0]))
     array([1., 2.])
@@ -63,7 +63,7 @@ class AbsoluteError(BaseEstimator):  # type: ignore[misc]
     n_tails = 1
 
     def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """|y − ŷ|, shape (n,)."""
+        """``|y − ŷ|``, shape (n,)."""
         return np.abs(y - y_pred)
 
     def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
@@ -84,11 +84,18 @@ class AbsoluteError(BaseEstimator):  # type: ignore[misc]
 
 
 class JointError(BaseEstimator):  # type: ignore[misc]
-    """s = max_j |y_j − ŷ_j|/u_j over the targets of a row; the box is ŷ_j ± u_j·radius.
+    """s = ``max_j |y_j − ŷ_j|/u_j`` over the targets of a row; the box is ŷ_j ± u_j·radius.
 
     ``units`` are the u_j, k positive numbers such as the size of a usual error of each target,
     chosen without calibration rows. Targets and predictions have shape (n, k).
 
+    Parameters
+    ----------
+    units : (k,) positive numbers
+        The u_j.
+
+    Examples
+    --------
     >>> JointError([1.0, 100.0]).measure(np.array([[3.0, 150.0]]), np.array([[2.0, 0.0]]))
     array([1.5])
     """
@@ -150,6 +157,13 @@ class SignedError(BaseEstimator):  # type: ignore[misc]
         with guarantee 1 − α covers with probability at least 1 − α by the union bound (and one
         with 1 − 2α at least 1 − 2α). ``"lower"``: [ŷ − r, ∞). ``"upper"``: (−∞, ŷ + r]. The
         one-sided bounds carry the guarantee of the method as it is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y, y_pred = np.array([1.0, 5.0]), np.array([2.0, 2.0])
+    >>> SignedError("upper").measure(y, y_pred)
+    array([0., 3.])
     """
 
     def __init__(self, side: str = "both") -> None:
@@ -169,7 +183,7 @@ class SignedError(BaseEstimator):  # type: ignore[misc]
         return tails[0] if side == "lower" else tails[1]
 
     def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """|y − ŷ|: errors on both sides say how hard a neighbourhood is."""
+        """``|y − ŷ|``: errors on both sides say how hard a neighbourhood is."""
         return np.abs(y - y_pred)
 
     def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -125,6 +125,16 @@ class ShiftReport:
     n_effective : (Σw)²/Σw², how many points of equal weight would say as much
     largest : the largest weight of a new row, in units of the sum of calibration weights
     infinite : share of new rows whose own weight alone makes their interval infinite
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import ConformalRegressor, Split
+    >>> X = np.linspace(0, 1, 200)[:, None]
+    >>> model = ConformalRegressor(lambda rows: np.zeros(len(rows)), Split(), embed="inputs")
+    >>> _ = model.calibrate(X, X[::-1, 0] % 0.3, weights=lambda rows: 1 + rows[:, 0])
+    >>> round(model.shift_report(X).n_effective)
+    193
     """
 
     coverage: float

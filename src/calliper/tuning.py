@@ -43,6 +43,15 @@ class TuningCurve:
     chosen : (N,) the length scale of every calibration point
     reference_name, reference_value : the kernel to compare with, and the mean of its criterion
         The value is ``None`` if there are too few points for its neighbours.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> Z = rng.uniform(size=(60, 1))
+    >>> found = tuning_curve(Z, rng.exponential(size=60), Z_train=rng.uniform(size=(60, 1)))
+    >>> found.criterion, found.candidates.shape
+    ('mse', (30,))
     """
 
     criterion: str
@@ -131,6 +140,10 @@ def tuning_curve(
     Z_train : (n, d) training inputs, which span the grid; not needed if the kernel has its own
     reference : KNN or None, default KNN(10)
         Measured by the same criterion, leaving out single points even if the kernel has folds.
+
+    Returns
+    -------
+    TuningCurve
 
     Examples
     --------

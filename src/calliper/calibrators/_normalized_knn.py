@@ -194,12 +194,12 @@ class NormalizedKNN(Calibrator):
 
         ``who`` are new rows, or the numbers of training points among the others.
         """
-        centre = self._values.mean() if spread else 0.0
-        means = [
-            shared_means(self._search, (self._values - centre) ** power, self._k, who)
-            for power in (1, 2)[: 1 + spread]
-        ]
         if not spread:
-            return means[0]
-        variance = means[1] - np.square(means[0])
-        return np.sqrt(np.where(variance > ROUNDING * means[1], variance, 0.0))
+            return shared_means(self._search, self._values, self._k, who)
+        values = self._values - self._values.mean()
+        sides = np.maximum(values, 0.0), np.maximum(-values, 0.0)  # sums are of sizes
+        above, below, square = (
+            shared_means(self._search, each, self._k, who) for each in (*sides, np.square(values))
+        )
+        variance = square - np.square(above - below)
+        return np.sqrt(np.where(variance > ROUNDING * square, variance, 0.0))

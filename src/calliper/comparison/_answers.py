@@ -41,6 +41,18 @@ class Answer:
     what : what it is, in a line
     failure : the error, in words
     warned : what it warned about, each once
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import FullRescaled, Split
+    >>> from calliper.comparison import Points, compare
+    >>> Z = np.random.default_rng(0).uniform(size=(400, 1))
+    >>> y = Z[:, 0] * np.random.default_rng(1).normal(size=400)
+    >>> cal, test = (Points(Z[i::2], y[i::2], np.zeros(200)) for i in (0, 1))
+    >>> found = compare(cal, test, methods={"full": FullRescaled(), "split": Split()}, coverage=0.9)
+    >>> [(answer.method, answer.constant) for answer in found.answers]
+    [('full', False), ('split', True)]
     """
 
     method: str

@@ -90,6 +90,16 @@ class Check:
 
     ``severity`` is ``"void"`` (they mean nothing), ``"warning"`` or ``"note"``; ``kind`` is a
     word for machines; ``title`` says what was found and ``meaning`` what follows from it.
+
+    Parameters
+    ----------
+    kind, severity, title, meaning : str
+        As above.
+
+    Examples
+    --------
+    >>> Check("few", "note", "Few test points", "Coverage is known roughly.").severity
+    'note'
     """
 
     kind: str

@@ -50,6 +50,18 @@ class Comparison:
     parts, deciles : coverage in parts of the test set; errors in each tenth of the widths
     checks : what to know before trusting the numbers, the gravest first
     verdicts : one for each level
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import FullRescaled, Split
+    >>> from calliper.comparison import Points, compare
+    >>> Z = np.random.default_rng(0).uniform(size=(400, 1))
+    >>> y = Z[:, 0] * np.random.default_rng(1).normal(size=400)
+    >>> cal, test = (Points(Z[i::2], y[i::2], np.zeros(200)) for i in (0, 1))
+    >>> found = compare(cal, test, methods={"full": FullRescaled(), "split": Split()}, coverage=0.9)
+    >>> found.coverage, len(found.records) == 2 * len(found.levels)
+    (0.9, True)
     """
 
     calibration: Points

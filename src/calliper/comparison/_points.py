@@ -72,7 +72,7 @@ class Points:
 
     @property
     def errors(self) -> FloatArray:
-        """|y − ŷ|."""
+        """``|y − ŷ|``."""
         return np.abs(self.y - self.y_pred)
 
     def take(self, rows: IntArray) -> Points:

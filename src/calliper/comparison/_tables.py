@@ -52,6 +52,19 @@ class Record:
     proved : the proved coverage
     guarantee : the promise in words
     seconds : to fit the method and answer at all levels
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import FullRescaled, Split
+    >>> from calliper.comparison import Points, compare
+    >>> Z = np.random.default_rng(0).uniform(size=(400, 1))
+    >>> y = Z[:, 0] * np.random.default_rng(1).normal(size=400)
+    >>> cal, test = (Points(Z[i::2], y[i::2], np.zeros(200)) for i in (0, 1))
+    >>> found = compare(cal, test, methods={"full": FullRescaled(), "split": Split()}, coverage=0.9)
+    >>> record = found.record("split", 0.9)
+    >>> record.relative_score, record.coverage > 0.8
+    (1.0, True)
     """
 
     method: str

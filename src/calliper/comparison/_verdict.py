@@ -53,6 +53,18 @@ class Verdict:
     size : how wide its intervals are, beside the model's own error
     caveat : what to know if only one thing is read; empty if there is nothing
     instead : the runner-up, and what it wins and loses
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import FullRescaled, Split
+    >>> from calliper.comparison import Points, compare
+    >>> Z = np.random.default_rng(0).uniform(size=(400, 1))
+    >>> y = Z[:, 0] * np.random.default_rng(1).normal(size=400)
+    >>> cal, test = (Points(Z[i::2], y[i::2], np.zeros(200)) for i in (0, 1))
+    >>> found = compare(cal, test, methods={"full": FullRescaled(), "split": Split()}, coverage=0.9)
+    >>> found.verdict.level, isinstance(found.verdict.headline, str)
+    (0.9, True)
     """
 
     level: float

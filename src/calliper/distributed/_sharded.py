@@ -62,6 +62,12 @@ class ShardedRescaled(FullRescaled):
     distances, K < N, and the statistic "mean" or "rms". Weights, distributions and ``extend`` are
     not known here. It lives as long as the cluster, and is not saved.
 
+    Parameters
+    ----------
+    kernel : KNN
+    shrinkage, statistic, offset, random_state :
+        As for :class:`FullRescaled`.
+
     Examples
     --------
     >>> rng = np.random.default_rng(0)

@@ -86,7 +86,34 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What :func:`summarise` returns; ``notes`` say what failed, was skipped or not compared."""
+    """What :func:`summarise` returns; ``notes`` say what failed, was skipped or not compared.
+
+    Parameters
+    ----------
+    by : names by which records were put together
+    measures : of each measure what is known of it
+    lines : a line for each method and measure
+    notes : what failed, was skipped or not compared
+    levels : the coverages asked for
+    uncertainty : what errors are
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import Split
+    >>> from calliper.evaluation import Problem, evaluate
+    >>> rng = np.random.default_rng(0)
+    >>> Z, y = rng.uniform(size=(300, 1)), rng.normal(size=300)
+    >>> records = evaluate(
+    ...     Problem("noise", Z=Z, y=y, y_pred=np.zeros(300)),
+    ...     {"split": Split()},
+    ...     coverage=0.9,
+    ...     n_calibration=100,
+    ...     n_splits=2,
+    ... )
+    >>> summarise(records).levels
+    (0.9,)
+    """
 
     by: tuple[str, ...]
     measures: dict[str, dict[str, Any]]
@@ -375,6 +402,17 @@ def one_sigma(values: Any) -> tuple[float, float]:
     With fewer than two values the error is not known: NaN. An infinite value makes the mean
     infinite.
 
+    Parameters
+    ----------
+    values : (n,) numbers
+
+    Returns
+    -------
+    tuple of float
+        The mean, and its error.
+
+    Examples
+    --------
     >>> one_sigma([1.0, 1.5, 2.0])
     (1.5, 0.5)
     """
@@ -394,6 +432,18 @@ def last_digit(value: float, error: float = float("nan")) -> str:
     The error is rounded to one digit and the value to the same place. Without parentheses the
     error is zero (three decimals are shown then) or not known. NaN is a dash.
 
+    Parameters
+    ----------
+    value : float
+    error : float, optional
+        Its uncertainty; NaN if not known.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
     >>> last_digit(0.9523, 0.0061), last_digit(0.9996, 0.0007), last_digit(187.3, 32.0)
     ('0.952(6)', '0.9996(7)', '190(30)')
     >>> last_digit(0.25, 0.0), last_digit(float("inf"), 1.0), last_digit(2.34e7, 1e6)

@@ -40,7 +40,18 @@ from calliper.exceptions import CalliperError
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Cells of inputs: each point belongs to the nearest of fixed centres (G, d)."""
+    """Cells of inputs: each point belongs to the nearest of fixed centres (G, d).
+
+    Parameters
+    ----------
+    centres : (G, d)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Partition(np.array([[0.0], [10.0]])).assign([[1.0], [8.0]])
+    array([0, 1])
+    """
 
     centres: FloatArray
 
@@ -72,6 +83,11 @@ def partition(Z_train: Any, n_cells: int = 10, *, random_state: Any = None) -> P
     Z_train : (n, d) inputs or embeddings that are neither calibration nor held-out points
     n_cells : G, at most the number of distinct rows
     random_state : int, RandomState or None
+
+    Returns
+    -------
+    Partition
+        Whose ``assign(Z)`` says in which cell each row lies.
 
     Examples
     --------
@@ -105,6 +121,12 @@ class Cell:
     n : number of held-out points in it
     coverage : share of them that lie in their intervals; NaN if there are none
     lower : lower bound on the coverage of new points in this cell; 0 if there are no points
+
+    Examples
+    --------
+    >>> found = cell_coverage(["a", "a", "b"], [True, False, True])
+    >>> found.cells[0].label, found.cells[0].coverage
+    ('a', 0.5)
     """
 
     label: Hashable
@@ -115,7 +137,19 @@ class Cell:
 
 @dataclass(frozen=True)
 class CellCoverage:
-    """Cells with lower bounds that hold together with probability ``confidence``."""
+    """Cells with lower bounds that hold together with probability ``confidence``.
+
+    Parameters
+    ----------
+    cells : tuple of Cell
+    confidence : probability that all bounds hold
+
+    Examples
+    --------
+    >>> found = cell_coverage(["a"] * 50, [True] * 45 + [False] * 5)
+    >>> round(found.cells[0].lower, 2), found.confidence
+    (0.8, 0.95)
+    """
 
     cells: tuple[Cell, ...]
     confidence: float
@@ -158,6 +192,11 @@ def cell_coverage(
     labels : iterable, optional
         All cells, those without points included; the cells that occur if not given. The bounds
         hold given how many points fall into each cell, so leaving out empty ones is allowed.
+
+    Returns
+    -------
+    CellCoverage
+        The cells with their bounds, in the order of ``labels``.
 
     Examples
     --------

@@ -135,6 +135,15 @@ class LocalCoverageEstimate:
     mutual_information : the estimate, with its standard error and p-value
     coverage : coverage over all inputs
     form : which bound, "binary" or "paper"
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> Z, scores = rng.uniform(size=(300, 1)), rng.exponential(size=300)
+    >>> found = plug_in_local_coverage(Z, scores, 0.9, 0.2, random_state=0)
+    >>> found.coverage, found.form
+    (0.9, 'binary')
     """
 
     rho: float | FloatArray
@@ -193,6 +202,11 @@ def plug_in_local_coverage(
     n_neighbors, n_components, Z_train, random_state :
         As in ``mutual_information``.
 
+    Returns
+    -------
+    LocalCoverageEstimate
+        With ``bound`` and ``cautious_bound``.
+
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -226,6 +240,11 @@ def markov_local_coverage(threshold: Any) -> float | FloatArray:
     threshold : float or array
         q ≥ 0, on the score divided by its mean.
 
+    Returns
+    -------
+    float or array
+        Like ``threshold``.
+
     Examples
     --------
     >>> markov_local_coverage([0.5, 2.0, 20.0])
@@ -247,6 +266,11 @@ def cantelli_local_coverage(threshold: Any, variation: Any) -> float | FloatArra
         τ ≥ 0, on the score divided by its mean.
     variation : float or array
         r ≥ 0; infinite for a score without variance, for which nothing follows.
+
+    Returns
+    -------
+    float or array
+        Like the two together.
 
     Examples
     --------
@@ -275,6 +299,11 @@ def cantelli_threshold(coverage: float, variation: Any) -> float | FloatArray:
         c, strictly inside (0, 1).
     variation : float or array
         r = σ(x)/s̄(x) ≥ 0.
+
+    Returns
+    -------
+    float or array
+        Like ``variation``.
 
     Examples
     --------

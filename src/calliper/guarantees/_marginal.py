@@ -52,6 +52,20 @@ def conformal_coverage(coverage: float, n: int) -> float:
 
     Without ties, coverage is at most 1/(N+1) above the level, unless the radius is infinite.
 
+    Parameters
+    ----------
+    coverage : float
+        The level asked for.
+    n : int
+        N, the number of calibration points.
+
+    Returns
+    -------
+    float
+        The proved coverage.
+
+    Examples
+    --------
     >>> conformal_coverage(0.9, 99), conformal_coverage(0.9, 100)
     (0.9, 0.900990099009901)
     """
@@ -64,6 +78,20 @@ def jackknife_coverage(coverage: float, n: int) -> float:
     At most 2(N+1−Q) − 1 of N+1 exchangeable points can each beat Q others, since no two beat one
     another. For Q = N this is the full 1 − α.
 
+    Parameters
+    ----------
+    coverage : float
+        The level asked for.
+    n : int
+        N, the number of calibration points.
+
+    Returns
+    -------
+    float
+        The proved coverage.
+
+    Examples
+    --------
     >>> jackknife_coverage(0.9, 99), jackknife_coverage(0.95, 20)
     (0.81, 0.9523809523809523)
     """
@@ -82,6 +110,22 @@ def fold_coverage(coverage: float, n: int, n_folds: int) -> float:
 
     As everywhere, coverage is 1 if Q = N+1, since the radius is then infinite.
 
+    Parameters
+    ----------
+    coverage : float
+        The level asked for.
+    n : int
+        N, the number of calibration points.
+    n_folds : int
+        F.
+
+    Returns
+    -------
+    float
+        The proved coverage.
+
+    Examples
+    --------
     >>> fold_coverage(0.9, 2000, 10), fold_coverage(0.9, 500, 50), fold_coverage(0.9, 500, 500)
     (0.7910447761194029, 0.7823529411764706, 0.8)
     """
@@ -103,6 +147,20 @@ def coverage_law(coverage: float, n: int) -> Any:
     ties (Vovk 2012). No such law is known for the methods that compare a new point with the
     calibration points one by one.
 
+    Parameters
+    ----------
+    coverage : float
+        The level asked for.
+    n : int
+        N, the number of calibration points.
+
+    Returns
+    -------
+    frozen distribution of scipy.stats
+        With ``ppf``, ``cdf``, ``mean`` and the like.
+
+    Examples
+    --------
     >>> law = coverage_law(0.9, 500)
     >>> law.ppf([0.05, 0.95]).round(3)
     array([0.877, 0.921])
@@ -119,6 +177,22 @@ def confident_rank(coverage: float, n: int, confidence: float) -> int:
     That probability is P(Binomial(N, coverage) ≤ Q−1). Where :func:`coverage_law` holds, the Q-th
     smallest score covers at least so much in at least that share of draws of N points.
 
+    Parameters
+    ----------
+    coverage : float
+        The level to reach.
+    n : int
+        N, the number of calibration points.
+    confidence : float
+        Share of the draws of these in which it shall be reached.
+
+    Returns
+    -------
+    int
+        Q, from 1 to N + 1.
+
+    Examples
+    --------
     >>> confident_rank(0.9, 500, 0.95), confident_rank(0.9, 28, 0.95)
     (462, 29)
     """
@@ -129,6 +203,18 @@ def confident_rank(coverage: float, n: int, confidence: float) -> int:
 def required_for_confidence(coverage: float, confidence: float) -> int:
     """The smallest N whose largest score covers so much with that confidence.
 
+    Parameters
+    ----------
+    coverage, confidence : float
+        As in :func:`confident_rank`.
+
+    Returns
+    -------
+    int
+        N.
+
+    Examples
+    --------
     >>> required_for_confidence(0.9, 0.95)
     29
     """
@@ -156,6 +242,14 @@ class Guarantee:
     n_effective : under covariate shift, how many points of equal weight would say as much
     event : what is promised to happen
     around : what intervals lie around, in words, if it is not simply the prediction
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import Split
+    >>> promise = Split().fit(np.zeros((99, 1)), np.arange(99.0)).guarantee(0.9)
+    >>> promise.method, promise.proved, promise.n_calibration
+    ('Split', 0.9, 99)
     """
 
     method: str

@@ -59,10 +59,25 @@ def save(calibrated: Any, path: Any) -> None:
         calibrator
     path : where to write; the file appears whole or not at all
 
+    Returns
+    -------
+    None
+        The file is there.
+
     Notes
     -----
     The file holds the calibration points, a few calibration rows as they came (so that another
     model is noticed), and what was learnt from training rows. It is no place for secrets.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from calliper import Split
+    >>> path = tempfile.mkdtemp() + "/split.calliper"
+    >>> save(Split().fit(np.zeros((9, 1)), np.arange(9.0)), path)
+    >>> load(path)
+    Split()
     """
     if not isinstance(calibrated, KINDS):
         raise TypeError(
@@ -93,6 +108,21 @@ def load(path: Any, model: Any = None, *, trusted: Iterable[Any] = ()) -> Any:
         None for a calibrator alone
     trusted : functions and classes of your own that belong to it, such as a function given as
         ``embed``. A file names them but cannot bring them along
+
+    Returns
+    -------
+    object
+        What was saved, of the same class; it answers as it did before.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from calliper import Split
+    >>> path = tempfile.mkdtemp() + "/split.calliper"
+    >>> save(Split().fit(np.zeros((9, 1)), np.arange(9.0)), path)
+    >>> load(path).predict_radius([[0.0]], 0.5)
+    array([4.])
     """
     contents = _file.read(path)
     header = _whole(contents.header, path)
@@ -127,6 +157,16 @@ class Kept:
     ----------
     header : all that is written there
     n_bytes : length of the file
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from calliper import Split
+    >>> path = tempfile.mkdtemp() + "/split.calliper"
+    >>> save(Split().fit(np.zeros((9, 1)), np.arange(9.0)), path)
+    >>> inspect(path).header["n_calibration"]
+    9
     """
 
     header: dict[str, Any]
@@ -155,7 +195,27 @@ class Kept:
 
 
 def inspect(path: Any) -> Kept:
-    """What a file says of itself; nothing of it but numbers and names is made."""
+    """What a file says of itself; nothing of it but numbers and names is made.
+
+    Parameters
+    ----------
+    path : the file
+
+    Returns
+    -------
+    Kept
+        With ``header``: method, number of calibration points, space, model and promise.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from calliper import Split
+    >>> path = tempfile.mkdtemp() + "/split.calliper"
+    >>> save(Split().fit(np.zeros((9, 1)), np.arange(9.0)), path)
+    >>> inspect(path).header["method"]
+    'Split'
+    """
     contents = _file.read(path)
     return Kept(_whole(contents.header, path), Path(path).stat().st_size)
 

@@ -148,6 +148,12 @@ class Kernel:
     smoothing : how many points the mean of all counts for in a local mean
     takes_device : whether rows may be tensors on a torch device
     engine : where to compute, if not where rows are
+
+    Examples
+    --------
+    >>> from calliper import KNN
+    >>> isinstance(KNN(10), Kernel), KNN(10).counts_neighbors
+    (True, True)
     """
 
     learns_on_errors: bool = False

@@ -73,6 +73,17 @@ class Cells(BaseEstimator):  # type: ignore[misc]
         Draws the training rows that cells start from; or, without training rows, directions: a
         row is then in the cell of the direction it agrees with most. Directions know nothing of
         the data: centre the features, or better, pass training rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import KNN, FullRescaled
+    >>> rng = np.random.default_rng(0)
+    >>> Z_train, Z = rng.normal(size=(2, 400, 5))
+    >>> errors = rng.exponential(size=400)
+    >>> method = FullRescaled(KNN(10, cells=Cells(20, n_probes=4, random_state=0)))
+    >>> method.fit(Z, errors, Z_train=Z_train).predict_radius(Z[:2], 0.9).shape
+    (2,)
     """
 
     def __init__(

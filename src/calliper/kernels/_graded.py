@@ -35,6 +35,23 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
 
     For :class:`FullRescaled`, with the mean or the root mean square, and its default in spaces
     without a unit of their own, such as a network's embedding. Parameters as for :class:`KNN`.
+
+    Parameters
+    ----------
+    n_neighbors : int, default 10
+        K, as for :class:`KNN`.
+    metric : str or callable, default "euclidean"
+        As for :class:`KNN`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import FullRescaled
+    >>> rng = np.random.default_rng(0)
+    >>> Z = rng.uniform(size=(200, 1))
+    >>> errors = Z[:, 0] * rng.uniform(size=200)
+    >>> FullRescaled(GradedKNN(8)).fit(Z, errors).predict_radius([[0.1], [0.9]], 0.9).round(1)
+    array([0.1, 0.9])
     """
 
     by_distance = True

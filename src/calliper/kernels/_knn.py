@@ -114,6 +114,16 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         ``"torch"`` searches on the current CUDA device through PyTorch, ``"torch:cuda:1"`` on
         another, with the same result; see ``docs/gpu.md``. By default rows are searched where
         they are: arrays by the processor, tensors on a GPU there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import FullRescaled
+    >>> rng = np.random.default_rng(0)
+    >>> Z = rng.uniform(size=(200, 1))
+    >>> errors = Z[:, 0] * rng.uniform(size=200)
+    >>> FullRescaled(KNN(10)).fit(Z, errors).predict_radius([[0.1], [0.9]], 0.9).round(1)
+    array([0.1, 1. ])
     """
 
     by_distance = True

@@ -222,6 +222,14 @@ class LearntMetric:
     loss : L(A) in units of the variance of the labels
     n_iter : steps taken
     converged : whether L-BFGS stopped because nothing was left to gain
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Z = np.random.default_rng(0).normal(size=(100, 2))
+    >>> learnt = learn_metric(Z, Z[:, 0], n_directions=2, random_state=0)
+    >>> learnt.matrix.shape, learnt.kept
+    ((2, 2), array([0, 1]))
     """
 
     matrix: FloatArray
@@ -264,6 +272,11 @@ def learn_metric(
         Most steps; :class:`sklearn.exceptions.ConvergenceWarning` tells if they did not suffice.
     random_state : int, RandomState or None
         Draws where A starts, uniform in ±1/√p, and 2,000 rows if there are more.
+
+    Returns
+    -------
+    LearntMetric
+        With ``transform``, which moves rows to where distances are those learnt.
 
     Examples
     --------

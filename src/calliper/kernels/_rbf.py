@@ -112,6 +112,16 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
     engine : str, optional
         ``"torch"`` computes on the current CUDA device through PyTorch, ``"torch:cuda:1"`` on
         another; see ``docs/gpu.md``. For :class:`FullRescaled` and :class:`JackknifeRescaled`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import FullRescaled
+    >>> rng = np.random.default_rng(0)
+    >>> Z = rng.uniform(size=(200, 1))
+    >>> errors = Z[:, 0] * rng.uniform(size=200)
+    >>> FullRescaled(RBF(0.1)).fit(Z, errors).predict_radius([[0.1], [0.9]], 0.9).round(1)
+    array([0.1, 0.8])
     """
 
     by_distance = True

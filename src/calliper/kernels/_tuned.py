@@ -238,6 +238,18 @@ class TunedRBF(_Tuned):
         Any symmetric metric that :func:`scipy.spatial.distance.cdist` takes.
     progress : callable, optional
         Called with the fraction of the grid that is done; may raise to stop.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import JackknifeRescaled
+    >>> rng = np.random.default_rng(0)
+    >>> Z = rng.uniform(size=(60, 1))
+    >>> errors = Z[:, 0] * rng.uniform(size=60)
+    >>> kernel = TunedRBF(length_scales=[0.1, 0.3, 1.0])
+    >>> method = JackknifeRescaled(kernel, random_state=0).fit(Z, errors)
+    >>> method.predict_radius([[0.1], [0.9]], 0.9).round(1)
+    array([0.1, 0.9])
     """
 
     def __init__(
@@ -328,6 +340,17 @@ class TunedKNN(_Tuned):
         The values of K to choose from; those that are too large for N are left out.
     n_components, mi_neighbors, metric, progress
         As for ``TunedRBF``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import JackknifeRescaled
+    >>> rng = np.random.default_rng(0)
+    >>> Z = rng.uniform(size=(60, 1))
+    >>> errors = Z[:, 0] * rng.uniform(size=60)
+    >>> method = JackknifeRescaled(TunedKNN(n_neighbors=[5, 20]), random_state=0).fit(Z, errors)
+    >>> method.predict_radius([[0.1], [0.9]], 0.9).round(1)
+    array([0.1, 0.8])
     """
 
     def __init__(

@@ -97,7 +97,16 @@ def median_width(intervals: IntervalsLike, *, half: bool = False) -> float | Flo
     Misleads: it sees the middle only. A method may be narrow for most rows and useless for the
     others; quote it beside :func:`fraction_infinite` and :func:`mean_width`.
 
-    Parameters and what is returned are those of :func:`mean_width`.
+    Parameters
+    ----------
+    intervals : Intervals or (lower, upper)
+    half : bool, default False
+        Whether to measure half-widths.
+
+    Returns
+    -------
+    float or array of shape (L,)
+        An array if the intervals hold several levels.
 
     Examples
     --------
@@ -120,7 +129,14 @@ def fraction_infinite(intervals: IntervalsLike) -> float | FloatArray:
     Always quote it beside a mean width or an adaptivity measure that capped or dropped the
     infinite intervals, as the paper does for its baselines.
 
-    Returns a float, or an array of shape (L,) if the intervals hold several levels.
+    Parameters
+    ----------
+    intervals : Intervals or (lower, upper)
+
+    Returns
+    -------
+    float or array of shape (L,)
+        An array if the intervals hold several levels.
 
     Examples
     --------
@@ -151,6 +167,10 @@ def interval_score(y: Any, intervals: IntervalsLike, *, coverage: float | None =
     coverage : float, optional
         The level to score at; by default the one the intervals carry.
 
+    Returns
+    -------
+    float
+
     References
     ----------
     T. Gneiting, A. Raftery (2007), "Strictly Proper Scoring Rules, Prediction, and Estimation",
@@ -169,7 +189,22 @@ def interval_score(y: Any, intervals: IntervalsLike, *, coverage: float | None =
 def interval_scores(
     y: Any, intervals: IntervalsLike, *, coverage: float | None = None
 ) -> FloatArray:
-    """The interval score of each row, (m,); :func:`interval_score` is its mean."""
+    """The interval score of each row, (m,); :func:`interval_score` is its mean.
+
+    Parameters
+    ----------
+    y, intervals, coverage :
+        As in :func:`interval_score`.
+
+    Returns
+    -------
+    array of shape (m,)
+
+    Examples
+    --------
+    >>> interval_scores([1.0, 2.5], ([0, 0], [2, 2]), coverage=0.8)
+    array([2., 7.])
+    """
     read = one_level(intervals)
     target = check_vector(y, "y", n=len(read.lower))
     fine = float(2 / (1 - as_fraction(level_of(read, coverage))))
@@ -191,6 +226,11 @@ def interval_scorer(coverage: float = 0.9) -> IntervalScorer:
     ----------
     coverage : float
         The level to ask the estimator for, and to score at.
+
+    Returns
+    -------
+    scorer
+        A function of estimator, rows and targets.
 
     Examples
     --------
@@ -238,7 +278,15 @@ def pinball_loss(y: Any, intervals: IntervalsLike, *, coverage: float | None = N
     Misleads: as the interval score does; and it takes the ends for the quantiles at α/2 and
     1 − α/2, which intervals ŷ ± r around skewed noise need not be, however well they cover.
 
-    Parameters are those of :func:`interval_score`; infinite as soon as one interval is.
+    Parameters
+    ----------
+    y, intervals, coverage :
+        As in :func:`interval_score`.
+
+    Returns
+    -------
+    float
+        Infinite as soon as one interval is.
 
     References
     ----------

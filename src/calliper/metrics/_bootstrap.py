@@ -35,6 +35,15 @@ class Estimate:
     lower, upper : 15.87th and 84.13th percentile of the measure over the resamples
     n_resamples : how many were drawn
     n_undefined : how many of them had no value (NaN) and are left out of the percentiles
+
+    Examples
+    --------
+    >>> from calliper.metrics import bootstrap
+    >>> import numpy as np
+    >>> from calliper.metrics import empirical_coverage
+    >>> width = bootstrap(empirical_coverage, np.arange(100.0), (np.zeros(100), np.full(100, 89.0)))
+    >>> width.value, round(width.error, 2)
+    (0.9, 0.03)
     """
 
     value: float

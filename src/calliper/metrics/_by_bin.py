@@ -48,6 +48,13 @@ class CoverageTable:
     -----
     The bounds are Clopper and Pearson's: whatever the coverage of a bin is, they contain it with
     a probability of at least 68 %, one bin at a time. Of ten honest bins about three miss them.
+
+    Examples
+    --------
+    >>> from calliper.metrics import coverage_by_group
+    >>> table = coverage_by_group([1.0, 9.0] * 30, ([0.0] * 60, [3.0] * 60), ["a", "b"] * 30)
+    >>> table.labels, table.coverage
+    (('a', 'b'), array([1., 0.]))
     """
 
     labels: tuple[str, ...]

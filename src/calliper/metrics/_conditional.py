@@ -151,6 +151,11 @@ def coverage_width_correlation(y: Any, intervals: IntervalsLike) -> float:
     float in [0, 1]
         NaN with a warning where :func:`hsic` is.
 
+    Parameters
+    ----------
+    y : (m,) targets
+    intervals : Intervals or (lower, upper), of one level
+
     References
     ----------
     Feldman, Bates, Romano (2021), "Improving Conditional Coverage via Orthogonal Quantile
@@ -368,7 +373,7 @@ def excess_risk_of_target_coverage(
     y, intervals, X, max_points
         As in :func:`worst_slab_coverage`. More rows find smaller faults.
     loss : {"l1", "l2", "kl"}
-        Estimates the mean of |p − c|, (p − c)² or KL(p ‖ c) over inputs, p the coverage there.
+        Estimates the mean of ``|p − c|``, (p − c)² or KL(p ‖ c) over inputs, p the coverage there.
     side : {"both", "under", "over"}
         Count inputs forecast to be covered too rarely, too often, or both; the first two sum to
         the third.

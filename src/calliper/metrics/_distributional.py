@@ -40,6 +40,14 @@ class ShareTable:
     place : (B,) where a bin begins, or the level of a quantile
     share, expected : (B,) of the targets in the bin, or at or below the quantile
     lower, upper : (B,) between what a share lies with probability ``level``, one at a time
+
+    Examples
+    --------
+    >>> from calliper import Split
+    >>> split = Split().fit(np.zeros((99, 1)), np.arange(1.0, 100.0), signs=np.tile([-1, 1, 1], 33))
+    >>> table = pit_histogram([0.5, -3.0], split.predict_distribution(np.zeros((2, 1)), [0.0, 0.0]))
+    >>> table.n, table.expected[0].round(2)
+    (2, np.float64(0.1))
     """
 
     place: FloatArray
@@ -74,6 +82,16 @@ def crps(y: Any, distribution: Distribution) -> float:
     Misleads: rows of large errors dominate, and the middle of the distribution counts for more than
     its tails. Infinite if a point stands at infinity; ``predict_distribution`` takes ``bounds``.
 
+    Parameters
+    ----------
+    y : (m,) targets
+    distribution : Distribution
+        From ``predict_distribution``.
+
+    Returns
+    -------
+    float
+
     Examples
     --------
     >>> from calliper import Split
@@ -94,7 +112,27 @@ def pit_histogram(
 
     Misleads: too wide for half of the rows and too narrow for the others looks right.
 
-    ``random_state`` draws τ, which matters where N is small or targets tie.
+    Parameters
+    ----------
+    y : (m,) targets
+    distribution : Distribution
+        From ``predict_distribution``.
+    n_bins : int, default 10
+    random_state : int, RandomState or None, default 0
+        Draws τ, which matters where N is small or targets tie.
+
+    Returns
+    -------
+    ShareTable
+        A row for each bin.
+
+    Examples
+    --------
+    >>> from calliper import Split
+    >>> split = Split().fit(np.zeros((99, 1)), np.arange(1.0, 100.0), signs=np.tile([-1, 1, 1], 33))
+    >>> found = split.predict_distribution(np.zeros((4, 1)), np.zeros(4))
+    >>> pit_histogram([-60.0, -10.0, 10.0, 80.0], found, n_bins=2).share
+    array([0.75, 0.25])
     """
     edges = np.linspace(0, 1, at_least(n_bins, 1, "n_bins") + 1)
     pit = distribution.pit(y, random_state=random_state)
@@ -113,6 +151,27 @@ def quantile_calibration(
     Good: p or slightly more (⌈p(N+1)⌉/(N+1), which ``expected`` says), up to the band.
 
     Misleads: it averages over all rows.
+
+    Parameters
+    ----------
+    y : (m,) targets
+    distribution : Distribution
+        From ``predict_distribution``.
+    p : sequence of float
+        Levels of the quantiles.
+
+    Returns
+    -------
+    ShareTable
+        A row for each level.
+
+    Examples
+    --------
+    >>> from calliper import Split
+    >>> split = Split().fit(np.zeros((99, 1)), np.arange(1.0, 100.0), signs=np.tile([-1, 1, 1], 33))
+    >>> found = split.predict_distribution(np.zeros((4, 1)), np.zeros(4))
+    >>> quantile_calibration([-60.0, -10.0, 10.0, 80.0], found, p=[0.5, 0.9]).share
+    array([0.75, 1.  ])
     """
     levels = check_levels(p, "p")
     target, n = check_vector(y, "y", n=len(distribution)), distribution.n_effective

@@ -37,6 +37,22 @@ class Context:
     ``y_pred`` is the centre of the intervals, ``X`` the inputs (Z by default), ``groups`` the
     labels if there are any, and ``max_score`` the largest calibration score, which the paper puts
     for an infinite half-width. An evaluation knows all of them.
+
+    Parameters
+    ----------
+    level : the coverage asked for
+    y_pred : (m,) predictions
+    problem, method : names
+    n_calibration : number of calibration points
+    Z, X : features, and inputs if they differ
+    groups : labels, one a row
+    max_score : the largest calibration score
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Context(level=0.9, y_pred=np.zeros(3)).level
+    0.9
     """
 
     level: float

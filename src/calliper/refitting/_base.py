@@ -68,6 +68,15 @@ class RefitGuarantee(Guarantee):
     ----------
     conditions : what must hold for the promise to hold
     remark : what is known beyond the bound, in a sentence
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from calliper.refitting import CVPlus
+    >>> X = np.arange(40.0)[:, None]
+    >>> CVPlus(LinearRegression(), n_folds=4).fit(X, X[:, 0] % 7).guarantee(0.9).n_calibration
+    40
     """
 
     conditions: tuple[str, ...] = (EXCHANGEABLE, SYMMETRIC)

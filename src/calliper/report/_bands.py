@@ -41,6 +41,15 @@ class BandDisplay(style.Display):
     coverage : the level asked for, or None
     names : of x and y, for the axes
     ax_, figure_ : where it was drawn last
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import Intervals
+    >>> x = np.linspace(0, 1, 50)
+    >>> intervals = Intervals(-x, x, 0.9)
+    >>> BandDisplay.from_intervals(x[:, None], intervals, y=x / 2).covered.mean()
+    np.float64(1.0)
     """
 
     x: FloatArray
@@ -153,6 +162,15 @@ class Band:
     intervals : its intervals at each x of the grid
     covered : whether each test point lies in its interval
     adaptive : whether the width may change with x
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import Intervals
+    >>> x = np.linspace(0, 1, 50)
+    >>> intervals = Intervals(-x, x, 0.9)
+    >>> Band("growing", "a line", intervals, np.ones(50, dtype=bool)).adaptive
+    True
     """
 
     title: str
@@ -171,6 +189,15 @@ class Scene:
     grid, y_pred : (m,) x of the lines, and the model's predictions there
     oracle : the best intervals there are, at each x of the grid
     x, y : (n,) test points
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import Intervals
+    >>> x = np.linspace(0, 1, 50)
+    >>> intervals = Intervals(-x, x, 0.9)
+    >>> Scene(grid=x, y_pred=0 * x, oracle=intervals, x=x, y=x / 2).grid.shape
+    (50,)
     """
 
     grid: FloatArray
@@ -181,7 +208,30 @@ class Scene:
 
 
 def draw_bands(scene: Scene, bands: Sequence[Band]) -> Figure:
-    """A column for each band: above it lies over the data, below its half-width stands alone."""
+    """A column for each band: above it lies over the data, below its half-width stands alone.
+
+    Parameters
+    ----------
+    scene : Scene
+        What all panels share.
+    bands : sequence of Band
+        A column each.
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import Intervals
+    >>> x = np.linspace(0, 1, 50)
+    >>> intervals = Intervals(-x, x, 0.9)
+    >>> scene = Scene(grid=x, y_pred=0 * x, oracle=intervals, x=x, y=x / 2)
+    >>> band = Band("growing", "a line", intervals, np.ones(50, dtype=bool))
+    >>> len(draw_bands(scene, [band]).axes)
+    2
+    """
     scene, bands = _in_order(scene, bands)
     shared: dict[str, Any] = {"sharex": True, "sharey": "row", "squeeze": False}
     figure, axes = style.blank_figure((10.7, 5.6), 2, len(bands), height_ratios=(5, 3), **shared)

@@ -32,6 +32,15 @@ class CalibrationCurveDisplay(style.Display):
     lower, upper : (L,) exact 68 % (1-σ) binomial bounds on it, for these very intervals
     n : number of test points
     ax_, figure_ : where it was drawn last
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import Intervals
+    >>> y, radius = np.linspace(-1, 1, 101)[:, None], np.array([0.5, 0.9])
+    >>> intervals = Intervals(0 * y - radius, 0 * y + radius, (0.5, 0.9))
+    >>> CalibrationCurveDisplay.from_intervals(y[:, 0], intervals).covered.round(2)
+    array([0.5 , 0.89])
     """
 
     asked: FloatArray
@@ -114,6 +123,15 @@ class CoverageDisplay(style.Display):
     coverage : the level asked for, or None
     what : what the bins are bins of, for the axis
     ax_, figure_ : where it was drawn last
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import Intervals
+    >>> y = np.tile([0.0, 0.5, 2.0, 0.1], 20)
+    >>> intervals = Intervals(-np.ones(80), np.ones(80), 0.9)
+    >>> CoverageDisplay.from_intervals(y, intervals, groups=list("aabb") * 20).table.coverage
+    array([1. , 0.5])
     """
 
     table: metrics.CoverageTable
@@ -264,6 +282,13 @@ class RunningCoverageDisplay(style.Display):
     mean : share inside over all steps
     lower, upper : 5th and 95th percentile of the share in a window, if chance alone decides
     ax_, figure_ : where it was drawn last
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> outside = np.arange(500) % 10 == 0
+    >>> RunningCoverageDisplay.from_outside(outside, coverage=0.9, window=100).mean
+    0.9
     """
 
     running: FloatArray
@@ -352,6 +377,13 @@ class CoverageLawDisplay(style.Display):
     x, density : the law, at 400 points or at each possible coverage
     share_inside : share of the coverages between the two percentiles
     ax_, figure_ : where it was drawn last
+
+    Examples
+    --------
+    >>> shares = [0.88, 0.91, 0.93]
+    >>> display = CoverageLawDisplay.from_coverages(shares, coverage=0.9, n_calibration=99)
+    >>> display.law_mean, round(display.mean, 3)
+    (0.9, 0.907)
     """
 
     coverages: FloatArray

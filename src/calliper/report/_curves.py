@@ -49,6 +49,15 @@ class MetricCurveDisplay(style.Display):
     problem : what was measured
     level : the coverage asked for
     ax_, figure_ : where it was drawn last
+
+    Examples
+    --------
+    >>> records = [
+    ...     {"problem": "p", "method": "Split", "n_calibration": n, "level": 0.9, "coverage": 0.9}
+    ...     for n in (50, 100)
+    ... ]
+    >>> MetricCurveDisplay.from_records(records, "coverage").curves["Split"].mean
+    array([0.9, 0.9])
     """
 
     curves: dict[str, Curve]
@@ -209,7 +218,27 @@ def _mark_edge(ax: Any, x: FloatArray, edge: int, color: str) -> None:
 
 
 def draw_tuning(curve: TuningCurve) -> Figure:
-    """Above, the criterion against the length scale; below, how many points chose each."""
+    """Above, the criterion against the length scale; below, how many points chose each.
+
+    Parameters
+    ----------
+    curve : TuningCurve
+        From :func:`calliper.tuning.tuning_curve`.
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper.tuning import tuning_curve
+    >>> rng = np.random.default_rng(0)
+    >>> Z = rng.uniform(size=(60, 1))
+    >>> curve = tuning_curve(Z, rng.exponential(size=60), Z_train=rng.uniform(size=(60, 1)))
+    >>> len(draw_tuning(curve).axes)
+    2
+    """
     figure, axes = style.blank_figure((7.6, 5.0), 2, 1, sharex=True, height_ratios=(4, 1))
     axes[1].set_xscale("log")
     single = len(curve.candidates) == 1

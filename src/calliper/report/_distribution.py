@@ -29,6 +29,16 @@ class FanDisplay(style.Display):
     intervals : of equal tails, at several levels
     names : of x and y, for the axes
     ax_, figure_ : where it was drawn last
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import Split
+    >>> split = Split().fit(np.zeros((99, 1)), np.arange(1.0, 100.0), signs=np.tile([-1, 1, 1], 33))
+    >>> Z = np.linspace(0, 1, 20)[:, None]
+    >>> found = split.predict_distribution(Z, 100 * Z[:, 0])
+    >>> FanDisplay.from_distribution(Z, found).median[:3].round(1)
+    array([26. , 31.3, 36.5])
     """
 
     x: FloatArray
@@ -98,6 +108,21 @@ class PITDisplay(style.Display):
     What to see: bars alike and inside the band. Low outer bars mean distributions that are too
     wide, high ones too narrow, and a slope that they lie too high or too low. ``table`` holds the
     shares of the targets in equal bins, and their band.
+
+    Parameters
+    ----------
+    table : ShareTable
+        The shares, and their band.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import Split
+    >>> split = Split().fit(np.zeros((99, 1)), np.arange(1.0, 100.0), signs=np.tile([-1, 1, 1], 33))
+    >>> Z = np.linspace(0, 1, 20)[:, None]
+    >>> found = split.predict_distribution(Z, 100 * Z[:, 0])
+    >>> PITDisplay.from_distribution(100 * Z[:, 0] + 5, found).table.n
+    20
     """
 
     table: ShareTable

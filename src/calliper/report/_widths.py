@@ -27,11 +27,21 @@ class WidthErrorDisplay(style.Display):
 
     Attributes
     ----------
-    widths, errors : (n,) upper − lower and |y − ŷ| of each row, from the smallest error up
+    widths, errors : (n,) upper − lower and ``|y − ŷ|`` of each row, from the smallest error up
     isq, csq : (B,) median width and error quantile of each bin, infinite in a bin of such widths
     coverage : the level of the quantile
     r2, tau : R²_SQI and τ_SQI of the same bins, NaN where undefined
     ax_, figure_ : where it was drawn last
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import Intervals
+    >>> x = np.linspace(0.1, 1, 200)
+    >>> intervals = Intervals(-x, x, 0.9)
+    >>> display = WidthErrorDisplay.from_intervals(np.sin(40 * x) * x, intervals, y_pred=0 * x)
+    >>> round(display.tau, 2)
+    1.0
     """
 
     widths: FloatArray
@@ -141,6 +151,15 @@ class EmbeddingDisplay(style.Display):
     names : of the coordinates, for the axes
     n_rows : number of rows there were
     ax_, figure_ : where it was drawn last
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import Intervals
+    >>> X = np.random.default_rng(0).normal(size=(100, 5))
+    >>> display = EmbeddingDisplay.from_intervals(X, Intervals(-np.ones(100), np.ones(100), 0.9))
+    >>> display.position.shape
+    (100, 2)
     """
 
     position: FloatArray
@@ -251,6 +270,24 @@ def draw_calibration(errors: FloatArray, widths: FloatArray, method: str) -> Any
     """A figure of calibration errors beside half-widths at 0.9 of the same rows, (n,) each.
 
     What to see: where errors grow with the half-width, intervals are wide for a reason.
+
+    Parameters
+    ----------
+    errors, widths : (n,)
+        Calibration errors, and half-widths of the same rows.
+    method : str
+        Its name, for the title.
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> errors = np.linspace(0, 1, 50)
+    >>> len(draw_calibration(errors, errors + 0.1, "FullRescaled").axes)
+    2
     """
     figure, (left, right) = style.blank_figure((8.4, 3.6), 1, 2)
     finite = np.isfinite(widths)

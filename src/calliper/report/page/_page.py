@@ -23,7 +23,22 @@ _PACKAGES = ("numpy", "scipy", "scikit-learn", "bokeh")
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file that the numbers come from, named so that it can be found again."""
+    """A file that the numbers come from, named so that it can be found again.
+
+    Parameters
+    ----------
+    name : str
+    part : str
+        What it was used for.
+    n_rows : int
+    sha256 : str
+        Of its content.
+
+    Examples
+    --------
+    >>> SourceFile("cal.csv", "calibration", 500, "9f86d0").n_rows
+    500
+    """
 
     name: str
     part: str
@@ -41,6 +56,11 @@ class Provenance:
     files : what was read
     notes : how rows were split, and the like
     use : a command that applies what was found, with ``{method}`` and ``{coverage}`` to fill in
+
+    Examples
+    --------
+    >>> Provenance(command="python compare.py", notes=("split at random",)).notes
+    ('split at random',)
     """
 
     command: str = ""
@@ -86,6 +106,23 @@ def render_page(
         Command and files, to repeat it.
     descriptions : mapping of methods to text, optional
         A plain line for each method; by default the first line of its class.
+
+    Returns
+    -------
+    str
+        The page, to be written to a file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import FullRescaled, Split
+    >>> from calliper.comparison import Points, compare
+    >>> Z = np.random.default_rng(0).uniform(size=(400, 1))
+    >>> y = Z[:, 0] * np.random.default_rng(1).normal(size=400)
+    >>> cal, test = (Points(Z[i::2], y[i::2], np.zeros(200)) for i in (0, 1))
+    >>> found = compare(cal, test, methods={"full": FullRescaled(), "split": Split()}, coverage=0.9)
+    >>> render_page(found, title="Noise that grows")[:15]
+    '<!doctype html>'
     """
     from bokeh.resources import INLINE
 

@@ -1,0 +1,219 @@
+"""The site: ``make docs`` builds it, without a network, and any warning fails the build."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import re
+import sys
+import tomllib
+import warnings
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+sys.path[:0] = [str(ROOT / "src"), str(ROOT)]  # the checkout, and experiments.data for the gallery
+
+import calliper  # noqa: E402
+
+project = "calliper"
+author = "The calliper developers"
+copyright = author  # noqa: A001
+version = release = calliper.__version__
+language = "en"  # the British catalogue breaks the count of search results
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+]
+if os.environ.get("CALLIPER_INTERSPHINX") == "1":  # needs a network
+    extensions.append("sphinx.ext.intersphinx")
+    intersphinx_mapping = {
+        "numpy": ("https://numpy.org/doc/stable/", None),
+        "python": ("https://docs.python.org/3/", None),
+        "sklearn": ("https://scikit-learn.org/stable/", None),
+    }
+
+exclude_patterns = ["_build", "_templates", "gallery/*.ipynb", "gallery/*.py", "gallery/*.md"]
+templates_path = ["_templates"]
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 4
+suppress_warnings = ["config.cache"]
+
+# -- Reference: every public name, from the lists that the tests pin ------------------------------
+
+toc_object_entries_show_parents = "hide"
+autosummary_generate = True
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = False
+
+
+def public_names() -> dict[str, list[str]]:
+    """The public names of each module; one that the front door has is left to the front door."""
+    names = {"calliper": list(calliper.__all__)}
+    for module in sorted(set(dir(calliper)) - {*calliper.__all__, "__version__"}):
+        there = importlib.import_module(f"calliper.{module}")
+        names[f"calliper.{module}"] = [n for n in there.__all__ if n not in calliper.__all__]
+    return names
+
+
+def reference() -> str:
+    """The page that lists them, a table for each module with its first line above."""
+    lines = ["Reference", "=========", "", "Every public name. Each page has an example that runs."]
+    for module, names in public_names().items():
+        there = importlib.import_module(module)
+        said = (inspect.getdoc(there) or "").split("\n\n")[0].replace("\n", " ")
+        title = "The front door: ``calliper``" if module == "calliper" else f"``{module}``"
+        lines += ["", title, "-" * len(title), "", said, "", f".. currentmodule:: {module}", ""]
+        lines += [".. autosummary::", "   :toctree: generated", "   :nosignatures:", ""]
+        lines += [f"   {name}" for name in names]
+    return "\n".join(lines) + "\n"
+
+
+def write_if_other(path: Path, text: str) -> None:
+    """Leave a page alone that would stay the same, so that it is not built again."""
+    path.parent.mkdir(exist_ok=True)
+    if not path.exists() or path.read_text("utf-8") != text:
+        path.write_text(text, "utf-8")
+
+
+write_if_other(DOCS / "reference" / "index.rst", reference())
+
+# -- Gallery --------------------------------------------------------------------------------------
+
+EXAMPLES = ROOT / "examples" / "gallery"
+
+
+def runs_here(example: Path) -> bool:
+    """Whether the tables that an example loads are in the cache folder of this machine."""
+    tables = re.findall(r'load_tabular\("(\w+)"\)', example.read_text("utf-8"))
+    folder = Path(os.environ.get("CALLIPER_DATA", "~/.cache/calliper")).expanduser()
+    missing = [t for t in tables if not (folder / "tabular" / f"{t}.parquet").exists()]
+    if missing:
+        print(f"{example.name} is shown and not run: {missing} not in CALLIPER_DATA={folder}")  # noqa: T201
+    return not missing
+
+
+def settle(gallery_conf: dict[str, Any], fname: str) -> None:
+    """Each example starts with the same style of figure, and fails on what calliper warns of."""
+    import matplotlib
+
+    matplotlib.rcParams.update({"figure.dpi": 100, "font.size": 10, "savefig.facecolor": "white"})
+    warnings.filterwarnings("ignore", message="FigureCanvasAgg is non-interactive")
+
+
+run_here = [example.stem for example in sorted(EXAMPLES.glob("plot_*.py")) if runs_here(example)]
+sphinx_gallery_conf = {
+    "examples_dirs": str(EXAMPLES),
+    "gallery_dirs": "gallery",
+    "filename_pattern": rf"{re.escape(os.sep)}({'|'.join(run_here)})\.py",
+    "within_subsection_order": "FileNameSortKey",
+    "backreferences_dir": "reference/backreferences",
+    "doc_module": ("calliper",),
+    "reset_modules": ("matplotlib", settle),
+    "image_srcset": ["2x"],
+    "min_reported_time": 0,
+    "show_memory": False,
+    "remove_config_comments": True,
+    "download_all_examples": True,
+    "copyfile_regex": r".*\.md",
+    "show_signature": False,
+    "write_computation_times": False,
+}
+
+# -- Pages ----------------------------------------------------------------------------------------
+
+NEXT: dict[str, list[str]] = tomllib.loads((DOCS / "next.toml").read_text("utf-8"))
+
+
+def where_next(page: str) -> list[str]:
+    """The pages to read after this one: its own list, else that of its folder."""
+    if page in NEXT:
+        return NEXT[page]
+    folders = [page.rsplit("/", n)[0] + "/*" for n in range(1, page.count("/") + 1)]
+    return next((NEXT[folder] for folder in folders if folder in NEXT), NEXT["*"])
+
+
+#: Pages that lie beside the folder of the others, and where the site has them.
+OUTSIDE = {"CHANGELOG": "whats-new", "CONTRIBUTING": "contributing", "SECURITY": "security"}
+
+
+def lead_inside(app: Any, page: str, source: list[str]) -> None:
+    """Follow links to files of the repository's root to their pages of the site."""
+    for name, place in OUTSIDE.items():
+        source[0] = source[0].replace(f"](../{name}.md", f"](/{place}.md")
+
+
+def lead_on(app: Any, page: str, source: list[str]) -> None:
+    """End every page with where to go next."""
+    targets = [target for target in where_next(page) if target != page]
+    if page == "index" or not targets:
+        return
+    if Path(app.env.doc2path(page)).suffix == ".md":
+        links = "\n".join(f"- {{doc}}`/{target}`" for target in targets)
+        source[0] += f"\n\n:::{{rubric}} Where to go next\n:heading-level: 2\n:::\n\n{links}\n"
+    else:
+        links = "\n".join(f"- :doc:`/{target}`" for target in targets)
+        source[0] += f"\n\n.. rubric:: Where to go next\n\n{links}\n"
+
+
+def skip_routing(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out what scikit-learn adds to every estimator."""
+    theirs = ("get_metadata_routing", "set_output", "_request")
+    return True if name.endswith(theirs) else None
+
+
+def as_mathml(translator: Any, node: Any) -> None:
+    """Formulas that the browser itself draws: no script, no fonts, no network."""
+    from docutils.nodes import SkipNode
+    from docutils.utils.math.latex2mathml import tex2mathml
+
+    block = node.tagname == "math_block"
+    drawn = tex2mathml(node.astext(), as_block=block)
+    translator.body.append(f'<div class="math">{drawn}</div>' if block else drawn)
+    raise SkipNode
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.add_html_math_renderer("mathml", (as_mathml, None), (as_mathml, None))
+    app.connect("source-read", lead_inside)
+    app.connect("source-read", lead_on)
+    app.connect("autodoc-skip-member", skip_routing)
+
+
+html_math_renderer = "mathml"
+html_theme = "pydata_sphinx_theme"
+html_title = "calliper"
+html_context = {"default_mode": "auto"}
+html_static_path = ["_static"]
+html_css_files = ["calliper.css"]
+html_favicon = "_static/mark.svg"
+html_show_sourcelink = False
+html_theme_options = {
+    "logo": {
+        "image_light": "_static/mark.svg",
+        "image_dark": "_static/mark.svg",
+        "text": "calliper",
+    },
+    "navbar_align": "left",
+    "header_links_before_dropdown": 8,
+    "navigation_with_keys": False,
+    "show_toc_level": 2,
+    "show_nav_level": 1,
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
+    "footer_start": ["copyright"],
+    "footer_end": ["theme-version"],
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+html_sidebars = {"index": [], "start": [], "whats-new": []}

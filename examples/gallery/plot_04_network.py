@@ -1,0 +1,64 @@
+"""
+A network that knows what it cannot read
+========================================
+
+A network looks at an image of a digit and says which number it is. Which images is it unsure
+about? Ask in the space where the network itself compares images: its last hidden layer.
+"""
+
+# %%
+# Train a small network to predict the number as a number, so that taking a 9 for an 8 is a small
+# error and for a 0 a large one.
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPRegressor
+
+digits = load_digits()
+X, y = digits.data / 16, digits.target.astype(float)
+X_train, X_rest, y_train, y_rest = train_test_split(X, y, train_size=600, random_state=0)
+X_cal, X_new, y_cal, y_new = train_test_split(X_rest, y_rest, train_size=600, random_state=0)
+net = MLPRegressor(hidden_layer_sizes=(64, 16), max_iter=1000, random_state=0)
+net.fit(X_train, y_train)
+
+# %%
+# Write down what the last hidden layer computes, and pass it as ``embed``. calliper then judges in
+# this space which calibration images are like a new one.
+
+from calliper import ConformalRegressor
+
+
+def hidden(images):
+    """The numbers that the network's last hidden layer computes."""
+    Z = images
+    for weights, constants in zip(net.coefs_[:-1], net.intercepts_[:-1], strict=True):
+        Z = np.maximum(Z @ weights + constants, 0)
+    return Z
+
+
+conformal = ConformalRegressor(net, embed=hidden).calibrate(X_cal, y_cal)
+intervals = conformal.predict_interval(X_new, coverage=0.9, bounds=(0, 9))
+print(f"inside: {intervals.contains(y_new).mean():.1%}")
+
+# %%
+# The images with the shortest and with the longest intervals:
+
+from matplotlib import pyplot
+
+order = np.argsort(intervals.width)
+figure, axes = pyplot.subplots(2, 8, figsize=(9, 3.4), layout="constrained")
+for line, chosen, name in [(0, order[:8], "surest"), (1, order[-8:], "least sure")]:
+    for ax, row in zip(axes[line], chosen, strict=True):
+        ax.imshow(X_new[row].reshape(8, 8), cmap="gray_r")
+        ax.set_title(f"{intervals.lower[row]:.1f} to {intervals.upper[row]:.1f}", fontsize=9)
+        ax.set(xticks=[], yticks=[])
+    axes[line, 0].set_ylabel(name, weight="bold")
+figure.suptitle(
+    "90 % intervals for the number that an image shows", weight="bold", x=0.01, ha="left"
+)
+pyplot.show()
+
+# %%
+# With a PyTorch module there is nothing to write down: ``ConformalRegressor(module)`` finds the
+# last hidden layer, and ``embed=Layer(module, "name")`` takes another.
