@@ -25,7 +25,6 @@ from sklearn.preprocessing import StandardScaler
 
 import calliper
 from calliper import Intervals, metrics
-from calliper._json import to_text
 from experiments import FloatArray
 from experiments.nearness.methods import LEVEL, LEVELS, methods
 from experiments.nearness.problems import ASIDE, MODELS, TABULAR, Draw, draw
@@ -69,6 +68,18 @@ def read_records() -> list[dict[str, Any]]:
     """The records that are stored, each with its names."""
     rows = json.loads(RESULTS.read_text())["records"]
     return [dict(zip((*PLACE, *MEASURED), map(_infinite, row), strict=True)) for row in rows]
+
+
+def _text(row: list[Any]) -> str:
+    """A row as strict JSON; an infinity is a text."""
+    return json.dumps([_finite(value) for value in row], separators=(",", ":"), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    """As JSON has it."""
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return str(value) if value in (float("inf"), -float("inf")) else value
 
 
 def _infinite(value: Any) -> Any:
@@ -152,7 +163,7 @@ def _document(records: list[dict[str, Any]]) -> str:
     }
     ordered = sorted(records, key=lambda record: [str(record[key]).zfill(5) for key in PLACE])
     rows = ([record[key] for key in (*PLACE, *MEASURED)] for record in ordered)
-    lines = ",\n  ".join(to_text(row, separators=(",", ":")) for row in rows)
+    lines = ",\n  ".join(_text(row) for row in rows)
     head = f'"levels": {list(LEVELS)}, "versions": {json.dumps(versions)}'
     return f'{{{head}, "records": [\n  {lines}\n]}}\n'
 

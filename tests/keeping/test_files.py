@@ -57,7 +57,7 @@ def large():
 
 
 @pytest.mark.parametrize(
-    ("name", "made"), large(), ids=lambda each: each if type(each) is str else ""
+    ("name", "made"), list(large()), ids=lambda each: each if type(each) is str else ""
 )
 def test_files_hold_little_but_arrays(name, made, tmp_path):
     path = tmp_path / name
