@@ -30,10 +30,11 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-import numpy as np
-
 if __name__ == "__main__":
+    os.environ["OMP_NUM_THREADS"] = "1"  # a child waits forever for threads that it did not inherit
     sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import numpy as np
 
 import calliper
 from calliper.embedding import _error_model
