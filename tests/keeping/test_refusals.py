@@ -112,6 +112,13 @@ def test_another_model(path, other):
         calliper.load(path, other)
 
 
+def test_another_class_that_lacks_what_is_read_from_the_model(path):
+    forest = RandomForestRegressor(5, random_state=0).fit(X[:60], Y[:60])
+    calliper.save(ConformalRegressor(forest).calibrate(X[60:], Y[60:]), path)
+    with pytest.raises(OtherModelError, match=r"is a .*Ridge; .* made for a .*RandomForest"):
+        calliper.load(path, RIDGE)
+
+
 @pytest.mark.usefixtures("ridge")
 def test_other_columns(path):
     wider = Ridge().fit(np.hstack([X, X])[:60], Y[:60])

@@ -46,6 +46,11 @@ LIBRARIES = {each.__name__: each.__version__ for each in (np, scipy, sklearn)}
 #: What can be saved.
 KINDS = (ConformalRegressor, Calibrator, RefittedRegressor, CalibratedOnStored)
 
+UNFITTED = (
+    "This %(name)s has not been calibrated, so that there is nothing to save: call calibrate or "
+    "fit first."
+)
+
 #: Rows of features at which a loaded calibrator is asked for the radius that it gave before.
 N_ASKED = 5
 
@@ -85,7 +90,7 @@ def save(calibrated: Any, path: Any) -> None:
             f"{type(calibrated).__name__}."
         )
     if not isinstance(calibrated, CalibratedOnStored):
-        check_is_fitted(calibrated)
+        check_is_fitted(calibrated, msg=UNFITTED)
     writer = GraphWriter(slots_of(calibrated))
     root = writer.node(calibrated)
     graph = {
@@ -133,19 +138,19 @@ def load(path: Any, model: Any = None, *, trusted: Iterable[Any] = ()) -> Any:
         models = models_again(model, header["needs"], f"a {header['object']}", most)
     _refuse_missing(header, known)
     _warn_of_version(header)
-    with _file.refused_as_damaged(Path(path)):
-        reader = GraphReader(graph["objects"], contents.arrays, models, known)
-        calibrated = reader.value(graph["root"])
-        probe, radius = reader.value(graph["probe"]), reader.value(graph["radius"])
-        _refuse_other_kind(calibrated, header)
-        if probe is not None:
-            rows, made_for = rows_again(probe["rows"]), _in_words(header["model"])
-            check_same(calibrated, rows, probe["said"], made_for)
-            vars(calibrated)[PROBE] = probe["rows"]
-        elif models:
+    try:
+        with _file.refused_as_damaged(Path(path)):
+            reader = GraphReader(graph["objects"], contents.arrays, models, known)
+            calibrated = reader.value(graph["root"])
+            probe, radius = reader.value(graph["probe"]), reader.value(graph["radius"])
+            _refuse_other_kind(calibrated, header)
+            _compare(calibrated, probe, models, header)
+            if radius is not None:
+                _check_radius(calibrated, radius, path)
+    except DamagedFileError:
+        if models:  # of another class it may have nothing of what is read from the model again
             check_class(models[0], header["model"])
-        if radius is not None:
-            _check_radius(calibrated, radius, path)
+        raise
     return calibrated
 
 
@@ -359,6 +364,16 @@ def _refuse_missing(header: dict[str, Any], known: dict[str, Any]) -> None:
             f"the file names {', '.join(missing)}, which no file can bring along: pass "
             f"trusted=[{name}, …] after 'from {module} import {name}'."
         )
+
+
+def _compare(calibrated: Any, probe: Any, models: list[Any], header: dict[str, Any]) -> None:
+    """Refuse another model: by what it says of the rows that are remembered, or by its class."""
+    if probe is not None:
+        rows, made_for = rows_again(probe["rows"]), _in_words(header["model"])
+        check_same(calibrated, rows, probe["said"], made_for)
+        vars(calibrated)[PROBE] = probe["rows"]
+    elif models:
+        check_class(models[0], header["model"])
 
 
 def _refuse_other_kind(calibrated: Any, header: dict[str, Any]) -> None:
