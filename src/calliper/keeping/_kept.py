@@ -149,7 +149,8 @@ def load(path: Any, model: Any = None, *, trusted: Iterable[Any] = ()) -> Any:
                 _check_radius(calibrated, radius, path)
     except DamagedFileError:
         if models:  # of another class it may have nothing of what is read from the model again
-            check_class(models[0], header["model"])
+            with _file.refused_as_damaged(Path(path)):
+                check_class(models[0], header["model"])
         raise
     return calibrated
 
