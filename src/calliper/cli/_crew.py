@@ -124,6 +124,19 @@ class Crew:
             yield written
 
 
+@contextmanager
+def deaf_to_ctrl_c() -> Iterator[None]:
+    """Processes that start meanwhile never hear Ctrl-C; this one hears it afterwards."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class Worker:
     """A process of its own, and the file that it works on."""
 
@@ -132,7 +145,8 @@ class Worker:
         context = get_context("spawn")
         self.pipe, far_end = context.Pipe()
         self.process = context.Process(target=serve, args=(far_end, answering), daemon=True)
-        self.process.start()
+        with deaf_to_ctrl_c():
+            self.process.start()
         far_end.close()  # so that the end of the process is the end of the pipe
         self.task: Task | None = None
 

@@ -42,8 +42,8 @@ class Estimate:
     >>> import numpy as np
     >>> from calliper.metrics import empirical_coverage
     >>> width = bootstrap(empirical_coverage, np.arange(100.0), (np.zeros(100), np.full(100, 89.0)))
-    >>> width.value, round(width.error, 2)
-    (0.9, 0.03)
+    >>> width.value, 0.02 < width.error < 0.05
+    (0.9, True)
     """
 
     value: float
