@@ -168,7 +168,7 @@ def _remove_abandoned(folder: Path) -> None:
         with suppress(OSError), open(path, "rb+") as handle:
             status = os.fstat(handle.fileno())
             # Between its making and its locking a file is empty and young.
-            is_new = status.st_size == 0 and time.time() < status.st_mtime + 10
+            is_new = status.st_size == 0 and time.time() < status.st_mtime + 1
             if not is_new and lock(handle):
                 path.unlink()
 
