@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint bench tuning-table tuning-study baselines-table nearness-study distributions-table paper paper-quick laws fuzz-files plots docs docs-check clean
+.PHONY: help demo test lint bench tuning-table tuning-study baselines-table nearness-study distributions-table paper paper-quick laws mutants coverage fuzz-files plots docs docs-check clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -73,6 +73,12 @@ plots: .venv/ready  ## the figures of docs/plots.md, from the code on that page
 
 laws: .venv/ready  ## try to break every promise for 55 minutes more, on two cores; docs/promises.md
 	OMP_NUM_THREADS=1 $(BIN)/python -m promises --minutes $(or $(MINUTES),55)
+
+mutants: .venv/ready  ## break the numerical core in small ways for half an hour more; docs/mutants.md
+	$(BIN)/python -m mutants --minutes $(or $(MINUTES),30)
+
+coverage: .venv/ready  ## lines and branches of the numerical core that its own tests run: all of them
+	$(BIN)/python -m mutants --coverage
 
 docs: .venv/docs-ready  ## the site in build/site; CALLIPER_DATA names the tables of some examples
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs build/site
