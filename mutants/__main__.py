@@ -21,14 +21,15 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="those that survived first")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     parser.add_argument("--coverage", action="store_true", help="lines and branches alone")
+    parser.add_argument("tests", nargs="*", help="those that are new, to be added to the others")
     options = parser.parse_args()
     from mutants import campaign, page, touching
 
     if options.part:
         part, parts = map(int, options.part.split("/"))
-        sys.exit(touching.measure_part(part, parts))
+        sys.exit(touching.measure_part(part, parts, options.tests))
     if options.coverage:
-        percent, missed = touching.measure(options.jobs)
+        percent, missed = touching.measure(options.jobs, options.tests)
         print(f"lines and branches of the core that its tests touch: {percent:.2f} %")
         print("\n".join(missed))
         sys.exit(bool(missed))

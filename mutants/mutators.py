@@ -167,7 +167,8 @@ def _put(owner: ast.AST, field: str, place: int | None, new: Any) -> Any:
 def edits_of(unit: ast.stmt) -> list[tuple[ast.stmt, Edit]]:
     """All edits of a unit, each with the statement that it is in."""
     if not isinstance(unit, ast.FunctionDef):
-        return list(_within(unit, "value", unit))
+        found = list(_within(unit, "value", unit))
+        return [(at, edit) for at, edit in found if not isinstance(edit[3], ast.BitAnd)]  # types
     owners = ((unit.args, "defaults"), (unit.args, "kw_defaults"), (unit, "body"))
     return [edit for owner, field in owners for edit in _within(owner, field, unit)]
 

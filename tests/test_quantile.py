@@ -7,12 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calliper.quantile import (
+    ROUNDING,
+    above,
     as_fraction,
+    below,
     conformal_rank,
+    exponent,
     merged_multiple,
+    not_below,
     order_statistic,
+    outward,
     pad_exceptions,
+    power_of_two,
     required_calibration_size,
+    safe_window,
+    with_signs,
 )
 from oracles import rescaled as oracles
 
@@ -73,3 +82,68 @@ def test_merged_multiple_equals_sorting_everything(seed):
     for rank in range(1, n + 1):
         expected = np.sort(values, axis=1)[:, rank - 1]
         np.testing.assert_array_equal(merged_multiple(ordered, factor, *padded, rank), expected)
+
+
+@pytest.mark.parametrize("values", [[0.5], [1.0, -3.0], [2.0**-1070], [-4.0], [0.1, 0.2]])
+def test_no_magnitude_exceeds_the_power_of_two(values):
+    e, largest = exponent(np.array(values)), max(map(abs, values))
+    assert 2.0 ** (e - 1) < largest <= 2.0**e == power_of_two(np.array(values))
+
+
+def test_powers_of_two_have_ends():
+    assert exponent(np.zeros(2)) == exponent(np.empty(0)) == 0
+    assert power_of_two(np.array([1.5 * 2.0**1023])) == 2.0**1023
+
+
+def test_signs_of_sizes():
+    sizes, signs = np.array([2.0, np.inf, np.inf, 3.0]), np.array([-1.0, 0.0, -1.0, 1.0])
+    np.testing.assert_array_equal(with_signs(sizes, signs), [-2.0, 0.0, -np.inf, 3.0])
+    np.testing.assert_array_equal(with_signs(np.ones(2), np.array([0.0, 0.0])), [0.0, 0.0])
+
+
+def test_outward_is_up_on_both_sides_of_zero():
+    found = outward(np.array([2.0, 0.0, -2.0, np.inf]))
+    np.testing.assert_array_equal(found, [2 * (1 + ROUNDING), 0.0, -2 * (1 - ROUNDING), np.inf])
+    assert 2 < found[0] < 2 + 1e-10
+
+
+def test_a_ratio_that_has_lost_digits_is_the_next_number_up():
+    tiny, least = np.finfo(np.float64).tiny, 5e-324
+    ratio = np.array([least, -2 * least, tiny, -tiny, 0.0, 1.0])
+    expected = [2 * least, -least, tiny, -tiny, 0.0, 1.0]
+    np.testing.assert_array_equal(not_below(ratio), expected)
+
+
+def test_ends_move_by_the_last_digits_of_both_sizes():
+    y, radius = np.array([-3.0, 3.0]), np.array([2.0, 0.0])
+    digit = [np.spacing(5.0), 0.0]
+    np.testing.assert_array_equal(above(y, radius), y + radius + digit)
+    np.testing.assert_array_equal(below(y, radius), y - radius - digit)
+    four = [4 * np.spacing(5.0), 0.0]
+    np.testing.assert_array_equal(above(y, -radius, digits=4), y - radius + four)
+    largest = np.finfo(np.float64).max
+    assert np.isfinite(below(np.array([largest]), np.array([largest])))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_window_holds_the_order_statistic(seed):
+    """Values within the spread of a multiple, exceptions anywhere; without either, one column."""
+    rng = np.random.default_rng(seed)
+    n, spread = 30, float(rng.choice([0.0, 0.1, 0.4]))
+    ordered, n_exceptions = np.sort(rng.exponential(size=n)), int(rng.integers(0, 3))
+    inside = []
+    for rank in range(1, n + 1):
+        window = safe_window(ordered, rank, n_exceptions, spread)
+        values = 3 * ordered * rng.uniform(1 - spread, 1, n)
+        values[rng.permutation(n)[:n_exceptions]] = rng.choice([0.0, np.inf], n_exceptions)
+        nth = np.sort(values)[rank - 1]
+        regular = np.isfinite(values) & (values > 0)
+        assert (values[: window.start][regular[: window.start]] <= nth).all()
+        assert (values[window.stop :][regular[window.stop :]] >= nth).all()
+        inside.append(window.stop - window.start)
+        first, last = max(rank - 1 - n_exceptions, 0), min(rank + n_exceptions, n)
+        assert window.start <= first and last <= window.stop
+        if spread == 0:
+            assert window == slice(first, last)
+    assert spread or max(inside) <= 2 * n_exceptions + 1
+    assert np.mean(inside) < n or spread > 0.3

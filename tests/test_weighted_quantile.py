@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 
 from calliper.quantile import (
+    Shares,
+    column_thresholds,
     conformal_rank,
+    conformal_thresholds,
     count_true,
+    effective_size,
     order_statistic,
+    row_thresholds,
     weighted_quantiles,
     weighted_quantiles_in_blocks,
 )
@@ -78,3 +83,89 @@ def test_count_true_does_not_overflow():
     mask = np.ones((2, 70_000), dtype=bool)
     mask[0, :10] = False
     np.testing.assert_array_equal(count_true(mask), [69_990, 70_000])
+
+
+def test_effective_size():
+    assert effective_size(np.array([1.0, 1.0, 2.0])) == pytest.approx(16 / 6)
+    assert effective_size(np.full(7, 1e-200)) == pytest.approx(7)
+    assert effective_size(np.array([0.0, 3.0])) == 1.0
+
+
+def shares_of(rng, n, m):
+    weights = rng.integers(0, 4, n).astype(float)
+    weights[0] = 3.0
+    return Shares(weights, rng.integers(1, 4, m).astype(float))
+
+
+def by_definition(values, shares, row, level):
+    """The first value at which the weights up to it reach their share."""
+    exact = [Fraction(w) for w in shares.calibration]
+    return oracles.weighted_quantile(values, exact, Fraction(shares.new[row]), level)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_weights_of_a_shift_equal_the_definition(seed):
+    """One order for all rows, an order for each row, and one for each level."""
+    rng = np.random.default_rng(seed)
+    n, m, levels = int(rng.integers(1, 12)), 4, [float(c) for c in LEVELS]
+    shares, rows = shares_of(rng, n, m), rng.integers(0, 5, (m, n)) * 0.5
+    ordered = np.sort(rows[0])
+    expected = [[by_definition(ordered, shares, r, c) for c in LEVELS] for r in range(m)]
+    np.testing.assert_array_equal(conformal_thresholds(ordered, levels, shares), expected)
+    expected = [[by_definition(rows[r], shares, r, c) for c in LEVELS] for r in range(m)]
+    np.testing.assert_array_equal(row_thresholds(rows, levels, shares), expected)
+    columns = rng.integers(0, 5, (n, len(LEVELS))) * 0.5
+    expected = [
+        [by_definition(columns[:, j], shares, r, c) for j, c in enumerate(LEVELS)] for r in range(m)
+    ]
+    np.testing.assert_array_equal(column_thresholds(columns, levels, shares), expected)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_long_rows_are_cut_where_a_sample_says_and_mended_where_it_is_wrong(seed):
+    """Thousands of columns: sorted whole they give the same."""
+    rng = np.random.default_rng(seed)
+    n, m = 2100, 5
+    values = rng.exponential(size=(m, n)) if seed % 2 else rng.integers(0, 9, (m, n)) * 1.0
+    weights = rng.exponential(size=n) ** 4
+    if seed > 2:  # what the sample sees says nothing of the others
+        weights[::16] = 1e-3 if seed % 2 else 1e3
+        values[:, ::16] += 1.5
+    shares = Shares(weights / weights.max(), rng.exponential(size=m) * 9)
+    for level in (0.02, 0.5, 0.9, 0.999):
+        order = np.argsort(values, axis=1)
+        reached = np.cumsum(shares.calibration[order], axis=1) >= shares.needed(level)[:, None]
+        ordered = np.hstack([np.take_along_axis(values, order, axis=1), np.full((m, 1), np.inf)])
+        first = np.where(reached.any(axis=1), reached.argmax(axis=1), n)
+        expected = ordered[np.arange(m), first]
+        np.testing.assert_array_equal(row_thresholds(values, [level], shares)[:, 0], expected)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_weighted_multiples_equal_sorting_everything(seed):
+    rng = np.random.default_rng(seed)
+    n, m, e = int(rng.integers(1, 14)), 5, 3
+    ordered = np.sort(rng.integers(0, 5, n) * 1.0)
+    ordered[ordered == 4] = np.inf
+    factor, shares = rng.integers(0, 3, m) * 1.0, shares_of(rng, n, m)
+    position, value = np.full((m, e), n), np.full((m, e), np.nan)
+    values = np.where(np.isinf(ordered), np.inf, np.outer(factor, np.nan_to_num(ordered, posinf=0)))
+    for r in range(m):
+        few = rng.permutation(n)[: rng.integers(0, e + 1)]
+        position[r, : len(few)] = few
+        values[r, few] = value[r, : len(few)] = rng.choice([0.0, 1.0, 3.5, np.inf], len(few))
+    for level in LEVELS:
+        expected = [by_definition(values[r], shares, r, level) for r in range(m)]
+        found = shares.merged_multiple(ordered, factor, position, value, float(level))
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_equal_shares_are_none():
+    assert Shares(np.ones(3), np.ones(2)).equal
+    assert not Shares(np.array([1.0, 0.5]), np.ones(2)).equal
+    assert not Shares(np.ones(3), np.array([1.0, 2.0])).equal
+    some = Shares(np.array([0.25, 1.0]), np.array([1.0, 3.0, 2.0]))
+    np.testing.assert_allclose(some.needed(0.5), [1.125, 2.125, 1.625], rtol=1e-11)
+    assert (some.needed(0.5) < [1.125, 2.125, 1.625]).all()
+    np.testing.assert_array_equal(some.of_rows([2, 0]).new, [2.0, 1.0])
+    np.testing.assert_array_equal(some.reordered(np.array([1, 0])).reached, [1.0, 1.25])

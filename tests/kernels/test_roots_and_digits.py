@@ -1,0 +1,123 @@
+"""The small mathematics below kernels, by itself: roots, crossings, ratios and exact sums."""
+
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+
+from calliper.kernels import _base, _exact, _statistic
+
+FEW = (0.0, 0.25, 1.0, 3.0)
+
+
+def largest(holds):
+    """The largest t ≥ 0 that satisfies a condition which holds up to some point; by halving."""
+    if holds(1e12):
+        return np.inf
+    low, high = 0.0, 1e12
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def close(found, expected):
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("quadratic", FEW)
+def test_positive_root(quadratic):
+    linear, constant = np.array(list(product(FEW, FEW))).T
+    found = _base.positive_root(quadratic, linear, constant)
+    for t, b, c in zip(found, linear, constant, strict=True):
+        if quadratic == b == 0:
+            assert t == np.inf
+        else:
+            close(t, largest(lambda t, b=b, c=c: quadratic * t * t + b * t <= c))
+
+
+@pytest.mark.parametrize("quadratic", FEW[1:])
+def test_signed_root(quadratic):
+    linear, constant = np.array(list(product((-2.0, -0.5, *FEW), FEW))).T
+    found = _base.signed_root(quadratic, linear, constant)
+    expected = [
+        largest(lambda t, b=b, c=c: quadratic * t * t + b * t <= c)
+        for b, c in zip(linear, constant, strict=True)
+    ]
+    close(found, expected)
+
+
+@pytest.mark.parametrize("offset", [0.0, 0.5])
+def test_clamped_crossing(offset):
+    """The largest score that is not ahead of a point whose scale it enters."""
+    cases = [(a, b, c) for a, b, c in product(FEW, (*FEW, np.inf), FEW) if a <= b]
+    a, b, c = np.array(cases).T
+    found = _statistic.clamped_crossing(a, b, offset, c)
+    for t, low, high, right in zip(found, a, b, c, strict=True):
+        if high + offset == 0:
+            assert t == np.inf
+        else:
+            close(t, largest(lambda t: t * (min(max(t, low), high) + offset) <= right))  # noqa: B023
+
+
+@pytest.mark.parametrize(("offset", "slope"), [(0.0, 0.5), (0.5, 0.5), (0.25, 3.0)])
+def test_rising_clamped_crossing(offset, slope):
+    cases = [(a, b, s, c) for a, b, s, c in product(FEW, (*FEW, np.inf), FEW, FEW) if a <= b]
+    a, b, score, scale = np.array(cases).T
+    found = _statistic.rising_clamped_crossing(a, b, offset, score, scale, slope)
+    for t, low, high, s, c in zip(found, a, b, score, scale, strict=True):
+
+        def behind(t, low=low, high=high, s=s, c=c):
+            return t * (min(max(t, low), high) + offset + slope * t) <= s * (c + slope * t)
+
+        close(t, largest(behind))
+
+
+def test_ratios_of_scores_and_scales():
+    tiny, least = np.finfo(np.float64).tiny, 5e-324
+    scores, scale = np.array([1.0, 0.0, 1.0, tiny, 0.0, least, 1e300]), np.array(
+        [2.0, 1.0, 0.0, 1.0, 0.0, 1.0, 1e-300]
+    )  # fmt: skip
+    expected = [0.5, 0.0, np.inf, tiny, np.inf, 2 * least, np.inf]
+    np.testing.assert_array_equal(_base.rescale(scores, scale), expected)
+    np.testing.assert_array_equal(_base.rescale(scores[:3], scale[:3]), expected[:3])
+
+
+def test_products_of_scales_and_ratios():
+    scale, rescaled = np.array([2.0, 0.0, 3.0, 0.0]), np.array([0.5, np.inf, 0.0, 1.0])
+    found = _base.times(scale, rescaled)
+    np.testing.assert_array_equal(found, [1.0, np.inf, 0.0, 0.0])
+    assert found is scale
+
+
+VALUES = {
+    "small and large": [1e-300, 1e300, 1.0, 0.0],
+    "tenths": [0.1] * 10,
+    "subnormal": [5e-324, 1e-310, 3.0],
+    "carried": [1.0 - 2**-53] * 40,
+    "zero": [0.0, 0.0],
+    "one": [1.0],
+    "powers": [2.0**24, 2.0**-24, 2.0**48, 0.5],
+}
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+def test_sums_are_exact(values):
+    """To the last bit what rational numbers give, in any order and any parts."""
+    values = np.array(values)
+    grid = _exact.Grid(values)
+    exact = float(sum(map(Fraction, values.tolist())))
+    digits = grid.sums(values, np.sum)
+    assert digits.shape == (grid.n,)
+    assert (digits[:-2] < 2.0**_exact.BITS * len(values)).all()
+    assert grid.rounded(digits) == exact
+    parts = grid.sums(values, lambda digit: np.array([digit[:1].sum(), digit[1:].sum()]))
+    np.testing.assert_array_equal(grid.rounded(parts.sum(axis=0)), exact)
+    assert grid.low * _exact.BITS >= -1074 - 2 * _exact.BITS
+
+
+def test_a_grid_is_as_fine_and_as_long_as_its_numbers():
+    assert (_exact.Grid(np.array([1.0])).low, _exact.Grid(np.array([1.0])).n) == (-3, 6)
+    assert (_exact.Grid(np.zeros(3)).low, _exact.Grid(np.zeros(3)).n) == (-3, 6)
+    assert _exact.Grid(np.array([5e-324])).low == -44
