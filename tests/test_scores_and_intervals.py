@@ -4,7 +4,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from calliper import AbsoluteError, CalliperError, Intervals, SignedError
-from calliper.scores import ScaledError
+from calliper.scores import JointError, QuantileError, ScaledError
 
 numbers = st.floats(-1e6, 1e6)
 
@@ -132,3 +132,55 @@ def test_scaled_errors_have_no_bound_where_the_radius_has_none():
 def test_the_centre_goes_with_each_level():
     ends = Intervals([[0, -1]], [[1, 2]], coverage=(0.5, 0.9), centre=np.array([0.5]))
     assert ends.at(0.9).centre is ends.centre and Intervals([0.0], [1.0]).centre is None
+
+
+@given(y=st.tuples(numbers, numbers), y_pred=st.tuples(numbers, numbers), unit=units)
+def test_joint_errors_and_their_boxes_belong_together(y, y_pred, unit):
+    """The worst target in its unit decides; its own score covers a row without slack."""
+    score, y, y_pred = JointError([1.0, unit]), np.array([y]), np.array([y_pred])
+    errors = (y - y_pred)[0] / [1.0, unit]
+    measured = score.measure(y, y_pred)
+    assert measured == np.abs(errors).max() and score.magnitude(y, y_pred) == measured
+    assert score.signed(y, y_pred) in errors and np.abs(score.signed(y, y_pred)) == measured
+    assume(measured[0] != 0 or (y == y_pred).all())  # a quotient that is smaller than any number
+    lower, upper = score.invert(y_pred, measured)
+    assert (lower <= y).all() and (y <= upper).all()
+    np.testing.assert_allclose(upper - y_pred, [measured[0] * np.array([1.0, unit])], atol=1e-8)
+    np.testing.assert_allclose(y_pred - lower, [measured[0] * np.array([1.0, unit])], atol=1e-8)
+    assert score.n_outputs == 2 and score.centre(y_pred) is y_pred
+
+
+def test_joint_errors_say_what_they_take():
+    for y, y_pred in ([[1.0, 2.0]], [[1.0]]), ([1.0, 2.0], [1.0, 2.0]), ([[1.0]], [[1.0]]):
+        with pytest.raises(CalliperError, match=r"JointError takes .* shape \(n, 2\)"):
+            JointError([1.0, 1.0]).measure(np.array(y), np.array(y_pred))
+    for units in ([1.0, 0.0], [-1.0, 1.0]):
+        with pytest.raises(CalliperError, match="units must be positive"):
+            _ = JointError(units).n_outputs
+
+
+def test_unknown_sides_and_variants_are_refused():
+    with pytest.raises(ValueError, match="side must be 'both', 'lower' or 'upper'; got 'left'"):
+        _ = SignedError("left").n_tails
+    with pytest.raises(ValueError, match=r"variant must be one of 'plain', .* got 'other'"):
+        _ = QuantileError("other").n_tails
+    with pytest.raises(ValueError, match="offset must be positive"):
+        QuantileError("ratio", offset=0.0).centre(np.array([[0.0, 1.0]]))
+
+
+def test_an_end_that_is_no_number_is_no_bound():
+    rows, radius = np.array([[0.0, 1e300, 1e300]]), np.array([1e300])
+    assert ScaledError().invert(rows, radius) == (-np.inf, np.inf)
+    lower, upper = JointError([1e300]).invert(np.array([[0.0]]), radius)
+    assert lower == -np.inf and upper == np.inf
+
+
+def test_sides_have_their_own_radius():
+    score, y_pred = SignedError(), np.array([10.0])
+    lower, upper = score.invert(y_pred, np.array([[1.0, 3.0]]))
+    np.testing.assert_allclose([lower[0], upper[0]], [9.0, 13.0])
+    np.testing.assert_array_equal(
+        score.measure(np.array([9.0, 13.0]), np.array([10.0, 10.0])), [[1.0, 0.0], [0.0, 3.0]]
+    )
+    lower, upper = SignedError("lower").invert(y_pred, np.array([[1.0, 2.0]]).T)
+    assert lower.shape == upper.shape == (2, 1) and (upper == np.inf).all()
