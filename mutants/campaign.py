@@ -38,7 +38,7 @@ RESULTS = Path(__file__).with_name("results.json")
 PATIENCE, MEMORY = 4, 4 << 30
 
 #: Seconds of tests, quickest first, that a mutant meets at first; survivors meet all in the end.
-QUICK = 3.0
+QUICK = 2.0
 
 
 #: By file and unit: the unit's key, a letter for each mutant, and the changes that survived.
@@ -92,12 +92,16 @@ class Campaign:
     again: bool = False
     noticed: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
     sound: dict[int, bool] = field(default_factory=dict)
-    reports: list[bool] = field(default_factory=list)
+    pipe: int = -1
+    at: int = -1
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note a failure, in a child."""
-        if report.failed:
-            self.reports.append(True)
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> None:
+        """In a child: say which test failed, and end before anything is said about how."""
+        error = None if call.excinfo is None else call.excinfo.value
+        if error is not None and not isinstance(error, pytest.skip.Exception):
+            os.write(self.pipe, str(self.at).encode())
+            os._exit(0)
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Try mutants until the time is over."""
@@ -198,27 +202,27 @@ class Campaign:
         if pid:
             os.close(into)
             return pid, out
+        self.pipe = into
         try:
             _quietened()
             if mutant is not None:
                 install(mutant, self.trees[mutant.file], self.functions)
-            answer = self._first_failure(tests)
+            answer = self._survived(tests)
         except BaseException as error:
             answer = f"!{error!r}"
         os.write(into, answer.encode()[:500])
         os._exit(0)
 
-    def _first_failure(self, tests: list[int]) -> str:
-        """The place of the first test that fails, or s: none does."""
+    def _survived(self, tests: list[int]) -> str:
+        """Run tests up to one that fails, which ends the process; s if none does."""
         most = resource.getrlimit(resource.RLIMIT_CPU)[1]
         for place, following in zip(tests, [*tests[1:], None], strict=True):
             item, after = self.items[place], None if following is None else self.items[following]
             used = resource.getrusage(resource.RUSAGE_SELF)
             spent = ceil(used.ru_utime + used.ru_stime + 10 * self.tests[place][1] + PATIENCE)
             resource.setrlimit(resource.RLIMIT_CPU, (spent, most))
+            self.at = place
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
-            if self.reports:
-                return str(place)
         return "s"
 
     def _end(self, pid: int, child: _Child) -> str:

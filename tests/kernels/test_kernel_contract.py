@@ -19,6 +19,7 @@ from calliper.kernels import (
     TunedRBF,
     as_kernel,
 )
+from calliper.kernels._rbf import median_distance
 
 rng = np.random.default_rng(0)
 Z, SCORES, NEW = rng.normal(size=(40, 2)), rng.exponential(size=40), rng.normal(size=(30, 2))
@@ -138,3 +139,73 @@ def test_a_warning_points_at_the_line_of_the_user(kernel):
         regressor.calibrate(Z[:3], SCORES[:3], X_train=TRAIN)
     found = [w for w in caught if issubclass(w.category, SmallCalibrationWarning)]
     assert found and all(w.filename == __file__ for w in found)
+
+
+def test_what_else_a_kernel_of_ones_own_cannot():
+    with pytest.raises(TypeError, match=r"nothing is known that would be wider than Everyone\(\)"):
+        Everyone().widened(2.0, 10)
+    with pytest.raises(TypeError, match="no scales to compare are known for Everyone"):
+        Everyone.scales_of_others([Everyone()], Z, SCORES, statistic="mean")
+    with pytest.raises(TypeError, match="SLCP takes KNN, RBF without smoothing"):
+        RBF(0.7, smoothing=1.0).local_quantile(Z, SCORES)
+    assert Everyone().needs == () and not Everyone().takes_inputs
+
+
+@pytest.mark.parametrize(
+    ("kernel", "multiple", "most", "expected"),
+    [
+        (KNN(4), 2.0, 100, 8),
+        (KNN(4), 50.0, 20, 20),
+        (KNN(4), 0.01, 20, 1),
+        (GradedKNN(4), 2.0, 100, 8),
+        (GradedKNN(4), 50.0, 20, 5),
+        (GradedKNN(4), 0.01, 20, 1),
+    ],
+)
+def test_wider_kernels_have_more_neighbours_up_to_all(kernel, multiple, most, expected):
+    wider = kernel.widened(multiple, most)
+    assert type(wider) is type(kernel) and wider.n_neighbors == expected
+
+
+def test_a_wider_radial_kernel_has_three_digits():
+    wider = RBF(1.2345, smoothing=2.0).widened(3.0, 10)
+    assert wider.length_scale == 3.7 and wider.smoothing == 2.0
+
+
+def others(weights):
+    """Means of the other points by weights, (N,), written as a loop."""
+    found = []
+    for i in range(len(Z)):
+        w = weights(i, np.delete(np.arange(len(Z)), i))
+        found.append(w @ np.delete(SCORES, i) / w.sum())
+    return np.array(found)
+
+
+def test_scales_of_others_are_means_of_the_others():
+    """For several kernels at once what each is by its definition."""
+
+    def nearest(k):
+        def weights(i, rest):
+            far = np.linalg.norm(Z[rest] - Z[i], axis=1)
+            return (far <= np.sort(far)[k - 1]).astype(float)
+
+        return weights
+
+    def radial(length):
+        return lambda i, rest: np.exp(
+            -np.square(Z[rest] - Z[i]).sum(axis=1) / (2 * length**2)
+        )  # fmt: skip
+
+    found = KNN.scales_of_others([KNN(3), KNN(7)], Z, SCORES, statistic="mean")(0.9)
+    np.testing.assert_allclose(found, [others(nearest(3)), others(nearest(7))])
+    found = GradedKNN.scales_of_others([GradedKNN(2)], Z, SCORES, statistic="mean")(0.9)
+    np.testing.assert_allclose(found[0], (others(nearest(2)) + others(nearest(8))) / 2)
+    found = RBF.scales_of_others([RBF(0.5), RBF(1.5)], Z, SCORES, statistic="mean")(0.9)
+    np.testing.assert_allclose(found, [others(radial(0.5)), others(radial(1.5))])
+
+
+def test_median_distance_of_evenly_spaced_rows():
+    line = np.arange(7.0)[:, None]
+    assert median_distance(line) == 2.0 and median_distance(line[:1]) == 0.0
+    assert median_distance(line, max_points=3) == 3.0  # rows 0, 3 and 6
+    assert median_distance(line[[0, 2]], "sqeuclidean") == 4.0

@@ -249,3 +249,14 @@ def test_a_row_has_the_same_neighbours_in_the_same_order_alone_and_among_others(
         alone = [search.points[:, 0][part].mean(axis=1) for part in parts]
         np.testing.assert_array_equal(np.concatenate(parts)[~tied], together[~tied])
         np.testing.assert_array_equal(np.concatenate(alone)[~tied], sums[~tied])
+
+
+def test_rows_so_far_away_that_single_precision_cannot_tell_are_in_no_ball():
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(60, 20))
+    search = _search.NeighborSearch(points, "euclidean")
+    reach = search.distance_to(search.nearest_others(4)[0][:, -1])
+    near = search.balls_containing(points[:5], reach)
+    both = search.balls_containing(np.vstack([points[:5], np.full((1, 20), 1e17)]), reach)
+    for found, expected in zip(both, near, strict=True):
+        np.testing.assert_array_equal(found, expected)

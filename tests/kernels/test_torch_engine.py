@@ -17,6 +17,8 @@ from calliper.exceptions import CalliperError, ZeroScaleWarning  # noqa: E402
 from calliper.keeping import load, save  # noqa: E402
 from calliper.kernels import GradedKNN, _torch, all_distances  # noqa: E402
 from calliper.kernels._knn import search_of  # noqa: E402
+from calliper.kernels._search import NeighborSearch  # noqa: E402
+from calliper.kernels._torch import TorchSearch  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings(f"ignore::{ZeroScaleWarning.__module__}.ZeroScaleWarning")
 
@@ -338,3 +340,37 @@ def test_rows_do_not_leave_their_device_silently():
     method = FullRescaled(KNN(5)).fit(device_rows(torch.tensor(Z), "Z"), scores)
     with pytest.raises(CalliperError, match="on cpu, and Z is in main memory: pass a tensor there"):
         method.predict_radius(new)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e150])
+def test_a_search_of_some_points_is_that_of_main_memory(unit):
+    """Also in another unit, and of no neighbours at all."""
+    Z = problem("lattice")[0] * unit
+    here, there = NeighborSearch(Z, "euclidean"), TorchSearch(device_rows(torch.tensor(Z), "Z"))
+    for found, expected in zip(there.nearest_others(0), here.nearest_others(0), strict=True):
+        assert found.shape == expected.shape
+    some = np.array([5, 0, 31])
+    near, tied = there.others_of(some, 4)
+    own, same = here.others_of(some, 4)
+    np.testing.assert_array_equal(tied, same)
+    for row, (a, b) in zip(some, zip(near, own, strict=True), strict=True):
+        np.testing.assert_allclose(
+            np.linalg.norm((Z[a] - Z[row]) / unit, axis=1),
+            np.linalg.norm((Z[b] - Z[row]) / unit, axis=1),
+        )
+
+
+def test_all_scales_without_each_point_on_the_device():
+    Z, scores, new = problem("continuous")[:3]
+    how = {"offset": 0.1, "rng": np.random.RandomState(0)}
+    here = RBF(0.8).leave_two_out(Z, scores, **how)
+    there = RBF(0.8).leave_two_out(device_rows(torch.tensor(Z), "Z"), scores, **how)
+    found = there.without_each(device_rows(torch.tensor(new), "new"))
+    np.testing.assert_allclose(found, here.without_each(new), rtol=1e-9)
+
+
+def test_cells_are_not_searched_on_the_device():
+    Z, scores = problem("continuous")[:2]
+    rows = device_rows(torch.tensor(Z), "Z")
+    with pytest.raises(TypeError, match="cells are searched by the processor"):
+        KNN(5, cells=4).bag(rows, scores, scores, statistic="mean", offset=0.0)

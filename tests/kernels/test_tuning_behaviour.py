@@ -209,3 +209,55 @@ def test_tuning_narrows_the_intervals_at_equal_coverage():
         covered = [(errors[3000:] <= radius).mean() for radius in radii]
         assert covered == pytest.approx([0.9, 0.9], abs=0.035)
     assert np.mean(ratios) < 0.95
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (TunedKNN(mi_neighbors=0), "mi_neighbors must be an integer >= 1; got 0"),
+        (TunedKNN(mi_neighbors=1.5), "mi_neighbors must be an integer >= 1; got 1.5"),
+        (TunedKNN(n_neighbors=[]), "n_neighbors must hold at least one value"),
+        (TunedRBF(length_scales=[]), "length_scales must hold at least one value"),
+        (TunedRBF(chosen=[1.0], n_folds=2), "chosen scales belong to points, not to folds"),
+        (RBF(0.0), "length_scale must be a positive, finite number; got 0.0"),
+        (RBF(np.inf), "length_scale must be a positive, finite number; got inf"),
+    ],
+)
+def test_parameters_that_cannot_be(kernel, message):
+    with pytest.raises(ValueError, match=message):
+        kernel.resolved(TRAIN)
+
+
+def test_training_rows_may_be_too_few_or_more_than_are_used():
+    """With 3 neighbours for the information, 7 are enough; of more than 2,000 some are drawn."""
+    kernel, state = TunedKNN(n_neighbors=[2, 4]).resolved(), np.random.RandomState
+    with pytest.raises(CalliperError, match="6 training rows are too few to tune TunedKNN on"):
+        kernel.fixed(TRAIN[:6], ERRORS[:6], state(0))
+    assert kernel.fixed(TRAIN[:7], ERRORS[:7], state(0)).n_neighbors in (2, 4)
+    many, errors = rng.normal(size=(2001, 1)), rng.exponential(size=2001)
+    drawn = state(0).choice(2001, 2000, replace=False)
+    found = TunedRBF(length_scales=[0.1, 1.0], criterion="mse").resolved()
+    expected = found.fixed(many[drawn], errors[drawn], state(1))
+    assert found.fixed(many, errors, state(0)).length_scale == expected.length_scale
+
+
+def test_a_grid_of_one_scale_is_the_middle_of_the_distances():
+    line = np.array([[0.0], [1.0], [4.0]])
+    grid = TunedRBF(n_scan=1, grid="paper").resolved(line).length_scales
+    np.testing.assert_allclose(grid, [2.0])  # √(1 · 4)
+    grid = TunedRBF(n_scan=2, grid="paper", expand=2.0, metric="cityblock").resolved(line)
+    np.testing.assert_allclose(grid.length_scales, [0.5, 8.0])
+
+
+def test_inputs_that_are_nearly_all_the_same_span_what_they_can():
+    same = np.zeros((400, 1))
+    same[0] = 3.0
+    grid = TunedRBF(n_scan=2, n_sample=50, grid="paper").resolved(same).length_scales
+    np.testing.assert_allclose(grid, [3.0, 3.0])
+
+
+def test_the_guard_of_many_points_is_that_of_a_sample():
+    """Two thousand of them have gaps as much wider as they are fewer."""
+    line = np.linspace(0, 1, 8001)[:, None]
+    low = TunedRBF(grid="guarded", n_sample=20000).resolved(line).length_scales[0]
+    assert low == pytest.approx(10 / 2000 / 2 * 2 / np.sqrt(2 * np.pi), rel=0.15)

@@ -257,3 +257,25 @@ def test_bags_with_ties_zeros_and_lonely_points_are_covered(seed):
         return full.predict_radius([z], float(coverage))[0]
 
     assert oracles.bag_coverage(leaves, p.magnitudes, radius, p.coverage) >= Fraction(p.coverage)
+
+
+def test_a_forest_that_was_trained_again_is_noticed():
+    rng = np.random.default_rng(0)
+    Z, y = rng.normal(size=(60, 2)), rng.normal(size=60)
+    forest = RandomForestRegressor(5, random_state=0, warm_start=True).fit(Z, y)
+    leaves = SharedLeaves(ForestProximity(forest), Z)
+    forest.set_params(n_estimators=7).fit(Z, y)
+    with pytest.raises(CalliperError, match="leaves in 7 trees, the calibration points in 5"):
+        leaves.to(Z)
+
+
+def test_a_forest_of_a_frame_takes_arrays_without_a_warning(recwarn):
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    Z, y = rng.normal(size=(60, 2)), rng.normal(size=60)
+    forest = RandomForestRegressor(5, random_state=0).fit(pd.DataFrame(Z, columns=["a", "b"]), y)
+    bare = RandomForestRegressor(5, random_state=0).fit(Z, y)
+    found, expected = (SharedLeaves(ForestProximity(f), Z).to(Z) for f in (forest, bare))
+    np.testing.assert_array_equal(found, expected)
+    assert not len(recwarn) and list(forest.feature_names_in_) == ["a", "b"]

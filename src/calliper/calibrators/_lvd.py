@@ -224,6 +224,4 @@ def _has_enough(squared: FloatArray, factor: float, needed: float) -> BoolArray:
         entropy = np.log(total) - np.einsum("ij,ij->i", weight, exponent) / total
         return np.asarray(entropy >= np.log(needed))
 
-    if not len(squared):
-        return np.zeros(0, dtype=np.bool_)
     return np.concatenate(map_row_blocks(one_block, *squared.shape))

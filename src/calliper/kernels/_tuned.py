@@ -434,8 +434,6 @@ def _neighbor_distance(kernel: TunedRBF, Z: FloatArray, rng: Rng) -> float:
         # A sample has wider gaps than the whole; the guard errs on the smooth side.
         Z = Z[rng.choice(len(Z), GUARD_POINTS, replace=False)]
     k = min(GUARD_NEIGHBORS, len(Z) - 1)
-    if k < 1:
-        return 0.0
     search = NeighborSearch(Z, kernel.metric)
     distance = search.distance_to(search.nearest_others(k)[0][:, -1])
     median = float(np.median(distance))
