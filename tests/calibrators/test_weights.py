@@ -321,3 +321,10 @@ def test_groups_under_shift_are_the_groups_alone():
         expected = own.predict_radius(new[ours], LEVELS, weights=of_new[ours])
         np.testing.assert_array_equal(radius[ours], expected)
     assert np.isinf(radius[asked == 2]).all()
+
+
+def test_one_point_with_weights():
+    """Its score, where its weight reaches the level's share; else no bound."""
+    one = JackknifeRescaled().fit([[0.0]], [2.0], weights=[3.0])
+    found = one.predict_radius([[1.0], [1.0]], [0.3, 0.7], weights=[1.0, 6.0])
+    np.testing.assert_array_equal(found, [[2.0, 2.0], [2.0, np.inf]])

@@ -10,8 +10,8 @@ from calliper import KNN, FullRescaled, JackknifeRescaled
 from calliper.calibrators import SLCP, JackknifeMinmaxRescaled, MADSplit
 from calliper.exceptions import CalliperError
 from calliper.kernels import Cells
-from calliper.kernels._cells import CellSearch, PlacedCells
-from calliper.quantile import conformal_rank
+from calliper.kernels._cells import CellSearch, PlacedCells, number_of_cells
+from calliper.quantile import Shares, conformal_rank, row_thresholds, with_signs
 from oracles import cells as oracle
 from oracles.shared_ties import exact_row, exact_rows
 
@@ -226,3 +226,34 @@ def test_a_copy_asks_the_same():
     assert kernel.widened(2, 100).cells is kernel.cells
     assert "7 random directions, 3 probed" in repr(kernel.resolved())
     assert "20 cells of training rows" in repr(KNN(cells=20).resolved(np.eye(30)))
+
+
+@pytest.mark.parametrize("seed", range(0, 120, 3))
+def test_signed_and_weighted_order_statistics_are_those_of_the_thresholds(seed):
+    """New rows far from all: most find nobody, and their scale lies between two."""
+    Z, scores, new, how = world(seed)
+    bag = fitted(Z, scores, how | {"shrinkage": 0.0}).bag_
+    thresholds, ranks = bag.thresholds(new), list(range(1, len(Z) + 1))
+    signs = np.random.default_rng(seed).choice([-1.0, 0.0, 1.0], len(Z))
+    found = bag.signed_order_statistics(new, signs, ranks)
+    expected = np.sort(with_signs(thresholds, signs), axis=1)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    weights = np.random.default_rng(seed).integers(0, 3, len(Z)) * 1.0
+    shares = Shares(np.append(weights[:-1], 2.0), np.array([1.0]))
+    levels = [0.1, 0.5, 0.8]
+    found = bag.order_statistics(new, levels, shares)
+    np.testing.assert_allclose(found, row_thresholds(thresholds, levels, shares), rtol=1e-9)
+
+
+def test_how_many_cells_and_on_how_many_rows_they_are_learnt():
+    assert [number_of_cells(n) for n in (1, 10, 100, 2000, 10**6)] == [1, 1, 12, 179, 4000]
+    Z = np.random.default_rng(0).normal(size=(200, 2))
+    by_default = Cells(random_state=0).placed(Z, None)
+    assert len(by_default.learnt) == number_of_cells(200) == 25
+    learnt = Cells(3, random_state=0).placed(Z, None)  # on 40 rows a cell
+    drawn = Z[np.random.RandomState(0).choice(200, 120, replace=False)]
+    assert len(learnt.learnt) == 3
+    np.testing.assert_allclose(learnt.learnt.mean(axis=0), drawn.mean(axis=0), atol=0.5)
+    with pytest.raises(CalliperError, match="9 cells need at least as many training rows; got 8"):
+        Cells(9).placed(Z[:8], None)
+    assert len(Cells(8, random_state=0).placed(Z[:8], None).learnt) == 8

@@ -7,7 +7,7 @@ from sklearn.linear_model import LinearRegression
 
 from calliper import KNN, RBF, CalliperError, ConformalRegressor, FullRescaled, JackknifeRescaled
 from calliper.calibrators import MADSplit
-from calliper.kernels import Mahalanobis, TunedKNN, learn_metric
+from calliper.kernels import Mahalanobis, TunedKNN, _learnt, learn_metric
 
 rng = np.random.default_rng(0)
 Z = rng.normal(size=(900, 6))
@@ -107,3 +107,15 @@ def test_methods_without_a_closed_form_say_so():
         JackknifeRescaled(Mahalanobis()).fit(Z[:300], ERRORS[:300])
     with pytest.raises(TypeError, match=r"no local mean is known .* use FullRescaled"):
         MADSplit(Mahalanobis()).fit(Z[:300], ERRORS[:300], **TRAIN)
+
+
+def test_a_metric_is_learnt_on_so_many_errors_at_most(monkeypatch):
+    rng = np.random.default_rng(0)
+    Z, errors = rng.normal(size=(60, 2)), rng.exponential(size=60)
+    kernel = Mahalanobis(KNN(5), max_iter=3)
+    monkeypatch.setattr(_learnt, "MOST_ERRORS", 50)
+    drawn = np.random.RandomState(0).choice(60, 50, replace=False)
+    found = kernel._learn(Z, errors, np.random.RandomState(0)).matrix
+    state = np.random.RandomState(0)
+    state.choice(60, 50, replace=False)
+    np.testing.assert_array_equal(found, kernel._learn(Z[drawn], errors[drawn], state).matrix)

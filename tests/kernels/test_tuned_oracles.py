@@ -185,3 +185,11 @@ def test_a_point_has_no_say_in_its_own_kernel(criterion):
 def test_ties_go_to_the_smoothest():
     np.testing.assert_array_equal(choose(np.array([[1.0, 2.0], [1.0, 1.0], [1.0, 3.0]])), [2, 1])
     np.testing.assert_array_equal(choose(np.full((3, 2), np.inf)), [2, 2])
+
+
+def test_without_the_only_one_near_the_next_speaks():
+    """However small its weight: the mean is that of the nearest of the others."""
+    Z, magnitudes = np.array([[0.0], [1.0], [3.0]]), np.array([5.0, 7.0, 11.0])
+    family = RadialFamily(Z, magnitudes, "euclidean")
+    found = family.means_without(0.01, np.array([0, 2]))(np.array([[0.1], [2.9], [1.0]]))
+    np.testing.assert_allclose(found, [[7.0, 5.0], [11.0, 7.0], [7.0, 7.0]])
