@@ -260,3 +260,10 @@ def test_rows_so_far_away_that_single_precision_cannot_tell_are_in_no_ball():
     both = search.balls_containing(np.vstack([points[:5], np.full((1, 20), 1e17)]), reach)
     for found, expected in zip(both, near, strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+def test_who_has_two_neighbours_at_one_distance():
+    search = _search.NeighborSearch(np.array([[0.0], [1.0], [2.0], [4.5], [7.5]]), "euclidean")
+    two = np.array([[1, 2], [0, 2], [1, 0], [2, 4], [3, 2]])
+    np.testing.assert_array_equal(search.any_equal(two), [False, True, False, False, False])
+    np.testing.assert_array_equal(search.any_equal(two[:, ::-1]), search.any_equal(two))
