@@ -188,8 +188,8 @@ class Campaign:
     def _begin(self, mutant: Mutant, every: bool) -> dict[int, _Child]:
         """A child at work on a mutant; none where no test touches it, which thus survives."""
         tests = self._tests_of(mutant, every)
-        if not tests:
-            self._note(mutant, "s")
+        if not tests or _module(mutant.file) is None:  # without torch its files are not imported
+            self._note(mutant, "s" if _module(mutant.file) else "?")
             return {}
         pid, pipe = self._fork(tests, mutant)
         allowed = sum(10 * self.tests[t][1] + 0.1 for t in tests)
@@ -371,8 +371,8 @@ def _renew_field(holder: Any, name: str, value: Any) -> None:
     start.__defaults__ = tuple(defaults)
 
 
-def _module(file: str) -> ModuleType:
-    return sys.modules["calliper." + file.removesuffix(".py").replace("/", ".")]
+def _module(file: str) -> ModuleType | None:
+    return sys.modules.get("calliper." + file.removesuffix(".py").replace("/", "."))
 
 
 def _usage(trees: dict[str, ast.Module]) -> dict[str, set[tuple[str, int]]]:

@@ -115,6 +115,15 @@ def measure(jobs: int, only: list[str] | None = None) -> tuple[float, list[str]]
     return _reported(measured)
 
 
+def is_old() -> bool:
+    """Whether the core or its tests have changed since they were run, or never were."""
+    if not FOUND.exists():
+        return True
+    here = (ROOT / path for path in TESTS)
+    files = [file for path in here for file in (path.rglob("*.py") if path.is_dir() else [path])]
+    return max(file.stat().st_mtime for file in files) > FOUND.stat().st_mtime
+
+
 def _keep(data: coverage.CoverageData, seconds: dict[str, float]) -> None:
     """Write the tests with their seconds, and for each line their places in that list."""
     tests = sorted(seconds, key=seconds.__getitem__)
@@ -143,7 +152,8 @@ def _reported(measured: coverage.Coverage) -> tuple[float, list[str]]:
     report = FOUND.with_suffix(".report.json")
     measured.json_report(outfile=str(report))
     known = json.loads(report.read_text(encoding="utf-8"))
-    missed = []
+    without = {str(SOURCE / file) for file in core_files()} - measured.get_data().measured_files()
+    missed = [f"{Path(path).name}: not imported; is torch installed?" for path in sorted(without)]
     for path, file in known["files"].items():
         name = Path(path).name
         missed += [f"{name}:{line}" for line in file["missing_lines"]]
