@@ -1,3 +1,4 @@
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 
 from calliper import FullRescaled, JackknifeRescaled, Split, guarantees
 from calliper.calibrators import MADSplit
+from calliper.exceptions import SmallCalibrationWarning
 from oracles import rescaled as oracles
 
 
@@ -54,3 +56,26 @@ def test_words_say_what_is_and_is_not_promised():
 def test_no_law_for_an_infinite_radius():
     with pytest.raises(ValueError, match="infinite for 5 points"):
         guarantees.coverage_law(0.9, 5)
+
+
+@pytest.mark.parametrize("level", [0.3, 0.5, 0.9])
+def test_points_required_for_a_confidence_are_the_fewest(level):
+    """Also where the logarithms are all but a whole multiple of one another."""
+    for n in (1, 2, 3, 5, 8, 13):
+        for confidence in (1 - level**n, 1 - level**n - 1e-9, 1 - level**n + 1e-9):
+            found = guarantees.required_for_confidence(level, confidence)
+            enough = [
+                m for m in range(1, 20) if guarantees.confident_rank(level, m, confidence) <= m
+            ]
+            assert found == enough[0]
+
+
+def test_a_confidence_that_few_points_cannot_support():
+    """One warning where rows are asked for, none where the promise is."""
+    split = Split().fit(np.zeros((5, 1)), np.arange(5.0))
+    with pytest.warns(SmallCalibrationWarning, match=r"5 calibration .* At least 22 points"):
+        assert split.predict_radius(np.zeros((1, 1)), 0.9, confidence=0.9) == np.inf
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert split.guarantee(0.9, confidence=0.9).confidence == 0.9
+        assert split.predict_radius(np.zeros((1, 1)), 0.5, confidence=0.8) == 3.0  # 13 of 16

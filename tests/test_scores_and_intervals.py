@@ -184,3 +184,13 @@ def test_sides_have_their_own_radius():
     )
     lower, upper = SignedError("lower").invert(y_pred, np.array([[1.0, 2.0]]).T)
     assert lower.shape == upper.shape == (2, 1) and (upper == np.inf).all()
+
+
+def test_ends_of_products_move_by_four_last_digits():
+    y, digits = np.array([[1.0]]), 4 * np.spacing(4.0)
+    for score, rows in (
+        (JointError([1.0]), y),
+        (ScaledError(), np.array([[1.0, 1.0, 1.0]])),
+    ):
+        lower, upper = score.invert(rows, np.array([3.0]))
+        assert np.ravel(lower) == 1.0 - 3.0 - digits and np.ravel(upper) == 1.0 + 3.0 + digits

@@ -267,3 +267,19 @@ def test_who_has_two_neighbours_at_one_distance():
     two = np.array([[1, 2], [0, 2], [1, 0], [2, 4], [3, 2]])
     np.testing.assert_array_equal(search.any_equal(two), [False, True, False, False, False])
     np.testing.assert_array_equal(search.any_equal(two[:, ::-1]), search.any_equal(two))
+
+
+@pytest.mark.parametrize("unit", [2.0**-9, 1.0, 2.0**9])
+def test_wide_rows_that_single_precision_takes_for_equal(unit):
+    """Two clusters so tight that products cannot order their members, in any unit."""
+    rng = np.random.default_rng(0)
+    middle = rng.normal(size=40) * np.array([[1.0], [-1.0]])
+    points = unit * (np.repeat(middle, 100, axis=0) + 1e-5 * rng.normal(size=(200, 40)))
+    search = NeighborSearch(points, "euclidean")
+    assert search.wide is not None
+    near, _ = search.nearest(points[:20] + unit * 1e-6, 5)
+    far = distances(points, points[0] + unit * 1e-6)
+    assert far[near[0]].max() == np.sort(far)[4]
+    for row, found in enumerate(near):
+        far = distances(points, points[row] + unit * 1e-6)
+        np.testing.assert_allclose(np.sort(far[found]), np.sort(far)[:5], rtol=1e-9)

@@ -18,7 +18,7 @@ from calliper.keeping import load, save  # noqa: E402
 from calliper.kernels import GradedKNN, _torch, all_distances  # noqa: E402
 from calliper.kernels._knn import search_of  # noqa: E402
 from calliper.kernels._search import NeighborSearch  # noqa: E402
-from calliper.kernels._torch import TorchSearch  # noqa: E402
+from calliper.kernels._torch import Merged, TorchSearch  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings(f"ignore::{ZeroScaleWarning.__module__}.ZeroScaleWarning")
 
@@ -374,3 +374,21 @@ def test_cells_are_not_searched_on_the_device():
     rows = device_rows(torch.tensor(Z), "Z")
     with pytest.raises(TypeError, match="cells are searched by the processor"):
         KNN(5, cells=4).bag(rows, scores, scores, statistic="mean", offset=0.0)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_merged_multiples_equal_sorting_everything(seed):
+    rng = np.random.default_rng(seed)
+    n, m = int(rng.integers(1, 12)), 5
+    ordered = np.sort(rng.integers(0, 5, n) * 1.0)
+    ordered[ordered == 4] = np.inf
+    factor = rng.integers(0, 3, m) * 1.0
+    values = np.where(np.isinf(ordered), np.inf, np.outer(factor, np.nan_to_num(ordered, posinf=0)))
+    few = rng.random((m, n)) < 0.3
+    values[few] = rng.choice([0.0, 1.0, 3.5, 40.0, np.inf], few.sum())
+    row, position = np.nonzero(few)
+    given = (ordered, factor, row, position, values[few])
+    merged = Merged(*(torch.as_tensor(each) for each in given))
+    for rank in range(1, n + 1):
+        expected = np.sort(values, axis=1)[:, rank - 1]
+        np.testing.assert_array_equal(merged.ranked(rank).numpy(), expected)
