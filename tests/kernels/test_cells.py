@@ -257,3 +257,14 @@ def test_how_many_cells_and_on_how_many_rows_they_are_learnt():
     with pytest.raises(CalliperError, match="9 cells need at least as many training rows; got 8"):
         Cells(9).placed(Z[:8], None)
     assert len(Cells(8, random_state=0).placed(Z[:8], None).learnt) == 8
+
+
+@pytest.mark.parametrize("tight", [False, True])
+def test_rows_are_settled_again_only_where_single_precision_cannot_tell(tight):
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(1200, 20))
+    if tight:  # two clusters whose members differ by less than products are wrong by
+        points = np.repeat(points[:1] * [[1.0], [-1.0]], 600, axis=0) + 1e-6 * points
+    search = CellSearch(points, points[[0, -1]], 2)
+    found = search.nearest(search.locate(points[::100] + 1e-7), 5)
+    assert found.tied.all() if tight else not found.tied.any()
