@@ -209,3 +209,20 @@ def test_jackknife_promises_its_own_in_each_group():
     method = calibrated("site", calibrator=JackknifeRescaled())
     sizes = [own.n_calibration_ for own in method.calibrator_.calibrators_.values()]
     assert method.guaranteed_coverage(0.9) == min(jackknife_coverage(0.9, n) for n in sizes)
+
+
+def test_groups_are_needed_and_what_the_method_needs():
+    assert Grouped(Split()).needs == ("groups",)
+    assert Grouped(MADSplit()).needs == ("groups", *MADSplit().needs)
+
+
+def test_a_length_scale_for_the_points_that_there_are_now():
+    rng = np.random.default_rng(0)
+    Z, scores, groups = rng.normal(size=(80, 2)), rng.exponential(size=80), np.arange(80) % 2
+    made = Grouped(FullRescaled()).fit(Z[:60], scores[:60], groups=groups[:60], length_scale=2.0)
+    assert made.extend(Z[60:], scores[60:], groups=groups[60:], length_scale=0.5) is made
+    anew = Grouped(FullRescaled()).fit(Z, scores, groups=groups, length_scale=0.5)
+    wide = Grouped(FullRescaled()).fit(Z, scores, groups=groups, length_scale=2.0)
+    radii = [each.predict_radius(Z, 0.8, groups=groups) for each in (made, anew, wide)]
+    np.testing.assert_array_equal(radii[0], radii[1])
+    assert (radii[0] != radii[2]).any()
