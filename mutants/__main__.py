@@ -39,7 +39,8 @@ def main() -> None:
             subprocess.run([sys.executable, "-m", "mutants", "--coverage"], check=False)
         if touching.is_old():
             sys.exit("no mutants without tests that pass")
-        campaign.run(options.minutes, options.jobs, options.only, options.again)
+        how = {"only": options.only, "again": options.again, "explained": frozenset(page.reasons())}
+        campaign.run(options.minutes, options.jobs, **how)
     print(page.summary())
     print(f"wrote {page.write()}")
 

@@ -90,6 +90,7 @@ class Campaign:
     jobs: int
     only: str = ""
     again: bool = False
+    explained: frozenset[tuple[str, str]] = frozenset()
     noticed: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
     sound: dict[int, bool] = field(default_factory=dict)
     pipe: int = -1
@@ -125,7 +126,8 @@ class Campaign:
         mutants = [m for m in mutants if m.file.startswith(self.only)]
         random.Random(0).shuffle(mutants)
         fresh = [m for m in mutants if self._letter(m) == "?"]
-        survivors = [m for m in mutants if self._letter(m) == "s"]
+        named = ((m, (m.file, f"{m.unit}: {m.change}")) for m in mutants if self._letter(m) == "s")
+        survivors = [m for m, name in named if name not in self.explained]
         return survivors + fresh if self.again else fresh + survivors
 
     def _letter(self, mutant: Mutant) -> str:
@@ -386,8 +388,8 @@ def _usage(trees: dict[str, ast.Module]) -> dict[str, set[tuple[str, int]]]:
     return found
 
 
-def run(minutes: float, jobs: int, only: str = "", again: bool = False) -> int:
-    """Break the core for so long; what pytest answers."""
+def run(minutes: float, jobs: int, **how: Any) -> int:
+    """Break the core for so long, as :class:`Campaign` says; what pytest answers."""
     from hypothesis import HealthCheck, Phase, settings
 
     settings.register_profile(
@@ -397,4 +399,4 @@ def run(minutes: float, jobs: int, only: str = "", again: bool = False) -> int:
     settings.load_profile("mutants")
     options = [*touching.OPTIONS, "-s", "--assert=plain", "--tb=line"]
     tests = [str(ROOT / path) for path in touching.TESTS]
-    return int(pytest.main([*options, *tests], plugins=[Campaign(minutes, jobs, only, again)]))
+    return int(pytest.main([*options, *tests], plugins=[Campaign(minutes, jobs, **how)]))
