@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint bench tuning-table tuning-study baselines-table nearness-study distributions-table paper paper-quick laws fuzz-files plots docs docs-check clean
+.PHONY: help demo test lint bench tuning-table tuning-study baselines-table nearness-study distributions-table paper paper-quick laws fuzz-files faults plots docs docs-check clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -67,6 +67,9 @@ paper-quick: .venv/ready  ## the same at reduced size in minutes; checks the dir
 
 fuzz-files: .venv/ready  ## tamper with 100,000 saved files: each must be refused by name (minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/keeping/fuzz.py --files 100000
+
+faults: .venv/ready  ## a kill, a full disk, Ctrl-C … at every step of every write, in turn (minutes)
+	$(BIN)/python tests/faults/sweep.py
 
 plots: .venv/ready  ## the figures of docs/plots.md, from the code on that page
 	$(BIN)/python docs/make_plots.py

@@ -42,8 +42,9 @@ class Part:
 
     def discard(self) -> None:
         """Remove what has not got its name; close it in any case."""
-        self._path.unlink(missing_ok=True)
-        with suppress(OSError):  # what a full disk left in a buffer
+        with suppress(OSError):  # on a disk that takes nothing any more, not even that
+            self._path.unlink(missing_ok=True)
+        with suppress(OSError):  # nor what is left in a buffer
             self.handle.close()
 
 

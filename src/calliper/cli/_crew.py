@@ -187,6 +187,8 @@ def _answer(answering: Answering, task: Task, pipe: Any) -> Any:
         return Written(task, written.read, written.made, written.tally, tuple(said))
     except CalliperError as error:
         return error
+    except MemoryError:
+        return CalliperError(f"{task.new}: there was not enough memory: try fewer --workers.")
     except Exception:
         return RuntimeError(traceback.format_exc())
 

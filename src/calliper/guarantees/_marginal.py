@@ -28,7 +28,7 @@ from scipy import stats
 
 from calliper._validation import check_level
 from calliper.exceptions import CalliperError
-from calliper.quantile import as_fraction, conformal_rank
+from calliper.quantile import ROUNDING, as_fraction, conformal_rank
 
 ASSUMPTIONS = (
     "calibration and new points are exchangeable (for example, independent draws from the same "
@@ -197,7 +197,15 @@ def confident_rank(coverage: float, n: int, confidence: float) -> int:
     (462, 29)
     """
     level, sure = check_level(coverage), check_level(confidence, "confidence")
-    return int(stats.binom.ppf(sure, n, level)) + 1
+    law, rest = stats.binom(n, level), float(1 - as_fraction(sure))
+    missed = rest + ROUNDING * min(rest, sure)  # what is equal but for rounding suffices
+    # By upper tails, which keep their digits where the confidence is next to 1.
+    rank = 1 + min(n, max(0, int(law.isf(rest))))
+    while rank > 1 and law.sf(rank - 2) <= missed:
+        rank -= 1
+    while rank <= n and law.sf(rank - 1) > missed:
+        rank += 1
+    return rank
 
 
 def required_for_confidence(coverage: float, confidence: float) -> int:
