@@ -88,7 +88,7 @@ def required_calibration_size(coverage: float) -> int:
 def _share(level: float) -> float:
     """The share of all weight that reaches a level: less than it by what rounding may have cost."""
     exact = as_fraction(level)
-    return float(exact) - min(TOLERANCE, float(min(exact, 1 - exact)) / 1000)
+    return float(exact) - min(TOLERANCE, float(min(exact, 1 - exact)) * 1e-6)
 
 
 def order_statistic(ordered: FloatArray, rank: int) -> float:
