@@ -355,7 +355,7 @@ def test_a_file_that_kills_every_process_is_named_and_leaves_nothing(tmp_path):
 
 
 def test_a_file_that_looked_abandoned_for_a_moment_is_made_once_more(tmp_path, monkeypatch):
-    """Another run sweeps between the making and the locking of the file, whatever the clock says."""
+    """Another run sweeps between its making and its locking, whatever the clock says."""
     seen = []
 
     def swept_meanwhile(handle):

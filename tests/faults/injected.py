@@ -127,10 +127,10 @@ def install(request) -> None:
     if fault.kind == "clock":  # a decade forth, and a decade back
         jumps = iter([(-1) ** n * 3e8 for n in range(10**6)])
         time.time = lambda: CLOCK() + next(jumps)
-    fork_workers(request["told"])
+    fork_workers(request["told"], request["counted"])
 
 
-def fork_workers(told) -> None:
+def fork_workers(told, counted) -> None:
     from calliper.cli import _crew
 
     serve = _crew.serve
@@ -143,6 +143,8 @@ def fork_workers(told) -> None:
                     os.close(int(name))
         fault.active, fault.count = fault.who == "worker", 0
         serve(pipe, answering)
+        with OPEN(counted, "a") as file:
+            file.write(f"{fault.count}\n")
 
     _crew.serve, _crew.get_context = alone, lambda how: multiprocessing.get_context("fork")
 
@@ -152,7 +154,7 @@ def save(seed: int) -> None:
 
     import calliper
 
-    Z = np.random.default_rng(seed).normal(size=(3000, 2))
+    Z = np.random.default_rng(seed).normal(size=(400, 2))
     calliper.save(calliper.FullRescaled(calliper.KNN(5)).fit(Z, np.abs(Z[:, 0])), "made.calliper")
 
 
