@@ -189,7 +189,7 @@ def test_ctrl_c_anywhere_leaves_the_object_as_it_was_or_as_it_shall_be(name, cha
     known = {before, ends(made)}
     assert len(known) == 1 + (changed != "predict_interval")
     made = MADE[name]()
-    for at in sorted({*range(1, n, 1 + n // 10), *range(max(1, n - 12), n + 1)}):
+    for at in sorted({*range(1, n, 1 + n // 10), *range(max(1, n - 30), n + 1)}):
         interrupted(lambda: change(made, targets), at)  # noqa: B023
         assert ends(made) in known, at
         if ends(made) != before:
