@@ -4,7 +4,6 @@ Whatever they do, there is an error with a name, and the object answers afterwar
 """
 
 import sys
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -200,12 +199,3 @@ def test_a_model_that_answers_otherwise_when_asked_again_is_refused():
     drawn = np.random.default_rng(0)
     with pytest.raises(CalliperError, match="the model changes between calls"):
         ConformalRegressor(lambda rows: drawn.normal(size=len(rows))).calibrate(X[OLD], Y[OLD])
-
-
-def test_warnings_and_threads_are_as_before_after_an_interruption():
-    from calliper import _blocks
-
-    made, filters = MADE["full"](), list(warnings.filters)
-    for at in (1, 5, 20, 60):
-        interrupted(lambda: made.predict_interval(X[NEW]), at)
-    assert warnings.filters == filters and _blocks._single_threaded_blas.inside == 0
