@@ -74,7 +74,8 @@ def reference() -> str:
         said = (inspect.getdoc(there) or "").split("\n\n")[0].replace("\n", " ")
         title = "The front door: ``calliper``" if module == "calliper" else f"``{module}``"
         lines += ["", title, "-" * len(title), "", said, "", f".. currentmodule:: {module}", ""]
-        lines += [".. autosummary::", "   :toctree: generated", "   :nosignatures:", ""]
+        lines += [".. autosummary::", "   :toctree: generated", f"   :caption: {module}"]
+        lines += ["   :nosignatures:", ""]
         lines += [f"   {name}" for name in names]
     return "\n".join(lines) + "\n"
 
@@ -111,6 +112,17 @@ def settle(gallery_conf: dict[str, Any], fname: str) -> None:
     warnings.filterwarnings("ignore", message="FigureCanvasAgg is non-interactive")
 
 
+#: How each notebook begins: most need calliper alone, some a table and its loader.
+NOTEBOOK = """\
+# In a checkout of calliper: pip install '.[docs]' jupyterlab
+# The loader of public tables, experiments.data, lies in the checkout and not in the package.
+import sys
+from pathlib import Path
+
+folders = [Path.cwd(), *Path.cwd().parents]
+sys.path += [str(folder) for folder in folders if (folder / "experiments" / "data").exists()]
+"""
+
 run_here = [example.stem for example in sorted(EXAMPLES.glob("plot_*.py")) if runs_here(example)]
 sphinx_gallery_conf = {
     "examples_dirs": str(EXAMPLES),
@@ -128,6 +140,7 @@ sphinx_gallery_conf = {
     "copyfile_regex": r".*\.md",
     "show_signature": False,
     "write_computation_times": False,
+    "first_notebook_cell": NOTEBOOK,
 }
 
 # -- Pages ----------------------------------------------------------------------------------------
