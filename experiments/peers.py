@@ -2,8 +2,8 @@
 
 The nine tables and the draws of the study on nearness: one fitted model, 500 calibration rows and
 1,000 test rows, the same for every library, at 90 %. Each library is asked as its documentation
-says, first by default, then in every way that it has to make widths follow the error of a model
-that is fitted already. What is stored is kept, so that an interrupted run goes on.
+says, first by default, then in the ways that it has to divide the errors of a fitted model by how
+difficult a row is. What is stored is kept, so that an interrupted run goes on.
 """
 
 from __future__ import annotations
@@ -147,7 +147,11 @@ def page(stored: dict[str, Any], repetitions: int) -> str:
         f"rows for all, {LEVEL:.0%} asked for. The interval score is the width plus a fine for "
         "each miss, here over that of one width for all (the default of MAPIE and crepes): smaller "
         "is better, and 1 gains nothing. The *worst tenth* is that of the ten tenths of the rows, "
-        "sorted by prediction, which is covered least; mean over the tables.",
+        "sorted by prediction, which is covered least; mean over the tables. Left-out errors are "
+        "errors on training rows by models that had not seen them, from five trainings (calliper "
+        "takes those of a forest out of bag). MAPIE's `ConditionalSplitConformalRegressor`, which "
+        "solves a problem for each new row, is not here; nor are models of quantiles, which are "
+        "other models.",
     ]
     for model, name in MODELS.items():
         lines += ["", f"## {name[0].upper()}{name[1:]}", ""]

@@ -72,6 +72,11 @@ def test_bars_are_as_long_as_intervals_are_wide():
     assert "3 rows, coverage 0.9" in text and "Width: 2 to 10, half of them below 4" in text
 
 
+def test_the_largest_numbers_have_their_place():
+    lines = drawn(of_ends([-1.7e308, 0], [1.7e308, 1]), "line")
+    assert [length(line) for line in lines] == [HEIGHT - 12, 0]
+
+
 def test_levels_lie_over_one_another():
     ends = np.arange(1.0, 6.0)[None] * np.ones((4, 1))
     page = of_ends(-ends, ends, coverage=(0.5, 0.6, 0.7, 0.8, 0.9))

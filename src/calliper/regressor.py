@@ -91,18 +91,21 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         ``QuantileError`` takes a model of quantiles (with ``Split``, that is CQR). (Plain
         ``score`` is taken: it is scikit-learn's method that rates the predictions.)
     embed : "auto", "inputs", "prediction", transformer or callable, default "auto"
-        The space where nearness is judged. ``"auto"`` looks at the fitted model: prediction and
-        spread of the members for forests and bagging, how far the last stages move it for
-        gradient boosting, standard deviation where the model states one, the penultimate layer of
-        a network; for others standardised inputs and prediction (without training rows the
-        prediction alone, for a linear model what each input adds). Where left-out errors are
-        known, the error that they let expect is one coordinate more, in place of the inputs.
-        Categories, text, dates and sparse columns are turned into numbers by training rows.
-        A class of your own that looks like an ensemble is asked for its spread only if it
-        predicts training rows as its members do together.
+        The space where nearness is judged.
+
+        ``"auto"`` looks at the fitted model: prediction and spread of the members for forests and
+        bagging, how far the last stages move it for gradient boosting, standard deviation where
+        the model states one, the penultimate layer of a network; for others standardised inputs
+        and prediction (without training rows the prediction alone, for a linear model what each
+        input adds). Where left-out errors are known, the error that they let expect is one
+        coordinate more, in place of the inputs. Categories, text, dates and sparse columns are
+        turned into numbers by training rows. A class of your own that looks like an ensemble is
+        asked for its spread only if it predicts training rows as its members do together.
+
         ``"inputs"`` (or None) are the inputs, standardised by training rows where there are any.
         What works on the inputs themselves (``ForestProximity(forest)``, the basis of
         ``ConditionalCalibration``) gets them as they are.
+
         A transformer is fitted to training rows, a function or ``Layer`` is taken as it is.
         Nothing is learnt from calibration rows: they would be treated unlike a new point, which
         costs the guarantee.
