@@ -57,9 +57,13 @@ numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 
 
+#: What most readers look for, before the rest of the front door.
+FIRST = ("ConformalRegressor", "MultiTargetRegressor", "Intervals", "Boxes", "save", "load")
+
+
 def public_names() -> dict[str, list[str]]:
     """The public names of each module; one that the front door has is left to the front door."""
-    names = {"calliper": list(calliper.__all__)}
+    names = {"calliper": [*FIRST, *(n for n in calliper.__all__ if n not in FIRST)]}
     for module in sorted(set(dir(calliper)) - {*calliper.__all__, "__version__"}):
         there = importlib.import_module(f"calliper.{module}")
         names[f"calliper.{module}"] = [n for n in there.__all__ if n not in calliper.__all__]
@@ -68,7 +72,9 @@ def public_names() -> dict[str, list[str]]:
 
 def reference() -> str:
     """The page that lists them, a table for each module with its first line above."""
-    lines = ["Reference", "=========", "", "Every public name. Each page has an example that runs."]
+    said = "Every public name. Each page has an example that runs. Most programs need"
+    said += " :class:`~calliper.ConformalRegressor` and what it returns, and no more."
+    lines = ["Reference", "=========", "", said]
     for module, names in public_names().items():
         there = importlib.import_module(module)
         said = (inspect.getdoc(there) or "").split("\n\n")[0].replace("\n", " ")
