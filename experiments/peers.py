@@ -129,11 +129,9 @@ def one_draw(table: str, model: str, repetition: int) -> dict[str, list[float]]:
             print(f"{table}, {model}, {name}: {error}", file=sys.stderr)
             continue
         inside = intervals.contains(rows.test.y)
-        found[name] = [
-            float(metrics.interval_score(rows.test.y, intervals)),
-            float(inside.mean()),
-            float(min(inside[tenth].mean() for tenth in tenths)),
-        ]
+        worst = min(inside[tenth].mean() for tenth in tenths)
+        measured = metrics.interval_score(rows.test.y, intervals), inside.mean(), worst
+        found[name] = [float(f"{value:.5g}") for value in measured]
     return found
 
 
@@ -162,7 +160,8 @@ def page(stored: dict[str, Any]) -> str:
         lines += ["|---" * 5 + "|"]
         for method, (*means, tables) in summary(stored, model):
             few = "" if tables == len(TABULAR) else f" ({tables} tables)"
-            lines.append(f"| {method}{few} | " + " | ".join(f"{mean:.3f}" for mean in means) + " |")
+            cells = (f"{mean:.3f}" if mean < 100 else f"{mean:.0e}" for mean in means)
+            lines.append(f"| {method}{few} | {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
 
 
@@ -189,6 +188,13 @@ def summary(stored: dict[str, Any], model: str) -> list[tuple[str, Any]]:
     return sorted(rows.items(), key=lambda row: row[1][0])
 
 
+def document(stored: dict[str, Any]) -> str:
+    """What is stored as JSON, a line for each draw."""
+    lines = (f"{json.dumps(key)}: {json.dumps(found)}" for key, found in stored["draws"].items())
+    versions = json.dumps(stored["versions"])
+    return f'{{"versions": {versions}, "draws": {{\n' + ",\n".join(lines) + "\n}}\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repetitions", type=int, default=2)
@@ -201,7 +207,7 @@ def main() -> None:
         key = f"{table}, {model}, {repetition}"
         if key not in stored["draws"]:
             stored["draws"][key] = one_draw(table, model, repetition)
-            RESULTS.write_text(json.dumps(stored, indent=1) + "\n")
+            RESULTS.write_text(document(stored))
             print(f"{key} done", file=sys.stderr, flush=True)
     PAGE.write_text(page(stored), encoding="utf-8")
 
