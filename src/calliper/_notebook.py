@@ -195,6 +195,6 @@ def _svg(marks: list[str], said: str, *, height: int = HEIGHT) -> str:
         f'<svg width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" role="img" '
         f'aria-label="{escape(said)}" style="max-width:100%" fill="currentColor" '
         f'stroke="currentColor">{drawn}</svg>'
-        f'<figcaption style="font-size:85%;max-width:{WIDTH}px">{escape(said)}</figcaption>'
-        "</figure>"
+        f'<figcaption style="font-size:85%;max-width:{WIDTH}px;color:inherit;text-align:left">'
+        f"{escape(said)}</figcaption></figure>"
     )
