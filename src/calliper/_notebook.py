@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from math import floor
 from typing import Any
 
 import numpy as np
@@ -113,7 +114,7 @@ def coverage_line(asked: float, proved: float, spread: tuple[float, float] | Non
 
     ``spread`` is where coverage lies in nine of ten draws of the calibration points.
     """
-    first = max(0.0, np.floor(20 * min(asked, proved, *(spread or (1.0,))) - 0.5) / 20)
+    first = max(0.0, floor(20 * min(asked, proved, *(spread or (1.0,))) - 0.5) / 20)
 
     def at(share: float) -> float:
         return 8 + (WIDTH - 16) * (share - first) / (1 - first)
@@ -152,7 +153,7 @@ def share_bar(share: float, least: float) -> str:
 
 def floored(share: float) -> str:
     """A proved share with four digits, never rounded up."""
-    return f"{np.floor(share * 1e4) / 1e4:g}"
+    return f"{floor(share * 1e4) / 1e4:g}"
 
 
 def _middle(lower: FloatArray, upper: FloatArray) -> FloatArray:
