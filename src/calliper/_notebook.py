@@ -153,7 +153,7 @@ def share_bar(share: float, least: float) -> str:
 
 def floored(share: float) -> str:
     """A proved share with four digits, never rounded up."""
-    return f"{floor(share * 1e4) / 1e4:g}"
+    return f"{np.floor(share * 1e4) / 1e4:g}"
 
 
 def _middle(lower: FloatArray, upper: FloatArray) -> FloatArray:
