@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint bench tuning-table tuning-study baselines-table nearness-study distributions-table paper paper-quick laws mutants coverage fuzz-files plots docs docs-check clean
+.PHONY: help demo test lint bench tuning-table tuning-study baselines-table nearness-study distributions-table peers-table paper paper-quick laws mutants coverage fuzz-files faults plots docs docs-check clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -59,6 +59,9 @@ nearness-study: .venv/ready  ## where to judge nearness; CALLIPER_DATA names the
 distributions-table: .venv/bench-ready  ## CRPS beside crepes; CALLIPER_DATA names the data folder
 	$(BIN)/python -m experiments.distributions.study
 
+peers-table: .venv/bench-ready  ## MAPIE and crepes beside calliper; CALLIPER_DATA names the data folder
+	OMP_NUM_THREADS=1 $(BIN)/python -m experiments.peers
+
 paper: .venv/ready  ## the paper on its five tasks and nine tables: records, tables, figures (an hour)
 	OMP_NUM_THREADS=1 $(BIN)/python -m experiments.deutschmann2024.run
 
@@ -67,6 +70,9 @@ paper-quick: .venv/ready  ## the same at reduced size in minutes; checks the dir
 
 fuzz-files: .venv/ready  ## tamper with 100,000 saved files: each must be refused by name (minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/keeping/fuzz.py --files 100000
+
+faults: .venv/ready  ## a kill, a full disk, Ctrl-C … at every step of every write, in turn (minutes)
+	$(BIN)/python tests/faults/sweep.py
 
 plots: .venv/ready  ## the figures of docs/plots.md, from the code on that page
 	$(BIN)/python docs/make_plots.py
@@ -83,7 +89,7 @@ coverage: .venv/ready  ## lines and branches of the numerical core that its own 
 docs: .venv/docs-ready  ## the site in build/site; CALLIPER_DATA names the tables of some examples
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs build/site
 
-docs-check: docs  ## spelling, every link, and the site in a browser: both themes, phone and desktop
+docs-check: docs  ## spelling, links, notebooks, and the site in a browser: themes, phone, desktop
 	$(BIN)/codespell docs examples src README.md CONTRIBUTING.md CHANGELOG.md
 	CALLIPER_SITE=build/site $(BIN)/python -m pytest tests/site
 

@@ -20,15 +20,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, log, log1p
+from math import ceil, log1p
 from typing import Any
 
-import numpy as np
 from scipy import stats
 
+from calliper._notebook import card, coverage_line, floored, folded
 from calliper._validation import check_level
 from calliper.exceptions import CalliperError
-from calliper.quantile import as_fraction, conformal_rank
+from calliper.quantile import ROUNDING, as_fraction, conformal_rank
 
 ASSUMPTIONS = (
     "calibration and new points are exchangeable (for example, independent draws from the same "
@@ -197,7 +197,21 @@ def confident_rank(coverage: float, n: int, confidence: float) -> int:
     (462, 29)
     """
     level, sure = check_level(coverage), check_level(confidence, "confidence")
-    return int(stats.binom.ppf(sure, n, level)) + 1
+    rest = float(1 - as_fraction(sure))
+    allowed = rest + ROUNDING * min(rest, sure)  # what is equal but for rounding suffices
+    # By points that are missed, and by the tail: both keep their digits next to 1.
+    missed = stats.binom(n, float(1 - as_fraction(level)))
+
+    def at_least(rank: int) -> float:
+        """P(Binomial(N, coverage) ≥ rank)."""
+        return float(missed.cdf(n - rank))
+
+    rank = min(n + 1, max(1, n - int(missed.ppf(rest))))
+    while rank > 1 and at_least(rank - 1) <= allowed:
+        rank -= 1
+    while rank <= n and at_least(rank) > allowed:
+        rank += 1
+    return rank
 
 
 def required_for_confidence(coverage: float, confidence: float) -> int:
@@ -219,7 +233,7 @@ def required_for_confidence(coverage: float, confidence: float) -> int:
     29
     """
     level, sure = check_level(coverage), check_level(confidence, "confidence")
-    n = max(1, ceil(log1p(-sure) / log(level)) - 1)
+    n = max(1, ceil(log1p(-sure) / log1p(-float(1 - as_fraction(level)))) - 1)
     while confident_rank(level, n, sure) > n:
         n += 1
     return n
@@ -271,6 +285,29 @@ class Guarantee:
             return (SHIFTED, *ASSUMPTIONS[1:])
         return ASSUMPTIONS if self.confidence is None else (INDEPENDENT, *ASSUMPTIONS[1:])
 
+    def _repr_html_(self) -> str:
+        facts = [
+            f"asked for: {self.coverage:g}",
+            "" if self.confidence is None else f"with confidence {self.confidence:g}",
+            f"proved: {floored(self.proved)}",
+            f"calibration points: {self.n_calibration:,}"
+            + ("" if self.n_effective is None else f" (by weight {self.n_effective:.1f})"),
+        ]
+        title, words = f"Guarantee of {self.method}", self.describe()
+        if self.proved <= 0 or self.note is not None:
+            return card(title, [*facts, words])
+        drawn = coverage_line(self.coverage, self.proved, self._spread())
+        return card(title, facts, drawn, folded("In words", words))
+
+    def _spread(self) -> tuple[float, float] | None:
+        """Where coverage lies in nine of ten draws of the calibration points, if that is known."""
+        n, usual = self.n_calibration, self.has_law and self.tails == 1 and self.note is None
+        weighted, sure = self.n_effective is not None, self.confidence is not None
+        if not usual or weighted or sure or conformal_rank(self.coverage, n) > n:
+            return None
+        low, high = coverage_law(self.coverage, n).ppf([0.05, 0.95])
+        return float(low), float(high)
+
     def describe(self) -> str:
         """The promise in plain words, with its warning."""
         if self.note is not None:
@@ -279,7 +316,7 @@ class Guarantee:
         if self.n_effective is not None:
             return (
                 f"{self.method}: {self.event} with probability at least "
-                f"{np.floor(self.proved * 1e4) / 1e4:g} (asked for: {self.coverage:g}), provided "
+                f"{floored(self.proved)} (asked for: {self.coverage:g}), provided "
                 f"that {'; and '.join(self.assumptions)}. Weights ŵ that are estimated lower it by "
                 f"at most half the mean of |ŵ/mean ŵ − w|. It averages over draws of the {n:,} "
                 f"calibration points, which by weight count for {self.n_effective:.1f}, and over "
@@ -307,7 +344,7 @@ class Guarantee:
             )
         words = (
             f"{self.method}: {self.event} with probability at least "
-            f"{np.floor(self.proved * 1e4) / 1e4:g} (asked for: {self.coverage:g}), provided that "
+            f"{floored(self.proved)} (asked for: {self.coverage:g}), provided that "
             + "; and ".join(self.assumptions)
             + f". This probability is marginal: it averages over draws of the {n:,} calibration "
             f"points and over all inputs; it promises nothing for one given input."
