@@ -297,7 +297,10 @@ def install(mutant: Mutant, tree: ast.Module, functions: Functions) -> None:
         _renew_constant(mutant, unit)
         return
     (code,) = (c for c in _codes(_compiled(unit, mutant)) if c.co_qualname == mutant.unit)
-    for function in functions[path, mutant.unit, code.co_firstlineno]:
+    holders = functions.get((path, mutant.unit, code.co_firstlineno), [])
+    if not holders:
+        raise LookupError("nobody holds it")
+    for function in holders:
         function.__code__ = code
         _renew_defaults(function, unit.args, mutant)
 
