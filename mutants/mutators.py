@@ -48,7 +48,7 @@ FORGETTABLE = {"abs", "sort", "sqrt", "nan_to_num", "cumsum", "unique", "round"}
 UNBROKEN_ARGUMENTS = {"strict", "copy", "dtype", "maxsize", "stacklevel", "check_finite", "workers"}
 
 #: Functions of words, and what is called with words alone.
-UNBROKEN_FUNCTIONS = {"__repr__", "_note", "describe", "__sklearn_tags__", "__dir__"}
+UNBROKEN_FUNCTIONS = {"__repr__", "_repr_html_", "_note", "describe", "__sklearn_tags__", "__dir__"}
 SPEAKING = {"warn", "TypeVar", "getLogger"}
 
 

@@ -321,3 +321,8 @@ def test_calibrator_that_cannot_extend_says_so():
         TypeError, match=r"Constant\(\) has no extend: calibrate\(X, y\) on all rows"
     ):
         model.extend(X[:2], y[:2])
+
+
+def test_rows_without_names_get_none():
+    method = Split().fit(np.zeros((9, 1)), np.arange(9.0)).extend(np.zeros((1, 1)), [9.0])
+    assert not hasattr(method, "feature_names_in_") and method.n_calibration_ == 10

@@ -261,3 +261,10 @@ def test_the_guard_of_many_points_is_that_of_a_sample():
     line = np.linspace(0, 1, 8001)[:, None]
     low = TunedRBF(grid="guarded", n_sample=20000).resolved(line).length_scales[0]
     assert low == pytest.approx(10 / 2000 / 2 * 2 / np.sqrt(2 * np.pi), rel=0.15)
+
+
+def test_two_folds_are_the_fewest():
+    kernel = TunedRBF(length_scales=[1.0], n_folds=2)
+    assert kernel.resolved(TRAIN).n_folds == 2
+    with pytest.raises(ValueError, match="n_folds must be an integer >= 2 or None; got 1"):
+        kernel.set_params(n_folds=1).resolved(TRAIN)
