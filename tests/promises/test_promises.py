@@ -62,9 +62,9 @@ def test_no_promise_is_refuted():
 
 @pytest.mark.parametrize("name", [n for n in ATTACKS if n not in adversaries.DRAWING])
 def test_worst_bags_are_covered(name):
-    """What searches found: of up to seven rows the worst for each size."""
+    """What searches found: of up to seven rows, or two that are drawn, the worst for each size."""
     for n, bag in ATTACKS[name]["worst"].items():
-        if int(n) <= 7:
+        if int(n) <= (2 if name.startswith("confidence") else 7):
             margins = adversaries.again(name, bag)
             assert margins.min() >= -1e-9, bag
             told = adversaries.told_apart(name, margins).min()
