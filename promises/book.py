@@ -54,43 +54,43 @@ def entries(kind: str) -> list[Promise]:
 
 INTRODUCTION = """# The book of promises
 
-calliper promises that a new target lies in its interval with at least the probability that
-`guaranteed_coverage` gives, whatever the model and whatever the data. What this takes is that
-calibration rows and new rows are exchangeable (nothing but chance decides which of them are new)
-and that nothing was chosen by looking at them. For most methods the probability is the level that
-was asked for, 1−α, or a little more; for the Jackknife+ and its kin it is 1−2α. The same is
+What calliper promises, and what became of attempts to break it. A promise is a sentence such as:
+*if you ask for 90 %, nine of ten new targets lie in their intervals*. It holds whatever the model
+and the data, if new rows come from where the calibration rows come from (they are *exchangeable*:
+nothing but chance decides which are new) and nothing was chosen by looking at them. Most methods
+promise the level that was asked for, 1−α; the Jackknife+ and its kin promise 1−2α. The same is
 promised in each group, under a known shift of the inputs, for both ends of a distribution and, with
-`confidence`, for the very calibration rows at hand. This page lists every promise, with its
-assumption, the tests that try it, and what became of those who tried to break it.
-
-**{verdict}**
+`confidence`, for the very calibration rows at hand. Together the promises were tried on millions of
+made-up data sets, many of them nasty on purpose. **{verdict}**
 
 `make laws` tries for another hour and writes this page anew; a second run goes on where the first
-one stopped. Promises are attacked in three ways.
+one stopped. [What is guaranteed](guide/what-is-guaranteed.md) says what the promises mean for
+your data.
 
-*Draws.* A pair is a calibration set and a new row: {pairs:,} of them, drawn from {worlds}
-exchangeable worlds (continuous, ties, duplicates, zeros, errors of one size, heavy tails, clusters,
-one place for all rows, errors dealt out once each), with 1 to 200 calibration rows in 1 to 5
-dimensions, at levels 1/3, 0.5, 0.9, 0.95 and 0.999. Bets against a promise, valid at any time, must
-multiply their stake by {cells} × 100 to refute it, so that the chance to accuse any true promise,
-over all {cells} tests and all runs, is at most 1 %. *Worst* is the smallest mean margin over what
-is proved, in its standard errors, of the levels and worlds of a row: of so many, some are 2 or 3
-below zero by chance.
+Promises are attacked in three ways, and the table has a row for each promise of each method.
 
-*Whole bags.* Among these draws are {whole:,} bags of 2 to 200 rows of which each row was new in
+*Draws*: {pairs:,} *pairs* of a calibration set and a new row, drawn from {worlds} worlds in which
+the promise must hold. The worlds have continuous errors, ties, duplicates, zeros, errors of one
+size, heavy tails, clusters, one place for all rows, and errors dealt out once each; 1 to 200
+calibration rows in 1 to 5 dimensions; levels 1/3, 0.5, 0.9, 0.95 and 0.999. *Worst* is the smallest
+mean margin over what is proved, in its standard errors, of the levels and worlds of a row: of so
+many, some are 2 or 3 below zero by chance. A promise counts as broken if a bet against it
+multiplies its stake by {cells} × 100. Bets may be looked at any time, and the chance that any true
+promise is accused, over all {cells} tests and all runs, is at most 1 %.
+
+*Whole bags*: among these draws are {whole:,} bags of 2 to 200 rows of which each row was new in
 turn. They leave nothing to chance: one of them below what is proved would refute the promise.
+*Seen* is the smallest violation, in points of coverage, that would have been found as often as not:
+if coverage of such bags were on average v short, at least a share v of them would be below, at any
+level (in groups: all groups together). A method that draws is judged by the bets alone, at 0.9
+where errors do not tie. Nothing is said where no whole bag was tried yet.
 
-*Seen* is the smallest violation, in points of coverage, that would have been seen as often as not.
-If coverage of such bags were on average v short, at least a share v of them would be below, at any
-level (in groups: all of them together). A method that draws is judged by the bets alone, at 0.9
-where errors do not tie.
-
-*Searches.* {bags:,} bags of 3 to 12 rows, again with each row new in turn: all bags of a few places
-and scores, and those on the way of a simulated annealing. *Margin* is the smallest over all bags
-and levels of coverage less what is proved; it must not be negative. Zero says that the proof cannot
-be improved. (`RLCP` draws: its margins are means over 4,000 draws a row. With folds or bootstraps
-all of them are gone through. For `confidence` a bag is a world of two or three kinds of rows, and
-the margin is exact over all calibration sets.)
+*Searches*: {bags:,} bags of 3 to 12 rows, again with each row new in turn: all bags of a few places
+and scores, and those on the way of a simulated annealing. *Margin* is the smallest coverage less
+what is proved, over all bags and levels; it must not be negative, and zero says that the proof
+cannot be improved. (`RLCP` draws: its margins are means over 4,000 draws a row. Folds and
+bootstraps are gone through in all ways. For `confidence` a bag is a world of two or three kinds of
+rows, and the margin is exact over all calibration sets.)
 """
 
 
