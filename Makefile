@@ -2,31 +2,38 @@
 # the project and its extras installed. Set PYTHON to choose the interpreter (3.11 or newer).
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: help demo test lint bench tuning-table tuning-study baselines-table nearness-study distributions-table paper paper-quick laws fuzz-files plots docs docs-check clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
-.venv/ready: pyproject.toml
-	@echo "Setting up .venv: the project, its command line and its test tools"
+# Bytecode is left to the first import: the demonstration needs a fraction of what is installed.
+.venv/demo-ready: pyproject.toml
+	@echo "Setting up .venv: the project and what its demonstration needs"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is required; set PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(PIP) --no-compile --editable '.[demo]'
+	@touch $@
+
+.venv/ready: .venv/demo-ready
+	@echo "Adding the whole command line and the test tools"
+	$(PIP) --editable '.[test]'
 	@touch $@
 
 .venv/bench-ready: .venv/ready
 	@echo "Adding the peers to compare with: crepes and MAPIE"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(PIP) --editable '.[bench]'
 	@touch $@
 
 .venv/docs-ready: .venv/bench-ready
 	@echo "Adding what builds the site: Sphinx, its theme and its gallery"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(PIP) --editable '.[docs]'
 	@touch $@
 
-demo: .venv/ready  ## intervals that widen where the model errs: a table and a figure, in seconds
+demo: .venv/demo-ready  ## intervals that widen where the model errs: a table and a figure, in seconds
 	$(BIN)/calliper demo
 
 lint: .venv/ready  ## style, types and the direction of imports
