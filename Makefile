@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test lint bench tuning-table tuning-study baselines-table nearness-study distributions-table paper paper-quick laws fuzz-files plots docs docs-check clean
+.PHONY: help demo test lint bench tuning-table tuning-study baselines-table nearness-study distributions-table paper paper-quick laws fuzz-files plots docs docs-check release-check test-minimal lock audit clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -88,5 +88,30 @@ docs-check: docs  ## spelling, every link, and the site in a browser: both theme
 	$(BIN)/codespell docs examples src README.md CONTRIBUTING.md CHANGELOG.md
 	CALLIPER_SITE=build/site $(BIN)/python -m pytest tests/site
 
+.venv/release-ready: .venv/demo-ready
+	@echo "Adding what builds and checks a release"
+	$(PIP) --editable '.[release]'
+	@touch $@
+
+release-check: .venv/release-ready  ## build, look inside, install and try what would be published
+	$(BIN)/python -m release.check
+
+.venv-minimal/ready: pyproject.toml release/minimal.py
+	@echo "Setting up .venv-minimal: the lowest versions that are allowed"
+	$(PYTHON) -m venv --clear .venv-minimal
+	$(PYTHON) -m release.minimal > .venv-minimal/lowest.txt
+	.venv-minimal/bin/python -m pip install --quiet --disable-pip-version-check \
+		--constraint .venv-minimal/lowest.txt --editable '.[test-core]'
+	@touch $@
+
+test-minimal: .venv-minimal/ready  ## the core tests with the lowest versions that are allowed
+	OMP_WAIT_POLICY=passive .venv-minimal/bin/python -m pytest -n auto @release/core-tests.txt
+
+lock: .venv/release-ready  ## renew requirements-dev.lock: every package by version and hash
+	$(BIN)/python -m release.lock
+
+audit: .venv/release-ready  ## known weaknesses of the locked packages; says so without a network
+	$(BIN)/python -m release.audit
+
 clean:  ## remove the environment and caches
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist docs/gallery docs/reference
+	rm -rf .venv .venv-minimal .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist docs/gallery docs/reference
