@@ -29,7 +29,7 @@ def reachable() -> bool:
 def main() -> int:
     """0: looked up and nothing found, or not looked up where that is allowed."""
     if not reachable():
-        print(f"NOT AUDITED: the database of weaknesses (pypi.org) cannot be reached from here.")
+        print("NOT AUDITED: the database of weaknesses (pypi.org) cannot be reached from here.")
         return int(os.environ.get("CALLIPER_REQUIRE_AUDIT") == "1")
     tool = [sys.executable, "-m", "pip_audit", "--strict", "--disable-pip"]
     return subprocess.run([*tool, "--requirement", str(LOCK)], check=False).returncode
