@@ -149,7 +149,7 @@ def tried(file: Path) -> list[str]:
     return []
 
 
-def import_ratio(python: Path, n_runs: int = 9) -> float:
+def import_ratio(python: Path, n_runs: int = 5) -> float:
     """How much longer it takes to import calliper than what it depends on; medians, in turn."""
 
     def answer(code: str, *words: str) -> str:
@@ -161,8 +161,7 @@ def import_ratio(python: Path, n_runs: int = 9) -> float:
         (float(answer(_IMPORT, "calliper")), float(answer(_IMPORT, *others)))
         for _ in range(n_runs + 1)
     ][1:]  # the first run writes bytecode
-    ours, theirs = (statistics.median(column) for column in zip(*times, strict=True))
-    return ours / theirs
+    return statistics.median(own for own, _ in times) / statistics.median(dep for _, dep in times)
 
 
 def recorded(page: str, row: str) -> str:
