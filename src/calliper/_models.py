@@ -425,9 +425,11 @@ def _check_last_step(pipeline: Pipeline) -> None:
 
 
 def _check_regressor(core: Any) -> None:
+    if not hasattr(core, "__sklearn_tags__"):  # scikit-learn 1.7 guesses, and warns of it
+        return
     try:
         kind = get_tags(core).estimator_type
-    except AttributeError:  # no estimator of scikit-learn, or half of one
+    except AttributeError:  # half an estimator of scikit-learn
         return
     if kind not in (None, "regressor"):
         raise CalliperError(
