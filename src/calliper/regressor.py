@@ -43,6 +43,7 @@ from calliper._models import (
     fresh,
     predictions,
     routed,
+    unchanged_if_refused,
 )
 from calliper._per_row import PerRow
 from calliper._row_order import warn_of_trend
@@ -176,6 +177,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         self.random_state = random_state
         self.progress = progress
 
+    @unchanged_if_refused
     def fit(self, X: Any, y: Any, *, groups: Any = None, **fit_params: Any) -> Self:
         """Hold out a part, train a copy of the estimator on the rest, calibrate on the part.
 
@@ -228,6 +230,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         self._trained = self.estimator, estimator, sketch_rows(X_train, y_train)
         return self
 
+    @unchanged_if_refused
     def calibrate(
         self,
         X: Any,
@@ -285,6 +288,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             _warn_if_other(before, self.embedding_)
         return self
 
+    @unchanged_if_refused
     def extend(
         self,
         X: Any,
