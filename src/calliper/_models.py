@@ -142,7 +142,10 @@ def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
         )
     validate_data(estimator, X, skip_check_array=True)
     check_consistent_length(X, y)
-    y = np.asarray(y)
+    try:
+        y = np.asarray(y)
+    except ValueError as error:
+        raise CalliperError(f"y must be numbers, one for each row: {error}.") from error
     if y.ndim == 2 and y.shape[1] == 1:
         warn(
             "A column-vector y was passed when a 1d array was expected; it is flattened.",

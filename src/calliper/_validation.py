@@ -149,7 +149,7 @@ def _refuse_huge(features: Any, name: str) -> Any:
 
 
 def forget_fit(estimator: Any) -> None:
-    """Remove what an earlier fit has left, so that one that fails leaves nothing that seems fitted."""
+    """Remove what an earlier fit has left: one that fails leaves nothing that seems fitted."""
     for name in [name for name in vars(estimator) if name.endswith("_") and name[0] != "_"]:
         delattr(estimator, name)
 

@@ -9,7 +9,7 @@ import sys
 os.environ["OMP_NUM_THREADS"] = "1"  # a child waits forever for threads that it did not inherit
 os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
 
-from fuzzing import campaign  # noqa: E402
+from fuzzing import campaign
 
 
 def main():
@@ -20,7 +20,11 @@ def main():
     parser.add_argument("--jobs", type=int, default=2, help="on so many cores")
     parser.add_argument("--first", type=int, help="from this number on, and keep no results")
     given = parser.parse_args()
-    before = campaign.read() if given.first is None else {k: campaign.fresh_state() for k in campaign.BATCH}
+    before = (
+        campaign.read()
+        if given.first is None
+        else {k: campaign.fresh_state() for k in campaign.BATCH}
+    )
     known = sum(len(state["found"]) for state in before.values())
     results = campaign.run(
         before, given.only or [*campaign.BATCH], jobs=given.jobs, minutes=given.minutes,

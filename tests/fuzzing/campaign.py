@@ -30,8 +30,9 @@ RESULTS = Path(__file__).with_name("results.json")
 BATCH = {"files": 2000, "readers": 1000, "machines": 60}
 SHARE = {"files": 1, "readers": 2, "machines": 3}
 
-#: Seconds that a process may be silent: files and tables have an alarm of their own before that.
-MOST_SILENCE = 120
+#: Seconds that a process may be silent, asleep or not given a turn; one that is at work on a file
+#: or a table has an alarm of its own before that.
+MOST_SILENCE = 900
 
 
 def examiners(kinds, folder):
@@ -162,12 +163,13 @@ def run(results, kinds, *, jobs=2, minutes=1e6, most=10**12, first=None):
                     at_work.remove(job)
                 elif time.monotonic() - job.heard > MOST_SILENCE:
                     job.process.kill()
-            if first is None and time.monotonic() - said > 20 or not at_work:
+            if time.monotonic() - said > 20 or not at_work:
                 said = time.monotonic()
-                for kind in kinds if first is None else ():
-                    results[kind]["next"] = begun[kind]
-                    write(results)
-                print("  ".join(f"{kind} {results[kind]['inputs']:,}" for kind in kinds), flush=True)
+                if first is None:
+                    write(results | {kind: results[kind] | {"next": begun[kind]} for kind in kinds})
+                print(
+                    "  ".join(f"{kind} {results[kind]['inputs']:,}" for kind in kinds), flush=True
+                )
 
 
 def table(results):

@@ -10,20 +10,16 @@ not renewed that is read otherwise than it was saved.
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import os
-import pickle
 import random
 import resource
 import signal
 import sys
-import tempfile
 import traceback
 import warnings
 import zipfile
-from collections import Counter
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -36,7 +32,7 @@ from calliper.exceptions import CalliperError
 from calliper.keeping import _file
 from cases.kept import answers, small_cases
 
-#: Seconds that loading and asking may each take, and bytes that they may add.
+#: Seconds of processor time that loading and asking may each take, and bytes that they may add.
 MOST_SECONDS, MOST_BYTES = 5, 400 << 20
 
 #: What must not happen while a file is read.
@@ -343,7 +339,7 @@ def examine(bases, number, path, watch):
     data, base, as_saved = tampered(bases, number)
     path.write_bytes(data)
     resource.setrlimit(resource.RLIMIT_AS, (_used() + MOST_BYTES, resource.RLIM_INFINITY))
-    signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
     watch.seen, watch.path, watch.on = [], str(path), True
     try:
         made = calliper.load(path, base.case.model)
@@ -358,7 +354,7 @@ def examine(bases, number, path, watch):
         )
     finally:
         watch.on = False
-        signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
     try:
         found = answers(made, base.case.X, base.case.asked)
     except Exception as error:
@@ -376,7 +372,7 @@ def examine_alone(bases, path, watch, number):
     try:
         wrong, ended = examine(bases, number, path, watch)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
     return (f"{wrong} {watch.seen[0]}" if watch.seen else wrong), ended
 

@@ -35,6 +35,7 @@ from sklearn.utils.validation import has_fit_parameter
 import calliper
 from calliper import ConformalRegressor, FullRescaled, Split
 from calliper.calibrators import LVD, Grouped
+from calliper.exceptions import CalliperError
 from promises import methods
 
 #: How each call ended.
@@ -64,7 +65,22 @@ def rows_of(kind, rng, n, d):
     }[kind]()  # fmt: skip
 
 
-SOUND_ROWS = ["plain", "grid", "zeros", "copies", "whole", "half", "single", "list", "columns", "strided", "yes", "large", "small", "objects"]
+SOUND_ROWS = [
+    "plain",
+    "grid",
+    "zeros",
+    "copies",
+    "whole",
+    "half",
+    "single",
+    "list",
+    "columns",
+    "strided",
+    "yes",
+    "large",
+    "small",
+    "objects",
+]
 ODD_ROWS = ["frame", "named", "empty", "number", "nothing", "line", "cube", "wider", "no columns", "nan", "infinite", "huge", "text", "words",
             "none", "complex", "ragged", "sparse", "dates", "set", "masked", "iterator", "dictionary", "bytes", "word", "record"]  # fmt: skip
 
@@ -91,7 +107,18 @@ SOUND_VALUES = ["plain", "plain", "ties", "zeros", "same", "ones", "whole", "byt
 ODD_VALUES = ["yes", "fewer", "more", "negative", "nan", "infinite", "text", "word", "nothing", "number", "square", "complex", "none", "huge",
               "ragged", "dates", "giant", "masked"]  # fmt: skip
 
-SOUND_LEVELS = [0.9, 0.5, 1 / 3, 0.999, [0.2, 0.5, 0.9], [0.5], (1e-9, 1 - 1e-12), np.float32(0.9), np.array([0.3, 0.8]), np.array(0.75)]
+SOUND_LEVELS = [
+    0.9,
+    0.5,
+    1 / 3,
+    0.999,
+    [0.2, 0.5, 0.9],
+    [0.5],
+    (1e-9, 1 - 1e-12),
+    np.float32(0.9),
+    np.array([0.3, 0.8]),
+    np.array(0.75),
+]
 ODD_LEVELS = [0, 1, -0.5, NAN, np.inf, [], [0.9, 0.5], [0.5, 0.5], "0.9", "high", None, 90, [[0.5]], True, Fraction(1, 3), Decimal("0.9"), [None],
               [0.5, NAN], 0.5j, {0.5}, 10**400, [0.5, [0.9]], np.array(["a"]), 5e-324, 1 - 1e-17]  # fmt: skip
 GROUPS = [lambda n: np.arange(n) % 2, lambda n: ["a"] * n, lambda n: np.array(["u", "v"])[np.arange(n) // 2 % 2], lambda n: [None] * n,
@@ -104,7 +131,11 @@ def mostly(sound, odd):
     return st.integers(0, 4).flatmap(lambda which: st.sampled_from(odd if which == 4 else sound))
 
 
-ROWS, VALUES, LEVELS = mostly(SOUND_ROWS, ODD_ROWS), mostly(SOUND_VALUES, ODD_VALUES), mostly(SOUND_LEVELS, ODD_LEVELS)
+ROWS, VALUES, LEVELS = (
+    mostly(SOUND_ROWS, ODD_ROWS),
+    mostly(SOUND_VALUES, ODD_VALUES),
+    mostly(SOUND_LEVELS, ODD_LEVELS),
+)
 COUNT, SEED = st.integers(1, 12), st.integers(0, 2**16)
 
 #: Costly ones come less often.
@@ -119,7 +150,7 @@ EACH_LEVEL = ("quantile", "RCP", "SLCP", "Conditional", "LVD")
 QUICK = [name for name in CALIBRATORS if not any(slow in name for slow in SLOW)]
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """A call was refused as it should be."""
 
 
@@ -131,20 +162,20 @@ def is_named(error):
     if not isinstance(error, ValueError | TypeError) or not str(error).strip():
         return False
     last = places[-1]
-    if "sklearn" in last.filename:
+    if isinstance(error, CalliperError) or "sklearn" in last.filename:
         return True
     lines = (linecache.getline(last.filename, last.lineno - back).strip() for back in range(3))
     return any(line.startswith("raise") for line in lines)
 
 
 def called(what, call, *given, **known):
-    """What a call answers; Refused if it refuses by name, and all else is found."""
+    """What a call answers; RefusedError if it refuses by name, and all else is found."""
     try:
         answer = call(*given, **known)
     except Exception as error:
         if is_named(error):
             ENDED[f"{what} refused"] += 1
-            raise Refused(str(error)) from error
+            raise RefusedError(str(error)) from error
         at = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{os.path.basename(at.filename)}:{at.lineno}"
         raise AssertionError(f"{what}: {type(error).__name__} {error!s:.100} at {place}") from error
@@ -155,7 +186,9 @@ def called(what, call, *given, **known):
 def same(one, other):
     """Whether arrays are equal to the last bit."""
     one, other = np.asarray(one), np.asarray(other)
-    return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
+    return (
+        one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
+    )
 
 
 def close(one, other):
@@ -199,7 +232,7 @@ class Use(RuleBasedStateMachine):
         """As ``called``; a refusal must have changed nothing. None then."""
         try:
             return called(what, call, *given, **known)
-        except Refused:
+        except RefusedError:
             self.unchanged()
             return None
 
@@ -209,7 +242,9 @@ class Use(RuleBasedStateMachine):
         if how == "save":
             path = os.path.join(self.folder, "machine.calliper")
             if self.tried("save", self._save, path):
-                self.made = called("load", calliper.load, path, self._model(), trusted=self._trusted())
+                self.made = called(
+                    "load", calliper.load, path, self._model(), trusted=self._trusted()
+                )
                 os.unlink(path)
         elif how == "clone":
             called("clone", clone, self.made)
@@ -218,7 +253,11 @@ class Use(RuleBasedStateMachine):
             called("set_params", self.made.set_params, **given)
             self.tried("set_params", self.made.set_params, no_such_parameter=1)
         else:
-            ways = {"copy": copy.copy, "deepcopy": copy.deepcopy, "pickle": lambda made: pickle.loads(pickle.dumps(made))}
+            ways = {
+                "copy": copy.copy,
+                "deepcopy": copy.deepcopy,
+                "pickle": lambda made: pickle.loads(pickle.dumps(made)),
+            }
             self.made = called(how, ways[how], self.made)
         self.unchanged()
 
@@ -266,17 +305,26 @@ class UseCalibrator(Use):
         """Groups, weights and signs, where they are taken; mostly sound ones."""
         how, inner = {}, self.made
         if self.grouped:
-            how["groups"], inner = GROUPS[place % len(GROUPS) if place % 5 == 0 else 0](n), self.made.calibrator
+            how["groups"], inner = (
+                GROUPS[place % len(GROUPS) if place % 5 == 0 else 0](n),
+                self.made.calibrator,
+            )
         if weighted and has_fit_parameter(inner, "weights"):
-            kinds = SOUND_VALUES + ODD_VALUES if place % 5 == 0 else ["ones", "plain", "whole", "heavy"]
+            kinds = (
+                SOUND_VALUES + ODD_VALUES if place % 5 == 0 else ["ones", "plain", "whole", "heavy"]
+            )
             how["weights"] = values_of(kinds[place % len(kinds)], rng, n)
         if scores is not None and has_fit_parameter(inner, "signs"):
             signs = rng.choice([-1.0, 1.0], n)
             sizes = np.resize(np.ravel(np.asarray(scores, dtype=object)), n)
-            how["signs"] = np.array([sign * bool(size) for sign, size in zip(signs, sizes, strict=True)])
+            how["signs"] = np.array(
+                [sign * bool(size) for sign, size in zip(signs, sizes, strict=True)]
+            )
         return how
 
-    @rule(rows=ROWS, values=VALUES, n=COUNT, place=SEED, weighted=st.booleans(), signed=st.booleans())
+    @rule(
+        rows=ROWS, values=VALUES, n=COUNT, place=SEED, weighted=st.booleans(), signed=st.booleans()
+    )
     def fit(self, rows, values, n, place, weighted, signed):
         """Fit anew; a fit that fails leaves nothing."""
         rng = np.random.default_rng(place)
@@ -289,26 +337,42 @@ class UseCalibrator(Use):
         try:
             called("fit", self.made.fit, Z, scores, **told, **how)
             self.how, self.d = how, getattr(self.made, "n_features_in_", d)
-        except Refused:
+        except RefusedError:
             assert self.answer() is None, "a fit that failed left something"
         self.again()
 
-    @rule(rows=ROWS, values=VALUES, n=COUNT, place=SEED, window=st.sampled_from([None, None, 1, 5, 0, -1, 2.5, "all", True]))
+    @rule(
+        rows=ROWS,
+        values=VALUES,
+        n=COUNT,
+        place=SEED,
+        window=st.sampled_from([None, None, 1, 5, 0, -1, 2.5, "all", True]),
+    )
     def extend(self, rows, values, n, place, window):
         """Add points, as given at first or not."""
         rng = np.random.default_rng(place)
         Z, scores = rows_of(rows, rng, n, self.d), values_of(values, rng, n)
         asked = {name: self.how.get(name) is not None for name in ("weights", "signs")}
-        how = self.per_row(rng, n, place, asked["weights"] ^ (place % 9 == 0), scores if asked["signs"] else None)
+        how = self.per_row(
+            rng, n, place, asked["weights"] ^ (place % 9 == 0), scores if asked["signs"] else None
+        )
         if self.tried("extend", self.made.extend, Z, scores, window=window, **how) is not None:
             self.again()
 
-    @rule(rows=ROWS, level=LEVELS, n=COUNT, place=SEED, confidence=st.sampled_from([None, None, None, 0.9, 0, "x", [0.5]]))
+    @rule(
+        rows=ROWS,
+        level=LEVELS,
+        n=COUNT,
+        place=SEED,
+        confidence=st.sampled_from([None, None, None, 0.9, 0, "x", [0.5]]),
+    )
     def predict_radius(self, rows, level, n, place, confidence):
         """Radii that are numbers, grow with the level and are those of each row alone."""
         rng = np.random.default_rng(place)
         Z = rows_of(rows, rng, n, self.d)
-        how = self.per_row(rng, n, place, (self.how.get("weights") is not None) ^ (place % 9 == 0), None)
+        how = self.per_row(
+            rng, n, place, (self.how.get("weights") is not None) ^ (place % 9 == 0), None
+        )
         if self.made.has_law or place % 9 == 1:
             how["confidence"] = confidence
         radius = self.tried("predict_radius", self.made.predict_radius, Z, level, **how)
@@ -328,7 +392,9 @@ class UseCalibrator(Use):
         """A distribution that can be asked whatever there is to ask."""
         rng = np.random.default_rng(place)
         Z, centre = rows_of(rows, rng, n, self.d), values_of(values, rng, n)
-        how = self.per_row(rng, n, place, (self.how.get("weights") is not None) ^ (place % 9 == 0), None)
+        how = self.per_row(
+            rng, n, place, (self.how.get("weights") is not None) ^ (place % 9 == 0), None
+        )
         made = self.tried("predict_distribution", self.made.predict_distribution, Z, centre, **how)
         if made is not None:
             asked_distribution(self, made, level, centre, n)
@@ -336,7 +402,11 @@ class UseCalibrator(Use):
 
 def _row(call, X, level, how, i):
     """The answer for one row, asked alone."""
-    own = {name: value if name in ("confidence", "bounds") else np.asarray(value)[i : i + 1] for name, value in how.items() if value is not None}
+    own = {
+        name: value if name in ("confidence", "bounds") else np.asarray(value)[i : i + 1]
+        for name, value in how.items()
+        if value is not None
+    }
     return call(X[i : i + 1], level, **own)
 
 
@@ -344,7 +414,9 @@ def asked_distribution(machine, made, level, y, n):
     """Whether quantiles rise, distribution functions are in [0, 1], and nothing is NaN."""
     ends = machine.tried("quantile", made.quantile, level)
     assert ends is None or not np.isnan(ends).any(), "a quantile is NaN"
-    assert ends is None or not np.ndim(level) or (ends[:, 1:] >= ends[:, :-1]).all(), "quantiles fall"
+    assert ends is None or not np.ndim(level) or (ends[:, 1:] >= ends[:, :-1]).all(), (
+        "quantiles fall"
+    )
     interval = machine.tried("interval", made.interval, level)
     assert interval is None or sound(interval), "an interval is NaN or upside down"
     share = machine.tried("cdf", made.cdf, y)
@@ -425,7 +497,13 @@ class UseRegressor(Use):
             self.how = how
             self.again()
 
-    @rule(rows=ROWS, values=VALUES, n=COUNT, place=SEED, window=st.sampled_from([None, None, 1, 5, 0, 2.5, "all"]))
+    @rule(
+        rows=ROWS,
+        values=VALUES,
+        n=COUNT,
+        place=SEED,
+        window=st.sampled_from([None, None, 1, 5, 0, 2.5, "all"]),
+    )
     @precondition(lambda self: not self.refitted)
     def extend(self, rows, values, n, place, window):
         """Add rows."""
@@ -455,7 +533,10 @@ class UseRegressor(Use):
             return
         assert sound(ends), "an interval is NaN, upside down or not nested"
         if rows in SOUND_ROWS:
-            alone = [np.stack([*_row(self.made.predict_interval, X, level, how, i)]) for i in range(len(X))]
+            alone = [
+                np.stack([*_row(self.made.predict_interval, X, level, how, i)])
+                for i in range(len(X))
+            ]
             assert close(np.concatenate(alone, axis=1), np.stack([*ends])), "a row alone is another"
         self.unchanged()
 
@@ -473,7 +554,9 @@ class UseRegressor(Use):
     @rule(rows=ROWS, n=COUNT, place=SEED)
     def predict(self, rows, n, place):
         """The model's own prediction."""
-        self.tried("predict", self.made.predict, rows_of(rows, np.random.default_rng(place), n, self.d))
+        self.tried(
+            "predict", self.made.predict, rows_of(rows, np.random.default_rng(place), n, self.d)
+        )
 
     def _model(self):
         own = getattr(self.made, "estimator_", self.made.estimator)

@@ -33,7 +33,7 @@ import calliper
 from calliper.cli import _interval, main
 from calliper.cli._calibration import load_calibration
 
-#: Seconds that a run may take; ``compare`` and ``tune`` need some.
+#: Seconds of processor time that a run may take; ``compare`` and ``tune`` need some.
 MOST_SECONDS = 10
 
 #: What the columns are: target, prediction, features, group, weight, and something to carry.
@@ -62,7 +62,20 @@ KEPT = {
 }
 METHODS = ["split", "full", "jackknife", "minmax", "lcp", "rlcp", "conditional", "mad-split", "slcp", "rcp",
            "normalized-knn", "locart"]  # fmt: skip
-BYTES = [b"\x00", b'"', b"\n", b"\r", b",", b"\xff", b"\xfe\xff", b"\xef\xbb\xbf", b"\x1f\x8b", b"PAR1", b"\xc3", b"\x1a"]
+BYTES = [
+    b"\x00",
+    b'"',
+    b"\n",
+    b"\r",
+    b",",
+    b"\xff",
+    b"\xfe\xff",
+    b"\xef\xbb\xbf",
+    b"\x1f\x8b",
+    b"PAR1",
+    b"\xc3",
+    b"\x1a",
+]
 
 
 class Hang(BaseException):
@@ -71,8 +84,13 @@ class Hang(BaseException):
 
 def good_rows(rng, n):
     """A table as texts: header and rows."""
-    numbers = [[f"{rng.choice([rng.random(), rng.randrange(4), 0.5])}" for _ in "ypab"] for _ in range(n)]
-    extra = [[rng.choice("uv"), f"{rng.choice([1, 0.5, 2.5])}", rng.choice(["", "text", "7"])] for _ in range(n)]
+    numbers = [
+        [f"{rng.choice([rng.random(), rng.randrange(4), 0.5])}" for _ in "ypab"] for _ in range(n)
+    ]
+    extra = [
+        [rng.choice("uv"), f"{rng.choice([1, 0.5, 2.5])}", rng.choice(["", "text", "7"])]
+        for _ in range(n)
+    ]
     return [[*COLUMNS], *(a + b for a, b in zip(numbers, extra, strict=True))]
 
 
@@ -83,16 +101,22 @@ def odd_rows(rng):
         row, place = rng.randrange(len(rows)), rng.randrange(len(COLUMNS))
         how = rng.randrange(8)
         if how <= 2:
-            rows[row] = [rng.choice(CELLS) if i == place else cell for i, cell in enumerate(rows[row])]
+            rows[row] = [
+                rng.choice(CELLS) if i == place else cell for i, cell in enumerate(rows[row])
+            ]
         elif how == 3:
             rows[0] = [rng.choice(NAMES) if i == place else name for i, name in enumerate(rows[0])]
         elif how == 4:
-            rows[row] = rng.choice([rows[row][:place], [*rows[row], "more"], [], [""], rows[row] * 2])
+            rows[row] = rng.choice(
+                [rows[row][:place], [*rows[row], "more"], [], [""], rows[row] * 2]
+            )
         elif how == 5:
             order = rng.sample(range(len(COLUMNS)), rng.randrange(len(COLUMNS) + 1))
             rows = [[each[i] for i in order if i < len(each)] for each in rows]
         elif how == 6:
-            rows = rng.choice([rows[:1], rows[1:], [], rows + rows[1:], [*rows, [], []], [[], *rows]])
+            rows = rng.choice(
+                [rows[:1], rows[1:], [], rows + rows[1:], [*rows, [], []], [[], *rows]]
+            )
         else:
             long = rng.choice(["x", '"', ",", "9", "\n"]) * rng.choice([1000, 100_000])
             rows[row] = [long if i == place else cell for i, cell in enumerate(rows[row])]
@@ -106,14 +130,20 @@ def as_text(rng, rows, delimiter, decimal):
     quoting = rng.choice([csv.QUOTE_MINIMAL, csv.QUOTE_MINIMAL, csv.QUOTE_ALL, None])
     end = rng.choice(["\n", "\n", "\r\n", "\r", "\n\n", "\u2028"])
     if decimal == ",":
-        rows = [rows[0], *([cell.replace(".", ",") for cell in row] for row in rows[1:])] if rows else rows
+        rows = (
+            [rows[0], *([cell.replace(".", ",") for cell in row] for row in rows[1:])]
+            if rows
+            else rows
+        )
     if quoting is None:  # as somebody writes it who has not heard of quotation marks
         text = "".join(delimiter.join(row) + end for row in rows)
     else:
         target = io.StringIO(newline="")
         csv.writer(target, delimiter=delimiter, quoting=quoting, lineterminator=end).writerows(rows)
         text = target.getvalue()
-    return rng.choice([text, text, text, text.rstrip("\r\n"), text + end, end + text, text.replace('"', "", 1)])
+    return rng.choice(
+        [text, text, text, text.rstrip("\r\n"), text + end, end + text, text.replace('"', "", 1)]
+    )
 
 
 def as_csv(rng, delimiter, decimal):
@@ -124,7 +154,9 @@ def as_csv(rng, delimiter, decimal):
         data = text.encode(encoding, errors="surrogateescape")
     except (UnicodeError, ValueError):
         data = text.encode("utf-8", errors="surrogatepass")
-    return (rng.choice([b"\xef\xbb\xbf", b"\xff\xfe"]) + data if rng.random() < 0.05 else data), encoding
+    return (
+        rng.choice([b"\xef\xbb\xbf", b"\xff\xfe"]) + data if rng.random() < 0.05 else data
+    ), encoding
 
 
 def _columns(n):
@@ -250,26 +282,44 @@ def prepare(folder):
 
 def arguments(rng):
     """One command, its odd files written; what it was, what is read row by row, and the output."""
-    delimiter, decimal = rng.choices([(",", "."), (";", "."), ("\t", "."), (";", ","), ("|", ".")], [6, 1, 1, 1, 1])[0]
+    delimiter, decimal = rng.choices(
+        [(",", "."), (";", "."), ("\t", "."), (";", ","), ("|", ".")], [6, 1, 1, 1, 1]
+    )[0]
     form = ["--delimiter", delimiter] if rng.random() < 0.97 else []
     form += ["--decimal", decimal] if decimal == "," else []
     good = delimiter == "," and decimal == "."
-    kind = rng.choices(["kept", "both", "known", "calibrate", "training", "slow"], [70, 7, 7, 12, 4, 0.1])[0]
+    kind = rng.choices(
+        ["kept", "both", "known", "calibrate", "training", "slow"], [70, 7, 7, 12, 4, 0.1]
+    )[0]
     odd, encoding = table_file(rng, "odd", delimiter, decimal)
     if encoding != "utf-8" and rng.random() < 0.8 and kind != "slow":
         form += ["--encoding", encoding]
         good = False
     columns = ["--target", "y", "--prediction", "p"]
     method = ["--method", rng.choice(METHODS)] if rng.random() < 0.7 else []
-    what = rng.choice([[], ["--features", "f_a,f_b"], ["--features-prefix", "f_"], ["--group", "g"], ["--weight", "w"]])
+    what = rng.choice(
+        [
+            [],
+            ["--features", "f_a,f_b"],
+            ["--features-prefix", "f_"],
+            ["--group", "g"],
+            ["--weight", "w"],
+        ]
+    )
     output = f"out/{kind}" + rng.choice([".csv", ".csv", ".csv", ".parquet", ".tsv", ".csv.gz"])
     asked = []
     for level in rng.choice([[], [], [0.5], [0.5, 0.95], [1 / 3, 0.999]]):
         asked += ["--coverage", f"{level}"]
-    asked += rng.choice([[], [], [], ["--bounds", "0", "1"], ["--bounds", "-inf", "0.25"], ["--confidence", "0.9"]])
+    asked += rng.choice(
+        [[], [], [], ["--bounds", "0", "1"], ["--bounds", "-inf", "0.25"], ["--confidence", "0.9"]]
+    )
     if kind == "kept":
         name = f"kept/{rng.choice([*KEPT])}.calliper"
-        return ["interval", "--calibrated", name, "--new", odd, "--output", output, *asked, *form], odd, output
+        return (
+            ["interval", "--calibrated", name, "--new", odd, "--output", output, *asked, *form],
+            odd,
+            output,
+        )
     if kind == "known":
         other = "new.csv" if good else odd
         given = ["--calibration", odd, "--new", other, "--output", output]
@@ -279,17 +329,48 @@ def arguments(rng):
         given = ["--calibration", odd, "--new", new, "--output", output]
         return ["interval", *given, *columns, *method, *what, *asked, *form], new, output
     if kind == "training":
-        given = ["--calibration", "cal.csv", "--training", odd, "--new", "new.csv", "--output", output]
-        method = ["--method", rng.choice(["mad-split", "slcp", "rcp", "locart", "normalized-knn", "full"])]
+        given = [
+            "--calibration",
+            "cal.csv",
+            "--training",
+            odd,
+            "--new",
+            "new.csv",
+            "--output",
+            output,
+        ]
+        method = [
+            "--method",
+            rng.choice(["mad-split", "slcp", "rcp", "locart", "normalized-knn", "full"]),
+        ]
         return ["interval", *given, *columns, *method, *what, *asked, *form], "new.csv", output
     if kind == "slow":
         name = rng.choice(["compare", "tune"])
-        then = ["--test", "new.csv", "--report", "out/page.html"] if name == "compare" else ["--output", "out/scales.json"]
+        then = (
+            ["--test", "new.csv", "--report", "out/page.html"]
+            if name == "compare"
+            else ["--output", "out/scales.json"]
+        )
         training = ["--training", "train.csv"] if name == "tune" else []
         return [name, "--calibration", odd, *columns, *training, *then, *form], None, then[-1]
     output = "out/odd.calliper"
     training = ["--training", "train.csv"] if good and rng.random() < 0.3 else []
-    return ["calibrate", "--calibration", odd, *training, *columns, *method, *what, "--output", output, *form], None, output
+    return (
+        [
+            "calibrate",
+            "--calibration",
+            odd,
+            *training,
+            *columns,
+            *method,
+            *what,
+            "--output",
+            output,
+            *form,
+        ],
+        None,
+        output,
+    )
 
 
 def called(words):
@@ -315,19 +396,25 @@ def examine(number):
     if old:
         Path(output).write_bytes(b"old")
     ended = f"{words[0]}{'' if words[1] != '--calibrated' else ' kept'}"
-    signal.signal(signal.SIGALRM, _ring)
-    signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
+    signal.signal(signal.SIGPROF, _ring)
+    signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
     try:
         code, said, printed = called(words)
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         if code == 0:
             return _wrong_output(words, carried, output), f"{ended} done"
         return _wrong_refusal(code, said, printed, output, old), f"{ended} refused"
     except (Exception, Hang, SystemExit) as error:
-        places = [f"{Path(at.filename).name}:{at.lineno}" for at in traceback.extract_tb(error.__traceback__)[-3:]]
-        return f"{type(error).__name__} {error!s:.100} {' '.join(places)}; {' '.join(words)}", f"{ended} raised"
+        places = [
+            f"{Path(at.filename).name}:{at.lineno}"
+            for at in traceback.extract_tb(error.__traceback__)[-3:]
+        ]
+        return (
+            f"{type(error).__name__} {error!s:.100} {' '.join(places)}; {' '.join(words)}",
+            f"{ended} raised",
+        )
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _ring(number, frame):
@@ -340,7 +427,9 @@ def _wrong_refusal(code, said, printed, output, old):
     if not said.startswith("calliper: error: ") or said.count("\n") != 1 or len(said) < 30:
         return f"said: {said[:200]!r}"
     left = sorted(os.listdir("out"))
-    if left != ([Path(output).name] if old else []) or (old and Path(output).read_bytes() != b"old"):
+    if left != ([Path(output).name] if old else []) or (
+        old and Path(output).read_bytes() != b"old"
+    ):
         return f"refused, and left {left}"
     return f"printed {printed[:80]!r}" if printed else ""
 
@@ -356,7 +445,10 @@ def _wrong_output(words, carried, output):
         return ""
     n_levels = max(1, words.count("--coverage"))
     usual = ";" if "--decimal" in words else ","
-    delimiter, encoding = _option(words, "--delimiter", usual), _option(words, "--encoding", "utf-8")
+    delimiter, encoding = (
+        _option(words, "--delimiter", usual),
+        _option(words, "--encoding", "utf-8"),
+    )
     before = read_again(carried, delimiter, encoding)
     after = read_again(output, delimiter, encoding)
     if len(after) != len(before):
@@ -364,8 +456,12 @@ def _wrong_output(words, carried, output):
     kept_text = carried.endswith(".parquet") == output.endswith(".parquet")
     if kept_text and [row[: -2 * n_levels] for row in after] != before:
         return "cells were changed"
-    comma = "," if _option(words, "--decimal", ".") == "," and not output.endswith(".parquet") else "."
-    ends = np.array([[float(f"{c}".replace(comma, ".")) for c in row[-2 * n_levels :]] for row in after[1:]])
+    comma = (
+        "," if _option(words, "--decimal", ".") == "," and not output.endswith(".parquet") else "."
+    )
+    ends = np.array(
+        [[float(f"{c}".replace(comma, ".")) for c in row[-2 * n_levels :]] for row in after[1:]]
+    )
     if np.isnan(ends).any():
         return "an end is NaN"
     return "" if np.all(ends[:, ::2] <= ends[:, 1::2]) else "an interval is upside down"
@@ -384,7 +480,11 @@ def read_again(path, delimiter, encoding):
         texts = [[repr(v) if v != v else v for v in column] for column in columns]
         return [table.column_names, *([*row] for row in zip(*texts, strict=True))]
     data = gzip.decompress(data) if path.endswith(".gz") else data
-    for mark, name in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
+    for mark, name in (
+        (b"\xef\xbb\xbf", "utf-8-sig"),
+        (b"\xff\xfe", "utf-16"),
+        (b"\xfe\xff", "utf-16"),
+    ):
         encoding = name if data.startswith(mark) else encoding
     text = io.StringIO(data.decode(encoding), newline="")
     delimiter = "\t" if ".tsv" in path.lower() else delimiter

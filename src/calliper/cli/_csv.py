@@ -244,7 +244,8 @@ class CsvWriter:
         self._write([join([text, *_number_texts(numbers, decimal)]) for text, numbers in rows])
 
     def close(self) -> None:
-        """Write the end of a compressed file."""
+        """Write what an encoding ends in, and the end of a compressed file."""
+        self._handle.write(self._encoder.encode("", final=True))
         if self._zip is not None:
             self._zip.close()
 

@@ -121,16 +121,20 @@ def _delimiter(context: click.Context, parameter: click.Parameter, text: str | N
     return sign
 
 
+#: What text files have lines of, and names on a network do not.
+_LINE = "column," * 20 + "1.5,-\r\n"
+
+
 def _encoding(context: click.Context, parameter: click.Parameter, name: str) -> str:
     known = "give one that Python knows, such as utf-8, latin-1, utf-16, cp1252"
     try:
         encoder = codecs.getincrementalencoder(name)()
-        pieces = [encoder.encode("a,b\r\n"), encoder.encode("1.5,-\r\n", final=True)]
+        pieces = [encoder.encode(_LINE), encoder.encode(_LINE), encoder.encode("", final=True)]
         whole = b"".join(pieces).decode(name)
     except (LookupError, TypeError, ValueError) as error:
         raise CalliperError(f"--encoding {name!r}: {known}.") from error
-    # Some that are not meant for tables, such as punycode, cannot go on where they left off.
-    if whole != "a,b\r\n1.5,-\r\n":
+    # Those of names on a network, punycode and idna, cannot go on where they left off.
+    if whole != 2 * _LINE:
         raise CalliperError(f"--encoding {name!r} cannot write a table line by line: {known}.")
     return name
 
