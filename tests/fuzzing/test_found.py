@@ -6,10 +6,12 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
 from calliper import ConformalRegressor, Split
-from calliper.calibrators import Grouped
+from calliper.calibrators import ConditionalCalibration, Grouped
+from calliper.cli._csv import Form
+from calliper.cli._tables import open_table
 from calliper.exceptions import CalliperError
 from calliper.refitting import JackknifePlus
-from promises.methods import Nearest, zero
+from promises.methods import Nearest, halves, zero
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 RNG = np.random.default_rng(0)
@@ -34,12 +36,16 @@ def test_scores_and_targets_that_are_no_numbers():
         JackknifePlus(Nearest()).fit(Z[:2], [[1.0], [1.0, 2.0]])
 
 
-@pytest.mark.parametrize("made", [Split(), Grouped(Split())])
+@pytest.mark.parametrize("made", [Split(), Grouped(Split()), ConditionalCalibration(basis=halves)])
 def test_a_fit_refused_at_once_leaves_nothing(made):
     groups = {"groups": ["a"] * 12} if isinstance(made, Grouped) else {}
     made.fit(Z, SCORES, **groups)
-    with pytest.raises((TypeError, ValueError)):
-        made.fit(1.0 if isinstance(made, Split) else Z, SCORES, **{name: ["a"] for name in groups})
+    with pytest.raises((IndexError, TypeError, ValueError)):
+        made.fit(
+            Z if isinstance(made, Grouped) else iter([[1.0]]),
+            SCORES,
+            **{name: ["a"] for name in groups},
+        )
     with pytest.raises(NotFittedError):
         made.predict_radius(Z, 0.5, **groups)
 
@@ -113,3 +119,12 @@ def test_no_rows_and_masked_rows():
     for wrong in (None, np.ma.masked_greater(Z, 0)):
         with pytest.raises(CalliperError, match="X must have rows"):
             made.calibrate(wrong, SCORES)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_before_an_empty_line_is_kept(tmp_path, encoding):
+    path = tmp_path / "new.csv"
+    path.write_text("\np\n1\n", encoding)
+    with open_table(str(path), Form()) as table:
+        assert table.columns == ["p"] and table.newline == "\n"
+        assert table.header(",") == table.header(";") == "\ufeffp"
