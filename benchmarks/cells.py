@@ -1,7 +1,15 @@
-"""Neighbours in cells against the exact search, and one row among many calibration points."""
+"""Neighbours in cells against the exact search, and one row among many calibration points.
+
+``python -m benchmarks.cells --rows 1e6`` runs both on a million points, from fit to the last
+radius: an hour on two cores. ``--exact torch`` lets a GPU find the exact radii that scores are
+compared with, ``--exact none`` runs cells alone.
+"""
 
 from __future__ import annotations
 
+import argparse
+import os
+import resource
 from time import perf_counter
 from typing import Any
 
@@ -9,7 +17,7 @@ import numpy as np
 
 from benchmarks.timing import table, verdict
 from calliper import KNN, FullRescaled
-from calliper.kernels import Cells, NeighborSearch
+from calliper.kernels import Cells
 
 K, LEVEL = 10, 0.9
 
@@ -54,18 +62,6 @@ def against_exact(n: int = 50_000, m: int = 5_000) -> str:
     return table(["N × M × d", "probes", "time / exact", "interval score / exact"], rows)
 
 
-def fit_of_a_million(n: int = 1_000_000, block: int = 2_000) -> str:
-    """Fit with cells against the exact search of a block of rows, times n / block."""
-    rng = np.random.default_rng(0)
-    (Z, errors), (train, _) = embedding(n, rng), embedding(200_000, rng)
-    kernel = KNN(K, cells=Cells(4000, random_state=0))
-    time, _ = seconds(lambda: FullRescaled(kernel).fit(Z, errors, Z_train=train))
-    search = NeighborSearch(Z, "euclidean")
-    exact, _ = seconds(lambda: search.nearest(Z[:block], K + 1))
-    ratio = verdict(time / (exact * n / block), 0.1)
-    return table(["fit, N × d", "seconds", "time / exact"], [[f"{n:,} × 64", f"{time:.0f}", ratio]])
-
-
 def one_row(n: int = 100_000, rounds: int = 200) -> str:
     """The median time of one row, where the balls of all points are kept ready."""
     rows = []
@@ -79,5 +75,52 @@ def one_row(n: int = 100_000, rounds: int = 200) -> str:
     return table(["one row, N × d", "milliseconds"], rows)
 
 
+def at_scale(n: int, m: int, exact: str, inner: int, n_probes: int) -> list[str]:
+    """A row of the table: cells on n points from fit to radii, and the exact search beside it."""
+    rng = np.random.default_rng(0)
+    (Z, errors), (new, truth) = embedding(n, rng, inner=inner), embedding(m, rng, inner=inner)
+    train, _ = embedding(min(n, 400_000), rng, inner=inner)
+
+    def ask(kernel: KNN) -> tuple[float, float, float]:
+        method = FullRescaled(kernel)
+        to_fit, _ = seconds(lambda: method.fit(Z, errors, Z_train=train))
+        to_predict, radius = seconds(lambda: method.predict_radius(new, LEVEL))
+        return to_fit, to_predict, score(radius, truth)
+
+    *times, found = ask(KNN(K, cells=Cells(n_probes=n_probes, random_state=0)))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    cells = [f"{n:,} × {m:,} × 64", str(inner), str(n_probes)]
+    cells += [f"{times[0]:.0f} + {times[1]:.1f} s", f"{peak:.1f} GiB"]
+    if exact == "none":
+        return [*cells, "-", "-"]
+    *beside, expected = ask(KNN(K, engine=None if exact == "processor" else exact))
+    share = sum(times) / sum(beside)
+    took = f"{beside[0]:.0f} + {beside[1]:.1f} s"
+    took += f", {verdict(share, 0.1)}" if exact == "processor" else f" ({exact})"
+    return [*cells, took, f"{found / expected:.4f} (limit 1.01)"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=float, default=1e6)
+    parser.add_argument("--new", type=float, default=2e4)
+    parser.add_argument("--exact", default="processor", help="processor, torch or none")
+    parser.add_argument("--inner", type=int, default=6, help="dimensions of the surface")
+    parser.add_argument("--probes", type=int, default=8)
+    options = parser.parse_args()
+    row = at_scale(
+        int(options.rows), int(options.new), options.exact, options.inner, options.probes
+    )
+    names = [
+        "N × M × d",
+        "surface",
+        "probes",
+        "cells: fit + predict",
+        "peak",
+        "exact: fit + predict",
+    ]
+    print(f"{os.cpu_count()} cores\n\n{table([*names, 'interval score / exact'], [row])}")
+
+
 if __name__ == "__main__":
-    print(fit_of_a_million())
+    main()

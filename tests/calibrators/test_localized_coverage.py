@@ -23,7 +23,7 @@ def spiky(rng, n):
     return Z, np.abs(rng.standard_t(2, size=n)) * np.where(Z[:, 0] == 0, 50, 1)
 
 
-def coverage_over_draws(make, draw, n, n_draws=600, n_new=40):
+def coverage_over_draws(make, draw, n, n_draws=250, n_new=40):
     rng = np.random.default_rng(n)
     covered = np.empty((n_draws, 3))
     for repetition in range(n_draws):

@@ -31,7 +31,7 @@ LAWS = [
 @pytest.mark.parametrize("method", LAWS, ids=repr)
 def test_marginal_coverage_is_what_is_proved(method, n):
     """Without ties, neither below nor above."""
-    draws, levels, repetitions = np.random.default_rng(n), [0.5, 0.9], 500
+    draws, levels, repetitions = np.random.default_rng(n), [0.5, 0.9], 200
     if isinstance(method.get_params().get("quantile_regressor"), QuantileRegressor):
         levels = [0.9]
     covered = np.empty((repetitions, len(levels)))
@@ -51,7 +51,7 @@ def test_marginal_coverage_is_what_is_proved(method, n):
 @pytest.mark.parametrize("n", [20, 60])
 def test_locart_covers_in_every_leaf(n):
     """One tree, many calibration sets: given its leaf, a new point is covered often enough."""
-    draws, levels, repetitions = np.random.default_rng(n), [0.5, 0.8, 0.9], 600
+    draws, levels, repetitions = np.random.default_rng(n), [0.5, 0.8, 0.9], 250
     features, labels = draw(draws, 200)
     train = {"Z_train": features, "scores_train": np.abs(labels)}
     hits, proved, counts = [], [], []

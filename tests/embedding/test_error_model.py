@@ -33,6 +33,15 @@ def ridge(**settings):
     return model.calibrate(X[CAL], Y[CAL], X_train=X[TRAIN], y_train=Y[TRAIN])
 
 
+@pytest.fixture(scope="module", autouse=True)
+def fewer_trees():
+    """Enough to see what is learnt, in less than half of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_error_model, "CHUNKS", (60, 120))
+        patch.setattr(_error_model, "N_TREES", 15)
+        yield
+
+
 @pytest.fixture(scope="module")
 def learnt():
     return ridge()

@@ -180,7 +180,7 @@ def test_folds_have_the_guarantee_of_cv_plus():
 )
 def test_coverage_of_tuned_methods(kernel, n):
     """At least what is proved; on such ordinary data in fact close to the level."""
-    draws, level = 500, 0.9
+    draws, level = 200, 0.9
     rng = np.random.default_rng(n)
     covered = np.empty(draws)
     for repetition in range(draws):

@@ -36,7 +36,7 @@ from cases.refitting import NEW, Nearest, X, Y
 )
 @pytest.mark.parametrize("heavy", [False, True])
 def test_coverage_over_draws(method, heavy):
-    rng, levels, n, n_draws = np.random.default_rng(1), [0.5, 0.8, 0.9], 20, 400
+    rng, levels, n, n_draws = np.random.default_rng(1), [0.5, 0.8, 0.9], 20, 200
     covered = np.empty((n_draws, 3))
     for draw in range(n_draws):
         x = rng.uniform(size=(n + 20, 1))

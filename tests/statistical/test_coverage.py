@@ -24,7 +24,7 @@ METHODS = [
     FullRescaled(RBF(0.2)),
 ]
 LEVELS = [0.5, 0.8, 0.9]
-N_DRAWS, N_NEW = 500, 50  # promises/ draws by the million
+N_DRAWS, N_NEW = 200, 50  # promises/ draws by the million
 
 
 def heteroscedastic(rng, n):

@@ -67,6 +67,7 @@ def demo(output: str, seed: int) -> None:
     calliper demo --seed 1 --output demo.png
     """  # noqa: D301
     out.check_figure_name(output)
+    out.need("rich", "jinja2", "bokeh")
     page = str(Path(output).with_suffix(".html"))
     out.check_output(page)
     with out.progress("training and calibrating") as report:

@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -105,8 +106,16 @@ def writing(path: str) -> Iterator[None]:
         raise CalliperError(f"cannot write {where}: {error.strerror or error}.") from error
 
 
+def need(*packages: str) -> None:
+    """Refuse to start work that could not be shown at its end for lack of a package."""
+    for package in packages:
+        if find_spec(package) is None:
+            raise ModuleNotFoundError(name=package)
+
+
 def check_figure_name(output: str) -> None:
     """Refuse a figure that cannot be drawn or written, before any work is done."""
+    need("matplotlib")
     if Path(output).suffix.lower() not in _FIGURES:
         raise CalliperError(f"{output}: a figure's name must end in {', '.join(_FIGURES)}.")
     check_output(output)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import sqrt
 from numbers import Integral
 from typing import Any
@@ -32,7 +33,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from calliper._blocks import CHUNK_ROWS, map_slices, row_slices
+from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_slices, row_slices
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.kernels._balls import Pairs, joined
@@ -45,7 +46,7 @@ from calliper.kernels._search import (
     paired_distances,
 )
 from calliper.kernels._wide import LARGEST, SPARE
-from calliper.quantile import pad_exceptions, power_of_two
+from calliper.quantile import power_of_two
 
 #: Training rows a cell that its centre is learnt on, and rounds of learning.
 LEARNT_ON, ROUNDS = 40, 8
@@ -260,9 +261,9 @@ class CellSearch:
         for part in row_slices(len(rows), CHUNK_ROWS):
             x = self.partition.scaled(rows[part])
             found = np.sort(self.partition.nearest(rows[part], self.n_probes)[0], axis=1)
-            distance = np.stack([paired_distances(x, centres[each]) for each in found.T], axis=1)
-            nearest = distance.argmin(axis=1)[:, None]
-            cell[part], probes[part] = np.take_along_axis(found, nearest, axis=1)[:, 0], found
+            slices = row_slices(len(found), SEARCHED)
+            nearest = map_slices(partial(_nearest_of, x, centres, found), slices)
+            cell[part], probes[part] = np.concatenate(nearest), found
         return Placed(rows, cell, probes)
 
     def nearest_others(self, k: int) -> Found:
@@ -369,15 +370,7 @@ class CellSearch:
         if own is not None:
             other = point != own[row]
             row, point, value = row[other], point[other], value[other]
-        order = np.argsort(row, kind="stable")
-        place, value = pad_exceptions(row[order], point[order], value[order], m, -1)
-        value = np.where(place < 0, np.inf, value)
-        if place.shape[1] > n_best:
-            best = np.argpartition(value, n_best - 1, axis=1)[:, :n_best]
-            place, value = (np.take_along_axis(each, best, axis=1) for each in (place, value))
-        index = np.full((m, n_best), -1, dtype=np.intp)
-        index[:, : place.shape[1]] = place
-        furthest = value.max(axis=1, initial=0.0)
+        index, furthest = _smallest(row, point, value, (m, n_best))
         # ‖z‖² ≤ 2‖x‖² + 2‖x − z‖² bounds the rounding of those that were not kept.
         return index, (furthest - 3 * tolerance * norm) / (1 + 2 * tolerance) - TINY, sure
 
@@ -412,8 +405,8 @@ class CellSearch:
         return 8 * (n_features + 4) * float(np.finfo(np.float32).eps)
 
     def _distances(self, rows: FloatArray, row: IntArray, point: IntArray) -> FloatArray:
-        """Squared distances of pairs by direct differences, in parts."""
-        parts = row_slices(len(row), CHUNK_ROWS)
+        """Squared distances of pairs by direct differences, in parts that fit the cache."""
+        parts = row_slices(len(row), max(1, BLOCK_FLOATS // rows.shape[1]))
         found = [paired_distances(rows[row[part]], self.points[point[part]]) for part in parts]
         return np.concatenate([np.empty(0), *found])
 
@@ -446,6 +439,34 @@ class _Lists:
 
     def __getitem__(self, cell: int) -> IntArray:
         return np.asarray(self.indices[self.start[cell] : self.start[cell + 1]])
+
+
+def _nearest_of(x: FloatArray, centres: FloatArray, named: IntArray, rows: slice) -> IntArray:
+    """Of the centres (m, P) named for some rows, the nearest, the first of those as near."""
+    every = [paired_distances(x[rows], centres[each]) for each in named[rows].T]
+    return named[rows][np.arange(len(every[0])), np.argmin(every, axis=0)]
+
+
+def _smallest(
+    row: IntArray, point: IntArray, value: NDArray[Any], shape: tuple[int, int]
+) -> tuple[IntArray, FloatArray]:
+    """Of the points of each row those (m, n) of the smallest values, −1 where there are fewer.
+
+    And the largest of these values, (m,), infinite where there are fewer.
+    """
+    m, n = shape
+    # Numbers in single precision that are not negative are in the order of their bits.
+    bits = np.maximum(value.astype(np.float32), 0).view(np.uint32)
+    order = np.argsort(row.astype(np.int64) << 32 | bits, kind="stable")
+    row = row[order]
+    rank = np.arange(len(row)) - np.searchsorted(row, np.arange(m))[row]
+    best = rank < n
+    row, rank, order = row[best], rank[best], order[best]
+    index, largest = np.full(shape, -1, dtype=np.intp), np.full(m, np.inf)
+    index[row, rank] = point[order]
+    last = rank == n - 1
+    largest[row[last]] = value[order[last]]
+    return index, largest
 
 
 def _by_cell(cells: IntArray) -> Iterator[tuple[int, IntArray]]:
