@@ -51,24 +51,26 @@ def test_the_campaign_was_long_and_found_nothing():
         (lambda self, Z, levels, shares=None: {}[0], "KeyError"),
     ],
 )
-def test_machines_see_what_is_wrong(monkeypatch, tmp_path, broken, said):
-    monkeypatch.setattr(Split, "_radius", broken)
+def test_machines_see_what_is_wrong(monkeypatch, broken, said):
     monkeypatch.setattr(machines, "QUICK", ["Split"])
-    monkeypatch.setattr(machines.UseCalibrator, "answer", lambda self: np.zeros(1))
-    machines.prepare(tmp_path)
-    wrong, _ = machines.examine(0, sequences=40)
-    assert said in wrong
+    machine = machines.UseCalibrator()
+    machine.begin(place=1, often=1, d=1, n=9)
+    monkeypatch.setattr(Split, "_radius", broken)
+    with pytest.raises(AssertionError, match=said):
+        machine.predict_radius("plain", [0.2, 0.5], 3, 1, None)
 
 
-def test_machines_see_what_a_refusal_changes(monkeypatch, tmp_path):
+def test_machines_see_what_a_refusal_changes(monkeypatch):
     def extend(self, Z, scores, **how):
-        self.sorted_scores_ = self.sorted_scores_ + 1
+        Split.fit(self, np.zeros((9, 1)), np.arange(9.0) + 100)
         raise ValueError("no")
 
-    monkeypatch.setattr(Split, "extend", extend)
     monkeypatch.setattr(machines, "QUICK", ["Split"])
-    machines.prepare(tmp_path)
-    assert "otherwise than before" in machines.examine(0, sequences=40)[0]
+    machine = machines.UseCalibrator()
+    machine.begin(place=1, often=1, d=1, n=9)
+    monkeypatch.setattr(Split, "extend", extend)
+    with pytest.raises(AssertionError, match="otherwise than before"):
+        machine.extend("plain", "plain", 3, 1, None)
 
 
 GOOD = "y,p,f_a,f_b,g,w,note,lower,upper\n1,2,0,0,u,1,x,1.5,2.5\n"
