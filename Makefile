@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint bench tuning-table tuning-study baselines-table nearness-study distributions-table paper paper-quick laws fuzz plots docs docs-check clean
+.PHONY: help demo test lint bench tuning-table tuning-study baselines-table nearness-study distributions-table peers-table paper paper-quick laws fuzz plots docs docs-check clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -59,6 +59,9 @@ nearness-study: .venv/ready  ## where to judge nearness; CALLIPER_DATA names the
 distributions-table: .venv/bench-ready  ## CRPS beside crepes; CALLIPER_DATA names the data folder
 	$(BIN)/python -m experiments.distributions.study
 
+peers-table: .venv/bench-ready  ## MAPIE and crepes beside calliper; CALLIPER_DATA names the data folder
+	OMP_NUM_THREADS=1 $(BIN)/python -m experiments.peers
+
 paper: .venv/ready  ## the paper on its five tasks and nine tables: records, tables, figures (an hour)
 	OMP_NUM_THREADS=1 $(BIN)/python -m experiments.deutschmann2024.run
 
@@ -77,7 +80,7 @@ laws: .venv/ready  ## try to break every promise for 55 minutes more, on two cor
 docs: .venv/docs-ready  ## the site in build/site; CALLIPER_DATA names the tables of some examples
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs build/site
 
-docs-check: docs  ## spelling, every link, and the site in a browser: both themes, phone and desktop
+docs-check: docs  ## spelling, links, notebooks, and the site in a browser: themes, phone, desktop
 	$(BIN)/codespell docs examples src README.md CONTRIBUTING.md CHANGELOG.md
 	CALLIPER_SITE=build/site $(BIN)/python -m pytest tests/site
 

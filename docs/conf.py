@@ -57,9 +57,13 @@ numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 
 
+#: What most readers look for, before the rest of the front door.
+FIRST = ("ConformalRegressor", "MultiTargetRegressor", "Intervals", "Boxes", "save", "load")
+
+
 def public_names() -> dict[str, list[str]]:
     """The public names of each module; one that the front door has is left to the front door."""
-    names = {"calliper": list(calliper.__all__)}
+    names = {"calliper": [*FIRST, *(n for n in calliper.__all__ if n not in FIRST)]}
     for module in sorted(set(dir(calliper)) - {*calliper.__all__, "__version__"}):
         there = importlib.import_module(f"calliper.{module}")
         names[f"calliper.{module}"] = [n for n in there.__all__ if n not in calliper.__all__]
@@ -68,13 +72,16 @@ def public_names() -> dict[str, list[str]]:
 
 def reference() -> str:
     """The page that lists them, a table for each module with its first line above."""
-    lines = ["Reference", "=========", "", "Every public name. Each page has an example that runs."]
+    said = "Every public name. Each page has an example that runs. Most programs need"
+    said += " :class:`~calliper.ConformalRegressor` and what it returns, and no more."
+    lines = ["Reference", "=========", "", said]
     for module, names in public_names().items():
         there = importlib.import_module(module)
         said = (inspect.getdoc(there) or "").split("\n\n")[0].replace("\n", " ")
         title = "The front door: ``calliper``" if module == "calliper" else f"``{module}``"
         lines += ["", title, "-" * len(title), "", said, "", f".. currentmodule:: {module}", ""]
-        lines += [".. autosummary::", "   :toctree: generated", "   :nosignatures:", ""]
+        lines += [".. autosummary::", "   :toctree: generated", f"   :caption: {module}"]
+        lines += ["   :nosignatures:", ""]
         lines += [f"   {name}" for name in names]
     return "\n".join(lines) + "\n"
 
@@ -111,6 +118,17 @@ def settle(gallery_conf: dict[str, Any], fname: str) -> None:
     warnings.filterwarnings("ignore", message="FigureCanvasAgg is non-interactive")
 
 
+#: How each notebook begins: most need calliper alone, some a table and its loader.
+NOTEBOOK = """\
+# In a checkout of calliper: pip install '.[docs]' jupyterlab
+# The loader of public tables, experiments.data, lies in the checkout and not in the package.
+import sys
+from pathlib import Path
+
+folders = [Path.cwd(), *Path.cwd().parents]
+sys.path += [str(folder) for folder in folders if (folder / "experiments" / "data").exists()]
+"""
+
 run_here = [example.stem for example in sorted(EXAMPLES.glob("plot_*.py")) if runs_here(example)]
 sphinx_gallery_conf = {
     "examples_dirs": str(EXAMPLES),
@@ -128,6 +146,7 @@ sphinx_gallery_conf = {
     "copyfile_regex": r".*\.md",
     "show_signature": False,
     "write_computation_times": False,
+    "first_notebook_cell": NOTEBOOK,
 }
 
 # -- Pages ----------------------------------------------------------------------------------------

@@ -54,25 +54,32 @@ def entries(kind: str) -> list[Promise]:
 
 INTRODUCTION = """# The book of promises
 
-Every public promise, and what became of those who tried to break it. `make laws` tries for another
-hour and writes this page anew; a second run goes on where the first one stopped.
+What calliper promises, and what became of attempts to break it. A promise is a sentence such as:
+*if you ask for 90 %, nine of ten new targets lie in their intervals*. Together they were tried on
+millions of made-up data sets, many of them nasty on purpose. **{verdict}**
 
-*Laws*: {pairs:,} pairs of a calibration set and a new row, drawn from {worlds} exchangeable worlds
-(continuous, ties, duplicates, zeros, errors of one size, heavy tails, clusters, one place for all
-rows, errors dealt out once each), with 1 to 200 calibration rows in 1 to 5 dimensions, at levels
-1/3, 0.5, 0.9, 0.95 and 0.999. Bets against a promise, valid at any time, must multiply their stake
-by {cells} × 100 to refute it, so that the chance to accuse any true promise, over all {cells} tests
-and all runs, is at most 1 %. *Worst* is the smallest mean margin over what is proved, in its
-standard errors, of the levels and worlds of a row: of so many, some are 2 or 3 below zero by
-chance. *Seen* is the violation, in points of coverage, that would have been found as often as not
-where errors do not tie: at 0.9, and at the level where it is hardest.
+`make laws` tries for another hour and writes this page anew; a second run goes on where the first
+one stopped. [What is guaranteed](guide/what-is-guaranteed.md) says what the promises mean for
+your data.
+
+Two kinds of attack, a row of the table for each promise of each method:
+
+*Laws*: {pairs:,} *pairs* of a calibration set and a new row, drawn from {worlds} worlds in which
+the promise must hold: new rows come from where the calibration rows come from (they are
+*exchangeable*). The worlds have continuous errors, ties, duplicates, zeros, errors of one size,
+heavy tails, clusters, one place for all rows, and errors dealt out once each; 1 to 200
+calibration rows in 1 to 5 dimensions; levels 1/3, 0.5, 0.9, 0.95 and 0.999. *Worst* is the
+smallest mean margin over what is proved, in its standard errors, of the levels and worlds of a
+row: of so many, some are 2 or 3 below zero by chance. A promise counts as broken if a bet against
+it multiplies its stake by {cells} × 100. Bets may be looked at any time, and the chance that any
+true promise is accused, over all {cells} tests and all runs, is at most 1 %. *Seen* is the
+violation, in points of coverage, that would have been found as often as not where errors do not
+tie: at 0.9, and at the level where it is hardest.
 
 *Bags*: {bags:,} bags of 3 to 12 rows, each member in turn the new one, so that nothing is left to
 chance: all bags of a few places and scores, and a search by simulated annealing. *Margin* is the
-smallest over all bags and levels of coverage less what is proved; it must not be negative. (`RLCP`
+smallest coverage less what is proved, over all bags and levels; it must not be negative. (`RLCP`
 draws: its margins are means over 4,000 draws a row.)
-
-**{verdict}**
 """
 
 

@@ -57,3 +57,8 @@ pyplot.show()
 # What is promised? The object says it in words.
 
 print(model.guarantee(0.9).describe())
+
+# %%
+# In a notebook, intervals and promises show themselves.
+
+intervals

@@ -20,7 +20,7 @@ X, y = digits.data / 16, digits.target.astype(float)
 X_train, X_rest, y_train, y_rest = train_test_split(X, y, train_size=600, random_state=0)
 X_cal, X_new, y_cal, y_new = train_test_split(X_rest, y_rest, train_size=600, random_state=0)
 net = MLPRegressor(hidden_layer_sizes=(64, 16), max_iter=1000, random_state=0)
-net.fit(X_train, y_train)
+net = net.fit(X_train, y_train)
 
 # %%
 # Write down what the last hidden layer computes, and pass it as ``embed``. calliper then judges in

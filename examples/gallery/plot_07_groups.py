@@ -29,7 +29,7 @@ X, y = X[rows].astype({"place": "category"}), table.y[rows] / 1000
 X_train, X_rest, y_train, y_rest = train_test_split(X, y, train_size=3000, random_state=0)
 X_cal, X_new, y_cal, y_new = train_test_split(X_rest, y_rest, train_size=2000, random_state=0)
 booster = HistGradientBoostingRegressor(categorical_features="from_dtype", random_state=0)
-booster.fit(X_train, y_train)
+booster = booster.fit(X_train, y_train)
 
 # %%
 # Calibrate once for all, and once with ``groups="place"``: each place then has a calibration of its

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from calliper._notebook import card
 from calliper._types import BoolArray, FloatArray
 from calliper._validation import check_vector
 from calliper.exceptions import CalliperError
@@ -16,6 +17,9 @@ from calliper.intervals import Intervals, as_frame
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+
+#: Targets that a notebook draws.
+SHOWN = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +95,12 @@ class Boxes:
         names = f"{len(self.names)} targets: {listed(self.names)}"
         together = "joint" if self.joint else "each by itself, not joint"
         return f"Boxes({m:,} rows, {names}; {f'coverage {level}, ' if level else ''}{together})"
+
+    def _repr_html_(self) -> str:
+        shown = [*zip(self.names, self.intervals, strict=True)][:SHOWN]
+        parts = (card(f"target {name}", each._widths(), each._picture()) for name, each in shown)
+        rest = len(self.names) - len(shown)
+        return card(repr(self), [f"and {rest} targets more"] if rest else [], *parts)
 
 
 def check_targets(y: Any, name: str, names: tuple[Any, ...]) -> FloatArray:

@@ -231,12 +231,13 @@ class MultiTargetRegressor(ConformalRegressor):
     ) -> None:
         """A regressor for each column of the one model."""
         parts: tuple[ConformalRegressor, ...] = ()
+        report = training.refits.progress
         for place, column in enumerate(y.T):
             model = column_of(estimator, place, y.shape[1])
             part = ConformalRegressor(model, self.calibrator, embed=self.embed)
             part.random_state = self.random_state
             models.check_known_rows(part, X, column)
-            known: dict[str, Any] = {"place": place, "progress": None if place else self.progress}
+            known: dict[str, Any] = {"place": place, "progress": None if place else report}
             seen = replace(training, refits=replace(training.refits, **known))
             seen = seen if seen.y is None else replace(seen, y=seen.y[:, place])
             part._calibrate(model, X, column, seen, order, per_row)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn import get_config
 
 from calliper._json import number, plain, to_text
+from calliper._notebook import card, interval_bars, sampled, table
 from calliper._types import BoolArray, FloatArray
 from calliper._validation import check_vector
 from calliper.exceptions import CalliperError
@@ -92,7 +92,8 @@ class Intervals:
     @property
     def width(self) -> FloatArray:
         """Upper minus lower end; infinite where an end is."""
-        return self.upper - self.lower
+        with np.errstate(over="ignore"):
+            return self.upper - self.lower
 
     def contains(self, y: Any) -> BoolArray:
         """Whether each target lies in its interval; the ends belong to it.
@@ -126,8 +127,7 @@ class Intervals:
         """Columns of :meth:`to_frame`: ``lower`` and ``upper``, with the level if many."""
         if self.lower.ndim == 1:
             return ["lower", "upper"]
-        levels = range(self.lower.shape[1]) if self.coverage is None else self.coverage
-        return [f"{end}_{level}" for level in np.atleast_1d(levels) for end in ("lower", "upper")]
+        return [f"{end}_{level}" for level in self._levels() for end in ("lower", "upper")]
 
     def __repr__(self) -> str:
         rows = self._shown()
@@ -136,10 +136,26 @@ class Intervals:
         return "\n".join([self._summary(), *table])
 
     def _repr_html_(self) -> str:
-        head, *rows = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in self._shown())
-        body = "".join(f"<tr>{row}</tr>" for row in rows)
-        head = head.replace("td>", "th>")
-        return f"<p>{escape(self._summary())}</p><table><tr>{head}</tr>{body}</table>"
+        return card(self._summary(), self._widths(), self._picture(), table(self._shown()))
+
+    def _picture(self) -> str:
+        """A few of the intervals as bars, for notebooks."""
+        known = self.centre is not None and np.shape(self.centre) == self.lower.shape[:1]
+        return interval_bars(self.lower, self.upper, self.centre if known else None)
+
+    def _widths(self) -> list[str]:
+        """How wide intervals are, at three levels or fewer; nothing of no rows."""
+        if not self.lower.size:
+            return []
+        if self.lower.ndim == 1:
+            return [f"Width: {_range(self.width)}"]
+        shown = sampled(self.lower.shape[1], 3)
+        return [f"Width at {self._levels()[at]}: {_range(self.width[:, at])}" for at in shown]
+
+    def _levels(self) -> FloatArray:
+        """Levels of the columns of ends; their numbers, if no levels are known."""
+        known = range(self.lower.shape[1]) if self.coverage is None else self.coverage
+        return np.atleast_1d(known)
 
     def _summary(self) -> str:
         """How many, at which level, and how many of them say nothing."""
@@ -224,6 +240,11 @@ def as_frame(
     import pandas as pd
 
     return pd.DataFrame(ends, columns=names, index=index)
+
+
+def _range(width: FloatArray) -> str:
+    """The least, the largest and the middle of some widths, in words."""
+    return f"{width.min():.4g} to {width.max():.4g}, half of them below {np.median(width):.4g}"
 
 
 def _label(value: Any) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import replace
-from html import escape
 from numbers import Integral
 from typing import Any, Self
 
@@ -45,12 +44,14 @@ from calliper._models import (
     routed,
     unchanged_if_refused,
 )
+from calliper._notebook import card, floored
 from calliper._per_row import PerRow
+from calliper._progress import reporter
 from calliper._row_order import warn_of_trend
 from calliper._shared_rows import sketch_rows
 from calliper._types import Coverage, FloatArray, IntArray, Score
 from calliper._validation import check_vector, check_window
-from calliper.calibrators import FullRescaled, Grouped
+from calliper.calibrators import FullRescaled, Grouped, picture_of
 from calliper.distribution import Distribution
 from calliper.embedding import (
     LEFT_OUT,
@@ -91,18 +92,21 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         ``QuantileError`` takes a model of quantiles (with ``Split``, that is CQR). (Plain
         ``score`` is taken: it is scikit-learn's method that rates the predictions.)
     embed : "auto", "inputs", "prediction", transformer or callable, default "auto"
-        The space where nearness is judged. ``"auto"`` looks at the fitted model: prediction and
-        spread of the members for forests and bagging, how far the last stages move it for
-        gradient boosting, standard deviation where the model states one, the penultimate layer of
-        a network; for others standardised inputs and prediction (without training rows the
-        prediction alone, for a linear model what each input adds). Where left-out errors are
-        known, the error that they let expect is one coordinate more, in place of the inputs.
-        Categories, text, dates and sparse columns are turned into numbers by training rows.
-        A class of your own that looks like an ensemble is asked for its spread only if it
-        predicts training rows as its members do together.
+        The space where nearness is judged.
+
+        ``"auto"`` looks at the fitted model: prediction and spread of the members for forests and
+        bagging, how far the last stages move it for gradient boosting, standard deviation where
+        the model states one, the penultimate layer of a network; for others standardised inputs
+        and prediction (without training rows the prediction alone, for a linear model what each
+        input adds). Where left-out errors are known, the error that they let expect is one
+        coordinate more, in place of the inputs. Categories, text, dates and sparse columns are
+        turned into numbers by training rows. A class of your own that looks like an ensemble is
+        asked for its spread only if it predicts training rows as its members do together.
+
         ``"inputs"`` (or None) are the inputs, standardised by training rows where there are any.
         What works on the inputs themselves (``ForestProximity(forest)``, the basis of
         ``ConditionalCalibration``) gets them as they are.
+
         A transformer is fitted to training rows, a function or ``Layer`` is taken as it is.
         Nothing is learnt from calibration rows: they would be treated unlike a new point, which
         costs the guarantee.
@@ -126,8 +130,9 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         stopped early is refitted with the ``eval_set`` of :meth:`fit`, else for as many rounds.
     random_state : int, RandomState or None
         Splits the data, and seeds a calibrator that has no ``random_state`` of its own.
-    progress : callable, optional
-        Is told the share of the trainings that :meth:`fit` has done, refits included.
+    progress : callable or True, optional
+        Is told the share of the trainings that are done, refits included. ``True`` shows it: a bar
+        in a notebook, elsewhere a line on standard error.
 
     Attributes
     ----------
@@ -216,7 +221,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             shuffle=self.shuffle,
             groups=None if groups is None else _safe_indexing(groups, train),
             fit_params=fit_params_of(X, fit_params, train),
-            progress=self.progress,
+            progress=reporter(self.progress, "training"),
         )
         training = Training(
             X=X_train, y=y_train, may_refit=True, folds=self.left_out_folds, refits=refits
@@ -277,7 +282,11 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             model, rows = self.estimator, None
         given = None if X_train is None else sketch_rows(X_train, y_train)
         void = refuse_seen(rows, X, y) or refuse_seen(given, X, y)
-        refits = Refits(random_state=self.random_state, shuffle=self.shuffle)
+        refits = Refits(
+            random_state=self.random_state,
+            shuffle=self.shuffle,
+            progress=reporter(self.progress, "training"),
+        )
         training = Training(X=X_train, y=y_train, folds=self.left_out_folds, refits=refits)
         placed = getattr(self, "_placed", (None, None, False))
         same = placed[0] is model and placed[1] is self.embed and placed[2]
@@ -479,8 +488,11 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         return "\n  ".join([words, *self._state()])
 
     def _html_repr(self) -> str:
-        lines = "<br>".join(map(escape, self._state()))
-        return f"{super()._html_repr()}{f'<p>{lines}</p>' if lines else ''}"
+        diagram: str = super()._html_repr()
+        if not self.__sklearn_is_fitted__():
+            return diagram + card("", ["not calibrated yet: calibrate(X, y) or fit(X, y)"])
+        state = card("", self._state(), picture_of(self.calibrators_[0]))
+        return f"{diagram}{state}{self.guarantee(0.9)._repr_html_()}"
 
     def _state(self) -> list[str]:
         """What was calibrated, where and how near, and what is promised; nothing before."""
@@ -495,7 +507,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             "" if locality is None else f"as local as {locality.describe()}",
             "" if self.left_out_ is None else f"left-out errors: {self.left_out_}",
             "" if self.error_model_ is None else self.error_model_.describe(),
-            f"promised at 0.9: {np.floor(promise.proved * 1e4) / 1e4:g}"
+            f"promised at 0.9: {floored(promise.proved)}"
             + (f" ({self.void_})" if self.void_ is not None else "")
             + (", unless rows are in order of time" if self._row_trend is not None else ""),
         ]

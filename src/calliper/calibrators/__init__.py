@@ -1,6 +1,7 @@
 """Methods: one paper a file, each from features and scores to a radius at any level."""
 
 from calliper.calibrators._base import Calibrator as Calibrator
+from calliper.calibrators._base import picture_of as picture_of
 from calliper.calibrators._base import refuse_distribution as refuse_distribution
 from calliper.calibrators._base import takers_of_weights as takers_of_weights
 from calliper.calibrators._conditional import ConditionalCalibration

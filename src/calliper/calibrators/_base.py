@@ -33,6 +33,7 @@ from calliper._device import (
     is_tensor,
     to_host,
 )
+from calliper._notebook import card, histogram
 from calliper._types import Coverage, FloatArray
 from calliper._validation import (
     check_bounds,
@@ -427,6 +428,13 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             )
         return tuple((rank - 0.5) / (n + 1) for rank in ranks)  # halves are safe from rounding
 
+    def _html_repr(self) -> str:
+        diagram: str = super()._html_repr()
+        if not hasattr(self, "n_calibration_"):
+            return diagram
+        facts = [f"fitted to the scores of {self.n_calibration_:,} calibration rows"]
+        return diagram + card("", facts, picture_of(self))
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "n_calibration_")
 
@@ -490,6 +498,12 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             signed = self.takes_any_score or not key.startswith("scores")
             known[key] = (check_vector if signed else check_scores)(values, key, n=len(rows))
         return {f"Z_{name}": rows, **known}
+
+
+def picture_of(calibrator: Any) -> str:
+    """The scores that a fitted calibrator keeps as a histogram, for notebooks; empty if none."""
+    rows = getattr(calibrator, "_rows", None)
+    return "" if rows is None else histogram(rows.scores, "scores (errors) of calibration rows")
 
 
 def _as_before(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from calliper._json import to_text
+from calliper._progress import Progress, reporter
 from calliper._validation import check_levels
 from calliper.calibrators import Split
 from calliper.comparison._answers import Answer, Sets, ask
@@ -34,7 +35,6 @@ SCHEMA = 1
 _GRAVEST_FIRST = ("void", "warning", "note")
 
 #: Called with how much of the work is done, between 0 and 1.
-Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -143,7 +143,7 @@ def compare(
     groups: Sequence[Any] | None = None,
     group_name: str = "group",
     random_state: int = 0,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Comparison:
     """Calibrate every method on the same points and say which one to use.
 
@@ -169,8 +169,8 @@ def compare(
         What the groups are, such as the name of their column.
     random_state : int
         Draws resamples; the methods have their own.
-    progress : callable, optional
-        Called with how much is done, between 0 and 1.
+    progress : callable or True, optional
+        Called with how much is done, between 0 and 1; ``True`` shows it, in a notebook as a bar.
 
     Returns
     -------
@@ -195,7 +195,7 @@ def compare(
     sets = Sets(calibration=calibration, test=test, training=training)
     _check_columns(sets)
     labels = None if groups is None else check_labels(groups, "groups", n=len(test))
-    named, report = _with_yardstick(methods), progress or (lambda fraction: None)
+    named, report = _with_yardstick(methods), reporter(progress, "comparing")
     answers = _ask_all(named, sets, every, report)
     checks = [*check_data(sets, labels, random_state=random_state)]
     report(0.6)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Iterable, Mapping
-from time import perf_counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from calliper._progress import Progress, reporter
 from calliper._types import Coverage
 from calliper.evaluation._plan import Sizes, Trial, plan
 from calliper.evaluation._problem import Problem
@@ -15,8 +14,6 @@ from calliper.evaluation._records import Records, Row
 from calliper.evaluation._run import run_all
 from calliper.evaluation._store import Keys, Store, versions
 from calliper.exceptions import FailedTrialsWarning, warn
-
-Progress = Callable[[float], None]
 
 
 def evaluate(
@@ -65,8 +62,8 @@ def evaluate(
     measures : mapping from a name to a function or a :class:`calliper.metrics.Measure`
         Functions of ``(y, intervals, context)``; by default ``calliper.metrics.MEASURES``.
     progress : callable or True, optional
-        Called with the fraction of trials that are done; may raise to stop. ``True`` shows it on
-        standard error.
+        Called with the fraction of trials that are done; may raise to stop. ``True`` shows it: a
+        bar in a notebook, elsewhere a line on standard error.
 
     Returns
     -------
@@ -101,7 +98,8 @@ def evaluate(
         random_state=random_state,
         measures=measures,
     )
-    results = _compute(trials, n_jobs, None if store is None else Store(store), _reporter(progress))
+    kept = None if store is None else Store(store)
+    results = _compute(trials, n_jobs, kept, reporter(progress, "evaluating"))
     rows = [row for place in range(len(trials)) for row in results[place]]
     described = {name: measure.description() for name, measure in trials[0].measures.items()}
     records = Records(rows, described, [_settings(trials)])
@@ -158,31 +156,3 @@ def _warn_if_failed(records: Records) -> None:
             f"{failures[0]['error']} See Records.failures.",
             FailedTrialsWarning,
         )
-
-
-def _reporter(progress: Progress | bool | None) -> Progress:
-    if progress is True:
-        return _ProgressLine()
-    return progress if callable(progress) else lambda fraction: None
-
-
-class _ProgressLine:
-    """One line on standard error that is written over as the work goes on."""
-
-    def __init__(self) -> None:
-        self.start: float | None = None
-        self.shown = float("-inf")
-
-    def __call__(self, fraction: float) -> None:
-        now, left = perf_counter(), ""
-        if self.start is None:
-            self.start, self.first = now, fraction
-        if now - self.shown < 0.2 and fraction < 1:
-            return
-        self.shown = now
-        if self.first < fraction < 1:
-            rest = (now - self.start) * (1 - fraction) / (fraction - self.first)
-            left = f", about {rest:.0f} s left"
-        end = "\n" if fraction >= 1 else ""
-        sys.stderr.write(f"\revaluating: {fraction:.0%}{left}".ljust(50) + end)
-        sys.stderr.flush()

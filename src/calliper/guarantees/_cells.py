@@ -33,9 +33,13 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from calliper._notebook import card, floored, folded, share_bar, table
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import check_features, check_level, check_vector
 from calliper.exceptions import CalliperError
+
+#: Cells that a notebook shows.
+SHOWN = 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,12 +163,24 @@ class CellCoverage:
         """The cell with the lowest bound."""
         return min(self.cells, key=lambda cell: cell.lower)
 
+    def _repr_html_(self) -> str:
+        worst = sorted(self.cells, key=lambda cell: cell.lower)[:SHOWN]
+        rows = [
+            [str(cell.label), f"{cell.n:,}", f"{cell.coverage:.3f}", floored(cell.lower)]
+            for cell in worst
+        ]
+        names = ["cell", "held-out points", "covered", "at least"]
+        listed = table([names, *rows], [share_bar(cell.coverage, cell.lower) for cell in worst])
+        title = "Coverage cell by cell, the lowest bounds first"
+        fact = f"all {len(self.cells):,} bounds hold together with probability {self.confidence:g}"
+        return card(title, [fact], listed, folded("In words", self.describe()))
+
     def describe(self) -> str:
         """The bounds in plain words, with what they rest on."""
         lines = [
             f"cell {cell.label}: "
             + (f"{cell.n} held-out points, {cell.coverage:.3f} covered" if cell.n else "no points")
-            + f", coverage at least {np.floor(cell.lower * 1e4) / 1e4:g}"
+            + f", coverage at least {floored(cell.lower)}"
             for cell in self.cells
         ]
         return "\n".join(lines) + (

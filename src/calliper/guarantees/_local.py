@@ -64,6 +64,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import xlog1py
 
+from calliper._notebook import card, floored, folded, table
 from calliper._types import BoolArray, FloatArray
 from calliper._validation import check_level
 from calliper.exceptions import CalliperError
@@ -160,6 +161,13 @@ class LocalCoverageEstimate:
         return local_coverage_bound(
             more if np.isfinite(more) else np.inf, self.coverage, self.rho, form=self.form
         )
+
+    def _repr_html_(self) -> str:
+        columns = zip(*map(np.ravel, (self.rho, self.bound, self.cautious_bound)), strict=True)
+        rows = [[f"{100 * rho:g} %", *map(floored, least)] for rho, *least in columns]
+        names = ["region of inputs", "coverage at least", "two standard errors lower"]
+        title = f"Local coverage at {self.coverage:g}: an estimate, not a guarantee"
+        return card(title, [], table([names, *rows]), folded("In words", self.describe()))
 
     def describe(self) -> str:
         """The estimate in plain words: what was measured, what would follow, what does not."""

@@ -23,9 +23,9 @@ from fractions import Fraction
 from math import ceil, log, log1p
 from typing import Any
 
-import numpy as np
 from scipy import stats
 
+from calliper._notebook import card, coverage_line, floored, folded
 from calliper._validation import check_level
 from calliper.exceptions import CalliperError
 from calliper.quantile import as_fraction, conformal_rank
@@ -271,6 +271,29 @@ class Guarantee:
             return (SHIFTED, *ASSUMPTIONS[1:])
         return ASSUMPTIONS if self.confidence is None else (INDEPENDENT, *ASSUMPTIONS[1:])
 
+    def _repr_html_(self) -> str:
+        facts = [
+            f"asked for: {self.coverage:g}",
+            "" if self.confidence is None else f"with confidence {self.confidence:g}",
+            f"proved: {floored(self.proved)}",
+            f"calibration points: {self.n_calibration:,}"
+            + ("" if self.n_effective is None else f" (by weight {self.n_effective:.1f})"),
+        ]
+        title, words = f"Guarantee of {self.method}", self.describe()
+        if self.proved <= 0 or self.note is not None:
+            return card(title, [*facts, words])
+        drawn = coverage_line(self.coverage, self.proved, self._spread())
+        return card(title, facts, drawn, folded("In words", words))
+
+    def _spread(self) -> tuple[float, float] | None:
+        """Where coverage lies in nine of ten draws of the calibration points, if that is known."""
+        n, usual = self.n_calibration, self.has_law and self.tails == 1 and self.note is None
+        weighted, sure = self.n_effective is not None, self.confidence is not None
+        if not usual or weighted or sure or conformal_rank(self.coverage, n) > n:
+            return None
+        low, high = coverage_law(self.coverage, n).ppf([0.05, 0.95])
+        return float(low), float(high)
+
     def describe(self) -> str:
         """The promise in plain words, with its warning."""
         if self.note is not None:
@@ -279,7 +302,7 @@ class Guarantee:
         if self.n_effective is not None:
             return (
                 f"{self.method}: {self.event} with probability at least "
-                f"{np.floor(self.proved * 1e4) / 1e4:g} (asked for: {self.coverage:g}), provided "
+                f"{floored(self.proved)} (asked for: {self.coverage:g}), provided "
                 f"that {'; and '.join(self.assumptions)}. Weights ŵ that are estimated lower it by "
                 f"at most half the mean of |ŵ/mean ŵ − w|. It averages over draws of the {n:,} "
                 f"calibration points, which by weight count for {self.n_effective:.1f}, and over "
@@ -307,7 +330,7 @@ class Guarantee:
             )
         words = (
             f"{self.method}: {self.event} with probability at least "
-            f"{np.floor(self.proved * 1e4) / 1e4:g} (asked for: {self.coverage:g}), provided that "
+            f"{floored(self.proved)} (asked for: {self.coverage:g}), provided that "
             + "; and ".join(self.assumptions)
             + f". This probability is marginal: it averages over draws of the {n:,} calibration "
             f"points and over all inputs; it promises nothing for one given input."

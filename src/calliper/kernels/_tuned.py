@@ -10,7 +10,6 @@ holds k of n points holds them in a volume V_d r^d, a radial kernel weighs a vol
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy
 from numbers import Integral, Real
 from typing import Any, Self
@@ -20,6 +19,7 @@ from scipy.special import gammaln
 from sklearn.base import BaseEstimator, clone
 
 from calliper._draws import seed_of
+from calliper._progress import Progress, reporter
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.information import principal_components
@@ -62,7 +62,7 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
     n_components: int | None
     mi_neighbors: int
     metric: Metric
-    progress: Callable[[float], None] | None
+    progress: Progress | bool | None
     chosen: Any = None
     n_folds: int | None = None
 
@@ -182,7 +182,7 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
             drawn = [rng.randint(2**31), seed_of(Z, magnitudes)]
             ties = np.random.RandomState(drawn)
             information = RescaledInformation(components, self.mi_neighbors, ties)
-        return Tuning(candidates, self.criterion, information, self.progress or _ignore)
+        return Tuning(candidates, self.criterion, information, reporter(self.progress, "tuning"))
 
     def _smoothest_of_too_few(self, candidates: FloatArray, n: int) -> FloatArray:
         """The smoothest candidate for all n points, with a warning, (n,)."""
@@ -192,10 +192,6 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
             SmallCalibrationWarning,
         )
         return np.full(n, candidates[-1])
-
-
-def _ignore(fraction: float) -> None:
-    """Report progress to nobody."""
 
 
 class TunedRBF(_Tuned):
@@ -236,8 +232,8 @@ class TunedRBF(_Tuned):
         For ``"mi"``: k of the estimator.
     metric : str or callable, default "euclidean"
         Any symmetric metric that :func:`scipy.spatial.distance.cdist` takes.
-    progress : callable, optional
-        Called with the fraction of the grid that is done; may raise to stop.
+    progress : callable or True, optional
+        Called with the fraction of the grid that is done; may raise to stop; ``True`` shows it.
 
     Examples
     --------

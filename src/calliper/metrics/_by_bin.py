@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import stats
 
+from calliper._notebook import table
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import check_vector
 from calliper.exceptions import CalliperError, SparseBinsWarning, warn
@@ -79,9 +79,7 @@ class CoverageTable:
 
     def _repr_html_(self) -> str:
         """The same, as notebooks show it."""
-        head, *body = (map(escape, row) for row in self._texts())
-        rows = "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in body)
-        return f"<table><tr><th>{'</th><th>'.join(head)}</th></tr>{rows}</table>"
+        return table(self._texts())
 
     def _texts(self) -> list[tuple[str, ...]]:
         """Cells of the head and of the bins that are printed, as text."""

@@ -34,6 +34,7 @@ from calliper._models import (
     predictions,
     routed,
 )
+from calliper._notebook import floored
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import (
     check_level,
@@ -100,7 +101,7 @@ class RefitGuarantee(Guarantee):
             return f"{self.method}: no coverage is proved at level {self.coverage:g}. {self.remark}"
         return (
             f"{self.method}: a new target lies in its interval with probability at least "
-            f"{np.floor(self.proved * 1e4) / 1e4:g} (asked for: {self.coverage:g}), provided that "
+            f"{floored(self.proved)} (asked for: {self.coverage:g}), provided that "
             + "; and ".join(self.assumptions)
             + f". This probability is marginal: it averages over draws of the {n} training points "
             f"and over all inputs; it promises nothing for one given input. {self.remark}"
@@ -192,6 +193,12 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
             proved=proved,
             remark=self._remark(coverage),
         )
+
+    def _html_repr(self) -> str:
+        diagram: str = super()._html_repr()
+        if not hasattr(self, "residuals_"):
+            return diagram
+        return diagram + self.guarantee(0.9)._repr_html_()
 
     def _left_out(self, per_model: FloatArray) -> FloatArray:
         """μ₋ᵢ(x), (m, n), from the predictions of all models, (m, n_models)."""

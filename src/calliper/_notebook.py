@@ -1,0 +1,201 @@
+"""What a notebook shows: cards of text with a small picture, as HTML and SVG.
+
+All is drawn in ``currentColor``, so that it can be read on a light page and on a dark one. Nothing
+is loaded and nothing runs: no script, no style sheet. Text is escaped here, and only here.
+Pictures are made of a sample of the rows, so that a million of them are no slower than a few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from math import floor
+from typing import Any
+
+import numpy as np
+
+from calliper._types import FloatArray
+
+#: Rows that are drawn, and rows that these are chosen from.
+DRAWN, LOOKED_AT = 40, 2000
+#: Size of a picture in pixels.
+WIDTH, HEIGHT = 320, 90
+
+
+def card(title: str, lines: Iterable[str] = (), *parts: str) -> str:
+    """A title, lines of text, and parts that are HTML already."""
+    said = "<br>".join(escape(line) for line in lines if line)
+    return (
+        '<div style="max-width:48em;line-height:1.45">'
+        + (f"<strong>{escape(title)}</strong>" if title else "")
+        + (f'<div style="margin:.3em 0">{said}</div>' if said else "")
+        + "".join(parts)
+        + "</div>"
+    )
+
+
+def folded(title: str, text: str) -> str:
+    """Text that is shown when its title is clicked."""
+    return f"<details><summary>{escape(title)}</summary>{card('', text.splitlines())}</details>"
+
+
+def table(rows: Sequence[Sequence[str]], pictures: Sequence[str] = ()) -> str:
+    """Rows of text, the first of them names; a picture ends each of the others, if there are."""
+    head, *body = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
+    head = head.replace("td>", "th>") + ("<th></th>" if pictures else "")
+    if pictures:
+        body = [f"{row}<td>{drawn}</td>" for row, drawn in zip(body, pictures, strict=True)]
+    return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in body)}</table>"
+
+
+def sampled(m: int, n: int) -> Any:
+    """At most n of the places 0 … m−1, as evenly as can be, the first and the last with them."""
+    return np.unique(np.linspace(0, m - 1, min(m, n)).round().astype(np.intp))
+
+
+def interval_bars(lower: FloatArray, upper: FloatArray, centre: FloatArray | None) -> str:
+    """Some of the intervals as bars, from the lowest to the highest, fainter at higher levels.
+
+    ``lower`` and ``upper`` are (m,) or (m, L), ``centre`` is (m,) or None. An end without a bound
+    is dotted up to the edge. Nothing is drawn of no rows.
+    """
+    if not lower.size:
+        return ""
+    lower, upper = (ends.reshape(len(ends), -1) for ends in (lower, upper))
+    some = sampled(len(lower), LOOKED_AT)
+    some = some[np.argsort(_middle(lower[some, 0], upper[some, 0]), kind="stable")]
+    some = some[sampled(len(some), DRAWN)]
+    columns = sampled(lower.shape[1], 3)
+    low, high = lower[np.ix_(some, columns)], upper[np.ix_(some, columns)]
+    dots = np.full(len(some), np.nan) if centre is None else np.asarray(centre, float)[some]
+    place, edges = _scale(np.concatenate([low.ravel(), high.ravel(), dots]), HEIGHT - 12)
+    step = min(16.0, (WIDTH - 8) / len(some))
+    marks = []
+    for row in range(len(some)):
+        x = 4 + step * (row + 0.5)
+        for column in reversed(range(len(columns))):
+            ends = low[row, column], high[row, column]
+            bottom, top = (HEIGHT - 6 - place(end) for end in ends)
+            unbounded = ' stroke-dasharray="2 3"' if np.isinf(ends).any() else ""
+            marks.append(
+                f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{bottom:.1f}" y2="{top:.1f}" '
+                f'stroke-opacity="{0.6 / (1 + column):.2f}" stroke-width="{step * 0.6:.1f}"'
+                f"{unbounded}/>"
+            )
+        if np.isfinite(dots[row]):
+            y = HEIGHT - 6 - place(dots[row])
+            marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="1.8" stroke="none"/>')
+    shown = "all" if len(some) == len(lower) else f"{len(some)} of {len(lower):,}"
+    between = "" if edges is None else f", between {edges[0]:.4g} and {edges[1]:.4g}"
+    return _svg(marks, f"{shown} intervals in the order of their centres{between}")
+
+
+def histogram(values: FloatArray, name: str) -> str:
+    """How many of the finite values lie where; nothing is drawn of none."""
+    known = np.asarray(values, float)
+    known = known[np.isfinite(known)]
+    if not len(known):
+        return ""
+    place, _ = _scale(known, 1.0)
+    bins = min(30, 1 + int(np.sqrt(len(known))))
+    counts = np.bincount((place(known) * bins).astype(int).clip(0, bins - 1), minlength=bins)
+    step = (WIDTH - 8) / bins
+    marks = [
+        f'<rect x="{4 + step * at:.1f}" width="{step * 0.9:.1f}" '
+        f'y="{HEIGHT - 6 - tall:.1f}" height="{tall:.1f}" stroke="none" fill-opacity="0.6"/>'
+        for at, tall in enumerate(counts / counts.max() * (HEIGHT - 12))
+    ]
+    lowest, middle, highest = np.quantile(known, [0, 0.5, 1])
+    return _svg(marks, f"{name}: {lowest:.4g} to {highest:.4g}, half below {middle:.4g}")
+
+
+def coverage_line(asked: float, proved: float, spread: tuple[float, float] | None = None) -> str:
+    """Coverage on a line up to 1: what is proved as a bar, what was asked for as a stroke.
+
+    ``spread`` is where coverage lies in nine of ten draws of the calibration points.
+    """
+    first = max(0.0, floor(20 * min(asked, proved, *(spread or (1.0,))) - 0.5) / 20)
+
+    def at(share: float) -> float:
+        return 8 + (WIDTH - 16) * (share - first) / (1 - first)
+
+    # The words beside the stroke stay inside the picture.
+    side = "end" if at(asked) > WIDTH / 2 else "start"
+    marks = [
+        f'<line x1="{at(first):.1f}" x2="{at(1):.1f}" y1="40" y2="40" stroke-opacity="0.4"/>',
+        f'<rect x="{at(proved):.1f}" y="34" width="{at(1) - at(proved):.1f}" height="12" '
+        'fill-opacity="0.3" stroke="none"/>',
+        f'<line x1="{at(asked):.1f}" x2="{at(asked):.1f}" y1="26" y2="54" stroke-width="2"/>',
+        _words(at(asked), 20, f"asked for {asked:g}", side),
+        _words(at(first), 66, f"{first:.3g}", "start"),
+        _words(at(1), 66, "1", "end"),
+    ]
+    said = f"proved: at least {floored(proved)}"
+    if spread is not None:
+        low, high = spread
+        marks.append(
+            f'<line x1="{at(low):.1f}" x2="{at(high):.1f}" y1="40" y2="40" stroke-width="4"/>'
+        )
+        said += f"; with these calibration points {low:.3f} to {high:.3f} in nine cases of ten"
+    return _svg(marks, said, height=74)
+
+
+def share_bar(share: float, least: float) -> str:
+    """A share as a line, what is proved of it as a bar, on a scale from 0 to 1."""
+    reached = 0.0 if np.isnan(share) else share
+    return (
+        '<svg width="110" height="12" style="display:inline-block" role="img" '
+        f'aria-label="{share:.3f}, at least {least:.3f}" fill="currentColor" stroke="currentColor">'
+        f'<rect x="4" y="2" width="{100 * least:.1f}" height="8" fill-opacity="0.4" stroke="none"/>'
+        f'<line x1="4" x2="{4 + 100 * reached:.1f}" y1="6" y2="6"/></svg>'
+    )
+
+
+def floored(share: float) -> str:
+    """A proved share with four digits, never rounded up."""
+    return f"{np.floor(share * 1e4) / 1e4:g}"
+
+
+def _middle(lower: FloatArray, upper: FloatArray) -> FloatArray:
+    """A number to sort intervals by, also where an end has no bound."""
+    finite = np.isfinite(lower), np.isfinite(upper)
+    low = np.where(finite[0], lower, np.where(finite[1], upper, 0.0))
+    high = np.where(finite[1], upper, low)
+    return np.asarray(low / 2 + high / 2)
+
+
+def _scale(values: FloatArray, size: float) -> tuple[Any, tuple[float, float] | None]:
+    """A map from numbers to 0 … size, infinities to its ends; and the finite range, if any is."""
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return lambda value: size * (value > 0), None
+    low, high = float(finite.min()), float(finite.max())
+    half = high / 2 - low / 2  # of which twice may overflow
+    if not half > 0:
+        return lambda value: np.where(np.isinf(value), size * (value > 0), size / 2), (low, high)
+
+    def place(value: Any) -> Any:
+        share = (value / 2 - low / 2) / half
+        return size * np.clip(share, 0.0, 1.0)
+
+    return place, (low, high)
+
+
+def _words(x: float, y: float, text: str, side: str) -> str:
+    return (
+        f'<text x="{x:.1f}" y="{y}" text-anchor="{side}" stroke="none" font-size="11" '
+        f'font-family="inherit">{escape(text)}</text>'
+    )
+
+
+def _svg(marks: list[str], said: str, *, height: int = HEIGHT) -> str:
+    """A picture with what it shows in words below."""
+    drawn = "".join(marks)
+    return (
+        '<figure style="margin:.4em 0;display:inline-block;vertical-align:top">'
+        f'<svg width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" role="img" '
+        f'aria-label="{escape(said)}" style="max-width:100%" fill="currentColor" '
+        f'stroke="currentColor">{drawn}</svg>'
+        f'<figcaption style="font-size:85%;max-width:{WIDTH}px;color:inherit;text-align:left">'
+        f"{escape(said)}</figcaption></figure>"
+    )
