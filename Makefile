@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test lint tests bench tuning-table tuning-study baselines-table nearness-study distributions-table peers-table paper paper-quick laws fuzz-files faults plots docs docs-check release-check test-minimal lock audit clean
+.PHONY: help demo test lint tests bench tuning-table tuning-study baselines-table nearness-study distributions-table peers-table paper paper-quick laws fuzz faults plots docs docs-check release-check test-minimal lock audit clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -78,8 +78,8 @@ paper: .venv/ready  ## the paper on its five tasks and nine tables: records, tab
 paper-quick: .venv/ready  ## the same at reduced size in minutes; checks the direction of the claims
 	OMP_NUM_THREADS=1 $(BIN)/python -m experiments.deutschmann2024.run --quick
 
-fuzz-files: .venv/ready  ## tamper with 100,000 saved files: each must be refused by name (minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python tests/keeping/fuzz.py --files 100000
+fuzz: .venv/ready  ## give odd files, tables and calls to all that reads: MINUTES=... (20) or INPUTS=... of each kind
+	PYTHONPATH=tests:. OMP_NUM_THREADS=1 $(BIN)/python -m fuzzing $(if $(INPUTS),--inputs $(INPUTS),--minutes $(or $(MINUTES),20))
 
 faults: .venv/ready  ## a kill, a full disk, Ctrl-C … at every step of every write, in turn (minutes)
 	$(BIN)/python tests/faults/sweep.py
