@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -92,6 +93,15 @@ class _SingleThreadedBlas:
     def __init__(self) -> None:
         self.lock, self.inside = threading.Lock(), 0
         self.limiter: Any = None
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        """In a copy of the process, no other thread is inside, nor will ever open the lock."""
+        self.lock, self.inside = threading.Lock(), 0
+        if self.limiter is not None:
+            self.limiter.restore_original_limits()
+            self.limiter = None
 
     def __enter__(self) -> None:
         with self.lock:
@@ -101,7 +111,7 @@ class _SingleThreadedBlas:
 
     def __exit__(self, *error: object) -> None:
         with self.lock:
-            self.inside -= 1
+            self.inside = max(0, self.inside - 1)
             if self.inside == 0 and self.limiter is not None:
                 self.limiter.restore_original_limits()
                 self.limiter = None

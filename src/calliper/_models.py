@@ -19,9 +19,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import wraps
 from inspect import getattr_static
+from math import prod
 from threading import RLock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn import get_config
@@ -45,8 +47,13 @@ from calliper._types import FloatArray
 from calliper._validation import check_vector, has_known_columns, n_rows, refuse_sparse
 from calliper.exceptions import CalliperError, warn
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+
 #: Rows by which a model is known again.
 N_PROBES = 5
+
+#: Rows that are compared before and after a model was asked, and the most numbers in them.
+N_COMPARED, MOST_COMPARED = 32, 1 << 14
 
 #: Rows that go through a module together.
 BATCH_ROWS = 1024
@@ -114,6 +121,22 @@ def _rebuilt(part: Any) -> Any:
     return type(part)(map(_rebuilt, part)) if type(part) in (list, tuple) else deepcopy(part)
 
 
+def unchanged_if_refused(method: Method) -> Method:
+    """Of an estimator: what it is told either holds, or leaves it as it was."""
+
+    @wraps(method)
+    def call(self: Any, *given: Any, **known: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return method(self, *given, **known)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return call  # type: ignore[return-value]
+
+
 def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
     """Remember the columns of X on ``estimator``; return y as numbers."""
     _refuse_rowless(X)
@@ -123,7 +146,10 @@ def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
         )
     validate_data(estimator, X, skip_check_array=True)
     check_consistent_length(X, y)
-    y = np.asarray(y)
+    try:
+        y = np.asarray(y)
+    except ValueError as error:
+        raise CalliperError(f"y must be numbers, one for each row: {error}.") from error
     if y.ndim == 2 and y.shape[1] == 1:
         warn(
             "A column-vector y was passed when a 1d array was expected; it is flattened.",
@@ -154,6 +180,9 @@ def check_new_rows(estimator: Any, X: Any) -> None:
 def _refuse_rowless(X: Any) -> None:
     refuse_sparse(X, "X")
     refuse_collection(X, "X")
+    if X is None or np.ma.is_masked(X):
+        what = "None" if X is None else "an array with masked values: fill them, or drop their rows"
+        raise CalliperError(f"X must have rows; got {what}.")
     if isinstance(X, Mapping):
         raise TypeError(
             f"X must have rows that can be counted and picked; got a {type(X).__name__} with keys "
@@ -172,10 +201,42 @@ def predictions(model: Any, X: Any, n_outputs: int = 1) -> FloatArray:
             f"estimator must have a predict method or be a function of the inputs; got {model!r}."
         )
     rows = xgboost_matrix(model, X) if is_native_xgboost(model) else X
-    y_pred = outputs(model, rows) if is_module(model) else predict(rows)
+    with _left_as_they_are(X):
+        y_pred = outputs(model, rows) if is_module(model) else predict(rows)
     if hasattr(y_pred, "detach"):
         y_pred = y_pred.detach().cpu().numpy()
     return check_predictions(y_pred, n_rows(X), n_outputs)
+
+
+@contextmanager
+def _left_as_they_are(X: Any) -> Iterator[None]:
+    """Refuse a model that writes into its caller's rows, some of which are compared afterwards.
+
+    The space would be judged by other rows than the prediction, and the caller's data be lost.
+    """
+    before = _some_rows(X)
+    yield
+    if before is None or before == _some_rows(X):
+        return
+    raise CalliperError(
+        "the model changes the rows that it is given, which are now no longer what they were: let "
+        "it work on a copy, as in ConformalRegressor(lambda X: model.predict(X.copy()))."
+    )
+
+
+def _some_rows(X: Any) -> Any:
+    """Some rows of an array or a frame as bytes; None of other kinds, which are not compared.
+
+    Nor is a frame of one row, which is asked for in a hurry; calibration had more.
+    """
+    shape = getattr(X, "shape", (0,))
+    step = max(1, shape[0] // max(1, min(N_COMPARED, MOST_COMPARED // max(1, prod(shape[1:])))))
+    if isinstance(X, np.ndarray):
+        return X[::step].tobytes() if X.dtype.kind in "biuf" else None
+    if not hasattr(X, "iloc") or len(shape) != 2 or shape[0] < 2:
+        return None
+    rows = X.iloc[::step]
+    return [(name, rows[name].to_numpy().tolist().__repr__()) for name in rows.columns]
 
 
 def check_predictions(y_pred: Any, n: int, n_outputs: int = 1) -> FloatArray:
@@ -389,9 +450,11 @@ def _check_last_step(pipeline: Pipeline) -> None:
 
 
 def _check_regressor(core: Any) -> None:
+    if not hasattr(core, "__sklearn_tags__"):  # scikit-learn 1.7 guesses, and warns of it
+        return
     try:
         kind = get_tags(core).estimator_type
-    except AttributeError:  # no estimator of scikit-learn, or half of one
+    except AttributeError:  # half an estimator of scikit-learn
         return
     if kind not in (None, "regressor"):
         raise CalliperError(

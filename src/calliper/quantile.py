@@ -11,9 +11,9 @@ the weight of all scores up to it reaches its share of the total T = Σ w_i + w_
 
     Δ = min{v_k : w_1 + … + w_k ≥ (1−α) T},  +∞ if there is none.
 
-Tie rule: sums are compared up to 10⁻¹² T, so a share that equals the level but for rounding
-reaches it. If T = 0, nothing is known at that place and the threshold is infinite. With equal
-weights this is the plain order statistic.
+Tie rule: sums are compared up to 10⁻¹² T (less at levels that near to 0 or 1), so a share that
+equals the level but for rounding reaches it. If T = 0, nothing is known at that place and the
+threshold is infinite. With equal weights this is the plain order statistic.
 
 Letters: v → ``ordered``, w → ``weights``, w_∞ → ``at_infinity``, 1−α → ``levels``.
 
@@ -47,6 +47,10 @@ SAMPLE, MARGIN = 128, 12
 #: What sums and products of many numbers may be wrong by, in relation to their size.
 ROUNDING = 1e-11
 
+#: Logarithm of the size below which means of sizes lose digits, and of the largest that leaves
+#: room to multiply them by such ratios as they have.
+VANISHING, ROOM = -960, 256
+
 #: Weights of some rows, (m, N), written into ``out``, and their mass at infinity, (m,).
 Weigh = Callable[[slice, FloatArray], tuple[FloatArray, FloatArray]]
 
@@ -79,6 +83,12 @@ def required_calibration_size(coverage: float) -> int:
     """
     level = as_fraction(coverage)
     return ceil(level / (1 - level))
+
+
+def _share(level: float) -> float:
+    """The share of all weight that reaches a level: less than it by what rounding may have cost."""
+    exact = as_fraction(level)
+    return float(exact) - min(TOLERANCE, float(min(exact, 1 - exact)) * 1e-6)
 
 
 def order_statistic(ordered: FloatArray, rank: int) -> float:
@@ -273,7 +283,7 @@ class Shares:
 
     def needed(self, level: float) -> FloatArray:
         """What weights up to a threshold must reach, (m,): the level's share, new row included."""
-        return np.asarray((float(as_fraction(level)) - TOLERANCE) * (self.reached[-1] + self.new))
+        return np.asarray(_share(level) * (self.reached[-1] + self.new))
 
     @property
     def equal(self) -> bool:
@@ -351,7 +361,7 @@ def weighted_quantiles(
     extended = np.append(ordered, np.inf)
     threshold = np.empty((len(weights), len(levels)))
     for column, level in enumerate(levels):
-        needed = (float(as_fraction(level)) - TOLERANCE) * total
+        needed = _share(level) * total
         threshold[:, column] = extended[count_true(reached < needed[:, None])]
     threshold[total == 0] = np.inf
     return threshold
@@ -407,6 +417,21 @@ def rescaled_back(scale: FloatArray, threshold: FloatArray) -> FloatArray:
     """Scales (m, 1) or (m, L) times thresholds s/ŝ (L,), infinite where these are: (m, L)."""
     with np.errstate(invalid="ignore", over="ignore"):
         return np.where(np.isinf(threshold), np.inf, scale * not_below(threshold))
+
+
+def lift(sizes: FloatArray) -> int:
+    """The power of two by which sizes ≥ 0 are multiplied lest means of the smallest lose digits.
+
+    0 where none is so small, and where the largest leave no room.
+    """
+    smallest = float(sizes[sizes > 0].min(initial=np.inf))
+    return 0 if smallest > 2.0**VANISHING else max(0, ROOM - exponent(sizes))
+
+
+def lowered(radius: FloatArray, shift: int) -> FloatArray:
+    """Radii of sizes that were multiplied by 2ˢ, in the unit that these had before."""
+    with np.errstate(over="ignore"):
+        return not_below(np.ldexp(radius, -shift)) if shift else radius
 
 
 def power_of_two(values: FloatArray) -> float:

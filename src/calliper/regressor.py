@@ -42,6 +42,7 @@ from calliper._models import (
     fresh,
     predictions,
     routed,
+    unchanged_if_refused,
 )
 from calliper._notebook import card, floored
 from calliper._per_row import PerRow
@@ -156,6 +157,12 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     array([0.4, 2.7])
     """
 
+    calibrators_: tuple[Any, ...]
+    embedding_: Embedding
+    void_: str | None
+    _per_row: PerRow
+    _placed: tuple[Any, Any, bool]
+
     def __init__(
         self,
         estimator: Any,
@@ -181,6 +188,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         self.random_state = random_state
         self.progress = progress
 
+    @unchanged_if_refused
     def fit(self, X: Any, y: Any, *, groups: Any = None, **fit_params: Any) -> Self:
         """Hold out a part, train a copy of the estimator on the rest, calibrate on the part.
 
@@ -229,10 +237,11 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         self._calibrate(estimator, _safe_indexing(X, held_out), y[held_out], training, held_out)
         refits.report(1.0)
         if groups is not None:
-            self.void_: str | None = _few_groups(_safe_indexing(groups, held_out))
+            self.void_ = _few_groups(_safe_indexing(groups, held_out))
         self._trained = self.estimator, estimator, sketch_rows(X_train, y_train)
         return self
 
+    @unchanged_if_refused
     def calibrate(
         self,
         X: Any,
@@ -294,6 +303,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             _warn_if_other(before, self.embedding_)
         return self
 
+    @unchanged_if_refused
     def extend(
         self,
         X: Any,
@@ -572,14 +582,21 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             warn_if_poor(embedding, Z)
         known["length_scale"] = embedding.length_scale(len(y))
         calibrated = calibrate(calibrator, score, Z, y, y_pred, **known, **given)
-        self._row_trend = warn_of_trend(calibrated.errors(y, y_pred), order)
-        self.calibrators_, self.void_ = calibrated.calibrators, None
-        self._per_row = per_row.remembered()
-        self.embedding_: Embedding = embedding
-        self._placed = (estimator, self.embed, training.X is not None)
-        self._probe = first_rows(X)
-        self.estimator_, self.score_, self.left_out_ = estimator, score, learnt.unseen
-        self.error_model_ = learnt.errors
+        made = {
+            "_row_trend": warn_of_trend(calibrated.errors(y, y_pred), order),
+            "calibrators_": calibrated.calibrators,
+            "void_": None,
+            "_per_row": per_row.remembered(),
+            "embedding_": embedding,
+            "_placed": (estimator, self.embed, training.X is not None),
+            "_probe": first_rows(X),
+            "estimator_": estimator,
+            "score_": score,
+            "left_out_": learnt.unseen,
+            "error_model_": learnt.errors,
+        }
+        # In one step: one that is interrupted in between would mix two calibrations.
+        self.__dict__.update(made)
 
     def _learn(
         self, estimator: Any, calibrator: Any, X: Any, training: Training

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from calliper import _whole
 from calliper.cli import _crew
 from calliper.cli._interval import interval
 from calliper.exceptions import CalliperError
@@ -317,8 +318,7 @@ def test_a_worker_that_is_killed_half_way_costs_its_file_only(running, calliper,
     _, said = process.communicate(timeout=120)
     assert process.returncode == 0, said
     assert "was ended by SIGKILL (the system does so when memory is short); the file is" in said
-    # One that is empty and a second old may be another run's, and is left to the next.
-    assert [path for path in folder.rglob(".calliper*") if path.stat().st_size] == []
+    assert [*folder.rglob(".calliper*")] == []
     assert "0 rows in 0 files" in ok(calliper(*args))
     ok(calliper(*args[:-1], "alone"))
     assert outputs(folder / "out") == outputs(folder / "alone")
@@ -339,16 +339,36 @@ def test_ctrl_c_ends_all_and_the_next_run_goes_on(running, calliper, folder):
     assert len(outputs(folder / "out")) == 4 and before.items() <= outputs(folder / "out").items()
 
 
-def test_a_file_that_kills_every_process_is_named(monkeypatch):
+def test_a_file_that_kills_every_process_is_named_and_leaves_nothing(tmp_path):
     class Killed:
         def __init__(self):
-            self.task, self.process = _crew.Task("bad.parquet", "out", 1), self
+            (tmp_path / ".calliper-0.tmp").touch()
+            self.task, self.process = _crew.Task("bad.parquet", str(tmp_path / "out"), 1), self
             self.exitcode = -9
 
     deaths = _crew.Counter()
-    assert [_crew._mourn(Killed(), deaths).new for _ in range(2)] == ["bad.parquet"] * 2
+    for _ in range(2):
+        assert _crew._mourn(Killed(), deaths).new == "bad.parquet" and not [*tmp_path.iterdir()]
     with pytest.raises(CalliperError, match=r"bad.parquet was ended by SIGKILL.*3 times: try few"):
         _crew._mourn(Killed(), deaths)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_file_that_looked_abandoned_for_a_moment_is_made_once_more(tmp_path, monkeypatch):
+    """Another run sweeps between its making and its locking, whatever the clock says."""
+    seen = []
+
+    def swept_meanwhile(handle):
+        seen.append(handle.name)
+        if len(seen) == 1:
+            os.unlink(handle.name)
+        return len(seen) != 2  # the second is being swept: another has the lock
+
+    monkeypatch.setattr(_whole, "lock", swept_meanwhile)
+    with _whole.whole_file(tmp_path / "made") as handle:
+        handle.write(b"all")
+        assert handle.name == seen[2]
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
 
 
 def test_workers_of_a_scheduler_write_the_same(calliper, folder, monkeypatch):

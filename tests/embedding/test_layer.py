@@ -201,3 +201,9 @@ def test_a_dict_is_refused_in_words(net):
     rows = {"ids": torch.zeros(200, 4), "mask": torch.ones(200, 4)}
     with pytest.raises(TypeError, match=r"got a dict with keys 'ids', 'mask'.*a function"):
         ConformalRegressor(net).calibrate(rows, Y_CAL)
+
+
+def test_a_module_that_works_in_place_on_its_input_is_noticed():
+    net = torch.nn.Sequential(torch.nn.ReLU(inplace=True), torch.nn.Linear(4, 1)).double()
+    with pytest.raises(CalliperError, match="the model changes the rows that it is given"):
+        ConformalRegressor(net, embed="inputs").calibrate(X_CAL.copy(), Y_CAL)

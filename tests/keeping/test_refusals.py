@@ -77,7 +77,7 @@ def ridge(path):
 
 def rewritten(path, change):
     """The file again, with its JSON changed and a hash that is right."""
-    from keeping.fuzz import rehashed
+    from fuzzing.files import rehashed
 
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
@@ -340,8 +340,9 @@ def test_a_process_that_dies_while_saving_leaves_a_whole_file(path):
         first.kill()
     assert sizes <= {20_000, 30_000}
     left = [each for each in path.parent.iterdir() if each != path]
-    assert len(left) <= 1 and all(each.name.endswith(".calliper.part") for each in left)
+    assert len(left) <= 1 and all(each.name.startswith(".calliper-") for each in left)
     calliper.save(Split().fit(X, np.abs(Y)), path)
+    assert [*path.parent.iterdir()] == [path]
     assert calliper.load(path).n_calibration_ == 120
 
 

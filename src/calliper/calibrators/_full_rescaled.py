@@ -46,7 +46,14 @@ from calliper.calibrators._locality import ShrunkBag, choose_locality, stays
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import STATISTICS, Bag, as_kernel, check_length_scale
-from calliper.quantile import Shares, conformal_thresholds, exponent, in_order, with_signs
+from calliper.quantile import (
+    Shares,
+    conformal_thresholds,
+    exponent,
+    in_order,
+    not_below,
+    with_signs,
+)
 
 #: Thresholds are computed from scores, or their squares, of at most 2 to this. Products of those
 #: not below 2 to SMALL keep all their digits; sums of scores below 2 to TOO_SMALL would not.
@@ -290,7 +297,7 @@ class FullRescaled(Calibrator):
         """Thresholds of the bag in the unit of the scores, and not as squares."""
         with np.errstate(over="ignore"):
             sizes = np.maximum(threshold, self.least_) ** (1 / self.power_)
-            return np.asarray(np.ldexp(sizes, -self.shift_))
+            return not_below(np.ldexp(sizes, -self.shift_))
 
     @property
     def has_distribution(self) -> bool:  # type: ignore[override]

@@ -34,7 +34,7 @@ from calliper._validation import check_offset, warn_if_zero_scales
 from calliper.calibrators._base import Calibrator, kernel_needs
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN, LeaveTwoOut, as_kernel, rescale
-from calliper.quantile import conformal_thresholds, rescaled_back
+from calliper.quantile import conformal_thresholds, lift, lowered, rescaled_back
 
 
 class JackknifeMinmaxRescaled(Calibrator):
@@ -68,6 +68,8 @@ class JackknifeMinmaxRescaled(Calibrator):
     >>> method.guaranteed_coverage(0.9)
     0.9001996007984032
     """
+
+    _lift = 0  # of files that were saved before there was one
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -108,13 +110,15 @@ class JackknifeMinmaxRescaled(Calibrator):
         kernel = as_kernel(self.kernel, KNN(10)).resolved(rows.Z_train, rng)
         self.kernel_ = kernel.fixed(rows.Z_train, rows.scores_train, rng)
         self.scale_: LeaveTwoOut | None = None
-        scale = np.ones(1)
+        scale, scores = np.ones(1), rows.scores
+        self._lift = 0
         if len(rows.scores) > 1:  # else no other point to take a mean of: plain split
-            self.scale_ = self.kernel_.leave_two_out(
-                rows.Z, rows.magnitudes, offset=offset, rng=rng
-            )
+            self._lift = shift = lift(np.hstack([rows.scores, rows.magnitudes, offset]))
+            sizes, offset = np.ldexp(rows.magnitudes, shift), float(np.ldexp(offset, shift))
+            self.scale_ = self.kernel_.leave_two_out(rows.Z, sizes, offset=offset, rng=rng)
+            scores = np.ldexp(rows.scores, shift)
             scale = self.scale_.without_one
-        self.rescaled_scores_ = np.sort(rescale(rows.scores, scale))
+        self.rescaled_scores_ = np.sort(rescale(scores, scale))
         warn_if_zero_scales(scale)
         self.n_calibration_ = len(rows.scores)
         return self
@@ -126,7 +130,8 @@ class JackknifeMinmaxRescaled(Calibrator):
 
     def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         largest = np.ones(len(Z)) if self.scale_ is None else self.scale_.largest(Z)
-        return rescaled_back(largest[:, None], conformal_thresholds(self.rescaled_scores_, levels))
+        thresholds = conformal_thresholds(self.rescaled_scores_, levels)
+        return lowered(rescaled_back(largest[:, None], thresholds), self._lift)
 
     def _proved(self, level: float) -> float:
         return conformal_coverage(level, self.n_calibration_)

@@ -32,7 +32,7 @@ from calliper.calibrators._base import Calibrator, kernel_needs
 from calliper.exceptions import CalliperError
 from calliper.guarantees import fold_coverage, jackknife_coverage
 from calliper.kernels import KNN, LeaveTwoOut, as_kernel
-from calliper.quantile import Shares, conformal_rank, conformal_thresholds
+from calliper.quantile import Shares, conformal_rank, conformal_thresholds, lift, lowered
 
 
 class JackknifeRescaled(Calibrator):
@@ -68,6 +68,7 @@ class JackknifeRescaled(Calibrator):
     """
 
     takes_device = True
+    _lift = 0  # of files that were saved before there was one
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -108,16 +109,21 @@ class JackknifeRescaled(Calibrator):
         self.kernel_ = as_kernel(self.kernel, KNN(10)).resolved(rows.Z_train, rng)
         self.rescaled_scores_ = rows.scores
         self.scale_: LeaveTwoOut | None = None
+        self._lift = shift = lift(np.hstack([rows.scores, rows.magnitudes, offset]))
         if len(rows.scores) > 1:  # else no other point to take a mean of: plain split
             self.scale_ = self.kernel_.leave_two_out(
-                rows.Z, rows.magnitudes, offset=offset, rng=rng, Z_train=rows.Z_train
+                rows.Z,
+                np.ldexp(rows.magnitudes, shift),
+                offset=float(np.ldexp(offset, shift)),
+                rng=rng,
+                Z_train=rows.Z_train,
             )
             if self.scale_.n_folds is not None and rows.weights is not None:
                 raise CalliperError(
                     "nothing is proved for weights and folds together: leave n_folds out of the "
                     "kernel, or the weights."
                 )
-            self.rescaled_scores_ = self.scale_.prepare(rows.scores)
+            self.rescaled_scores_ = self.scale_.prepare(np.ldexp(rows.scores, shift))
             warn_if_zero_scales(self.scale_.without_one)
         self.n_calibration_ = len(rows.scores)
         return self
@@ -133,11 +139,11 @@ class JackknifeRescaled(Calibrator):
         if shares is not None:
             if self.scale_ is None:
                 return conformal_thresholds(self.rescaled_scores_, levels, shares)
-            return self.scale_.weighted_order_statistics(Z, levels, shares)
+            return lowered(self.scale_.weighted_order_statistics(Z, levels, shares), self._lift)
         if self.scale_ is None:
             return np.tile(self.rescaled_scores_, (len(Z), len(levels)))
         ranks = [conformal_rank(level, self.n_calibration_) for level in levels]
-        return self.scale_.order_statistics(Z, ranks)
+        return lowered(self.scale_.order_statistics(Z, ranks), self._lift)
 
     def _proved(self, level: float) -> float:
         if self.weights_ is not None:

@@ -97,6 +97,8 @@ def run() -> int:
         return _fail(error.format_message())
     except CalliperError as error:
         return _fail(str(error))
+    except MemoryError:
+        return _fail("there is not enough memory: close other programs, or give fewer rows at once")
     except OSError as error:
         what = f"{error.filename}: " if error.filename else ""
         return _fail(f"{what}{error.strerror or error}")

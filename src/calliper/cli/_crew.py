@@ -24,6 +24,7 @@ from typing import Any
 
 from joblib import cpu_count
 
+from calliper._whole import remove_abandoned
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._answering import Answering, Tally
@@ -186,6 +187,8 @@ def _answer(answering: Answering, task: Task, pipe: Any) -> Any:
         return Written(task, written.read, written.made, written.tally, tuple(said))
     except CalliperError as error:
         return error
+    except MemoryError:
+        return CalliperError(f"{task.new}: there was not enough memory: try fewer --workers.")
     except Exception:
         return RuntimeError(traceback.format_exc())
 
@@ -233,6 +236,7 @@ def _mourn(worker: Worker, deaths: Counter[str]) -> Task:
     """The file of a process that died, to be begun anew; an error if that was so too often."""
     task, code = worker.task, worker.process.exitcode or 0
     assert task is not None
+    remove_abandoned(Path(task.output).parent)
     deaths[task.new] += 1
     how = f"by {signal.Signals(-code).name}" if code < 0 else f"with code {code}"
     hint = " (the system does so when memory is short)" if code == -signal.SIGKILL else ""

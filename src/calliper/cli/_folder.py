@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 
 from calliper import __version__
 from calliper._json import to_text
+from calliper._whole import lock
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._answering import Answering, Tally
@@ -290,7 +291,7 @@ def _journal(output: str, made_with: dict[str, Any], *, overwrite: bool) -> Iter
         with out.writing(output):
             os.makedirs(folder, exist_ok=True)
             handle = stack.enter_context(open(os.path.join(folder, JOURNAL), "a+b", buffering=0))
-        if not out.lock(handle):
+        if not lock(handle):
             raise CalliperError(f"{output}: another run is writing there; wait for its end.")
         if overwrite:
             handle.truncate(0)

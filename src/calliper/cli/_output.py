@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from calliper._whole import Part
 from calliper.exceptions import CalliperError
 
 if TYPE_CHECKING:
@@ -78,20 +77,13 @@ def open_output(path: str) -> Iterator[BinaryIO]:
         return
     target = Path(os.path.realpath(path))  # through a link, which stays a link
     _check_writable(target, path)
-    _remove_abandoned(target.parent)
-    temporary = target.with_name(f".calliper-{secrets.token_hex(8)}.tmp")
+    part = _part(target, path)
     try:
-        with _create(temporary, path) as handle:
-            yield handle
-            with writing(path):
-                handle.flush()
-                os.fsync(handle.fileno())
-        if target.exists():
-            shutil.copymode(target, temporary)
+        yield part.handle
         with writing(path):
-            os.replace(temporary, target)
+            part.finish()
     finally:
-        temporary.unlink(missing_ok=True)
+        part.discard()
 
 
 @contextmanager
@@ -146,40 +138,13 @@ def _check_writable(target: Path, path: str, option: str = "--output") -> None:
         raise CalliperError(f"cannot write {path}: it is read-only; choose another file.")
 
 
-def _create(temporary: Path, path: str) -> BinaryIO:
+def _part(target: Path, path: str) -> Part:
     try:
-        handle = open(temporary, "xb")  # noqa: SIM115
-        lock(handle)
-        return handle
+        return Part(target)
     except OSError as error:
         raise CalliperError(
-            f"cannot write {path}: {error.strerror} in {temporary.parent}; choose another folder."
+            f"cannot write {path}: {error.strerror} in {target.parent}; choose another folder."
         ) from error
-
-
-def lock(handle: BinaryIO) -> bool:
-    """Whether the file is ours; it is until it is closed or the program ends, however that may be.
-
-    False where another has it, and where nobody can tell.
-    """
-    try:
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (ImportError, OSError):
-        return False
-    return True
-
-
-def _remove_abandoned(folder: Path) -> None:
-    """Remove what runs that were killed have left behind: files of ours that nobody holds."""
-    for path in folder.glob(".calliper-*.tmp"):
-        with suppress(OSError), open(path, "rb+") as handle:
-            status = os.fstat(handle.fileno())
-            # Between its making and its locking a file is empty and young.
-            is_new = status.st_size == 0 and time.time() < status.st_mtime + 1
-            if not is_new and lock(handle):
-                path.unlink()
 
 
 @contextmanager

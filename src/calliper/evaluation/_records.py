@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calliper._json import number, to_text
+from calliper._whole import whole_file
 from calliper.exceptions import CalliperError
 
 if TYPE_CHECKING:
@@ -102,7 +103,8 @@ class Records:
         body = to_text(head)[:-1]
         text = f'{body}, "rows": [\n' + ",\n".join(lines) + "\n]}\n"
         if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
+            with whole_file(path) as handle:
+                handle.write(text.encode())
         return text
 
     @classmethod

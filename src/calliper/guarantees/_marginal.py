@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, log, log1p
+from math import ceil, log1p
 from typing import Any
 
 from scipy import stats
@@ -28,7 +28,7 @@ from scipy import stats
 from calliper._notebook import card, coverage_line, floored, folded
 from calliper._validation import check_level
 from calliper.exceptions import CalliperError
-from calliper.quantile import as_fraction, conformal_rank
+from calliper.quantile import ROUNDING, as_fraction, conformal_rank
 
 ASSUMPTIONS = (
     "calibration and new points are exchangeable (for example, independent draws from the same "
@@ -197,7 +197,21 @@ def confident_rank(coverage: float, n: int, confidence: float) -> int:
     (462, 29)
     """
     level, sure = check_level(coverage), check_level(confidence, "confidence")
-    return int(stats.binom.ppf(sure, n, level)) + 1
+    rest = float(1 - as_fraction(sure))
+    allowed = rest + ROUNDING * min(rest, sure)  # what is equal but for rounding suffices
+    # By points that are missed, and by the tail: both keep their digits next to 1.
+    missed = stats.binom(n, float(1 - as_fraction(level)))
+
+    def at_least(rank: int) -> float:
+        """P(Binomial(N, coverage) ≥ rank)."""
+        return float(missed.cdf(n - rank))
+
+    rank = min(n + 1, max(1, n - int(missed.ppf(rest))))
+    while rank > 1 and at_least(rank - 1) <= allowed:
+        rank -= 1
+    while rank <= n and at_least(rank) > allowed:
+        rank += 1
+    return rank
 
 
 def required_for_confidence(coverage: float, confidence: float) -> int:
@@ -219,7 +233,7 @@ def required_for_confidence(coverage: float, confidence: float) -> int:
     29
     """
     level, sure = check_level(coverage), check_level(confidence, "confidence")
-    n = max(1, ceil(log1p(-sure) / log(level)) - 1)
+    n = max(1, ceil(log1p(-sure) / log1p(-float(1 - as_fraction(level)))) - 1)
     while confident_rank(level, n, sure) > n:
         n += 1
     return n

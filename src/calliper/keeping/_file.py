@@ -7,8 +7,8 @@
 
 Members are stored as they are, never compressed, so that a file cannot unfold to more than it is
 long; sizes are compared with the length of the file before anything is read. ``numpy.load`` opens
-the arrays, any zip program the rest. A file is written beside its place and moved there when it is
-whole; what is altered, cut off or swapped does not have its hash and is refused.
+the arrays, any zip program the rest. What is altered, cut off or swapped does not have its hash and
+is refused.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from math import prod
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calliper._whole import whole_file
 from calliper.exceptions import CalliperError, DamagedFileError, NewerFormatError
 
 #: Number of the format that is written, and the largest that is read.
@@ -59,10 +59,10 @@ class Contents:
 
 
 def write(path: Any, contents: Contents) -> None:
-    """Write all of it, or nothing: to a file of another name first, which then takes the place."""
+    """Write all of it, or nothing."""
     place = Path(path)
     try:
-        with _beside(Path(os.path.realpath(place))) as handle:  # a link stays a link
+        with whole_file(place) as handle:
             _write(handle, contents)
     except (OSError, ValueError) as error:  # a path without a name is a ValueError
         why = getattr(error, "strerror", None) or error
@@ -70,21 +70,6 @@ def write(path: Any, contents: Contents) -> None:
             f"nothing was written to {str(place)!r} ({why}): give the path of a file, where there "
             f"is room and permission to write."
         ) from error
-
-
-@contextmanager
-def _beside(place: Path) -> Iterator[Any]:
-    """A file next to its place, moved there if all goes well and removed otherwise."""
-    part = place.with_name(f".{token_hex(8)}.calliper.part")
-    try:
-        with part.open("xb") as handle:
-            yield handle
-            handle.flush()
-            os.fsync(handle.fileno())
-        part.replace(place)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
 
 
 def _write(handle: Any, contents: Contents) -> None:
