@@ -2,31 +2,38 @@
 # the project and its extras installed. Set PYTHON to choose the interpreter (3.11 or newer).
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test lint bench tuning-table tuning-study baselines-table nearness-study distributions-table peers-table paper paper-quick laws mutants coverage fuzz-files faults plots docs docs-check clean
+.PHONY: help demo test lint tests bench tuning-table tuning-study baselines-table nearness-study distributions-table peers-table paper paper-quick laws mutants coverage fuzz faults plots docs docs-check release-check test-minimal lock audit clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
-.venv/ready: pyproject.toml
-	@echo "Setting up .venv: the project, its command line and its test tools"
+# Bytecode is left to the first import: the demonstration needs a fraction of what is installed.
+.venv/demo-ready: pyproject.toml
+	@echo "Setting up .venv: the project and what its demonstration needs"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is required; set PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(PIP) --no-compile --editable '.[demo]'
+	@touch $@
+
+.venv/ready: .venv/demo-ready
+	@echo "Adding the whole command line and the test tools"
+	$(PIP) --editable '.[test]'
 	@touch $@
 
 .venv/bench-ready: .venv/ready
 	@echo "Adding the peers to compare with: crepes and MAPIE"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(PIP) --editable '.[bench]'
 	@touch $@
 
 .venv/docs-ready: .venv/bench-ready
 	@echo "Adding what builds the site: Sphinx, its theme and its gallery"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(PIP) --editable '.[docs]'
 	@touch $@
 
-demo: .venv/ready  ## intervals that widen where the model errs: a table and a figure, in seconds
+demo: .venv/demo-ready  ## intervals that widen where the model errs: a table and a figure, in seconds
 	$(BIN)/calliper demo
 
 lint: .venv/ready  ## style, types and the direction of imports
@@ -35,8 +42,11 @@ lint: .venv/ready  ## style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+test: .venv/ready  ## everything that must hold: lint and all tests, side by side
+	$(MAKE) --jobs 2 lint tests
+
 # Several test processes share the cores; threads that wait must sleep, not spin.
-test: lint  ## everything that must hold: lint, then all tests
+tests: .venv/ready
 	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n auto
 
 bench: .venv/bench-ready  ## how fast, as ratios to bare searches and to peers in the same run
@@ -68,8 +78,8 @@ paper: .venv/ready  ## the paper on its five tasks and nine tables: records, tab
 paper-quick: .venv/ready  ## the same at reduced size in minutes; checks the direction of the claims
 	OMP_NUM_THREADS=1 $(BIN)/python -m experiments.deutschmann2024.run --quick
 
-fuzz-files: .venv/ready  ## tamper with 100,000 saved files: each must be refused by name (minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python tests/keeping/fuzz.py --files 100000
+fuzz: .venv/ready  ## give odd files, tables and calls to all that reads: MINUTES=... (20) or INPUTS=... of each kind
+	PYTHONPATH=tests:. OMP_NUM_THREADS=1 $(BIN)/python -m fuzzing $(if $(INPUTS),--inputs $(INPUTS),--minutes $(or $(MINUTES),20))
 
 faults: .venv/ready  ## a kill, a full disk, Ctrl-C … at every step of every write, in turn (minutes)
 	$(BIN)/python tests/faults/sweep.py
@@ -93,5 +103,30 @@ docs-check: docs  ## spelling, links, notebooks, and the site in a browser: them
 	$(BIN)/codespell docs examples src README.md CONTRIBUTING.md CHANGELOG.md
 	CALLIPER_SITE=build/site $(BIN)/python -m pytest tests/site
 
+.venv/release-ready: .venv/demo-ready
+	@echo "Adding what builds and checks a release"
+	$(PIP) --editable '.[release]'
+	@touch $@
+
+release-check: .venv/release-ready  ## build, look inside, install and try what would be published
+	$(BIN)/python -m release.check
+
+.venv-minimal/ready: pyproject.toml release/minimal.py
+	@echo "Setting up .venv-minimal: the lowest versions that are allowed"
+	$(PYTHON) -m venv --clear .venv-minimal
+	$(PYTHON) -m release.minimal > .venv-minimal/lowest.txt
+	.venv-minimal/bin/python -m pip install --quiet --disable-pip-version-check \
+		--constraint .venv-minimal/lowest.txt --editable '.[test-core]'
+	@touch $@
+
+test-minimal: .venv-minimal/ready  ## the core tests with the lowest versions that are allowed
+	OMP_WAIT_POLICY=passive .venv-minimal/bin/python -m pytest -n auto @release/core-tests.txt
+
+lock: .venv/release-ready  ## renew requirements-dev.lock: every package by version and hash
+	$(BIN)/python -m release.lock
+
+audit: .venv/release-ready  ## known weaknesses of the locked packages; says so without a network
+	$(BIN)/python -m release.audit
+
 clean:  ## remove the environment and caches
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist docs/gallery docs/reference
+	rm -rf .venv .venv-minimal .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist docs/gallery docs/reference

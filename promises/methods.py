@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import fsum
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.dummy import DummyRegressor
 
 from calliper import KNN, RBF, ConformalRegressor, FullRescaled, JackknifeRescaled, Split
 from calliper.calibrators import (
@@ -36,6 +38,19 @@ class Nearest(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> Any:
         """The target of the nearest."""
         return self.y_[np.abs(X[:, :1] - self.X_).argmin(axis=1)]
+
+
+class Mean(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """The mean of all targets, to the last bit the same in any order."""
+
+    def fit(self, X: Any, y: Any) -> Mean:
+        """Take the mean."""
+        self.mean_ = fsum(y) / len(y)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """The mean for each row."""
+        return np.full(len(X), self.mean_)
 
 
 def halves(Z: Any) -> Any:
@@ -147,6 +162,23 @@ REFITTED: dict[str, Any] = {
     "CVPlus": CVPlus(Nearest(), 3),
     "CVPlus(minmax)": CVPlus(Nearest(), 3, minmax=True),
     "JackknifeAfterBootstrap": JackknifeAfterBootstrap(Nearest(), 10),
+}
+
+
+#: Attacked, too: tiny models and, where a method draws, so few rows that all draws are tried.
+TINY: dict[str, Any] = {
+    "JackknifePlus(mean)": JackknifePlus(Mean()),
+    "JackknifePlus(constant)": JackknifePlus(DummyRegressor(strategy="constant", constant=0.0)),
+}
+FOLDED: dict[str, Any] = {
+    "CVPlus(2 folds)": CVPlus(Nearest(), 2, random_state=0),
+    "CVPlus(2 folds, mean)": CVPlus(Mean(), 2, random_state=0),
+    "CVPlus(2 folds, minmax)": CVPlus(Nearest(), 2, minmax=True, random_state=0),
+    "CVPlus(2 folds, mean, minmax)": CVPlus(Mean(), 2, minmax=True, random_state=0),
+}
+BOOTSTRAPPED: dict[str, Any] = {
+    "JackknifeAfterBootstrap(1)": JackknifeAfterBootstrap(Nearest(), 1),
+    "JackknifeAfterBootstrap(1, mean)": JackknifeAfterBootstrap(Mean(), 1),
 }
 
 

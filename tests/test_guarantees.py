@@ -20,6 +20,7 @@ def test_proved_values(thousandths, n):
     assert full == pytest.approx(float(Fraction(q, n + 1)))
     assert full >= float(level) - 1e-12
     jackknife = guarantees.jackknife_coverage(float(level), n)
+    assert jackknife >= 0
     assert jackknife >= float(1 - 2 * (1 - level)) - 1e-12
     assert jackknife <= full + 1e-12
     if q >= n:

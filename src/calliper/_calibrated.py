@@ -18,7 +18,7 @@ from sklearn.utils.validation import has_fit_parameter
 from calliper._row_order import warn_of_trend
 from calliper._shared_rows import RowSketch, SharedRows, find_shared, sketch_rows
 from calliper._types import Coverage, FloatArray, Score
-from calliper._validation import check_bounds, check_levels, like_coverage
+from calliper._validation import check_bounds, check_level, check_levels, like_coverage
 from calliper.calibrators import Grouped, refuse_distribution, takers_of_weights
 from calliper.distribution import Distribution
 from calliper.embedding import Embedding, fit_embedding
@@ -151,6 +151,7 @@ class Calibrated:
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
         """The promise with its assumptions; a tail's own words are dropped with two."""
+        coverage = check_level(coverage)
         how = {} if confidence is None else {"confidence": self._of_tail(confidence)}
         of_tail: Guarantee = self.calibrators[0].guarantee(self._of_tail(coverage), **how)
         tails = len(self.calibrators)

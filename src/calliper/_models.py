@@ -19,10 +19,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import wraps
 from inspect import getattr_static
 from math import prod
 from threading import RLock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn import get_config
@@ -45,6 +46,8 @@ from calliper._probe_rows import state_of
 from calliper._types import FloatArray
 from calliper._validation import check_vector, has_known_columns, n_rows, refuse_sparse
 from calliper.exceptions import CalliperError, warn
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 #: Rows by which a model is known again.
 N_PROBES = 5
@@ -118,6 +121,22 @@ def _rebuilt(part: Any) -> Any:
     return type(part)(map(_rebuilt, part)) if type(part) in (list, tuple) else deepcopy(part)
 
 
+def unchanged_if_refused(method: Method) -> Method:
+    """Of an estimator: what it is told either holds, or leaves it as it was."""
+
+    @wraps(method)
+    def call(self: Any, *given: Any, **known: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return method(self, *given, **known)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return call  # type: ignore[return-value]
+
+
 def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
     """Remember the columns of X on ``estimator``; return y as numbers."""
     _refuse_rowless(X)
@@ -127,7 +146,10 @@ def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
         )
     validate_data(estimator, X, skip_check_array=True)
     check_consistent_length(X, y)
-    y = np.asarray(y)
+    try:
+        y = np.asarray(y)
+    except ValueError as error:
+        raise CalliperError(f"y must be numbers, one for each row: {error}.") from error
     if y.ndim == 2 and y.shape[1] == 1:
         warn(
             "A column-vector y was passed when a 1d array was expected; it is flattened.",
@@ -158,6 +180,9 @@ def check_new_rows(estimator: Any, X: Any) -> None:
 def _refuse_rowless(X: Any) -> None:
     refuse_sparse(X, "X")
     refuse_collection(X, "X")
+    if X is None or np.ma.is_masked(X):
+        what = "None" if X is None else "an array with masked values: fill them, or drop their rows"
+        raise CalliperError(f"X must have rows; got {what}.")
     if isinstance(X, Mapping):
         raise TypeError(
             f"X must have rows that can be counted and picked; got a {type(X).__name__} with keys "
@@ -425,9 +450,11 @@ def _check_last_step(pipeline: Pipeline) -> None:
 
 
 def _check_regressor(core: Any) -> None:
+    if not hasattr(core, "__sklearn_tags__"):  # scikit-learn 1.7 guesses, and warns of it
+        return
     try:
         kind = get_tags(core).estimator_type
-    except AttributeError:  # no estimator of scikit-learn, or half of one
+    except AttributeError:  # half an estimator of scikit-learn
         return
     if kind not in (None, "regressor"):
         raise CalliperError(

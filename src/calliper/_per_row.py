@@ -27,7 +27,11 @@ def row_values(given: Any, X: Any, name: str) -> Any:
             raise CalliperError(f"{name}={given!r} names a column of X, and {there}.")
         values = np.asarray(X[given])
     else:
-        values = np.asarray(given(X) if callable(given) else given)
+        found = given(X) if callable(given) else given
+        try:
+            values = np.asarray(found)
+        except ValueError as error:
+            raise CalliperError(f"{name} must be one for each row: {error}.") from error
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.shape != (n_rows(X),):
@@ -46,7 +50,13 @@ def places_of_groups(labels: Sequence[Any]) -> dict[Any, IntArray]:
                 f"groups must be known for every row; the one at position {place} is missing "
                 f"({label!r}). Fill it in, or give such rows a group of their own."
             )
-        places.setdefault(label, []).append(place)
+        try:
+            places.setdefault(label, []).append(place)
+        except TypeError as error:
+            raise CalliperError(
+                f"groups must be labels such as texts and numbers; the one at position {place} is "
+                f"{label!r:.80}."
+            ) from error
     return {label: np.array(rows, dtype=np.intp) for label, rows in places.items()}
 
 

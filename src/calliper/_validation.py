@@ -36,7 +36,10 @@ def n_rows(X: Any) -> int:
     """Number of rows of an array, a frame, a sparse matrix, a tensor, or a list of anything."""
     if sparse.issparse(X):
         return int(X.shape[0])
-    return len(X) if hasattr(X, "__len__") else len(np.asarray(X))
+    try:
+        return len(X) if hasattr(X, "__len__") else len(np.asarray(X))
+    except TypeError:
+        raise CalliperError(f"rows were expected, and there are none in {X!r:.80}.") from None
 
 
 def numbers_or_zeros(Z: Any) -> Any:
@@ -64,7 +67,7 @@ def check_vector(values: Any, name: str, *, n: int | None = None) -> FloatArray:
         if np.ma.is_masked(values):
             raise TypeError("some values are masked; remove those rows")
         vector = np.array(vector, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         raise CalliperError(f"{name} must be numbers, one for each row: {error}.") from error
     if vector.ndim == 2 and vector.shape[1] == 1:
         vector = vector[:, 0]
@@ -145,16 +148,16 @@ def _refuse_huge(features: Any, name: str) -> Any:
     return features
 
 
+def forget_fit(estimator: Any) -> None:
+    """Remove what an earlier fit has left: one that fails leaves nothing that seems fitted."""
+    for name in [name for name in vars(estimator) if name.endswith("_") and name[0] != "_"]:
+        delattr(estimator, name)
+
+
 def check_calibration(
     estimator: Any, Z: Any, scores: Any, *, non_negative: bool = False
 ) -> tuple[FloatArray, FloatArray]:
-    """Features and scores of the calibration points, copied; remembers columns on ``estimator``.
-
-    What an earlier fit has left is forgotten first, so that a fit that fails leaves nothing that
-    could be mistaken for its result.
-    """
-    for name in [name for name in vars(estimator) if name.endswith("_") and name[0] != "_"]:
-        delattr(estimator, name)
+    """Features and scores of the calibration points, copied; remembers columns on ``estimator``."""
     refuse_sparse(Z, "Z")
     if scores is None:
         raise CalliperError(
@@ -207,7 +210,7 @@ def check_levels(coverage: Coverage, name: str = "coverage") -> tuple[float, ...
     """The levels asked for, strictly inside (0, 1) and increasing; ``name`` as users know them."""
     try:
         levels = np.atleast_1d(np.asarray(coverage, dtype=np.float64))
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         raise CalliperError(f"{name} must be a number such as 0.9; got {coverage!r}.") from None
     if levels.ndim != 1 or not len(levels):
         raise CalliperError(f"{name} must be one level or a list of levels; got {coverage!r}.")
@@ -221,9 +224,10 @@ def check_levels(coverage: Coverage, name: str = "coverage") -> tuple[float, ...
 
 def check_level(level: Any, name: str = "coverage") -> float:
     """One level, strictly inside (0, 1); ``name`` is how the caller's user knows it."""
+    levels = check_levels(level, name)
     if np.ndim(level) != 0:
         raise CalliperError(f"{name} must be one level such as 0.9; got {level!r}: loop over them.")
-    return check_levels(level, name)[0]
+    return levels[0]
 
 
 def check_bounds(bounds: tuple[float | None, float | None]) -> tuple[float, float]:

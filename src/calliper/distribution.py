@@ -134,13 +134,15 @@ class Distribution:
 
         ``y`` is one number for all rows, one a row, (m,), or L of them, (m, L) or (1, L).
         """
-        return self._counts(y, bounded=True)[1] / self._total
+        # Weights may add up to more than their total, by rounding.
+        return np.minimum(self._counts(y, bounded=True)[1] / self._total, 1.0)
 
     def cdf_band(self, y: Any) -> tuple[FloatArray, FloatArray]:
         """Between what Π(y, τ) lies, whatever τ; ``y`` as in :meth:`cdf`."""
         below, not_above = self._counts(y, bounded=True)
         own = self._own[:, None] if below.ndim == 2 else self._own
-        return below / (self._total + own), (not_above + own) / (self._total + own)
+        most = self._total + own
+        return np.minimum(below / most, 1.0), np.minimum((not_above + own) / most, 1.0)
 
     def pit(self, y: Any, *, random_state: Any = None) -> FloatArray:
         """Π(y, τ) at the target of each row, (m,): uniform if all is as promised.
@@ -150,7 +152,8 @@ class Distribution:
         below, not_above = self._counts(check_vector(y, "y", n=len(self)), bounded=False)
         tau = check_random_state(random_state).uniform(size=len(self))
         own = self._own
-        return np.asarray((below + tau * (own + not_above - below)) / (self._total + own))
+        place = (below + tau * (own + not_above - below)) / (self._total + own)
+        return np.asarray(np.minimum(place, 1.0))
 
     def crps(self, y: Any) -> FloatArray:
         """Continuous ranked probability score at the target of each row, (m,), in the unit of y.
@@ -262,11 +265,7 @@ class Distribution:
 
     def _counts(self, y: Any, *, bounded: bool) -> tuple[FloatArray, FloatArray]:
         """How many of the N points, or what weight, lies below each y, and how much not above."""
-        given = np.asarray(y, dtype=np.float64)
-        if given.ndim > 2 or np.isnan(given).any():
-            raise CalliperError(
-                f"y must be a number, one a row, or (m, L), and never NaN; got shape {given.shape}."
-            )
+        given = _targets(y)
         columns, centre = given[:, None] if given.ndim == 1 else given, self.centre[:, None]
         columns = np.atleast_2d(columns)
         if len(columns) not in (1, len(self)):
@@ -371,7 +370,7 @@ class GroupedDistribution(Distribution):
 
     def _of_rows(self, y: Any, rows: IntArray) -> Any:
         """Of values for each row those of some rows; others as they are."""
-        values = np.asarray(y)
+        values = _targets(y)
         return values[rows] if values.ndim and len(values) == len(self) else values
 
     def _of_each(self, answer: Callable[..., FloatArray]) -> FloatArray:
@@ -381,3 +380,16 @@ class GroupedDistribution(Distribution):
         for (rows, _), values in zip(self.parts, found, strict=True):
             joined[rows] = values
         return joined
+
+
+def _targets(y: Any) -> FloatArray:
+    """Values to be placed in distributions, of at most two axes."""
+    try:
+        given = np.asarray(y, dtype=np.float64)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise CalliperError(f"y must be numbers: {error}.") from error
+    if given.ndim > 2 or np.isnan(given).any():
+        raise CalliperError(
+            f"y must be a number, one a row, or (m, L), and never NaN; got shape {given.shape}."
+        )
+    return given

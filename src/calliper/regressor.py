@@ -42,6 +42,7 @@ from calliper._models import (
     fresh,
     predictions,
     routed,
+    unchanged_if_refused,
 )
 from calliper._notebook import card, floored
 from calliper._per_row import PerRow
@@ -187,6 +188,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         self.random_state = random_state
         self.progress = progress
 
+    @unchanged_if_refused
     def fit(self, X: Any, y: Any, *, groups: Any = None, **fit_params: Any) -> Self:
         """Hold out a part, train a copy of the estimator on the rest, calibrate on the part.
 
@@ -239,6 +241,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         self._trained = self.estimator, estimator, sketch_rows(X_train, y_train)
         return self
 
+    @unchanged_if_refused
     def calibrate(
         self,
         X: Any,
@@ -300,6 +303,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             _warn_if_other(before, self.embedding_)
         return self
 
+    @unchanged_if_refused
     def extend(
         self,
         X: Any,

@@ -111,7 +111,10 @@ def stacked(first: Any, second: Any) -> Any:
         return pd.concat([first, second], ignore_index=True)
     if hasattr(first, "vstack"):  # a frame of polars
         return first.vstack(second)
-    return np.concatenate([np.asarray(first), np.asarray(second)])
+    first, second = np.asarray(first), np.asarray(second)
+    if first.shape[1:] != second.shape[1:] or not first.ndim:
+        raise CalliperError(f"{second.shape} cannot follow {first.shape}: give both one shape.")
+    return np.concatenate([first, second])
 
 
 @dataclass(frozen=True)
@@ -194,4 +197,7 @@ def check_weights(
 
 def as_shares(calibration: FloatArray, new: FloatArray) -> Shares:
     """Checked weights in units of the largest calibration weight."""
-    return Shares(calibration / calibration.max(), new / calibration.max())
+    with np.errstate(over="ignore"):
+        shares = new / calibration.max()
+    # What is too large to be a number outweighs all others as well as the largest number does.
+    return Shares(calibration / calibration.max(), np.minimum(shares, np.finfo(np.float64).max))

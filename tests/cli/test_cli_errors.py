@@ -206,7 +206,10 @@ def test_an_extra_that_is_not_installed(files, base, package, args):
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=files, capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr == f"calliper: error: this command needs {package}: pip install {package}\n"
+    assert done.stderr == (
+        f"calliper: error: this command needs {package}, which comes with the extra cli: "
+        'pip install "calliper[cli]"\n'
+    )
     assert done.stdout == ""
 
 

@@ -165,6 +165,8 @@ def test_a_byte_order_mark_is_enough(calliper, files, base, encoding):
         ("--new unmarked-le.csv", "without a byte order mark; give --encoding utf-16-le."),
         ("--new unmarked-be.csv", "without a byte order mark; give --encoding utf-16-be."),
         ("--encoding hex", "give one that Python knows"),
+        ("--encoding idna", "give one that Python knows"),
+        ("--encoding punycode", "cannot write a table line by line"),
         ("--encoding utf-16", "not UTF-16"),
         ("--decimal ,", "if ',' separates cells, give --delimiter ','"),
         ("--new torn.csv.gz", "cannot read torn.csv.gz as gzip: Compressed file ended before"),

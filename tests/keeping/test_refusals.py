@@ -77,7 +77,7 @@ def ridge(path):
 
 def rewritten(path, change):
     """The file again, with its JSON changed and a hash that is right."""
-    from keeping.fuzz import rehashed
+    from fuzzing.files import rehashed
 
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}

@@ -247,3 +247,21 @@ def test_points_are_sorted_before_they_are_joined():
     for axis in draw_bands(scene, [band]).axes:
         assert all(np.all(np.diff(line.get_xdata()) >= 0) for line in axis.lines if len(
             line.get_xdata()) and line.get_linestyle() != "None")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["$x$", r"$\nonsense{$", "a$", r"\$x$$"])
+def test_names_of_columns_and_groups_are_no_formulas(name):
+    """A formula would be drawn as another name, and a broken one would be an error."""
+    pandas = pytest.importorskip("pandas")
+    y, intervals = draw("plain")
+    drawn = [
+        BandDisplay.from_intervals(pandas.Series(np.arange(N), name=name), intervals, y=y),
+        CoverageDisplay.from_intervals(pandas.Series(y, name=name), intervals, groups=[name] * N),
+    ]
+    for display in drawn:
+        display.plot()
+        display.figure_.canvas.draw()
+    (tick,) = drawn[1].ax_.get_yticklabels()
+    for text in (drawn[0].ax_.xaxis.label, tick):
+        shown, is_formula = text._preprocess_math(text.get_text())
+        assert not is_formula and shown.startswith(name)

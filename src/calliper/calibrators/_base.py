@@ -47,6 +47,7 @@ from calliper._validation import (
     check_vector,
     check_window,
     each_level,
+    forget_fit,
     like_coverage,
     numbers_or_zeros,
     refuse_huge_scores,
@@ -360,6 +361,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
         """The promise with its assumptions; ``.describe()`` puts it in words."""
+        coverage = check_level(coverage)
         proved = float(self.guaranteed_coverage(coverage))
         if confidence is not None:
             proved = self._proved(self._confident((coverage,), confidence)[0])
@@ -455,6 +457,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
         ``beyond`` holds what else the method's ``fit`` takes of :class:`FitRows`.
         """
+        forget_fit(self)
         named = None if self._engine == "torch" else engine_device(self._engine)
         rows = self._as_rows(Z, named)
         place = rows.device if isinstance(rows, DeviceRows) else None

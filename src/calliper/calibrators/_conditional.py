@@ -67,7 +67,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._types import BoolArray, Coverage, FloatArray, IntArray
-from calliper._validation import check_features, n_rows
+from calliper._validation import check_features, forget_fit, n_rows
 from calliper.calibrators._base import Calibrator
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.guarantees import ASSUMPTIONS
@@ -147,6 +147,7 @@ class ConditionalCalibration(Calibrator):
         Z : (N, d) features
         scores : (N,)
         """
+        forget_fit(self)  # before the basis is asked, which may refuse
         rows = self._check_fit(_columns(self.basis, Z), scores)
         self.basis_ = self.basis
         _refuse_extremes(rows.scores)

@@ -25,7 +25,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from calliper._per_row import places_of_groups, row_values
 from calliper._types import Coverage, FloatArray, IntArray
-from calliper._validation import check_levels, check_vector, check_window, like_coverage, n_rows
+from calliper._validation import (
+    check_levels,
+    check_vector,
+    check_window,
+    forget_fit,
+    like_coverage,
+    n_rows,
+)
 from calliper.calibrators._base import Calibrator, refuse_distribution
 from calliper.distribution import Distribution, GroupedDistribution
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
@@ -90,6 +97,7 @@ class Grouped(Calibrator):
         groups : (N,) labels, a column name or a function of the rows
         **known : what ``fit`` of the calibrator takes beyond
         """
+        forget_fit(self)
         check_consistent_length(Z, scores, *(known.get(name) for name in PER_ROW))
         places = places_of_groups(row_values(self.asked(groups), Z, "groups"))
         self.calibrators_ = {}

@@ -48,6 +48,8 @@ OF_DISTRIBUTION = 0.75
 class RCP(Calibrator):
     """Split conformal with scores rectified by a quantile regression of training errors.
 
+    Each level has a regression of its own: with few points, radii need not grow with the level.
+
     Parameters
     ----------
     quantile_regressor : scikit-learn regressor, optional

@@ -42,6 +42,8 @@ from calliper.quantile import Shares, above, column_thresholds, conformal_thresh
 class SLCP(Calibrator):
     """Split conformal localised by a kernel quantile of training errors; takes any real score.
 
+    Each level has a local quantile of its own: with few points, radii need not grow with the level.
+
     Parameters
     ----------
     kernel : KNN, RBF, TunedKNN or TunedRBF, default KNN(20)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib.util import find_spec
 
 __all__ = ["main"]
 
@@ -21,6 +20,9 @@ def main() -> int:
         package = (error.name or "").partition(".")[0]
         if package not in _EXTRA:
             raise
-        missing = " ".join(name for name in sorted(_EXTRA) if find_spec(name) is None)
-        sys.stderr.write(f"calliper: error: this command needs {package}: pip install {missing}\n")
+        # Double quotes, which every shell understands.
+        sys.stderr.write(
+            f"calliper: error: this command needs {package}, which comes with the extra cli: "
+            'pip install "calliper[cli]"\n'
+        )
         return 2

@@ -82,8 +82,8 @@ class CsvTable:
         content: Any = gzip.GzipFile(fileobj=handle) if form.zipped else handle
         with self._readable():
             start = content.peek(3)
-        marked = (encoding for mark, encoding in _MARKS.items() if start.startswith(mark))
-        self.form = replace(form, encoding=next(marked, form.encoding))
+        marked = [encoding for mark, encoding in _MARKS.items() if start.startswith(mark)]
+        self.form = replace(form, encoding=marked[0] if marked else form.encoding)
         _check_start(start, name, self.form)
         self._text = io.TextIOWrapper(content, encoding=self.form.encoding, newline="")
         self._pending: list[str] = []  # lines of the record that is being read
@@ -93,7 +93,9 @@ class CsvTable:
             raise CalliperError(f"{name}: the file is empty; it needs a header and rows.")
         _, self.columns, raw = first
         self._header = raw.rstrip("\r\n")
-        self.newline = raw[len(self._header) :] or "\n"
+        if marked and not self._header.startswith(_MARK):  # it stood in an empty line before
+            self._header = _MARK + self._header
+        self.newline = raw[len(raw.rstrip("\r\n")) :] or "\n"
 
     def chunks(
         self, needed: Sequence[str], *, carry: bool, gaps: Gaps = NO_GAPS
@@ -244,7 +246,8 @@ class CsvWriter:
         self._write([join([text, *_number_texts(numbers, decimal)]) for text, numbers in rows])
 
     def close(self) -> None:
-        """Write the end of a compressed file."""
+        """Write what an encoding ends in, and the end of a compressed file."""
+        self._handle.write(self._encoder.encode("", final=True))
         if self._zip is not None:
             self._zip.close()
 

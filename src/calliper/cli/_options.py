@@ -7,6 +7,7 @@ field of that class and an entry of one of the decorators below.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
@@ -120,12 +121,21 @@ def _delimiter(context: click.Context, parameter: click.Parameter, text: str | N
     return sign
 
 
+#: What text files have lines of, and names on a network do not.
+_LINE = "column," * 20 + "1.5,-\r\n"
+
+
 def _encoding(context: click.Context, parameter: click.Parameter, name: str) -> str:
+    known = "give one that Python knows, such as utf-8, latin-1, utf-16, cp1252"
     try:
-        "a".encode(name)
-    except (LookupError, ValueError) as error:
-        known = "give one that Python knows, such as utf-8, latin-1, utf-16, cp1252"
+        encoder = codecs.getincrementalencoder(name)()
+        pieces = [encoder.encode(_LINE), encoder.encode(_LINE), encoder.encode("", final=True)]
+        whole = b"".join(pieces).decode(name)
+    except (LookupError, TypeError, ValueError) as error:
         raise CalliperError(f"--encoding {name!r}: {known}.") from error
+    # Those of names on a network, punycode and idna, cannot go on where they left off.
+    if whole != 2 * _LINE:
+        raise CalliperError(f"--encoding {name!r} cannot write a table line by line: {known}.")
     return name
 
 

@@ -118,7 +118,7 @@ class Prediction:
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions, and the same as columns (m, n_outputs)."""
         y_pred = predict(X)
-        return y_pred, y_pred.reshape(len(y_pred), -1) / self.units
+        return y_pred, (y_pred if y_pred.ndim > 1 else y_pred[:, None]) / self.units
 
     def with_model(self, opened: OpenedModel) -> Prediction:
         """The same space: ``locate`` is given the model's way to predict."""

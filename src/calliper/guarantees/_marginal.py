@@ -76,7 +76,7 @@ def jackknife_coverage(coverage: float, n: int) -> float:
     """1 − (2(N+1−Q) − 1)/(N+1) ≥ 1 − 2α, and 1 if Q = N+1: proved for Jackknife+ rescaling.
 
     At most 2(N+1−Q) − 1 of N+1 exchangeable points can each beat Q others, since no two beat one
-    another. For Q = N this is the full 1 − α.
+    another. For Q = N this is the full 1 − α. At least 0, where the formula says less than nothing.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def jackknife_coverage(coverage: float, n: int) -> float:
     (0.81, 0.9523809523809523)
     """
     misses = n + 1 - conformal_rank(coverage, n)
-    return 1.0 if misses == 0 else 1 - (2 * misses - 1) / (n + 1)
+    return 1.0 if misses == 0 else max(0.0, 1 - (2 * misses - 1) / (n + 1))
 
 
 def fold_coverage(coverage: float, n: int, n_folds: int) -> float:

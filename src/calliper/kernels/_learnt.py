@@ -246,7 +246,11 @@ class LearntMetric:
         if len(directions) > directions.shape[1]:  # same distances with fewer columns
             directions = np.asarray(np.linalg.qr(directions, mode="r"), dtype=np.float64)
         standard = (Z[:, self.kept] - self.mean) / self.spread
-        return np.asarray(standard @ directions.T / np.sqrt(len(self.matrix)))
+        # A matrix product rounds by the number of rows: copies of a row would not stay equal.
+        moved = np.zeros((len(standard), len(directions)))
+        for column, direction in zip(standard.T, directions.T, strict=True):
+            moved += np.multiply.outer(column, direction)
+        return np.asarray(moved / np.sqrt(len(self.matrix)))
 
 
 def learn_metric(

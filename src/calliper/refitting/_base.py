@@ -37,6 +37,7 @@ from calliper._models import (
 from calliper._notebook import floored
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import (
+    check_level,
     check_levels,
     each_level,
     like_coverage,
@@ -135,6 +136,9 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     def _remark(self, coverage: float) -> str:
         """What is known beyond the bound, in a sentence."""
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "residuals_")
+
     def get_metadata_routing(self) -> MetadataRouter:
         """How fit parameters travel, for scikit-learn's metadata routing."""
         return fit_router(self)
@@ -157,6 +161,8 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         check_is_fitted(self)
         check_new_rows(self, X)
         levels = check_levels(coverage)
+        if not n_rows(X):
+            raise CalliperError("X has no rows: pass at least one.")
         warn_if_too_few(len(self.residuals_), levels)
         slices = row_slices(n_rows(X), max(1, CHUNK_FLOATS // len(self.models_)))
         chunks = (
@@ -178,6 +184,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
 
     def guarantee(self, coverage: float = 0.9) -> RefitGuarantee:
         """The promise with its assumptions; ``.describe()`` puts it in words."""
+        coverage = check_level(coverage)
         proved = float(self.guaranteed_coverage(coverage))
         return RefitGuarantee(
             method=type(self).__name__,

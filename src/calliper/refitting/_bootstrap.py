@@ -30,7 +30,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._models import check_new_rows
+from calliper._models import check_new_rows, unchanged_if_refused
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError, InEveryBootstrapWarning, warn
 from calliper.guarantees import jackknife_coverage
@@ -98,6 +98,7 @@ class JackknifeAfterBootstrap(RefittedRegressor):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @unchanged_if_refused
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
         """Train a model on each bootstrap; measure each row by those that miss it.
 

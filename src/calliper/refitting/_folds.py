@@ -38,7 +38,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.model_selection import KFold
 
-from calliper._models import fresh
+from calliper._models import fresh, unchanged_if_refused
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage, fold_coverage, jackknife_coverage
@@ -83,6 +83,7 @@ class JackknifePlus(RefittedRegressor):
         self.minmax = minmax
         self.n_jobs = n_jobs
 
+    @unchanged_if_refused
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
         """Train a model without each row, and one on all of them.
 
@@ -156,6 +157,7 @@ class CVPlus(RefittedRegressor):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @unchanged_if_refused
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
         """Train a model without each fold, and one on all rows.
 

@@ -206,7 +206,8 @@ class CoverageDisplay(style.Display):
         else:
             self._name_edges(ax)
         self._bound(ax, in_rows)
-        style.entitle(ax, name or f"Coverage by {self.what.split(' (')[0]}", self._caption(in_rows))
+        by = style.literal(self.what.split(" (")[0])
+        style.entitle(ax, name or f"Coverage by {by}", self._caption(in_rows))
         return self
 
     def _draw_level(self, ax: Any, in_rows: bool) -> None:
@@ -241,7 +242,7 @@ class CoverageDisplay(style.Display):
 
     def _name_groups(self, ax: Any, place: Any) -> None:
         named = zip(self.table.labels, self.table.n, strict=True)
-        ax.set_yticks(place, [f"{name}  (n = {n:,})" for name, n in named])
+        ax.set_yticks(place, [style.literal(f"{name}  (n = {n:,})") for name, n in named])
         ax.set_ylim(len(place) + 0.3, -0.6)  # the last row is the legend's
         ax.tick_params(axis="y", length=0)
 

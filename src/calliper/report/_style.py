@@ -58,10 +58,15 @@ def blank_figure(size: tuple[float, float], *grid: int, **how: Any) -> tuple[Fig
 
 def label(ax: Any, x: str, y: str, *, legend: str | None = "upper left", ncols: int = 1) -> None:
     """Name both axes; a legend of what is drawn, without a frame, where it is asked for."""
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
+    ax.set_xlabel(literal(x))
+    ax.set_ylabel(literal(y))
     if legend is not None:
         ax.legend(frameon=False, fontsize=8.5, loc=legend, ncols=ncols)
+
+
+def literal(name: str) -> str:
+    """A name as it is spelt: a column called ``$x$`` is no formula, nor an error in one."""
+    return name.replace("$", r"\$")
 
 
 def name_of(column: Any, default: str) -> str:

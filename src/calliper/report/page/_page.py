@@ -94,7 +94,7 @@ def render_page(
 ) -> str:
     """One self-contained HTML page: verdict, guarantee, figures, table, warnings, how to repeat.
 
-    It asks nothing of the network and is forbidden to. Needs the extra ``report`` (Bokeh, Jinja).
+    It asks nothing of the network and is forbidden to. Needs the extra ``cli`` (Bokeh, Jinja).
 
     Parameters
     ----------

@@ -1,7 +1,5 @@
 """Files that were tampered with, by the hundred thousand: each must be refused by name.
 
-    python tests/keeping/fuzz.py --files 100000
-
 Each number makes one file: bytes changed, the zip rebuilt with other members, or the contents
 changed in a way that has a meaning and the hash computed anew, so that the readers inside are
 reached. A worker process that is not allowed much memory or time loads it and asks what it loads.
@@ -12,27 +10,19 @@ not renewed that is read otherwise than it was saved.
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import os
-import pickle
 import random
 import resource
 import signal
 import sys
-import tempfile
 import traceback
 import warnings
 import zipfile
-from collections import Counter
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-
-if __name__ == "__main__":
-    os.environ["OMP_NUM_THREADS"] = "1"  # a child waits forever for threads that it did not inherit
-    sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 
@@ -42,7 +32,7 @@ from calliper.exceptions import CalliperError
 from calliper.keeping import _file
 from cases.kept import answers, small_cases
 
-#: Seconds that loading and asking may each take, and bytes that they may add.
+#: Seconds of processor time that loading and asking may each take, and bytes that they may add.
 MOST_SECONDS, MOST_BYTES = 5, 400 << 20
 
 #: What must not happen while a file is read.
@@ -349,7 +339,7 @@ def examine(bases, number, path, watch):
     data, base, as_saved = tampered(bases, number)
     path.write_bytes(data)
     resource.setrlimit(resource.RLIMIT_AS, (_used() + MOST_BYTES, resource.RLIM_INFINITY))
-    signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
     watch.seen, watch.path, watch.on = [], str(path), True
     try:
         made = calliper.load(path, base.case.model)
@@ -364,7 +354,7 @@ def examine(bases, number, path, watch):
         )
     finally:
         watch.on = False
-        signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
     try:
         found = answers(made, base.case.X, base.case.asked)
     except Exception as error:
@@ -377,65 +367,19 @@ def _used():
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
-def _work(bases, numbers, pipe, path):
-    """In a process of its own: examine files, and tell of each before and after."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    warnings.simplefilter("ignore")
-    np.seterr(all="ignore")
-    watch = Watch()
-    for number in numbers:
+def examine_alone(bases, path, watch, number):
+    """What is wrong with how one file is met, in a process that is watched; and how it ended."""
+    try:
         wrong, ended = examine(bases, number, path, watch)
-        signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
-        if watch.seen:
-            wrong = f"{wrong} {watch.seen[0]}"
-        pipe.write(pickle.dumps((number, wrong, ended)))
-        pipe.flush()
-
-
-def campaign(bases, numbers, folder):
-    """(number, what was wrong) of each file that was, and how many ended in which way."""
-    found, ended, numbers = [], Counter(), list(numbers)
-    while numbers:
-        batch, done = numbers[:2000], 0
-        read_end, write_end = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(read_end)
-            code = 1
-            try:
-                with os.fdopen(write_end, "wb") as pipe:
-                    _work(bases, batch, pipe, folder / f"tampered-{os.getpid()}.calliper")
-                code = 0
-            except Exception:
-                traceback.print_exc()
-            finally:
-                os._exit(code)
-        os.close(write_end)
-        with os.fdopen(read_end, "rb") as pipe:
-            while done < len(batch):
-                try:
-                    number, wrong, how = pickle.load(pipe)
-                except EOFError:
-                    break
-                done += 1
-                ended[how] += 1
-                if wrong:
-                    found.append((number, wrong))
-                    print(number, wrong, flush=True)
-        _, status = os.waitpid(child, 0)
-        if done < len(batch):
-            killed = os.WTERMSIG(status) if os.WIFSIGNALED(status) else f"exit {status}"
-            found.append((batch[done], f"the process ended by {killed}"))
-            print(*found[-1], flush=True)
-            ended["died"] += 1
-            done += 1
-        numbers = numbers[done:]
-    return found, ended
+    return (f"{wrong} {watch.seen[0]}" if watch.seen else wrong), ended
 
 
 def good_files(folder):
     """Files that are tampered with."""
+    _error_model.CHUNKS, _error_model.N_TREES = (5,), 5  # small files are read sooner
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         bases = [Base(name, case, folder) for name, case in small_cases().items()]
@@ -444,21 +388,3 @@ def good_files(folder):
             again = calliper.load(path, base.case.model)
             assert np.array_equal(answers(again, base.case.X, base.case.asked), base.before)
     return bases
-
-
-def main():
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--files", type=int, default=100_000)
-    arguments.add_argument("--first", type=int, default=0)
-    given = arguments.parse_args()
-    _error_model.CHUNKS, _error_model.N_TREES = (5,), 5  # small files are read sooner
-    with tempfile.TemporaryDirectory() as folder:
-        bases = good_files(Path(folder))
-        numbers = range(given.first, given.first + given.files)
-        found, ended = campaign(bases, numbers, Path(folder))
-    print(f"{given.files} files, {len(found)} found; {dict(ended.most_common())}")
-    return 1 if found else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,5 @@
+"""Modules whose examples cannot be read without PyTorch, which is an extra."""
+
+from importlib.util import find_spec
+
+collect_ignore_glob = [] if find_spec("torch") else ["src/calliper/kernels/_torch*.py"]

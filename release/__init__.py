@@ -1,0 +1,1 @@
+"""What is done before a version is published; see docs/release.md."""

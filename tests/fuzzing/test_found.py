@@ -1,0 +1,130 @@
+"""What campaigns have found: each once a fault, and now a case."""
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
+
+from calliper import ConformalRegressor, Split
+from calliper.calibrators import ConditionalCalibration, Grouped
+from calliper.cli._csv import Form
+from calliper.cli._tables import open_table
+from calliper.exceptions import CalliperError
+from calliper.refitting import JackknifePlus
+from promises.methods import Nearest, halves, zero
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+RNG = np.random.default_rng(0)
+Z, SCORES = RNG.normal(size=(12, 1)), np.abs(RNG.normal(size=12))
+
+
+@pytest.mark.parametrize("level", [[10**400], [0.5, [0.9]], [0.5, 0.9], [0.9]])
+def test_levels_of_guarantees(level):
+    for made in (
+        Split().fit(Z, SCORES),
+        ConformalRegressor(zero, Split()).calibrate(Z, SCORES),
+        JackknifePlus(Nearest()).fit(Z, SCORES),
+    ):
+        with pytest.raises(CalliperError, match="coverage must be"):
+            made.guarantee(level)
+
+
+def test_scores_and_targets_that_are_no_numbers():
+    with pytest.raises(CalliperError, match="scores must be numbers"):
+        Split().fit(Z, [10**400] * 12)
+    with pytest.raises(CalliperError, match="y must be numbers"):
+        JackknifePlus(Nearest()).fit(Z[:2], [[1.0], [1.0, 2.0]])
+
+
+@pytest.mark.parametrize("made", [Split(), Grouped(Split()), ConditionalCalibration(basis=halves)])
+def test_a_fit_refused_at_once_leaves_nothing(made):
+    groups = {"groups": ["a"] * 12} if isinstance(made, Grouped) else {}
+    made.fit(Z, SCORES, **groups)
+    with pytest.raises((IndexError, TypeError, ValueError)):
+        made.fit(
+            Z if isinstance(made, Grouped) else iter([[1.0]]),
+            SCORES,
+            **{name: ["a"] for name in groups},
+        )
+    with pytest.raises(NotFittedError):
+        made.predict_radius(Z, 0.5, **groups)
+
+
+def test_a_group_that_cannot_be_a_label():
+    with pytest.raises(CalliperError, match=r"position 0 is \{\}"):
+        Grouped(Split()).fit(Z, SCORES, groups=[{}] * 12)
+    with pytest.raises(CalliperError, match="one for each row"):
+        Grouped(Split()).fit(Z, SCORES, groups=[[1], [1, 2]])
+
+
+def test_weights_of_another_shape_cannot_extend_a_group():
+    made = Grouped(Split()).fit(Z, SCORES, groups=[0] * 12, weights=SCORES)
+    with pytest.raises(CalliperError, match="cannot follow"):
+        made.extend(Z, SCORES, groups=[0] * 12, weights=SCORES[:, None])
+
+
+@pytest.mark.parametrize("wrong", [[[1.0], [1.0, 2.0]], "word", [10**400] * 2, [[[1.0]]]])
+def test_targets_that_a_distribution_cannot_place(wrong):
+    made = ConformalRegressor(zero, Split()).calibrate(Z, SCORES, groups=[0] * 6 + [1] * 6)
+    for groups in ([0, 0], [0, 1]):
+        with pytest.raises(CalliperError, match="y must be"):
+            made.predict_distribution(Z[:2], groups=groups).cdf(wrong)
+
+
+def test_shares_are_at_most_one():
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        weights = rng.uniform(size=12)
+        made = Split().fit(Z, SCORES, signs=np.ones(12), weights=weights)
+        found = made.predict_distribution(Z, np.zeros(12), weights=weights)
+        assert (found.cdf(1e9) <= 1).all() and (found.cdf_band(1e9)[1] <= 1).all()
+
+
+def test_a_weight_beyond_all_numbers_outweighs_all():
+    made = Split().fit(Z, SCORES, signs=np.ones(12), weights=np.full(12, 1e-300))
+    found = made.predict_distribution(Z[:1], [0.0], weights=[1e300])
+    assert np.isfinite(found.pit([0.5], random_state=0)).all()
+    assert found.cdf_band([0.5])[1] == 1 and found.quantile(0.5) == np.inf
+
+
+@pytest.mark.parametrize("made", [
+    ConformalRegressor(LinearRegression().fit(Z, SCORES), Split(), embed="inputs"),
+    ConformalRegressor(LinearRegression(), Split()), JackknifePlus(Nearest()),
+])  # fmt: skip
+def test_a_refusal_leaves_a_regressor_as_it_was(made):
+    teach = made.calibrate if hasattr(getattr(made, "estimator", None), "coef_") else made.fit
+    teach(Z + 1, SCORES + 1)
+    before = made.predict_interval(Z, 0.5)
+    with pytest.raises(ValueError, match=r"."):
+        teach(np.hstack([Z, Z]), np.full(12, np.nan))
+    after = made.predict_interval(Z, 0.5)
+    assert np.array_equal(before.lower, after.lower) and np.array_equal(before.upper, after.upper)
+
+
+def test_one_row_leaves_a_refitted_regressor_unfitted():
+    made = JackknifePlus(Nearest())
+    with pytest.raises(CalliperError, match="at least 2 rows"):
+        made.fit(Z[:1], SCORES[:1])
+    with pytest.raises(NotFittedError):
+        made.predict_interval(Z)
+
+
+def test_no_rows_and_masked_rows():
+    refitted = JackknifePlus(Nearest()).fit(Z, SCORES)
+    with pytest.raises(CalliperError, match="no rows"):
+        refitted.predict_interval(Z[:0])
+    made = ConformalRegressor(zero, Split(), embed="prediction").calibrate(Z, SCORES)
+    with pytest.raises(ValueError, match="0 sample"):
+        made.predict_interval(Z[:0])
+    for wrong in (None, np.ma.masked_greater(Z, 0)):
+        with pytest.raises(CalliperError, match="X must have rows"):
+            made.calibrate(wrong, SCORES)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_before_an_empty_line_is_kept(tmp_path, encoding):
+    path = tmp_path / "new.csv"
+    path.write_text("\np\n1\n", encoding)
+    with open_table(str(path), Form()) as table:
+        assert table.columns == ["p"] and table.newline == "\n"
+        assert table.header(",") == table.header(";") == "\ufeffp"
