@@ -92,7 +92,7 @@ def summary() -> str:
         low, high = _interval(noticed, tried)
         text += (
             f" They were drawn at random from all: the share of all that would be noticed is "
-            f"between {100 * low:.1f} and {100 * high:.1f} % with 95 % confidence, or somewhat less, "
+            f"between {100 * low:.1f} and {100 * high:.1f} % with 95 % confidence, or less, "
             f"since tests were written for some of those tried that had survived."
         )
     return text
