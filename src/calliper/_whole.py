@@ -16,7 +16,7 @@ from secrets import token_hex
 from typing import Any
 
 
-class Part:
+class Unfinished:
     """A file beside its place, until it takes the place or is discarded.
 
     Attributes
@@ -51,7 +51,7 @@ class Part:
 @contextmanager
 def whole_file(path: Any) -> Iterator[Any]:
     """A file to write bytes to, which takes its place if the block ends well, or is removed."""
-    part = Part(Path(os.path.realpath(path)))  # a link stays a link
+    part = Unfinished(Path(os.path.realpath(path)))  # a link stays a link
     try:
         yield part.handle
         part.finish()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from calliper._whole import Part
+from calliper._whole import Unfinished
 from calliper.exceptions import CalliperError
 
 if TYPE_CHECKING:
@@ -138,9 +138,9 @@ def _check_writable(target: Path, path: str, option: str = "--output") -> None:
         raise CalliperError(f"cannot write {path}: it is read-only; choose another file.")
 
 
-def _part(target: Path, path: str) -> Part:
+def _part(target: Path, path: str) -> Unfinished:
     try:
-        return Part(target)
+        return Unfinished(target)
     except OSError as error:
         raise CalliperError(
             f"cannot write {path}: {error.strerror} in {target.parent}; choose another folder."
