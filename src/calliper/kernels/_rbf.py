@@ -66,6 +66,7 @@ from calliper.kernels._weighted import (
     LeaveTwoOutWeighted,
     WeightedMean,
     refuse_quantile,
+    totals,
 )
 from calliper.quantile import (
     Shares,
@@ -85,6 +86,10 @@ FAINT = 1e-200
 
 #: Largest error of an exponent that the fast expansion of squared distances may cause.
 EXPONENT_ERROR = 1e-11
+
+#: Up to so many features distances are summed feature by feature, which takes little beside the
+#: exponential. Matrix products round a row otherwise in another batch.
+DIRECT = 8
 
 
 class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
@@ -328,15 +333,16 @@ class RadialExponents:
     ) -> tuple[FloatArray, FloatArray]:
         """Arrays e (m, N) and c (m,) such that −d²/2l² = e − c, row by row; ``out`` may hold e."""
         queries = to_grid(queries, self.side)
-        x = queries - self.centre
-        norm = np.square(x).sum(axis=1)
-        error = 4 * (x.shape[1] + 4) * np.finfo(float).eps * (norm.max() + self.largest_norm)
-        if self.metric == EUCLIDEAN and error <= EXPONENT_ERROR * self.two_l2:
-            extended = np.hstack([x, np.ones((len(x), 1))])
-            return np.matmul(extended, self.right, out=out), norm / self.two_l2
-        squared = squared_distances(queries, self.points, self.metric)
+        if self.metric == EUCLIDEAN and queries.shape[1] > DIRECT:
+            x = queries - self.centre
+            norm = np.square(x).sum(axis=1)
+            error = 4 * (x.shape[1] + 4) * np.finfo(float).eps * (norm.max() + self.largest_norm)
+            if error <= EXPONENT_ERROR * self.two_l2:
+                extended = np.hstack([x, np.ones((len(x), 1))])
+                return np.matmul(extended, self.right, out=out), norm / self.two_l2
+        squared = squared_distances(queries, self.points, self.metric, out)
         squared /= -self.two_l2
-        return squared, np.zeros(len(x))
+        return squared, np.zeros(len(queries))
 
     def weights(self, queries: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """(m, N) weights up to a factor of each row, by which the nearest has one."""
@@ -417,7 +423,7 @@ class LeaveTwoOutRBF(LeaveTwoOut):
         weight = to_weights(exponent, exponent[rows, nearest])
         weight[rows, nearest] = 0.0
         weighted = np.multiply(weight, self.member, out=scratch.array("weighted", shape))
-        rest_sum, rest_weight = (weight @ self.sums).T
+        rest_sum, rest_weight = weighted.sum(axis=1), weight.sum(axis=1)
         total, total_weight = rest_sum + self.member[nearest], rest_weight + 1.0
 
         large = weight > (SHARE * total_weight)[:, None]
@@ -466,8 +472,8 @@ def mean_of_others(
         exponent[np.arange(len(exponent)), np.arange(rows.start, rows.stop)] = -np.inf
         largest = exponent.max(axis=1)
         weight = to_weights(exponent, largest)
-        total_weight = weight.sum(axis=1)
-        return np.stack([weight @ magnitudes / total_weight, total_weight, largest - constant])
+        total, total_weight = totals(weight, magnitudes)
+        return np.stack([total / total_weight, total_weight, largest - constant])
 
     n = len(magnitudes)
     mean, total_weight, largest = np.concatenate(map_row_blocks(average, n, n), axis=1)
@@ -502,7 +508,7 @@ def means_without_each(
     for left_out in (dominant, nearest):
         kept = weight[rows, left_out]
         weight[rows, left_out] = 0.0
-        rest, rest_weight = (weight @ sums).T
+        rest, rest_weight = totals(weight, sums[:, 0])
         weight[rows, left_out] = kept
         mean[rows, left_out] = rest / np.where(rest_weight > 0, rest_weight, 1.0)
         for row in np.flatnonzero(rest_weight < FAINT):
@@ -612,7 +618,7 @@ class BagRBF(Bag):
         weight = scratch.array("weight", shape)
         np.copyto(weight, exponent)
         to_weights(weight, weight.max(axis=1))
-        total, total_weight = (weight @ self.sums).T
+        total, total_weight = totals(weight, self.sums[:, 0])
         return exponent, constant, total / total_weight + self.offset
 
     def _thresholds(self, Z: FloatArray, levels: list[float], scratch: Scratch) -> FloatArray:
@@ -707,7 +713,7 @@ class RadialMeansWithout:
         rows, nearest = np.arange(len(Z)), exponent.argmax(axis=1)
         weight = to_weights(exponent, exponent[rows, nearest])
         weight[rows, nearest] = 0.0
-        rest, rest_weight = (weight @ self.sums).T
+        rest, rest_weight = totals(weight, self.sums[:, 0])
         total, total_weight = rest + self.sums[nearest, 0], rest_weight + 1.0
         weight_of = weight[:, : self.n_members]
         weighted = weight_of * self.sums[: self.n_members, 0]

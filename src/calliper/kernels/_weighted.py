@@ -371,12 +371,20 @@ class BagWeighted(Bag):
         return entering, total, weight, scale
 
 
+def totals(weight: FloatArray, magnitudes: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Weighted sums (m,) of the magnitudes, and sums (m,) of the weights.
+
+    Row by row, so that a row has the same bits in any batch; a product would not give them.
+    """
+    return np.asarray((weight * magnitudes).sum(axis=1)), np.asarray(weight.sum(axis=1))
+
+
 def sums_of_others(weights: Weights, magnitudes: FloatArray) -> tuple[FloatArray, FloatArray]:
     """A_i and B_i of every point, (N,)."""
 
     def add(rows: slice) -> FloatArray:
         weight = weights.among(rows)
-        return np.stack([weight @ magnitudes, weight.sum(axis=1)])
+        return np.stack(totals(weight, magnitudes))
 
     n = len(magnitudes)
     total, weight = np.concatenate(map_row_blocks(add, n, n), axis=1)
@@ -392,9 +400,9 @@ def sums_without(magnitudes: FloatArray, points: IntArray) -> FloatArray:
 
 def mean_of(weight: FloatArray, magnitudes: FloatArray, fallback: float) -> FloatArray:
     """Weighted means of rows, (m,); the fallback where a row has no weight at all."""
-    total = weight.sum(axis=1)
+    total, total_weight = totals(weight, magnitudes)
     mean = np.full(len(weight), fallback)
-    np.divide(weight @ magnitudes, total, out=mean, where=total > 0)
+    np.divide(total, total_weight, out=mean, where=total_weight > 0)
     return mean
 
 
