@@ -1,5 +1,6 @@
 """Rows that were seen in training, rows whose order matters, and rows that are split with care."""
 
+import warnings
 from typing import ClassVar
 
 import numpy as np
@@ -357,6 +358,30 @@ def test_weights_of_another_length_and_names_of_methods_are_refused():
         ConformalRegressor(Ridge()).fit(X, Y, sample_weight=np.ones(5))
     with pytest.raises(TypeError, match=r"such as FullRescaled\(\) or Split\(\); got 'split'"):
         ConformalRegressor(Ridge(), "split").fit(X, Y)
+
+
+def test_fit_takes_groups_by_the_name_of_a_column():
+    frame = pd.DataFrame(X, columns=[f"x{place}" for place in range(X.shape[1])])
+    frame["x0"] = np.repeat(np.arange(60.0), 10)
+    ends = [
+        ConformalRegressor(Ridge(), random_state=0)
+        .fit(frame, Y, groups=groups)
+        .predict_interval(frame)
+        for groups in ("x0", frame["x0"])
+    ]
+    np.testing.assert_array_equal(ends[0].lower, ends[1].lower)
+    with pytest.raises(CalliperError, match="groups='site' names a column of X, and there are"):
+        ConformalRegressor(Ridge()).fit(frame, Y, groups="site")
+
+
+def test_folds_without_training_rows_are_pointed_out():
+    model = ConformalRegressor(Ridge().fit(X[:300], Y[:300]), left_out_folds=5)
+    for known in ({}, {"X_train": X[:300]}):
+        with pytest.warns(EmbeddingWarning, match="left_out_folds=5 asks for errors on training"):
+            model.calibrate(X[300:], Y[300:], **known)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", EmbeddingWarning)
+        model = ConformalRegressor(model.estimator, left_out_folds=0).calibrate(X[300:], Y[300:])
 
 
 def test_groups_promise_nothing_for_new_groups():

@@ -45,7 +45,7 @@ from calliper._models import (
     unchanged_if_refused,
 )
 from calliper._notebook import card, floored
-from calliper._per_row import PerRow
+from calliper._per_row import PerRow, row_values
 from calliper._progress import reporter
 from calliper._row_order import warn_of_trend
 from calliper._shared_rows import sketch_rows
@@ -195,7 +195,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         Parameters
         ----------
         X, y : rows and targets
-        groups : (n,), optional
+        groups : (n,), column name or function of the rows, optional
             Rows of one group are held out together, in refits too. Intervals are then made from
             errors on groups that the model has not seen, but nothing is proved for new groups:
             rows of one group are not exchangeable with those of others. (For the promise in each
@@ -218,6 +218,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
                 f"fit needs at least 2 rows, one to train and one to calibrate; got n_samples = "
                 f"{len(y)}."
             )
+        if groups is not None:
+            groups = row_values(groups, X, "groups")
         train, held_out = self._split(len(y), groups)
         check_sample_weight(fit_params, len(y))
         X, fit_params = indexable(X)[0], routed(self, fit_params)
@@ -283,6 +285,13 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         if y_train is not None:
             check_consistent_length(X_train, y_train)
             y_train = self._check_targets(y_train, "y_train")
+        elif self.left_out_folds:
+            warn(
+                f"left_out_folds={self.left_out_folds} asks for errors on training rows, and "
+                f"calibrate was not given these: nothing is trained again. Pass X_train and "
+                f"y_train, or leave left_out_folds out.",
+                EmbeddingWarning,
+            )
         untrained, model, rows = getattr(self, "_trained", (None, None, None))
         if untrained is not self.estimator:
             model, rows = self.estimator, None
@@ -541,7 +550,6 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
                 "groups are held out at random, and shuffle=False asks for the last rows: leave "
                 "out one of them, or split the rows yourself and use calibrate."
             )
-        check_consistent_length(np.empty(n), groups)
         split = GroupShuffleSplit(1, random_state=self.random_state, **part)
         train, held_out = next(split.split(np.empty(n), groups=groups))
         return train, held_out

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from calliper import RBF, FullRescaled
+from calliper import RBF, FullRescaled, JackknifeRescaled
 from calliper.kernels import RadialExponents
 
 RNG = np.random.default_rng(0)
@@ -63,3 +63,18 @@ def test_bad_steps_are_refused(step):
 def test_an_infinite_length_without_a_grid_has_flat_weights():
     exponents = RadialExponents(Z, np.inf, "euclidean")
     np.testing.assert_array_equal(exponents.weights(NEW), 1.0)
+
+
+@pytest.mark.parametrize("d", [1, 3, 8])
+@pytest.mark.parametrize("smoothing", [0.0, 1.0])
+def test_a_row_has_the_same_bits_in_any_batch(d, smoothing):
+    rng = np.random.default_rng(d)
+    Z, scores, new = rng.normal(size=(333, d)), rng.exponential(size=333), rng.normal(size=(90, d))
+    for method in (FullRescaled, JackknifeRescaled):
+        fitted = method(RBF(0.7, smoothing=smoothing)).fit(Z, scores)
+        expected = fitted.predict_radius(new, [0.5, 0.9])
+        for n_parts in (4, 90):
+            parts = [
+                fitted.predict_radius(part, [0.5, 0.9]) for part in np.array_split(new, n_parts)
+            ]
+            np.testing.assert_array_equal(np.concatenate(parts), expected)

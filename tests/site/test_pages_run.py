@@ -19,7 +19,8 @@ def run(page, names):
 
 @pytest.mark.filterwarnings("ignore")  # of other libraries
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_blocks_run(page):
+def test_blocks_run(page, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)  # some save what they made
     names = run(page, {})
     if page.stem == "start":
         lower, upper, y_new = names["lower"], names["upper"], names["y_new"]
