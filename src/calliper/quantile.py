@@ -428,6 +428,11 @@ def lift(sizes: FloatArray) -> int:
     return 0 if smallest > 2.0**VANISHING else max(0, ROOM - exponent(sizes))
 
 
+def lifted(sizes: FloatArray, shift: int) -> FloatArray:
+    """Sizes times 2ˢ; the array itself if there is nothing to lift, so that it is kept once."""
+    return np.asarray(np.ldexp(sizes, shift)) if shift else sizes
+
+
 def lowered(radius: FloatArray, shift: int) -> FloatArray:
     """Radii of sizes that were multiplied by 2ˢ, in the unit that these had before."""
     with np.errstate(over="ignore"):

@@ -34,7 +34,7 @@ from calliper._validation import check_offset, warn_if_zero_scales
 from calliper.calibrators._base import Calibrator, kernel_needs
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN, LeaveTwoOut, as_kernel, rescale
-from calliper.quantile import conformal_thresholds, lift, lowered, rescaled_back
+from calliper.quantile import conformal_thresholds, lift, lifted, lowered, rescaled_back
 
 
 class JackknifeMinmaxRescaled(Calibrator):
@@ -114,9 +114,9 @@ class JackknifeMinmaxRescaled(Calibrator):
         self._lift = 0
         if len(rows.scores) > 1:  # else no other point to take a mean of: plain split
             self._lift = shift = lift(np.hstack([rows.scores, rows.magnitudes, offset]))
-            sizes, offset = np.ldexp(rows.magnitudes, shift), float(np.ldexp(offset, shift))
+            sizes, offset = lifted(rows.magnitudes, shift), float(np.ldexp(offset, shift))
             self.scale_ = self.kernel_.leave_two_out(rows.Z, sizes, offset=offset, rng=rng)
-            scores = np.ldexp(rows.scores, shift)
+            scores = lifted(rows.scores, shift)
             scale = self.scale_.without_one
         self.rescaled_scores_ = np.sort(rescale(scores, scale))
         warn_if_zero_scales(scale)

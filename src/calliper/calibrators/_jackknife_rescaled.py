@@ -32,7 +32,7 @@ from calliper.calibrators._base import Calibrator, kernel_needs
 from calliper.exceptions import CalliperError
 from calliper.guarantees import fold_coverage, jackknife_coverage
 from calliper.kernels import KNN, LeaveTwoOut, as_kernel
-from calliper.quantile import Shares, conformal_rank, conformal_thresholds, lift, lowered
+from calliper.quantile import Shares, conformal_rank, conformal_thresholds, lift, lifted, lowered
 
 
 class JackknifeRescaled(Calibrator):
@@ -113,7 +113,7 @@ class JackknifeRescaled(Calibrator):
         if len(rows.scores) > 1:  # else no other point to take a mean of: plain split
             self.scale_ = self.kernel_.leave_two_out(
                 rows.Z,
-                np.ldexp(rows.magnitudes, shift),
+                lifted(rows.magnitudes, shift),
                 offset=float(np.ldexp(offset, shift)),
                 rng=rng,
                 Z_train=rows.Z_train,
