@@ -26,7 +26,7 @@ SEEN = [
 def test_nothing_is_found():
     """In a process of its own, since it forks."""
     path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])
-    options = ["--first", "1000000", "--jobs", "1", "--inputs", "700"]
+    options = ["--first", "1000000", "--jobs", "1", "--inputs", "300"]
     done = subprocess.run(
         [sys.executable, "-m", "fuzzing", *options],
         capture_output=True, text=True, timeout=280, env=os.environ | {"PYTHONPATH": path},

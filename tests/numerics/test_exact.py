@@ -259,7 +259,7 @@ def test_proved_coverage_at_any_level(level):
     for n in (1, 10, 999, 1_000_000):
         rank = ceil(exact * (n + 1))
         assert conformal_coverage(level, n) == rank / (n + 1) >= float(exact)
-        plus = 1 if rank > n else Fraction(rank - (n + 1 - rank) + 1, n + 1)
+        plus = 1 if rank > n else max(Fraction(0), Fraction(rank - (n + 1 - rank) + 1, n + 1))
         assert jackknife_coverage(level, n) == pytest.approx(float(plus), abs=1e-15)
         if n > 1:
             loss = min(Fraction(2 * (n - 1), 2 * n), Fraction(0))
