@@ -151,7 +151,7 @@ def test_coverage_under_every_reweighting():
     )
     draws, level = np.random.default_rng(3), 0.8
     error = {name: [] for name in weights}
-    for _ in range(1000):
+    for _ in range(400):
         z = draws.uniform(size=(60, 1))
         scores = np.abs(draws.normal(size=60)) * (0.1 + 3 * z[:, 0])
         new = draws.uniform(size=(40, 1))

@@ -146,7 +146,7 @@ def test_coverage_is_the_level(train, shrinkage):
     rng = np.random.default_rng(0)
     Z_train = draw(rng, train)[0] if train else None
     kernel = KNN(5, cells=Cells(60, n_probes=2, random_state=0)).resolved(Z_train)
-    draws, level, alone = 600, 0.8, 0
+    draws, level, alone = 250, 0.8, 0
     covered = np.empty(draws)
     for i in range(draws):
         Z, scores = draw(rng, 40)

@@ -197,7 +197,7 @@ def test_coverage_of_tuned_methods(kernel, n):
 
 def test_tuning_narrows_the_intervals_at_equal_coverage():
     ratios = []
-    for seed in range(5):
+    for seed in range(3):
         data = one_dimensional(4000, random_state=seed)
         errors = np.abs(data.y - data.mean(data.X))
         Z, scores, new = data.X[:2000], errors[:2000], data.X[3000:]
