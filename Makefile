@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test lint tests bench tuning-table tuning-study baselines-table nearness-study distributions-table peers-table paper paper-quick laws mutants coverage fuzz faults plots docs docs-check release-check test-minimal lock audit clean
+.PHONY: help demo test lint tests test-long bench tuning-table tuning-study baselines-table nearness-study distributions-table peers-table paper paper-quick laws mutants coverage fuzz faults plots docs docs-check release-check test-minimal lock audit clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -42,12 +42,15 @@ lint: .venv/ready  ## style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: .venv/ready  ## everything that must hold: lint and all tests, side by side
+test: .venv/ready  ## what must hold: lint and tests, side by side; test-long has the rest
 	$(MAKE) --jobs 2 lint tests
 
 # Several test processes share the cores; threads that wait must sleep, not spin.
 tests: .venv/ready
-	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n auto
+	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n auto -m 'not long'
+
+test-long: .venv/ready  ## tests that take long: of killed processes, browsers, threads, many draws
+	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n auto -m long
 
 bench: .venv/bench-ready  ## how fast, as ratios to bare searches and to peers in the same run
 	$(BIN)/python -m benchmarks

@@ -13,6 +13,8 @@ pytest.importorskip("uvicorn")
 
 from benchmarks.service import Client, hammer, loaded, serving
 
+pytestmark = pytest.mark.long
+
 ROW = {"age": 50.0, "sex": 1.0, "bmi": 25.0, "bp": 90.0, "s1": 200.0, "s2": 120.0, "s3": 50.0,
        "s4": 4.0, "s5": 4.5, "s6": 90.0}  # fmt: skip
 

@@ -48,6 +48,8 @@ from calliper.exceptions import SmallCalibrationWarning
 from calliper.kernels import ForestProximity, GradedKNN, TunedRBF
 from calliper.online import coverage_needed
 
+pytestmark = pytest.mark.long
+
 N_THREADS, N_ROUNDS = 8, 3
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(700, 3)).round(1)  # with ties

@@ -269,6 +269,8 @@ def _columns(X: Any) -> list[NDArray[Any]]:
         rows = np.asarray(X)
     except ValueError:  # rows of different lengths
         rows = np.array([repr(row) for row in X], dtype=object)
+    if not rows.ndim:
+        raise TypeError(f"X must be rows; got a {type(X).__name__}.")
     rows = rows.reshape(len(rows), -1)
     if rows.shape[1] > _WIDE and rows.dtype.kind in "biuf":
         rows = _narrowed(np.nan_to_num(rows.astype(np.float64), nan=_GAP))

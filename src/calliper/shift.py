@@ -111,7 +111,10 @@ def stacked(first: Any, second: Any) -> Any:
         return pd.concat([first, second], ignore_index=True)
     if hasattr(first, "vstack"):  # a frame of polars
         return first.vstack(second)
-    first, second = np.asarray(first), np.asarray(second)
+    try:
+        first, second = np.asarray(first), np.asarray(second)
+    except ValueError as error:
+        raise CalliperError(f"rows must all be of one length: {error}.") from error
     if first.shape[1:] != second.shape[1:] or not first.ndim:
         raise CalliperError(f"{second.shape} cannot follow {first.shape}: give both one shape.")
     return np.concatenate([first, second])

@@ -9,6 +9,8 @@ import sys
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.long
+
 HARM = "window.harmed=1"
 #: Each would run if it stood unescaped in an element, an attribute, a script, a formula or a
 #: template; the last ones look like something else than they are.

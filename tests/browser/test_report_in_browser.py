@@ -10,6 +10,8 @@ from calliper.comparison import Points, compare, number, percent
 from calliper.report.page import Provenance, render_page
 from cases.comparisons import methods, points
 
+pytestmark = pytest.mark.long
+
 
 def test_it_opens_without_complaint_and_asks_for_nothing(opened, path):
     assert opened.console() == []

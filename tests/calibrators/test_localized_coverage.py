@@ -10,7 +10,10 @@ from calliper.datasets import one_dimensional
 from calliper.metrics import tau_si, tau_sqi
 from calliper.quantile import weighted_quantiles
 
-pytestmark = pytest.mark.filterwarnings("ignore::calliper.exceptions.SmallCalibrationWarning")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.filterwarnings("ignore::calliper.exceptions.SmallCalibrationWarning"),
+]
 
 
 def heteroscedastic(rng, n):

@@ -8,6 +8,8 @@ from calliper import KNN, RBF, guarantees
 from calliper.calibrators import RCP, SLCP, LoCart, NormalizedKNN
 from cases.split_family import fit, quiet
 
+pytestmark = pytest.mark.long
+
 
 def draw(rng, n):
     Z = rng.uniform(size=(n, 1))

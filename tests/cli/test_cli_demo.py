@@ -15,6 +15,8 @@ import calliper as library
 from calliper.cli import _demo
 from calliper.cli._demo import calibrators
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

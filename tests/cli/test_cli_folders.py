@@ -23,6 +23,8 @@ from calliper.cli import _crew
 from calliper.cli._interval import interval
 from calliper.exceptions import CalliperError
 
+pytestmark = pytest.mark.long
+
 BASE = split("interval --calibration cal.csv --target y --prediction y_pred --features a,b")
 NAMES = [f"year={2020 + k % 2}/part-{k}.parquet" for k in range(4)]
 

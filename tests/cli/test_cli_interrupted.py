@@ -10,7 +10,10 @@ import time
 
 import pytest
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names"),
+]
 
 
 @pytest.fixture

@@ -281,6 +281,7 @@ def peak_megabytes(folder: Path, *args: str) -> float:
 needs_proc = pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs /proc")
 
 
+@pytest.mark.long
 @needs_proc
 def test_memory_does_not_grow_with_the_new_file(files, base):
     header, *rows = (files / "new.csv").read_text().splitlines(keepends=True)
@@ -292,6 +293,7 @@ def test_memory_does_not_grow_with_the_new_file(files, base):
     assert peak[1] < peak[0] + 16, f"peak memory grew from {peak[0]:.0f} to {peak[1]:.0f} MB"
 
 
+@pytest.mark.long
 @needs_proc
 def test_memory_does_not_grow_with_the_new_file_in_parquet(files, base):
     rng, peak = np.random.default_rng(0), []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from scipy import stats
 
 from calliper import KNN, FullRescaled, Split
@@ -10,6 +11,8 @@ from calliper.comparison import _contest
 from calliper.comparison._answers import Sets, ask
 from calliper.comparison._contest import Redrawn, Resamples, Scores, better, redraw
 from cases.comparisons import points
+
+pytestmark = pytest.mark.long
 
 
 def asked(compared, calibration, test):

@@ -278,6 +278,7 @@ class TestBadInput:
                 ask()
 
 
+@pytest.mark.long
 class TestCluster:
     """With real worker processes."""
 

@@ -14,6 +14,8 @@ from calliper import ConformalRegressor, Split, metrics
 from calliper._models import fresh
 from calliper.exceptions import EmbeddingWarning
 
+pytestmark = pytest.mark.long
+
 CITIES, GRADES, START = [f"city {i}" for i in range(12)], list("ABCDE"), pd.Timestamp("2020-01-01")
 LOUD = np.exp(0.7 * np.random.default_rng(99).normal(size=12))
 

@@ -10,6 +10,8 @@ from calliper import KNN, FullRescaled, Split
 from calliper.evaluation import FailedTrialsWarning, evaluate
 from cases.evaluation import Dying, Failing, Threaded, fan, without_time
 
+pytestmark = pytest.mark.long
+
 METHODS = {"Split": Split(), "FullRescaled": FullRescaled(KNN(5))}
 
 

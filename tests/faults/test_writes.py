@@ -6,7 +6,10 @@ import pytest
 
 from faults.sweep import SCENARIOS, Server, check, steps_of
 
-pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs fork and /proc")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs fork and /proc"),
+]
 
 
 @pytest.fixture(scope="module")

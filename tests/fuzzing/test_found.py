@@ -1,6 +1,8 @@
 """What campaigns have found: each once a fault, and now a case."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
@@ -128,3 +130,35 @@ def test_a_byte_order_mark_before_an_empty_line_is_kept(tmp_path, encoding):
     with open_table(str(path), Form()) as table:
         assert table.columns == ["p"] and table.newline == "\n"
         assert table.header(",") == table.header(";") == "\ufeffp"
+
+
+def test_a_group_is_extended_by_points_that_fit_together():
+    made = Grouped(Split()).fit(Z, SCORES, groups=["a"] * 12)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        made.extend(Z[:3], SCORES[:2], groups=["a"] * 3, window=1)
+    with pytest.raises(CalliperError, match="rows must all be of one length"):
+        made.extend(Z[:2], [[1.0], [1.0, 2.0]], groups=["a"] * 2)
+    assert made.n_calibration_ == 12
+
+
+def test_rows_that_are_none():
+    with pytest.raises(TypeError, match="X must be rows; got a set"):
+        ConformalRegressor(zero, Split()).calibrate(Z, SCORES, X_train={1.0, 2.0})
+
+
+def test_names_of_columns_that_are_no_text(tmp_path):
+    path = tmp_path / "odd.parquet"
+    pq.write_table(pa.table({"abcdefgh": [1.0]}), path, store_schema=False)
+    path.write_bytes(path.read_bytes().replace(b"abcdefgh", b"\xf8bcdefgh"))
+    with (
+        pytest.raises(CalliperError, match=r"cannot read .* as Parquet"),
+        open_table(str(path), Form()) as table,
+    ):
+        assert table.columns
+    path = tmp_path / "odd.csv"
+    path.write_bytes("\udcff,y\n1,2\n".encode("utf-7", "surrogatepass"))
+    with (
+        open_table(str(path), Form(encoding="utf-7")) as table,
+        pytest.raises(CalliperError, match="cannot be written to Parquet"),
+    ):
+        table.schema(["y"])

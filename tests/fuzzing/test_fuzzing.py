@@ -12,6 +12,8 @@ import pytest
 from calliper import Split
 from fuzzing import campaign, machines, readers
 
+pytestmark = pytest.mark.long
+
 #: Ends that some inputs come to, if they are any good.
 SEEN = [
     *(("files", ended) for ended in ("refused DamagedFileError", "same", "other")),

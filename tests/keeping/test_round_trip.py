@@ -13,6 +13,8 @@ import calliper
 from cases.kept import LEVELS
 from cases.kept_all import MORE, all_cases, high
 
+pytestmark = pytest.mark.long
+
 TESTS = Path(__file__).parents[1]
 
 #: Functions of the user's own that some of them hold.

@@ -17,6 +17,8 @@ from calliper.refitting import (
 )
 from cases.refitting import NEW, Nearest, X, Y
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.filterwarnings("ignore::calliper.exceptions.InEveryBootstrapWarning")
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("site")  # before a browser is started in vain
+
 WIDTHS = (375, 768, 1280)
 PAGES = (
     "index.html",

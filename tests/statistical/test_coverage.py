@@ -10,7 +10,7 @@ from calliper import KNN, RBF, FullRescaled, JackknifeRescaled, Split, guarantee
 from calliper.calibrators import MADSplit
 from oracles import rescaled as oracles
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::UserWarning")]
 
 METHODS = [
     Split(),

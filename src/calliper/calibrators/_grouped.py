@@ -125,6 +125,7 @@ class Grouped(Calibrator):
         check_is_fitted(self)
         labels = _labels(places_of_groups(row_values(self.asked(groups), Z, "groups")))
         added, given = {"Z": Z, "scores": scores, "groups": labels, **known}, dict(self._given)
+        check_consistent_length(Z, scores, *(known.get(name) for name in PER_ROW))
         n = self.n_calibration_ + n_rows(Z)
         latest = np.arange(n)[-(n if window is None else check_window(window)) :]
         for name in ("Z", "scores", "groups", *PER_ROW):

@@ -133,7 +133,13 @@ class CsvTable:
         import pyarrow as pa
 
         kinds = {name: pa.float64() for name in numeric}
-        return pa.schema([(name, kinds.get(name, pa.string())) for name in self.columns])
+        try:
+            return pa.schema([(name, kinds.get(name, pa.string())) for name in self.columns])
+        except UnicodeEncodeError as error:
+            raise CalliperError(
+                f"{self.name}: the name of a column cannot be written to Parquet ({error}); write "
+                f".csv, or name the right --encoding."
+            ) from error
 
     def kinds(self) -> dict[str, str]:
         """What each column holds, as far as its name says."""

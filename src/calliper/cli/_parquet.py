@@ -36,7 +36,7 @@ class ParquetTable:
         with self._readable():
             # Reading ahead would keep all that was read until the end of the file.
             self._file = pq.ParquetFile(handle, buffer_size=BUFFER_BYTES, pre_buffer=False)
-        self.columns: list[str] = self._file.schema_arrow.names
+            self.columns: list[str] = self._file.schema_arrow.names
         self.n_rows: int | None = int(self._file.metadata.num_rows)
 
     def chunks(
@@ -105,7 +105,7 @@ class ParquetTable:
     def _readable(self) -> Iterator[None]:
         try:
             yield
-        except pa.ArrowException as error:
+        except (pa.ArrowException, UnicodeDecodeError) as error:
             raise CalliperError(
                 f"cannot read {self.name} as Parquet: {error}; write the file anew."
             ) from error
