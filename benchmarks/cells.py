@@ -21,14 +21,22 @@ from calliper.kernels import Cells
 
 K, LEVEL = 10, 0.9
 
+#: Rows drawn together: ten million leave no room for a second copy of them.
+AT_ONCE = 100_000
+
 
 def embedding(n: int, rng: np.random.Generator, *, d: int = 64, inner: int = 6) -> tuple[Any, Any]:
     """Rows near a surface of few dimensions, and errors whose size depends on where they are."""
     across = np.random.default_rng(7).normal(size=(inner, d)) / np.sqrt(inner)
-    place = rng.normal(size=(n, inner))
-    size = np.exp(0.8 * np.sin(2 * place[:, 0]) + 0.5 * place[:, 1])
-    Z = place @ across + 0.1 * rng.normal(size=(n, d))
-    return Z, np.abs(rng.normal(size=n)) * size
+    Z, errors = np.empty((n, d)), np.empty(n)
+    for start in range(0, n, AT_ONCE):
+        part = slice(start, min(n, start + AT_ONCE))
+        m = part.stop - start
+        place = rng.normal(size=(m, inner))
+        size = np.exp(0.8 * np.sin(2 * place[:, 0]) + 0.5 * place[:, min(1, inner - 1)])
+        Z[part] = place @ across + 0.1 * rng.normal(size=(m, d))
+        errors[part] = np.abs(rng.normal(size=m)) * size
+    return Z, errors
 
 
 def seconds(work: Any) -> tuple[float, Any]:
