@@ -139,7 +139,7 @@ def draw() -> None:
         "N": "calibration points N\n(10,000 new rows)",
         "M": "new rows M\n(10,000 calibration points)",
         "d": "features d\n(10,000 × 10,000 points)",
-        "workers": "Dask workers\n(320,000 new rows)",
+        "workers": "Dask workers (320,000 new rows;\nall memory of a worker)",
     }
     figure = Figure(figsize=(12.5, 6.0), dpi=150, layout="constrained")
     axes: Any = figure.subplots(2, len(names), sharex="col", sharey="row")
@@ -161,7 +161,7 @@ def draw() -> None:
             axes[1, column].set_xticks([each["at"] for each in points])
         axes[1, column].set_xlabel(name)
     axes[0, 0].set_ylabel("seconds, fit + predict")
-    axes[1, 0].set_ylabel("MB beyond the rows")
+    axes[1, 0].set_ylabel("MB beyond the rows (at least 1)")
     for name, place in series.items():
         axes[0, 0].plot([], [], color=SERIES[place][0], marker=SERIES[place][1], label=name)
     figure.legend(loc="outside upper center", ncols=len(series), frameon=False)
