@@ -7,12 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calliper.quantile import (
+    ROOM,
     ROUNDING,
+    VANISHING,
     above,
     as_fraction,
     below,
     conformal_rank,
     exponent,
+    lift,
+    lifted,
+    lowered,
     merged_multiple,
     not_below,
     order_statistic,
@@ -147,3 +152,17 @@ def test_the_window_holds_the_order_statistic(seed):
             assert window == slice(first, last)
     assert spread or max(inside) <= 2 * n_exceptions + 1
     assert np.mean(inside) < n or spread > 0.3
+
+
+def test_small_sizes_are_lifted_as_far_as_the_largest_allow():
+    """A power of two that leaves the largest at 2 to ROOM, where some would lose digits."""
+    edge = 2.0**VANISHING
+    assert lift(np.array([edge / 2, 0.0])) == ROOM - (VANISHING - 1)
+    assert lift(np.array([edge, 1.0])) == ROOM
+    assert lift(np.array([np.nextafter(edge, 1), 0.0, 1.0])) == 0
+    assert lift(np.array([edge, 2.0 ** (ROOM + 9)])) == 0
+    assert lift(np.zeros(3)) == 0
+    sizes = np.array([edge, 1.0])
+    assert lifted(sizes, 0) is sizes and lowered(sizes, 0) is sizes
+    np.testing.assert_array_equal(lowered(lifted(sizes, ROOM), ROOM), sizes)
+    np.testing.assert_array_equal(lifted(sizes, 3), 8 * sizes)

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LinearRegression
 
 from calliper import (
@@ -226,3 +226,25 @@ def test_a_length_scale_for_the_points_that_there_are_now():
     radii = [each.predict_radius(Z, 0.8, groups=groups) for each in (made, anew, wide)]
     np.testing.assert_array_equal(radii[0], radii[1])
     assert (radii[0] != radii[2]).any()
+
+
+def test_a_calibrator_that_says_little_of_itself():
+    """One that is no ``Calibrator`` is taken to judge nearness, to need nothing, to have no law."""
+
+    class Largest(BaseEstimator):
+        weights_ = None
+
+        def fit(self, Z, scores):
+            self.largest_, self.n_calibration_ = np.max(scores), len(scores)
+            return self
+
+        def predict_radius(self, Z, coverage):
+            return np.full((len(Z), len(coverage)), self.largest_)
+
+    method = Grouped(Largest())
+    assert method.judges_nearness and not method.has_distribution and method.needs == ("groups",)
+    group = np.repeat(["a", "b"], 20)
+    method.fit(np.zeros((40, 1)), np.arange(40.0), groups=group)
+    assert method.predict_radius(np.zeros((2, 1)), groups=["a", "b"]).tolist() == [19.0, 39.0]
+    with pytest.raises(CalliperError, match="no predictive distribution"):
+        method.predict_distribution(np.zeros((2, 1)), np.zeros(2), groups=["a", "b"])

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from calliper.calibrators import LCP, LVD, RLCP
+from calliper.calibrators import LCP, LVD, RLCP, Split, _rlcp
 from calliper.calibrators._lcp import tuned_bandwidth
 from calliper.calibrators._lvd import widening_factor
 from calliper.calibrators._rlcp import effective_length_scale, row_normals
+from calliper.kernels import learn_metric
 from cases.problems import small_problem
 from oracles import localized as oracles
 
@@ -150,3 +151,48 @@ def test_rlcp_length_scale_reaches_the_effective_size():
     assert effective_size(h) >= 50 > effective_size(h / np.sqrt(2))
     few = effective_length_scale(Z_train[:20])
     assert few > 50 * np.median(np.linalg.norm(Z_train[:20, None] - Z_train[:20], axis=2))
+
+
+def test_lvd_is_not_widened_where_just_enough_have_enough():
+    """Seven of eleven at one place have six neighbours each, the others one; 0.6 asks for seven."""
+    points = np.array([0.0] * 7 + [100.0, 101.0, 200.0, 201.0])[:, None]
+    assert widening_factor(points, 0.6) == 1.0
+    wider = widening_factor(points, 0.65)  # eight: two of the others must see beyond each other
+    assert 0 < wider < 1
+
+
+def test_lvd_is_widened_over_any_span_of_distances():
+    """Near pairs, far from one another: a pair's weight on others is flat at their distance."""
+    rng = np.random.default_rng(0)
+    pairs = np.repeat(1e3 * rng.normal(size=(15, 2)), 2, axis=0)
+    for within in (0.0, 1e-7, 1.0):
+        points = pairs + within * np.tile([[0.0, 0.0], [1.0, 0.0]], (15, 1))
+        factor = widening_factor(points / np.sqrt(2), 0.8)
+        A = np.eye(2).tolist()
+
+        def part(factor, points=points, A=A):
+            return np.mean(np.array(oracles.effective_sizes(A, points, factor)) >= 10 * (1 - 1e-9))
+
+        assert part(factor) >= 0.8 > part(factor * 1.0001)
+
+
+def test_lvd_with_fewer_points_than_a_level_needs_is_split():
+    """λ = 0 up to 2/α points; the sample is no larger than the calibration set."""
+    for coverage, needed in [(0.5, 4), (0.8, 10), (0.9, 20)]:
+        points = np.random.default_rng(0).normal(size=(needed, 2))
+        assert widening_factor(points, coverage) == 0.0
+        assert widening_factor(np.vstack([points, points]), coverage) > 0
+    metric = learn_metric(TRAIN, LABELS, random_state=0)
+    few = LVD(tuned=True, metric=metric, random_state=0)
+    few.fit(Z[:20], SCORES[:20], Z_train=TRAIN, y_train=LABELS)
+    expected = Split().fit(Z[:20], SCORES[:20]).predict_radius(NEW, [0.5, 0.9])
+    np.testing.assert_array_equal(few.predict_radius(NEW, [0.5, 0.9])[:, 1], expected[:, 1])
+    assert few.factors_[0.9] == 0 < few.factors_[0.5]
+
+
+def test_random_centres_are_finite_and_symmetric(monkeypatch):
+    """Whatever bits are drawn; the highest give the negative of the lowest."""
+    bits = np.array([[0, 2**64 - 1, 2**63]], dtype=np.uint64)
+    monkeypatch.setattr(_rlcp, "random_bits", lambda seed, Z: bits)
+    low, high, middle = row_normals(np.zeros((1, 3)), 0)[0]
+    assert low == -high and np.isfinite(low) and abs(middle) < 1e-15

@@ -271,8 +271,7 @@ def search_locality(
 
 def _candidates(rule: Locality, size: int, free: bool) -> tuple[list[Kernel], list[float]]:
     """Kernels and shares to combine, those of the rule first."""
-    multiples = [1.0, *(multiple for multiple in MULTIPLES if multiple != 1)]
-    kernels = [rule.kernel.widened(multiple, size // 2) for multiple in multiples]
+    kernels = [rule.kernel.widened(multiple, size // 2) for multiple in (1.0, *MULTIPLES)]
     different = list({repr(kernel): kernel for kernel in kernels}.values())
     shares = [rule.shrinkage]
     if free and not rule.kernel.smoothing:  # a smoothed kernel has its global part already
