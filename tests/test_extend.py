@@ -326,3 +326,12 @@ def test_calibrator_that_cannot_extend_says_so():
 def test_rows_without_names_get_none():
     method = Split().fit(np.zeros((9, 1)), np.arange(9.0)).extend(np.zeros((1, 1)), [9.0])
     assert not hasattr(method, "feature_names_in_") and method.n_calibration_ == 10
+
+
+def test_signs_that_do_not_belong_to_their_scores_are_refused():
+    Z, scores, _ = rows(30, 1, "plain", seed=1)
+    method = Split().fit(Z, scores, signs=np.ones(30))
+    for signs, words in [([0.0], "signs"), ([2.0], "signs"), ([np.nan], "signs")]:
+        with pytest.raises(CalliperError, match=words):
+            method.extend(Z[:1], [1.0], signs=signs)
+    assert method.n_calibration_ == 30

@@ -100,6 +100,7 @@ def test_the_spread_is_known_where_the_law_is():
         {"n_calibration": 8},
     ):
         assert replace(promise, **other)._spread() is None, other
+        assert replace(promise, **other).assumptions[1:] == guarantees.ASSUMPTIONS[1:]
 
 
 def exact_confidence(level, n, rank):

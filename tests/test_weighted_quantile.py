@@ -179,6 +179,9 @@ def test_what_is_forgiven_is_little_of_either_side(level):
         first = level - min(short, 1e4 * 1e-12 if expected == 2 else 1e-13)
         weights = np.array([[first, 1 - first]])
         assert weighted_quantiles(ordered, weights, np.zeros(1), [level])[0, 0] == expected
+    edge = Shares(np.ones(1), np.zeros(1)).needed(level)[0]  # what is needed of a weight of one
+    weights = np.array([[edge, 1 - edge]])
+    assert weighted_quantiles(ordered, weights, np.zeros(1), [level])[0, 0] == 1
 
 
 def test_many_long_rows_at_the_highest_levels():
@@ -191,3 +194,12 @@ def test_many_long_rows_at_the_highest_levels():
     reached = np.cumsum(shares.calibration[order], axis=1) >= shares.needed(0.9995)[:, None]
     expected = np.take_along_axis(values, order, axis=1)[np.arange(300), reached.argmax(axis=1)]
     np.testing.assert_array_equal(found, expected)
+
+
+def test_a_row_that_the_sample_tells_wrong_beside_one_of_ties():
+    """Of one row all columns are looked at, of the other too few: it is sorted whole."""
+    values = np.vstack([np.ones(1100), np.where(np.arange(1100) % 8, 9.0 + np.arange(1100), 1.0)])
+    values[1, ::8] += np.arange(138) / 1000  # in the sample the median is small
+    shares = Shares(np.ones(1100), np.full(2, 0.5))
+    expected = np.sort(values, axis=1)[:, 550]
+    np.testing.assert_array_equal(row_thresholds(values, [0.5], shares)[:, 0], expected)

@@ -166,7 +166,7 @@ def safe_window(ordered: FloatArray, rank: int, n_exceptions: int, spread: float
     """
     ratio = (1 - spread) ** 2 * (1 - 1e-9)
     first, last = rank - 1 - n_exceptions, rank - 1 + n_exceptions
-    low = np.searchsorted(ordered, ordered[first] * ratio) if first >= 0 else 0
+    low = np.searchsorted(ordered, ordered[max(first, 0)] * ratio)
     high = len(ordered)
     if last < len(ordered):
         high = np.searchsorted(ordered, ordered[last] / ratio, side="right")

@@ -248,3 +248,16 @@ def test_a_calibrator_that_says_little_of_itself():
     assert method.predict_radius(np.zeros((2, 1)), groups=["a", "b"]).tolist() == [19.0, 39.0]
     with pytest.raises(CalliperError, match="no predictive distribution"):
         method.predict_distribution(np.zeros((2, 1)), np.zeros(2), groups=["a", "b"])
+
+
+def test_with_weights_a_group_of_few_rows_may_be_enough():
+    """New rows that are rare count for little: five rows of others reach 0.9."""
+    scores, ones = np.arange(10.0), np.ones(10)
+    group = np.repeat(["a", "b"], 5)
+    method = Grouped(Split()).fit(np.zeros((10, 1)), scores, groups=group, weights=ones)
+    light = {"groups": ["a", "b"], "weights": np.array([0.1, 0.1])}
+    assert method.predict_radius(np.zeros((2, 1)), 0.9, **light).tolist() == [4.0, 9.0]
+    leaves = Grouped(LoCart(max_leaves=1)).fit(
+        np.zeros((10, 1)), scores, groups=group, Z_train=np.zeros((9, 1)), scores_train=ones[:9]
+    )
+    assert leaves.predict_radius(np.zeros((1, 1)), 0.8, groups=["b"]) == 9.0

@@ -159,6 +159,9 @@ def test_lvd_is_not_widened_where_just_enough_have_enough():
     assert widening_factor(points, 0.6) == 1.0
     wider = widening_factor(points, 0.65)  # eight: two of the others must see beyond each other
     assert 0 < wider < 1
+    # One far from all has the seven for neighbours, whose weights are the same as near by.
+    points = np.array([0.0] * 7 + [100.0, 300.0, 301.0, 500.0])[:, None]
+    assert widening_factor(points, 0.65) == 1.0
 
 
 def test_lvd_is_widened_over_any_span_of_distances():
@@ -188,6 +191,7 @@ def test_lvd_with_fewer_points_than_a_level_needs_is_split():
     expected = Split().fit(Z[:20], SCORES[:20]).predict_radius(NEW, [0.5, 0.9])
     np.testing.assert_array_equal(few.predict_radius(NEW, [0.5, 0.9])[:, 1], expected[:, 1])
     assert few.factors_[0.9] == 0 < few.factors_[0.5]
+    assert few.guaranteed_coverage([0.9, 20 / 21, 0.96]).tolist() == [0.0, 0.0, 1.0]
 
 
 def test_random_centres_are_finite_and_symmetric(monkeypatch):
@@ -196,3 +200,11 @@ def test_random_centres_are_finite_and_symmetric(monkeypatch):
     monkeypatch.setattr(_rlcp, "random_bits", lambda seed, Z: bits)
     low, high, middle = row_normals(np.zeros((1, 3)), 0)[0]
     assert low == -high and np.isfinite(low) and abs(middle) < 1e-15
+
+
+@pytest.mark.parametrize("localizer", ["exponential", "gaussian"])
+def test_lcp_without_a_finite_radius_takes_the_widest_bandwidth(localizer):
+    """Of 20 points none reaches 0.99; the grid ends at 32 times the median distance."""
+    apart = np.linalg.norm(Z[:20, None] - Z[:20], axis=2)[np.triu_indices(20, 1)]
+    found = tuned_bandwidth(localizer, Z[:20], SCORES[:20], 0.99)
+    assert found == pytest.approx(32 * np.median(apart))

@@ -143,3 +143,11 @@ def test_models_saved_without_a_lift_had_none(kind):
     expected = method.predict_radius(Z[50:], 0.8)
     del method._lift
     np.testing.assert_array_equal(method.predict_radius(Z[50:], 0.8), expected)
+
+
+def test_one_point_after_very_small_scores():
+    """What the smallest were lifted by is forgotten with them."""
+    method = JackknifeMinmaxRescaled(KNN(5)).fit(Z[:50], np.ldexp(NOISE[:50], -1000))
+    assert method.fit(Z[:1], [3.0]).predict_radius(Z[50:51], 0.5) == 3.0
+    two = method.fit(Z[:2], [1.0, 3.0])  # ratios 1/3 and 3, and 3 is the larger scale of a new one
+    np.testing.assert_allclose(two.predict_radius(Z[50:51], [0.3, 0.6]), [[1.0, 9.0]], rtol=1e-9)

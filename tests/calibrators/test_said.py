@@ -2,7 +2,10 @@
 
 import inspect
 
+import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 from calliper import calibrators, guarantees, scores
 from calliper.calibrators import (
@@ -21,6 +24,7 @@ from calliper.calibrators import (
     NormalizedKNN,
     Split,
 )
+from calliper.exceptions import CalliperError
 from calliper.kernels import KNN, learn_metric
 
 USUAL = {
@@ -135,3 +139,32 @@ def test_a_promise_says_no_more_than_it_is_told():
     promise = guarantees.Guarantee("Some", 0.9, 99, 0.9)
     assert promise.tails == 1 and not promise.has_law and promise.note is None
     assert "no bound on that is known" in promise.describe()
+
+
+@pytest.mark.parametrize("method", [method for method, *_ in SAID], ids=repr)
+def test_nothing_is_said_before_a_fit(method):
+    Z, scores = np.zeros((2, 1)), np.ones(2)
+    for name, given in {
+        "predict_radius": (Z,),
+        "guaranteed_coverage": (),
+        "guarantee": (),
+        "shift_report": (scores,),
+        "extend": (Z, scores),
+        "predict_distribution": (Z, scores),
+    }.items():
+        with pytest.raises(NotFittedError):
+            getattr(clone(method), name)(*given)
+
+
+def test_who_else_takes_a_confidence_weights_or_signs():
+    """Who is refused is told of all who are able, and of no other."""
+    Z, scores = np.arange(20.0)[:, None], np.arange(20.0)
+    method = JackknifeMinmaxRescaled().fit(Z, scores)
+    with pytest.raises(CalliperError, match=r"one of MADSplit, NormalizedKNN, RCP, SLCP, Split\.$"):
+        method.predict_radius(Z, 0.5, confidence=0.5)
+    with pytest.raises(
+        CalliperError, match=r"one of .*FullRescaled, .*JackknifeRescaled, .*Split\.$"
+    ):
+        method.predict_radius(Z, 0.5, weights=scores)
+    with pytest.raises(CalliperError, match=r"Use FullRescaled, MADSplit, .*RCP, Split\.$"):
+        method.predict_distribution(Z, scores)

@@ -308,7 +308,7 @@ def _scales(
     """For any level, the scales of all members of a bag, (candidates, n); the last are split's."""
     power = 2 if statistic == "rms" else 1
     sizes = errors**power
-    middle = np.partition(sizes, (len(sizes) - 1) // 2)[(len(sizes) - 1) // 2]
+    middle = np.sort(sizes)[(len(sizes) - 1) // 2]
     local = kernels[0].scales_of_others(kernels, Z, sizes, statistic=statistic)
 
     def mixed(level: float) -> FloatArray:
