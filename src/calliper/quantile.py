@@ -211,7 +211,7 @@ def _reaching(values: FloatArray, weights: FloatArray, needed: FloatArray) -> Fl
     between which two values the answer should be; what lies below is summed, what lies between is
     sorted, and a row that was told wrong is sorted whole.
     """
-    n, step = values.shape[1], values.shape[1] // SAMPLE
+    step = values.shape[1] // SAMPLE
     if step < 8:
         return _reaching_sorted(values, weights + np.zeros_like(values), needed)
     some = values[:, ::step]
@@ -225,7 +225,7 @@ def _reaching(values: FloatArray, weights: FloatArray, needed: FloatArray) -> Fl
     below = (values < low[:, None]) @ weights
     low, below = np.where(below < needed, low, -np.inf), np.where(below < needed, below, 0.0)
     row, column = np.nonzero((values >= low[:, None]) & (values <= high[:, None]))
-    position, between = pad_exceptions(row, column, values[row, column], len(values), n)
+    position, between = pad_exceptions(row, column, values[row, column], *values.shape)
     weight = np.append(weights, 0.0)[position]
     found = _reaching_sorted(between, weight, needed - below)
     wrong = (below + weight.sum(axis=1) < needed) & (high < np.inf)

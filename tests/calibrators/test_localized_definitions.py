@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from calliper.calibrators import LCP, LVD, RLCP, Split, _rlcp
-from calliper.calibrators._lcp import tuned_bandwidth
+from calliper.calibrators._lcp import OrderedScores, _bag, _left_out, tuned_bandwidth
 from calliper.calibrators._lvd import widening_factor
 from calliper.calibrators._rlcp import effective_length_scale, row_normals
 from calliper.kernels import learn_metric
+from calliper.quantile import conformal_rank
 from cases.problems import small_problem
 from oracles import localized as oracles
 
@@ -208,3 +209,19 @@ def test_lcp_without_a_finite_radius_takes_the_widest_bandwidth(localizer):
     apart = np.linalg.norm(Z[:20, None] - Z[:20], axis=2)[np.triu_indices(20, 1)]
     found = tuned_bandwidth(localizer, Z[:20], SCORES[:20], 0.99)
     assert found == pytest.approx(32 * np.median(apart))
+
+
+@pytest.mark.parametrize("localizer", LOCALIZERS)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_point_left_out_has_the_radius_that_all_others_give(localizer, seed):
+    """In one go for all points what a fit without each of them says; half of them tie."""
+    rng = np.random.default_rng(seed)
+    points, scores = rng.normal(size=(14, 2)), np.sort(rng.integers(0, 7, 14) * 1.0)
+    apart = np.linalg.norm(points[:, None] - points, axis=2)
+    for h in (1, 4) if localizer == "neighbors" else (0.3, 1.5):
+        for level in (0.3, 0.6, 0.85):
+            rank = conformal_rank(level, 13)
+            found = _left_out(OrderedScores(scores), _bag(localizer, apart, h), rank)
+            for i, others in enumerate(~np.eye(14, dtype=bool)):
+                method = LCP(localizer, bandwidth=h).fit(points[others], scores[others])
+                assert found[i] == method.predict_radius(points[[i]], level)

@@ -152,7 +152,7 @@ def choose_locality(
     statistic: str | None,
     offset: float,
     rng: np.random.RandomState,
-    dimensions: int = 2,
+    dimensions: int,
 ) -> Locality:
     """What the user gave, else the rule for N = n points, else what left-out errors prefer."""
     rows, errors = left_out
