@@ -261,3 +261,15 @@ def test_with_weights_a_group_of_few_rows_may_be_enough():
         np.zeros((10, 1)), scores, groups=group, Z_train=np.zeros((9, 1)), scores_train=ones[:9]
     )
     assert leaves.predict_radius(np.zeros((1, 1)), 0.8, groups=["b"]) == 9.0
+
+
+def test_rows_and_what_is_known_of_them_are_as_many():
+    """More scores or weights than rows would be cut off at the last row of a group."""
+    Z, scores, group = np.zeros((20, 1)), np.arange(20.0), np.repeat(["a", "b"], 10)
+    method = Grouped(Split()).fit(Z, scores, groups=group, weights=np.ones(20))
+    for more in ({"scores": np.arange(21.0)}, {"weights": np.ones(21)}, {"scores": scores[:19]}):
+        given = {"scores": scores, "groups": group, "weights": np.ones(20)} | more
+        for act in (clone(method).fit, method.extend):
+            with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+                act(Z, **given)
+    assert method.n_calibration_ == 20
