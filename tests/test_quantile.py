@@ -52,6 +52,9 @@ def test_level_means_what_was_typed():
     assert as_fraction(1 / 3) == Fraction(1, 3)
     assert 0 < as_fraction(1 - 1e-12) < 1
     assert 0 < as_fraction(1e-15) < 1
+    for level in (6e-10, 1 - 6e-10, 0.5 + 2e-10):  # between two fractions, near to none
+        assert as_fraction(level) == Fraction(level)
+    assert as_fraction(sum([1e-4] * 7000)) == Fraction(7, 10)
 
 
 @given(thousandths=st.integers(1, 999))

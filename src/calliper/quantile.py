@@ -59,11 +59,12 @@ Weigh = Callable[[slice, FloatArray], tuple[FloatArray, FloatArray]]
 def as_fraction(level: float) -> Fraction:
     """The level as the simple fraction that its user meant: 0.1 + 0.2 is 3/10.
 
-    Levels that no fraction of denominator up to 10⁹ resembles are taken bit by bit.
+    Levels that no fraction of denominator up to 10⁹ resembles are taken bit by bit: next to 0 and
+    1 such fractions lie far apart.
     """
     exact = Fraction(float(level))
     simple = exact.limit_denominator(10**9)
-    return simple if 0 < simple < 1 else exact
+    return simple if 0 < simple < 1 and abs(simple - exact) <= TOLERANCE else exact
 
 
 def conformal_rank(coverage: float, n: int) -> int:
