@@ -140,6 +140,7 @@ ROWS, VALUES, LEVELS = (
     mostly(SOUND_VALUES, ODD_VALUES),
     mostly(SOUND_LEVELS, ODD_LEVELS),
 )
+CONFIDENCE = st.sampled_from([None, None, None, 0.9, 0, "x", [0.5], {}])
 COUNT, SEED = st.integers(1, 12), st.integers(0, 2**16)
 
 #: Costly ones come less often.
@@ -383,7 +384,7 @@ class UseCalibrator(Use):
         level=LEVELS,
         n=COUNT,
         place=SEED,
-        confidence=st.sampled_from([None, None, None, 0.9, 0, "x", [0.5]]),
+        confidence=CONFIDENCE,
     )
     def predict_radius(self, rows, level, n, place, confidence):
         """Radii that are numbers, grow with the level and are those of each row alone."""
@@ -542,12 +543,14 @@ class UseRegressor(Use):
         return {name: given[name] for name in given if self.how.get(name) is not None}
 
     @rule(rows=ROWS, level=LEVELS, n=COUNT, place=SEED,
-          bounds=st.sampled_from([None, None, None, (0, 1), (None, 0.5), (1, 0), (NAN, 1), "ab", 3]))  # fmt: skip
-    def predict_interval(self, rows, level, n, place, bounds):
+          bounds=st.sampled_from([None, None, None, (0, 1), (None, 0.5), (1, 0), (NAN, 1), "ab", 3, (0, 10**400)]),
+          confidence=CONFIDENCE)  # fmt: skip
+    def predict_interval(self, rows, level, n, place, bounds, confidence):
         """Intervals that are numbers, nested, and those of each row alone."""
         rng = np.random.default_rng(place)
         X = rows_of(rows, rng, n, self.d)
         how = self.new_per_row(rng, n, place) | ({} if bounds is None else {"bounds": bounds})
+        how |= {"confidence": confidence} if place % 9 == 1 else {}
         how = {} if self.refitted else how
         ends = self.tried("predict_interval", self.made.predict_interval, X, level, **how)
         if ends is None:
