@@ -445,7 +445,10 @@ def asked_distribution(machine, made, level, y, n):
     assert place is None or ((place >= 0) & (place <= 1)).all(), "a place is none"
     drawn = machine.tried("sample", made.sample, 3, random_state=0)
     assert drawn is None or not np.isnan(drawn).any(), "a draw is NaN"
-    machine.tried("crps", made.crps, y)
+    band = machine.tried("cdf_band", made.cdf_band, y)
+    assert band is None or ((np.stack(band) <= 1).all() and (band[0] <= band[1]).all()), "no band"
+    score = machine.tried("crps", made.crps, y)
+    assert score is None or (score >= 0).all(), "a score is NaN or negative"
 
 
 def sound(ends):
