@@ -21,14 +21,22 @@ from calliper.kernels import Cells
 
 K, LEVEL = 10, 0.9
 
+#: Rows drawn together: ten million leave no room for a second copy of them.
+AT_ONCE = 100_000
+
 
 def embedding(n: int, rng: np.random.Generator, *, d: int = 64, inner: int = 6) -> tuple[Any, Any]:
     """Rows near a surface of few dimensions, and errors whose size depends on where they are."""
     across = np.random.default_rng(7).normal(size=(inner, d)) / np.sqrt(inner)
-    place = rng.normal(size=(n, inner))
-    size = np.exp(0.8 * np.sin(2 * place[:, 0]) + 0.5 * place[:, 1])
-    Z = place @ across + 0.1 * rng.normal(size=(n, d))
-    return Z, np.abs(rng.normal(size=n)) * size
+    Z, errors = np.empty((n, d)), np.empty(n)
+    for start in range(0, n, AT_ONCE):
+        part = slice(start, min(n, start + AT_ONCE))
+        m = part.stop - start
+        place = rng.normal(size=(m, inner))
+        size = np.exp(0.8 * np.sin(2 * place[:, 0]) + 0.5 * place[:, min(1, inner - 1)])
+        Z[part] = place @ across + 0.1 * rng.normal(size=(m, d))
+        errors[part] = np.abs(rng.normal(size=m)) * size
+    return Z, errors
 
 
 def seconds(work: Any) -> tuple[float, Any]:
@@ -75,29 +83,29 @@ def one_row(n: int = 100_000, rounds: int = 200) -> str:
     return table(["one row, N × d", "milliseconds"], rows)
 
 
-def at_scale(n: int, m: int, exact: str, inner: int, n_probes: int) -> list[str]:
+def at_scale(n: int, m: int, exact: str, inner: int, cells: Cells) -> list[str]:
     """A row of the table: cells on n points from fit to radii, and the exact search beside it."""
     rng = np.random.default_rng(0)
     (Z, errors), (new, truth) = embedding(n, rng, inner=inner), embedding(m, rng, inner=inner)
-    train, _ = embedding(min(n, 400_000), rng, inner=inner)
+    train, _ = embedding(min(n, 600_000), rng, inner=inner)
 
-    def ask(kernel: KNN) -> tuple[float, float, float]:
+    def ask(kernel: KNN) -> tuple[float, float, float, float]:
         method = FullRescaled(kernel)
         to_fit, _ = seconds(lambda: method.fit(Z, errors, Z_train=train))
         to_predict, radius = seconds(lambda: method.predict_radius(new, LEVEL))
-        return to_fit, to_predict, score(radius, truth)
+        return to_fit, to_predict, score(radius, truth), float(np.mean(truth <= radius))
 
-    *times, found = ask(KNN(K, cells=Cells(n_probes=n_probes, random_state=0)))
+    *times, found, covered = ask(KNN(K, cells=cells))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    cells = [f"{n:,} × {m:,} × 64", str(inner), str(n_probes)]
-    cells += [f"{times[0]:.0f} + {times[1]:.1f} s", f"{peak:.1f} GiB"]
+    row = [f"{n:,} × {m:,} × 64", str(inner), str(cells.n_probes)]
+    row += [f"{times[0]:.0f} + {times[1]:.1f} s", f"{peak:.1f} GiB", f"{covered:.2%}"]
     if exact == "none":
-        return [*cells, "-", "-"]
-    *beside, expected = ask(KNN(K, engine=None if exact == "processor" else exact))
+        return [*row, "-", "-"]
+    *beside, expected, _ = ask(KNN(K, engine=None if exact == "processor" else exact))
     share = sum(times) / sum(beside)
     took = f"{beside[0]:.0f} + {beside[1]:.1f} s"
     took += f", {verdict(share, 0.1)}" if exact == "processor" else f" ({exact})"
-    return [*cells, took, f"{found / expected:.4f} (limit 1.01)"]
+    return [*row, took, f"{found / expected:.4f} (limit 1.01)"]
 
 
 def main() -> None:
@@ -106,17 +114,18 @@ def main() -> None:
     parser.add_argument("--new", type=float, default=2e4)
     parser.add_argument("--exact", default="processor", help="processor, torch or none")
     parser.add_argument("--inner", type=int, default=6, help="dimensions of the surface")
-    parser.add_argument("--probes", type=int, default=8)
+    parser.add_argument("--probes", type=int, default=16)
+    parser.add_argument("--cells", type=int, help="how many; by default of the training rows")
     options = parser.parse_args()
-    row = at_scale(
-        int(options.rows), int(options.new), options.exact, options.inner, options.probes
-    )
+    cells = Cells(options.cells, n_probes=options.probes, random_state=0)
+    row = at_scale(int(options.rows), int(options.new), options.exact, options.inner, cells)
     names = [
         "N × M × d",
         "surface",
         "probes",
         "cells: fit + predict",
         "peak",
+        "covered",
         "exact: fit + predict",
     ]
     print(f"{os.cpu_count()} cores\n\n{table([*names, 'interval score / exact'], [row])}")

@@ -67,7 +67,7 @@ class Cells(BaseEstimator):  # type: ignore[misc]
     n_cells : int, optional
         How many cells: by default 4√n for n training rows, or for n calibration points where
         there are no training rows.
-    n_probes : int, default 8
+    n_probes : int, default 16
         In how many cells, those of the nearest centres, each point looks for its neighbours. More
         find nearer neighbours and take longer.
     random_state : int, RandomState or None
@@ -88,7 +88,7 @@ class Cells(BaseEstimator):  # type: ignore[misc]
     """
 
     def __init__(
-        self, n_cells: int | None = None, *, n_probes: int = 8, random_state: Any = None
+        self, n_cells: int | None = None, *, n_probes: int = 16, random_state: Any = None
     ) -> None:
         self.n_cells = n_cells
         self.n_probes = n_probes

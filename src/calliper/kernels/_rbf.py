@@ -88,8 +88,12 @@ FAINT = 1e-200
 EXPONENT_ERROR = 1e-11
 
 #: Up to so many features distances are summed feature by feature, which takes little beside the
-#: exponential. Matrix products round a row otherwise in another batch.
+#: exponential.
 DIRECT = 8
+
+#: Matrix products round a row otherwise in a product of another shape. So rows are multiplied by
+#: so many at a time, and there are multiples of so many columns: zeros fill them up.
+TOGETHER, COLUMNS = 32, 16
 
 
 class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
@@ -322,7 +326,8 @@ class RadialExponents:
         centred = points - self.centre
         norm = np.square(centred).sum(axis=1)
         self.largest_norm = float(norm.max() + np.square(self.centre).sum())
-        self.right = np.ascontiguousarray(np.vstack([2 * centred.T, -norm])) / self.two_l2
+        self.right = np.zeros((points.shape[1] + 1, -(-len(points) // COLUMNS) * COLUMNS))
+        self.right[:, : len(points)] = np.vstack([2 * centred.T, -norm]) / self.two_l2
 
     def reordered(self, order: IntArray) -> RadialExponents:
         """The same with the points in another order."""
@@ -333,16 +338,39 @@ class RadialExponents:
     ) -> tuple[FloatArray, FloatArray]:
         """Arrays e (m, N) and c (m,) such that −d²/2l² = e − c, row by row; ``out`` may hold e."""
         queries = to_grid(queries, self.side)
-        if self.metric == EUCLIDEAN and queries.shape[1] > DIRECT:
-            x = queries - self.centre
-            norm = np.square(x).sum(axis=1)
-            error = 4 * (x.shape[1] + 4) * np.finfo(float).eps * (norm.max() + self.largest_norm)
-            if error <= EXPONENT_ERROR * self.two_l2:
-                extended = np.hstack([x, np.ones((len(x), 1))])
-                return np.matmul(extended, self.right, out=out), norm / self.two_l2
+        if self.metric != EUCLIDEAN or queries.shape[1] <= DIRECT:
+            return self._direct(queries, out), np.zeros(len(queries))
+        x = queries - self.centre
+        norm = np.square(x).sum(axis=1)
+        error = 4 * (x.shape[1] + 4) * np.finfo(float).eps * (norm + self.largest_norm)
+        inexact = error > EXPONENT_ERROR * self.two_l2
+        if inexact.all():
+            return self._direct(queries, out), np.zeros(len(queries))
+        exponent, constant = self._products(x, out), norm / self.two_l2
+        exponent[inexact], constant[inexact] = self._direct(queries[inexact]), 0.0
+        return exponent, constant
+
+    def _direct(self, queries: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """−d²/2l² by differences, (m, N), in ``out`` if given."""
         squared = squared_distances(queries, self.points, self.metric, out)
         squared /= -self.two_l2
-        return squared, np.zeros(len(queries))
+        return squared
+
+    def _products(self, x: FloatArray, out: FloatArray | None) -> FloatArray:
+        """−d²/2l² up to a constant of the row, (m, N), of centred rows; in ``out`` if given."""
+        n = len(self.points)
+        out = np.empty((len(x), n)) if out is None else out
+        left, product = (
+            np.zeros((TOGETHER, x.shape[1] + 1)),
+            np.empty((TOGETHER, self.right.shape[1])),
+        )
+        for start in range(0, len(x), TOGETHER):
+            some = x[start : start + TOGETHER]
+            left[: len(some), :-1], left[: len(some), -1] = some, 1.0
+            out[start : start + TOGETHER] = np.matmul(left, self.right, out=product)[
+                : len(some), :n
+            ]
+        return out
 
     def weights(self, queries: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """(m, N) weights up to a factor of each row, by which the nearest has one."""
