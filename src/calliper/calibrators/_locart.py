@@ -49,9 +49,9 @@ class LeafGuarantee(Guarantee):
 
     n_leaves: int = 1
 
-    def how_local(self) -> str:
+    def averaged(self) -> str:
         """The line that says what the promise averages over."""
-        return super().how_local() + (
+        return super().averaged() + (
             f" It also holds among the new points of each of the {self.n_leaves} leaves alone: the "
             f"inputs that it averages over are then those of the leaf."
         )

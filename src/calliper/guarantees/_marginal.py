@@ -315,7 +315,7 @@ class Guarantee:
         return float(low), float(high)
 
     def describe(self) -> str:
-        """What is promised, provided what, how local it is, what was not checked: a line each."""
+        """What is promised, provided what, averaged over what, what was checked: a line each."""
         if self._infinite():
             sure = "" if self.confidence is None else f" with confidence {self.confidence:g}"
             return (
@@ -324,7 +324,7 @@ class Guarantee:
             )
         lines = [f"{self.method}: {self.note or self._promise()}"]
         if self.note is None or self.proved > 0:
-            lines += [self.provided(), self.how_local(), *self._besides(), self.checks]
+            lines += [self.provided(), self.averaged(), *self._besides(), self.checks]
         return "\n".join(line for line in lines if line)
 
     def _infinite(self) -> bool:
@@ -352,19 +352,17 @@ class Guarantee:
         """The assumptions, a line each."""
         return "Provided that " + ";\nand that ".join(self.assumptions) + "."
 
-    def how_local(self) -> str:
+    def averaged(self) -> str:
         """The line that says what the promise averages over."""
-        over, whose = (
-            (self.averages.replace("all inputs", "the inputs of a group"), "its")
-            if self.groups
-            else (self.averages, "the")
-        )
+        over, whose, begin = self.averages, "the", "Marginal"
+        if self.groups:
+            over, whose = over.replace("all inputs", "its inputs"), "its"
+            begin = "Within each group"
         if self.confidence is None:
             over += f" and over draws of {whose} {self.n_calibration:,} calibration points"
         if self.n_effective is not None:
             over += f", which by weight count for {self.n_effective:.1f}"
-        marginal = "" if self.groups else "it is marginal, "
-        return f"How local: {marginal}an average over {over}. Nothing is promised for one input."
+        return f"{begin}: an average over {over}. Nothing is promised for one input."
 
     def _besides(self) -> list[str]:
         """Lines about weights, centres, and these very calibration points."""

@@ -90,7 +90,7 @@ class RefitGuarantee(Guarantee):
         return self.conditions
 
     def describe(self) -> str:
-        """What is promised, provided what, and how local it is: a line each."""
+        """What is promised, provided what, and averaged over what: a line each."""
         n = self.n_calibration
         if conformal_rank(self.coverage, n) > n:
             return (
@@ -104,7 +104,7 @@ class RefitGuarantee(Guarantee):
                 f"{self.method}: a new target lies in its interval with probability at least "
                 f"{floored(self.proved)} (asked for: {self.coverage:g}).",
                 self.provided(),
-                f"How local: it is marginal, an average over all inputs and over draws of the {n} "
+                f"Marginal: an average over all inputs and over draws of the {n} "
                 f"training points. Nothing is promised for one input.",
                 self.remark,
                 self.checks,
