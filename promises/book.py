@@ -222,9 +222,9 @@ FUZZING = """### What fuzzing tried
 error that nobody raised on purpose, a NaN, an interval that is upside down or narrower at a higher
 level, a row that is answered otherwise alone, a crash, a hang, a file half-written, and an object
 that a refusal has changed. What campaigns have found is mended, and each of it is a case in
-`tests/fuzzing/test_found.py`; the counts are of code in which it is. A file whose contents were
-forged *and* whose hash was renewed may be read and then fail when it is asked: that is no find, and
-counted as `asked ...` in `tests/fuzzing/results.json`.
+`tests/fuzzing/test_found.py`. A file whose contents were forged *and* whose hash was renewed may be
+read and then fail when it is asked: that is no find, and counted as `asked ...` in
+`tests/fuzzing/results.json`.
 
 | inputs | tried | found |
 |---|---|---|"""

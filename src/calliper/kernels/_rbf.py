@@ -427,14 +427,12 @@ class LeaveTwoOutRBF(LeaveTwoOut):
         rescaled = super().prepare(scores)
         order = np.argsort(rescaled)
         self.ordered, self.member = rescaled[order], self.magnitudes[order]
-        self.sums = np.column_stack([self.member, np.ones(len(order))])
         self.columns = self.exponents.reordered(order)
         return rescaled
 
     def without_each(self, Z: FloatArray) -> FloatArray:
         """(m, N) scales at new rows without each calibration point."""
-        sums = np.column_stack([self.magnitudes, np.ones(len(self.magnitudes))])
-        return means_without_each(self.exponents, Z, sums, None) + self.offset
+        return means_without_each(self.exponents, Z, self.magnitudes, None) + self.offset
 
     def order_statistics(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
         """For each row and rank, the rank-th smallest of ŝ_{N+1,i} s_i⁺ over i: (m, L)."""
@@ -483,7 +481,7 @@ class LeaveTwoOutRBF(LeaveTwoOut):
         faint = rest_weight < FAINT
         np.divide(rest_sum, rest_weight, out=mean, where=~faint)
         for row in np.flatnonzero(faint):
-            mean[row] = mean_without(self.columns, Z[row], self.sums, [nearest[row]])
+            mean[row] = mean_without(self.columns, Z[row], self.member, [nearest[row]])
         return mean
 
 
@@ -509,17 +507,13 @@ def mean_of_others(
 
 
 def means_without_each(
-    exponents: RadialExponents, queries: FloatArray, sums: FloatArray, own: IntArray | None
+    exponents: RadialExponents, queries: FloatArray, magnitudes: FloatArray, own: IntArray | None
 ) -> FloatArray:
     """(m, N) means at each query without each point; ``own`` (m,) is left out of all of a row.
 
     (A − w s)/(B − w) loses no digits unless the point left out carries most of A or of B. That
     can be the nearest point and the one with the largest share of A, one of each a row: they are
     summed without.
-
-    Parameters
-    ----------
-    sums : (N, 2) magnitudes and ones
     """
     exponent, _ = exponents.to(queries)
     rows = np.arange(len(queries))
@@ -527,7 +521,7 @@ def means_without_each(
         exponent[rows, own] = -np.inf
     nearest = exponent.argmax(axis=1)
     weight = to_weights(exponent, exponent[rows, nearest])
-    weighted = weight * sums[:, 0]
+    weighted = weight * magnitudes
     total, total_weight = weighted.sum(axis=1), weight.sum(axis=1)
     mean: FloatArray = total[:, None] - weighted
     dominant = weighted.argmax(axis=1)
@@ -536,25 +530,25 @@ def means_without_each(
     for left_out in (dominant, nearest):
         kept = weight[rows, left_out]
         weight[rows, left_out] = 0.0
-        rest, rest_weight = totals(weight, sums[:, 0])
+        rest, rest_weight = totals(weight, magnitudes)
         weight[rows, left_out] = kept
         mean[rows, left_out] = rest / np.where(rest_weight > 0, rest_weight, 1.0)
         for row in np.flatnonzero(rest_weight < FAINT):
             out = [left_out[row]] if own is None else [left_out[row], own[row]]
-            mean[row, left_out[row]] = mean_without(exponents, queries[row], sums, out)
+            mean[row, left_out[row]] = mean_without(exponents, queries[row], magnitudes, out)
     return mean
 
 
 def mean_without(
-    exponents: RadialExponents, query: FloatArray, sums: FloatArray, out: list[int]
+    exponents: RadialExponents, query: FloatArray, magnitudes: FloatArray, out: list[int]
 ) -> float:
     """The mean at one query without the points ``out``, shifted by the nearest that remains."""
-    if len(set(out)) == len(sums):
+    if len(set(out)) == len(magnitudes):
         return float("nan")  # nobody is left to speak
     exponent, _ = exponents.to(query[None])
     exponent[0, out] = -np.inf
-    total, total_weight = to_weights(exponent, exponent.max(axis=1))[0] @ sums
-    return float(total / total_weight)
+    total, total_weight = totals(to_weights(exponent, exponent.max(axis=1)), magnitudes)
+    return float(total[0] / total_weight[0])
 
 
 class BagRBF(Bag):
@@ -586,7 +580,6 @@ class BagRBF(Bag):
         self.ordered, self.scores, self.magnitudes = ratio[order], scores[order], magnitudes[order]
         self.weight, self.largest = weight[order], largest[order]
         self.linear = self.weight * self._calibration_scale[order]
-        self.sums = np.column_stack([self.magnitudes, np.ones(len(order))])
         self._set_exception_limits()
 
     def calibration_scale(self, level: float) -> FloatArray:
@@ -646,7 +639,7 @@ class BagRBF(Bag):
         weight = scratch.array("weight", shape)
         np.copyto(weight, exponent)
         to_weights(weight, weight.max(axis=1))
-        total, total_weight = totals(weight, self.sums[:, 0])
+        total, total_weight = totals(weight, self.magnitudes)
         return exponent, constant, total / total_weight + self.offset
 
     def _thresholds(self, Z: FloatArray, levels: list[float], scratch: Scratch) -> FloatArray:
@@ -707,8 +700,7 @@ class RadialFamily:
     """RBF kernels on fixed points; the candidate is the length scale."""
 
     def __init__(self, Z: FloatArray, magnitudes: FloatArray, metric: Metric) -> None:
-        self.Z, self.metric = Z, metric
-        self.sums = np.column_stack([magnitudes, np.ones(len(Z))])
+        self.Z, self.magnitudes, self.metric = Z, magnitudes, metric
 
     def without_two(self, candidate: float) -> FloatArray:
         """(N, N) means at point i without i and m."""
@@ -717,7 +709,7 @@ class RadialFamily:
 
         def block(rows: slice) -> FloatArray:
             own = np.arange(rows.start, rows.stop)
-            return means_without_each(exponents, self.Z[rows], self.sums, own)
+            return means_without_each(exponents, self.Z[rows], self.magnitudes, own)
 
         return np.concatenate(map_row_blocks(block, n, n))
 
@@ -727,35 +719,37 @@ class RadialFamily:
         rest = np.setdiff1d(np.arange(len(self.Z)), members)
         order = np.concatenate([members, rest])
         exponents = RadialExponents(self.Z[order], candidate, self.metric)
-        return RadialMeansWithout(exponents, self.sums[order], len(members))
+        return RadialMeansWithout(exponents, self.magnitudes[order], len(members))
 
 
 class RadialMeansWithout:
     """Means at new rows without each of the first ``n_members`` points."""
 
-    def __init__(self, exponents: RadialExponents, sums: FloatArray, n_members: int) -> None:
-        self.exponents, self.sums, self.n_members = exponents, sums, n_members
+    def __init__(self, exponents: RadialExponents, magnitudes: FloatArray, n_members: int) -> None:
+        self.exponents, self.magnitudes, self.n_members = exponents, magnitudes, n_members
 
     def __call__(self, Z: FloatArray) -> FloatArray:
         exponent, _ = self.exponents.to(Z)
         rows, nearest = np.arange(len(Z)), exponent.argmax(axis=1)
         weight = to_weights(exponent, exponent[rows, nearest])
         weight[rows, nearest] = 0.0
-        rest, rest_weight = totals(weight, self.sums[:, 0])
-        total, total_weight = rest + self.sums[nearest, 0], rest_weight + 1.0
+        rest, rest_weight = totals(weight, self.magnitudes)
+        total, total_weight = rest + self.magnitudes[nearest], rest_weight + 1.0
         weight_of = weight[:, : self.n_members]
-        weighted = weight_of * self.sums[: self.n_members, 0]
+        weighted = weight_of * self.magnitudes[: self.n_members]
         mean: FloatArray = total[:, None] - weighted
         mean /= total_weight[:, None] - weight_of
         # What carries most of a sum is left out of the sum, not subtracted from it.
         for row, member in zip(*np.nonzero(weighted > DOMINANT * total[:, None]), strict=True):
-            others = np.delete(weight[row], member) @ np.delete(self.sums[:, 0], member)
-            others += self.sums[nearest[row], 0]
+            others = np.delete(weight[row], member) @ np.delete(self.magnitudes, member)
+            others += self.magnitudes[nearest[row]]
             mean[row, member] = others / (total_weight[row] - weight[row, member])
         inside = np.flatnonzero(nearest < self.n_members)
         safe = np.where(rest_weight > FAINT, rest_weight, 1.0)
         mean[inside, nearest[inside]] = (rest / safe)[inside]
         for row in inside[rest_weight[inside] <= FAINT]:
             left_out = [nearest[row]]
-            mean[row, nearest[row]] = mean_without(self.exponents, Z[row], self.sums, left_out)
+            mean[row, nearest[row]] = mean_without(
+                self.exponents, Z[row], self.magnitudes, left_out
+            )
         return mean
