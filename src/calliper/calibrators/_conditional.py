@@ -76,7 +76,6 @@ from calliper._validation import (
 )
 from calliper.calibrators._base import Calibrator
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
-from calliper.guarantees import ASSUMPTIONS
 from calliper.quantile import conformal_rank, power_of_two
 
 #: How far below the level the new point pulls, which settles ties in favour of the lower fit.
@@ -139,6 +138,7 @@ class ConditionalCalibration(Calibrator):
     """
 
     takes_inputs = True
+    averages = "all inputs, or these reweighted so,"
     takes_any_score = True
     rounded = True
 
@@ -211,15 +211,11 @@ class ConditionalCalibration(Calibrator):
     def _note(self, level: float, proved: float) -> str | None:
         if proved == 1:
             return None
-        n, what = self.n_calibration_, "the features" if self.basis_ is None else "the basis"
+        what = "the features" if self.basis_ is None else "the basis"
         return (
             f"a new target lies in its interval with probability at least {level:g}, over all "
             f"inputs and under every reweighting of them by a non-negative combination of a "
-            f"constant and {what} (within a group, if its indicator is one), provided that "
-            f"{'; and '.join(ASSUMPTIONS)}. This probability averages over draws of the {n} "
-            f"calibration points; it promises nothing for one given input. With these very "
-            f"calibration points coverage may be lower or higher; no bound on that is known for "
-            f"this method."
+            f"constant and {what} (within a group, if its indicator is one)."
         )
 
     def _cutoff(self, row: FloatArray, level: float) -> float:

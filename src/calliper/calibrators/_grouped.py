@@ -211,8 +211,11 @@ class Grouped(Calibrator):
             return 0.0 if alike else promise.proved, promise.n_calibration
 
         worst: Guarantee = min(promises, key=worse)
-        where = f"in each of the {len(promises):,} groups"
-        return replace(worst, method=f"{worst.method} {where} (numbers are those of the worst)")
+        where = f"in each of the {len(promises):,} groups (numbers are those of the worst"
+        infinite = sum(promise.proved == 1 for promise in promises)
+        if 0 < infinite < len(promises):
+            where += f"; infinite for want of points in {infinite:,}"
+        return replace(worst, method=f"{worst.method} {where})", groups=len(promises))
 
     def _proved(self, level: float) -> float:
         return min(float(own.guaranteed_coverage(level)) for own in self.calibrators_.values())
