@@ -24,7 +24,8 @@ numerical core (`kernels`, `calibrators`, `guarantees`, `quantile.py`, `scores.p
 {total:,} small ways, each by itself: a comparison or an operator turned, a number or a bound off by
 one, a default changed, a condition negated, a statement left out, nothing returned, left for right,
 the smallest for the largest. For each, the core's own tests that touch the broken line were run,
-quickest first and up to fifteen seconds of them, until one failed. Tests over many draws, of processes and of clusters had no part in it.
+quickest first and up to fifteen seconds of them, until one failed. Tests over many draws, of
+processes and of clusters had no part in it.
 
 {tried}
 
