@@ -14,7 +14,7 @@ from calliper.calibrators import ConditionalCalibration, Grouped
 from calliper.cli._csv import Form
 from calliper.cli._tables import open_table
 from calliper.exceptions import CalliperError
-from calliper.refitting import JackknifePlus
+from calliper.refitting import CVPlus, JackknifePlus
 from promises.methods import Nearest, halves, zero
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -245,3 +245,17 @@ def test_names_of_columns_that_are_no_text(tmp_path):
         pytest.raises(CalliperError, match="cannot be written to Parquet"),
     ):
         table.schema(["y"])
+
+
+def test_intervals_of_refitted_models_are_nested_at_low_levels_too():
+    levels = np.linspace(0.02, 0.98, 49)
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(13, 1)), rng.normal(size=13)
+        for made in (CVPlus(Nearest(), n_folds=3), JackknifePlus(Nearest())):
+            lower, upper = made.fit(X, y).predict_interval(Z, levels)
+            assert (lower <= upper).all() and np.isfinite(lower[:, 0]).all()
+            assert (np.diff(lower) <= 0).all() and (np.diff(upper) >= 0).all()
+            alone = [made.predict_interval(Z, float(level)) for level in levels]
+            np.testing.assert_array_equal(lower, np.stack([each.lower for each in alone], axis=1))
+            np.testing.assert_array_equal(upper, np.stack([each.upper for each in alone], axis=1))
