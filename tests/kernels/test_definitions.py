@@ -1,5 +1,7 @@
 """Kernels against their definitions, written as plain weights; fast ways against dense ones."""
 
+import inspect
+import re
 import warnings
 from functools import partial
 from itertools import product
@@ -8,8 +10,18 @@ import numpy as np
 import pytest
 
 from calliper import KNN, RBF
-from calliper.kernels import ForestProximity, GradedKNN, TunedKNN, TunedRBF
+from calliper.exceptions import CalliperError
+from calliper.kernels import (
+    Cells,
+    ForestProximity,
+    GradedKNN,
+    Mahalanobis,
+    TunedKNN,
+    TunedRBF,
+)
 from calliper.kernels._base import Bag, LeaveTwoOut, times
+from calliper.kernels._nearest import NearestFamily
+from calliper.kernels._rbf import RadialExponents, RadialFamily, mean_of_others
 from calliper.kernels._search import NeighborSearch
 from calliper.kernels._shared import Crowd, SharedNeighbors
 from calliper.kernels._weighted import SharedLeaves
@@ -59,8 +71,9 @@ def quantile(kernel, row, others, values, level):
 def places(kind, n, seed=0):
     """Rows and scores: with ties, without, or of more features than are summed one by one."""
     draw = np.random.default_rng(seed)
-    if kind in ("lattice", "leaves"):
-        Z = draw.integers(4, size=(n, {"lattice": 2, "leaves": 3}[kind])) * 1.0
+    if kind in ("lattice", "leaves", "lonely"):
+        most, d = {"lattice": (4, 2), "leaves": (4, 3), "lonely": (40, 2)}[kind]
+        Z = draw.integers(most, size=(n, d)) * 1.0
     else:
         Z = draw.normal(size=(n, {"plain": 2, "wide": 10}[kind]))
     return Z, draw.integers(1, 9, size=n) * 1.0
@@ -72,6 +85,7 @@ CASES = [
     (RBF(0.7), "lattice"), (RBF(1.5), "wide"), (RBF(0.7, step=0.5), "plain"),
     (RBF(0.7, smoothing=2.0), "lattice"), (RBF(2.0, smoothing=0.5), "wide"),
     (RBF(0.8, smoothing=1.0, step=0.5), "plain"), (ForestProximity(), "leaves"),
+    (ForestProximity(), "lonely"), (RBF(0.05, smoothing=1e-30), "plain"),
 ]  # fmt: skip
 IDS = [f"{kernel}-{kind}" for kernel, kind in CASES]
 
@@ -127,7 +141,7 @@ def test_scales_are_means_of_the_others(kernel, kind):
     np.testing.assert_allclose(bag.calibration_scale(0.5), expected, rtol=1e-10)
     if isinstance(kernel, GradedKNN):
         return
-    new = np.vstack([Z[:3], Z[3:6] + (1 if kind == "leaves" else 0.5)])
+    new = np.vstack([Z[:3], Z[3:6] + (1 if kind in ("leaves", "lonely") else 0.5)])
     two = kernel.leave_two_out(Z, scores, offset=0.25, rng=None)
     np.testing.assert_allclose(two.without_one, expected, rtol=1e-10)
     expected = [[mean(kernel, x, Z[o], scores[o], 30) + 0.25 for o in alone] for x in new]
@@ -266,3 +280,78 @@ def test_crowds_and_few_candidates_say_the_same():
         few.sums_of_others(points, [1, 2, 5]), crowd.sums_of_others(points, [1, 2, 5]), strict=True
     ):
         np.testing.assert_array_equal(one.columns, other.columns)
+
+
+@pytest.mark.parametrize("family", [NearestFamily, RadialFamily])
+def test_means_without_some_points_are_those_without_each(family):
+    """Of a group of points that share a K or a length scale, the means without each of them."""
+    Z, scores, new, _ = large("half")
+    Z, scores = Z[:90], scores[:90]
+    if family is NearestFamily:
+        kernels, candidate = NearestFamily(NeighborSearch(Z, "euclidean"), scores), 4.0
+        plain = KNN(4)
+    else:
+        kernels, candidate = RadialFamily(Z, scores, "euclidean"), 0.02
+        plain = RBF(0.02)
+    every = plain.leave_two_out(Z, scores, offset=0.0, rng=None).without_each(new)
+    for members in (np.arange(90), np.array([5, 3, 80]), np.array([0])):
+        found = kernels.means_without(candidate, members)(new)
+        np.testing.assert_allclose(found, every[:, members], rtol=1e-9)
+    two, row = kernels.without_two(candidate), np.arange(90)
+    for i in range(0, 90, 7):
+        others = np.delete(row, i)
+        left = plain.leave_two_out(Z[others], scores[others], offset=0.0, rng=None)
+        expected = left.without_each(Z[i : i + 1])[0]
+        np.testing.assert_allclose(two[i, others], expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("tuned", [TunedKNN(n_neighbors=[4]), TunedRBF(length_scales=[0.3])])
+def test_a_tuned_kernel_with_no_choice_is_the_plain_one(tuned):
+    Z, scores, new, _ = large("plain")
+    Z, scores = Z[:60], scores[:60]
+    plain = KNN(4) if isinstance(tuned, TunedKNN) else RBF(0.3)
+    one, other = (
+        kernel.resolved().leave_two_out(Z, scores, offset=0.5, rng=np.random.RandomState(0))
+        for kernel in (tuned, plain)
+    )
+    one.prepare(scores)
+    np.testing.assert_allclose(one.without_one, other.without_one, rtol=1e-12)
+    np.testing.assert_allclose(one.without_each(new), other.without_each(new), rtol=1e-9)
+    loss = np.square(scores - one.family.without_two(one.candidates[0]).T - 0.5)
+    np.fill_diagonal(loss, 0.0)
+    np.testing.assert_allclose(one.criteria[0], loss.sum(axis=1) / 59, rtol=1e-9)
+
+
+def test_many_points_are_summed_in_several_blocks():
+    draw = np.random.default_rng(0)
+    Z, scores = draw.normal(size=(700, 2)), draw.exponential(size=700)
+    mean, weight, largest = mean_of_others(RadialExponents(Z, 0.5, "euclidean"), scores)
+    squared = ((Z[:, None] - Z) ** 2).sum(axis=2)
+    np.fill_diagonal(squared, np.inf)
+    np.testing.assert_allclose(largest, -squared.min(axis=1) / 0.5, rtol=1e-9)
+    loud = np.exp(-squared / 0.5)
+    np.testing.assert_allclose(mean, loud @ scores / loud.sum(axis=1), rtol=1e-9)
+    np.testing.assert_allclose(weight, loud.sum(axis=1) / np.exp(largest), rtol=1e-9)
+
+
+def test_default_parameters_are_those_that_the_docstrings_name():
+    for kind in (KNN, RBF, GradedKNN, ForestProximity, Mahalanobis, TunedKNN, TunedRBF, Cells):
+        text, signature = inspect.getdoc(kind), inspect.signature(kind).parameters
+        for names, said in re.findall(r"^(\w[\w, ]*) : .*, default (.+)$", text, re.MULTILINE):
+            default = signature[names].default
+            if default is None:
+                default = kind().resolved().get_params()[names]
+            assert repr(default).replace("'", '"') in (said, f"{said}.0") or repr(default) == repr(
+                KNN(30)
+            )
+    assert Mahalanobis().resolved().kernel.n_neighbors == 30
+
+
+def test_engines_are_checked_before_anything_else():
+    for kernel in (KNN(5, engine="abacus"), RBF(1.0, engine="abacus")):
+        with pytest.raises(ValueError, match="abacus"):
+            kernel.resolved()
+    Z, scores = places("plain", 20)
+    for ask in (RBF(1.0, engine="torch").mean, RBF(1.0, engine="torch").local_quantile):
+        with pytest.raises(CalliperError, match="leave engine out"):
+            ask(Z, scores)

@@ -390,7 +390,8 @@ class CellSearch:
     def _around(self, cell: int, rows: FloatArray) -> tuple[NDArray[Any], FloatArray, BoolArray]:
         """Rows around the centre of a cell, in single precision; norms; rows too far for that."""
         centred = (rows - self.partition.points[cell] * self.partition.unit) / self.unit
-        x = centred.astype(np.float32)
+        with np.errstate(over="ignore"):
+            x = centred.astype(np.float32)
         norm = np.einsum("ij,ij->i", x, x).astype(np.float64)
         far = ~(norm < LARGEST)
         if far.any():
