@@ -178,7 +178,8 @@ def test_scales_of_several_kernels_at_once_are_those_of_each(statistic):
 
 LARGE = [
     (KNN(6), "lattice"), (KNN(6), "half"), (GradedKNN(2), "half"), (RBF(0.3), "plain"),
-    (RBF(0.02), "half"), (RBF(0.3), "half"), (RBF(0.8), "wide"), (RBF(0.3, smoothing=1), "half"),
+    (RBF(0.02), "half"), (RBF(0.1), "plain"), (RBF(0.3), "half"), (RBF(0.8), "wide"),
+    (RBF(0.3, smoothing=1), "half"),
 ]  # fmt: skip
 
 
@@ -189,9 +190,11 @@ def large(kind):
     Z = np.round(2 * Z) if kind == "lattice" else Z
     if kind == "half":
         Z[::2] = np.round(2 * Z[::2]) / 2
-    scores = np.exp(3 * draw.normal(size=500))
+    scores = np.exp(6 * draw.normal(size=500))
     if kind in ("half", "lattice"):
         scores[Z[:, 0] > 0.8] = 0.0
+    else:
+        scores *= 1e12  # in whatever unit
     new = np.vstack([Z[:20], draw.normal(size=(12, Z.shape[1])), Z[12:15] + 6.0])
     return Z, scores, new, draw
 
