@@ -37,8 +37,8 @@ RESULTS = Path(__file__).with_name("results.json")
 #: Seconds that a test may take beyond ten times what it took, and bytes beyond what there is.
 PATIENCE, MEMORY = 4, 4 << 30
 
-#: Seconds of tests, quickest first, that a mutant meets at first; survivors meet all in the end.
-QUICK = 2.0
+#: Seconds of tests, quickest first, that a mutant meets at first, and that survivors meet again.
+QUICK, THOROUGH = 2.0, 15.0
 
 
 #: By file and unit: the unit's key, a letter for each mutant, and the changes that survived.
@@ -143,7 +143,8 @@ class Campaign:
         while (waiting and monotonic() < until) or children:
             while waiting and len(children) < self.jobs and monotonic() < until:
                 mutant = waiting.pop()
-                children |= self._begin(mutant, self._letter(mutant) == "s")
+                most = THOROUGH if self._letter(mutant) == "s" else QUICK
+                children |= self._begin(mutant, most)
             pipes = [child.pipe for child in children.values()]
             ready = select.select(pipes, [], [], 0.5)[0] if pipes else []
             for pid, child in list(children.items()):
@@ -159,8 +160,8 @@ class Campaign:
         write(in_step(self.mutants, self.verdicts))
         print(f"{dict(done)}, {len(waiting)} to go")
 
-    def _tests_of(self, mutant: Mutant, every: bool) -> list[int]:
-        """Places of the tests to run, in their order."""
+    def _tests_of(self, mutant: Mutant, most: float) -> list[int]:
+        """Places of the tests to run, in their order, of so many seconds."""
         file, (first, last) = self.lines.get(mutant.file, {}), mutant.lines
         found = {t for line in range(first, last + 1) for t in file.get(line, ())}
         name = mutant.unit.rpartition(".")[2]
@@ -177,19 +178,17 @@ class Campaign:
             seen[name.partition("[")[0]] += 1
             cost[t] = (0.01 + seconds) * seen[name.partition("[")[0]]
         tests.sort(key=lambda t: (-likely[t] / (0.05 + self.tests[t][1]), cost[t]))
-        if every:
-            return tests
         spent, chosen = 0.0, list[int]()
         for t in tests:
             spent += self.tests[t][1]
-            if spent > QUICK and chosen:
+            if spent > most and chosen:
                 break
             chosen.append(t)
         return chosen
 
-    def _begin(self, mutant: Mutant, every: bool) -> dict[int, _Child]:
+    def _begin(self, mutant: Mutant, most: float) -> dict[int, _Child]:
         """A child at work on a mutant; none where no test touches it, which thus survives."""
-        tests = self._tests_of(mutant, every)
+        tests = self._tests_of(mutant, most)
         if not tests or _module(mutant.file) is None:  # without torch its files are not imported
             self._note(mutant, "s" if _module(mutant.file) else "?")
             return {}

@@ -1,12 +1,13 @@
 """The book of promises: each with its assumption, the tests that try it and what became of them.
 
-The page ``docs/promises.md`` is made of the registry ``book.toml`` and of the results beside it and
-of nothing else; a test makes it again and compares. Another checks that the tests named there
-exist, and one that no public method is without an entry.
+The page ``docs/promises.md`` is made of the registry ``book.toml``, of the results beside it and of
+those of fuzzing, and of nothing else; a test makes it again and compares. Another checks that the
+tests named there exist, and one that no public method is without an entry.
 """
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from promises.worlds import WORLDS
 
 PAGE = Path(__file__).parents[1] / "docs" / "promises.md"
 REGISTRY = Path(__file__).with_name("book.toml")
+FUZZED = Path(__file__).parents[1] / "tests" / "fuzzing" / "results.json"
 
 EXCHANGEABLE = (
     "calibration and new rows are exchangeable, and all settings were chosen without them"
@@ -130,6 +132,7 @@ def page() -> str:
     for title, kind in (("Equalities", "equality"), ("Refusals", "refusal")):
         lines += ["", f"## {title}", "", "| what | tests |", "|---|---|"]
         lines += [f"| {entry.says} | {_named(entry.tests)} |" for entry in entries(kind)]
+    lines += ["", *fuzzed()]
     return "\n".join(lines) + "\n"
 
 
@@ -211,6 +214,35 @@ def nearest(attacks: dict[str, Any]) -> Iterator[str]:
             if adversaries.is_plus(name) and name[0] != "g" and share < bag["level"] - 1e-9:
                 shown = " | ".join(f"{value:.3f}" for value in (bag["level"], share, proved))
                 yield f"| `{name.partition(': ')[2]}` | {n} | {shown} |"
+
+
+FUZZING = """### What fuzzing tried
+
+`make fuzz` gives odd inputs to all that reads, and goes on where it stopped. Found would be an
+error that nobody raised on purpose, a NaN, an interval that is upside down or narrower at a higher
+level, a row that is answered otherwise alone, a crash, a hang, a file half-written, and an object
+that a refusal has changed. What campaigns have found is mended, and each of it is a case in
+`tests/fuzzing/test_found.py`. A file whose contents were forged *and* whose hash was renewed may be
+read and then fail when it is asked: that is no find, and counted as `asked ...` in
+`tests/fuzzing/results.json`.
+
+| inputs | tried | found |
+|---|---|---|"""
+
+INPUTS = {
+    "files": "files of `save` that were tampered with, read by `load`",
+    "readers": "tables and options of the command line, as CSV and Parquet",
+    "machines": "calls of the Python API, in sequences of 25",
+}
+
+
+def fuzzed() -> Iterator[str]:
+    """What the campaign of fuzzing tried and found, as a table."""
+    yield FUZZING
+    results = json.loads(FUZZED.read_text(encoding="utf-8"))
+    for kind, what in INPUTS.items():
+        yield f"| {what} | {results[kind]['inputs']:,} | {len(results[kind]['found'])} |"
+    yield f"| together | {sum(state['inputs'] for state in results.values()):,} | |"
 
 
 def _quoted(names: str) -> str:

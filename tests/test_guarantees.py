@@ -36,12 +36,15 @@ def test_words_say_what_is_and_is_not_promised():
     for part in (
         "at least 0.9 ",
         "exchangeable",
-        "marginal",
+        "Marginal",
         "nine cases of ten",
         "99 calibration",
     ):
         assert part in words
     assert "0.847 and 0.944" in words
+    begins = ("Split: ", "Provided that", "and that", "Marginal", "With these", "Not checked")
+    for line, begin in zip(words.splitlines(), begins, strict=True):
+        assert line.startswith(begin) and len(line) < 140
     jackknife = JackknifeRescaled().fit(Z, scores).guarantee(0.9).describe()
     assert "at least 0.81 " in jackknife and "no bound on that is known" in jackknife
     assert "guarantee" not in jackknife

@@ -10,16 +10,18 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from calliper import CalliperError, ConformalRegressor, Intervals, SignedError, Split
+from calliper import CalliperError, ConformalRegressor, Intervals, SignedError, Split, load, save
 from calliper._blocks import map_slices
 from calliper._calibrated import StoredRows, calibrate_stored
 from calliper._row_order import LEVEL, find_trend
 from calliper.calibrators import ConditionalCalibration
 from calliper.exceptions import EmbeddingWarning, RowOrderWarning, SharedRowsWarning
+from calliper.regressor import UNCHECKED
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(600, 3))
@@ -51,6 +53,28 @@ def test_some_training_rows_void_the_promise():
     assert promise.proved == 0 and "nothing is promised. 20 of 220" in promise.describe()
     model.calibrate(X_CAL, Y_CAL, X_train=X_TRAIN, y_train=Y_TRAIN)
     assert model.guaranteed_coverage(0.9) >= 0.9
+
+
+def test_it_says_whether_rows_that_were_trained_on_would_be_known(tmp_path):
+    known = {"X_train": X_TRAIN, "y_train": Y_TRAIN}
+    trained = ConformalRegressor(Ridge(), random_state=0).fit(X[:300], Y[:300])
+    cases = [
+        (ConformalRegressor(MODEL).calibrate(X_CAL, Y_CAL), False),
+        (ConformalRegressor(MODEL).calibrate(X_CAL, Y_CAL, **known), True),
+        (trained, True),
+        (ConformalRegressor(FrozenEstimator(MODEL), Split()).fit(X[:300], Y[:300]), False),
+    ]
+    for model, checked in cases:
+        save(model, tmp_path / "kept")
+        for each in (model, load(tmp_path / "kept", model.estimator_)):
+            words, shown = each.guarantee(0.9).describe(), repr(each)
+            assert ("Checked when calibrating" in words) == checked
+            for told in (words, shown, each._html_repr()):
+                assert (UNCHECKED in told) == (not checked)
+            assert words.endswith("Not checked: whether new rows are as assumed.")
+    assert "Checked when" in trained.calibrate(X[400:], Y[400:]).guarantee(0.9).describe()
+    other = trained.set_params(estimator=MODEL).calibrate(X_CAL, Y_CAL)
+    assert "Checked when" not in other.guarantee(0.9).describe()
 
 
 def test_stored_rows_are_checked_too():

@@ -72,7 +72,7 @@ class Calibrated:
         per_tail = [self._of_tail(level) for level in levels]
         how = per_row
         if confidence is not None:
-            how = {**how, "confidence": self._of_tail(confidence)}
+            how = {**how, "confidence": self._of_tail(check_level(confidence, "confidence"))}
         tails = [c.predict_radius(Z, per_tail, **how) for c in self.calibrators]
         radius = np.stack(tails, axis=-1)
         per_level = y_pred[:, None]  # predictions are the same at every level
@@ -152,7 +152,9 @@ class Calibrated:
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
         """The promise with its assumptions; a tail's own words are dropped with two."""
         coverage = check_level(coverage)
-        how = {} if confidence is None else {"confidence": self._of_tail(confidence)}
+        how = {}
+        if confidence is not None:
+            how = {"confidence": self._of_tail(check_level(confidence, "confidence"))}
         of_tail: Guarantee = self.calibrators[0].guarantee(self._of_tail(coverage), **how)
         tails = len(self.calibrators)
         if tails == 1 and self.void is None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,11 +33,14 @@ from calliper._per_row import PerRow
 from calliper._types import Coverage, FloatArray
 from calliper._validation import check_levels, n_rows
 from calliper._version import __version__
-from calliper.exceptions import CalliperError
+from calliper.exceptions import CalliperError, once, unheard
 from calliper.intervals import Intervals
 
 #: Rows in memory by which the layout is known and the model is tried out.
 HEAD = 1000
+
+#: Of regressors in this process: classes of warnings that were raised, by the question asked.
+_SAID: WeakKeyDictionary[Any, dict[str, set[type[Warning]]]] = WeakKeyDictionary()
 
 #: Regressors that workers were sent: in which state, and where they are.
 _SENT: WeakKeyDictionary[Any, tuple[tuple[Any, ...], Any]] = WeakKeyDictionary()
@@ -66,17 +70,23 @@ class Question:
     ask : of the regressor, rows and what is known of them: an array (m, *shape)
     names : what the columns of a frame are called that holds the answer
     shape : of the answer to one row
+    said : classes of warnings that the user was shown when asking
+    token : the same for the same question
     """
 
     ask: Callable[..., FloatArray]
     names: tuple[str, ...]
     shape: tuple[int, ...]
+    said: frozenset[type[Warning]] = frozenset()
+    token: str = ""
 
     def of_array(self, rows: Any, *values: Any, regressor: Any, given: tuple[str, ...]) -> Any:
         """The answer to a block, (m, *shape)."""
         if not len(rows):
             return np.empty((0, *self.shape))
-        with one_core():  # a worker has a task for each of its threads
+        # What is wrong in one partition is often wrong in all: a process says it once.
+        said = _SAID.setdefault(regressor, {}).setdefault(self.token, set(self.said))
+        with one_core(), once(said):  # a worker has a task for each of its threads
             return self.ask(regressor, rows, **dict(zip(given, values, strict=True)))
 
     def of_frame(self, rows: Any, regressor: Any, given: tuple[str, ...], *values: Any) -> Any:
@@ -189,6 +199,8 @@ def ask_lazily(
     Of ``how``, groups and weights may be collections with the partitions of ``X``; all else is the
     same for all partitions.
     """
+    from dask.base import tokenize
+
     values = {name: how[name] for name in ("groups", "weights") if is_collection(how.get(name))}
     same = {name: value for name, value in how.items() if name not in values}
     _refuse_values({name: same.get(name) for name in ("groups", "weights")})
@@ -198,7 +210,8 @@ def ask_lazily(
         X = _whole_rows(X)
     else:
         question = replace(question, ask=partial(_of_layout, ask=question.ask, layout=layout))
-    _try_out(regressor, X, question, known=set(values))
+    said = _try_out(regressor, X, question, known=set(values))
+    question = replace(question, said=said, token=tokenize(question))
     sent, given = sent_once(regressor), tuple(values)
     if framed:
         return X.map_partitions(
@@ -299,21 +312,28 @@ def check_layout(rows: Any, layout: dict[Any, bool] | None) -> None:
             )
 
 
-def _try_out(regressor: Any, X: Any, question: Question, known: set[str]) -> None:
-    """Ask about one made-up row, so that what cannot be answered fails now.
+def _try_out(
+    regressor: Any, X: Any, question: Question, known: set[str]
+) -> frozenset[type[Warning]]:
+    """Ask about one made-up row, so that what cannot be answered fails now, or is warned of.
 
-    Not where a model may not know made-up values: text, categories, groups.
+    Not where a model may not know made-up values: text, categories, groups. The classes of
+    warnings come back.
     """
-    per_row = regressor._per_row
+    per_row, said = regressor._per_row, set[type[Warning]]()
     if known or per_row != PerRow():
-        return
+        return frozenset()
     if not hasattr(X, "divisions"):
         row = np.ones((1, *X.shape[1:]), X.dtype)
     elif hasattr(X._meta, "columns") and all(_columns(X._meta).values()):
         row = X._meta_nonempty.iloc[:1]
     else:
-        return
-    question.of_array(row, regressor=regressor, given=())
+        return frozenset()
+    # A basis has points here or there: what it warns of a made-up row says nothing of others.
+    of_row = getattr(regressor.calibrators_[0], "takes_inputs", False)
+    with one_core(), once(said), unheard(Warning) if of_row else nullcontext():
+        question.ask(regressor, row)
+    return frozenset(said)
 
 
 def sent_once(regressor: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from numbers import Integral, Real
 from typing import Any
 
@@ -32,10 +32,20 @@ def refuse_sparse(X: Any, name: str) -> None:
         )
 
 
+def refuse_no_rows(X: Any, name: str) -> None:
+    """What has a length and no rows: a dictionary, a set, a text."""
+    if isinstance(X, Mapping | Set | str | bytes):
+        raise CalliperError(
+            f"{name} must be an array, a frame or a list with one entry for each row; got a "
+            f"{type(X).__name__} ({X!r:.40}). Make an array or a frame of it first."
+        )
+
+
 def n_rows(X: Any) -> int:
     """Number of rows of an array, a frame, a sparse matrix, a tensor, or a list of anything."""
     if sparse.issparse(X):
         return int(X.shape[0])
+    refuse_no_rows(X, "rows")
     try:
         return len(X) if hasattr(X, "__len__") else len(np.asarray(X))
     except TypeError:
@@ -234,9 +244,11 @@ def check_bounds(bounds: tuple[float | None, float | None]) -> tuple[float, floa
     """The range of y as two numbers; None leaves a side open."""
     try:
         low, high = bounds
-    except (TypeError, ValueError):
-        raise CalliperError(f"bounds must be a pair (y_min, y_max); got {bounds!r}.") from None
-    low, high = -np.inf if low is None else float(low), np.inf if high is None else float(high)
+        low, high = -np.inf if low is None else float(low), np.inf if high is None else float(high)
+    except (OverflowError, TypeError, ValueError):
+        raise CalliperError(
+            f"bounds must be a pair (y_min, y_max) of numbers or None; got {bounds!r:.80}."
+        ) from None
     if not low < high:
         raise CalliperError(f"bounds must be (y_min, y_max) with y_min < y_max; got {bounds!r}.")
     return low, high

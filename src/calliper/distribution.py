@@ -56,6 +56,9 @@ __all__ = ["Distribution", "GroupedDistribution"]
 #: Floats that a block of rows holds at a time: 8 MB.
 BLOCK_FLOATS = 1 << 20
 
+#: The largest number.
+LARGEST = np.finfo(np.float64).max
+
 #: What :meth:`Distribution.to_frame` shows.
 SHOWN = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -293,7 +296,9 @@ class Distribution:
     def _slack(self, y: FloatArray, centre: FloatArray) -> FloatArray:
         """By what y may miss the target that it stands for, by rounding; 0 where it is infinite."""
         finite = np.where(np.isinf(y), 0.0, y)
-        slack = ROUNDING * np.abs(finite - centre) + np.spacing(np.abs(finite) + 2 * np.abs(centre))
+        with np.errstate(over="ignore"):  # next to the largest number, sizes are none themselves
+            size = np.minimum(np.abs(finite) + 2 * np.abs(centre), LARGEST / 2)
+        slack = 2 * ROUNDING * np.abs(finite / 2 - centre / 2) + np.spacing(size)
         return np.where(np.isinf(y) | (y == centre), 0.0, slack)
 
     def _by_blocks(self, work: Callable[[slice], Any]) -> FloatArray:

@@ -360,14 +360,35 @@ def unheard(category: type[Warning]) -> Iterator[None]:
         _UNHEARD.reset(token)
 
 
+#: Classes of what this thread has said already and does not say again; None if it may.
+_SAID: ContextVar[set[type[Warning]] | None] = ContextVar("said", default=None)
+
+
+@contextmanager
+def once(said: set[type[Warning]]) -> Iterator[None]:
+    """Of each class that is not among those said only the first, in this thread; it is then.
+
+    On a worker of a Dask cluster, the clients of the cluster hear it, too.
+    """
+    token = _SAID.set(said)
+    try:
+        yield
+    finally:
+        _SAID.reset(token)
+
+
 def warn(message: str, category: type[Warning]) -> None:
     """Warn with the line of the user's code that called into calliper, however deep this is."""
-    if issubclass(category, _UNHEARD.get()):
+    said, tell = _SAID.get(), warnings.warn
+    if issubclass(category, _UNHEARD.get()) or (said is not None and category in said):
         return
+    if said is not None:
+        said.add(category)
+        tell = getattr(sys.modules.get("distributed.worker"), "warn", tell)
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and _package(frame) in _PASSED_OVER:
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+    tell(message, category, stacklevel=level)
 
 
 def _package(frame: FrameType) -> str:

@@ -40,6 +40,7 @@ from calliper._models import (
     fit_params_of,
     fit_router,
     fresh,
+    is_frozen,
     predictions,
     routed,
     unchanged_if_refused,
@@ -73,6 +74,13 @@ from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.scores import AbsoluteError
 from calliper.shift import ShiftReport
+
+#: What is known of the assumption that the model has not seen the calibration rows.
+CHECKED = "Checked when calibrating: no sign that the model was trained on these rows."
+UNCHECKED = (
+    "Not checked: whether the model was trained on these rows, since no training rows were given "
+    "(calibrate with X_train and y_train)."
+)
 
 
 class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -442,7 +450,9 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
         """The promise with its assumptions; ``.describe()`` puts it in words."""
         self._check_calibrated()
-        return self._calibrated.guarantee(coverage, confidence)
+        promise = self._calibrated.guarantee(coverage, confidence)
+        seen = UNCHECKED if self._unchecked else CHECKED
+        return replace(promise, checks=f"{seen}\n{promise.checks}")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name; ``calibrator__`` and its like name those of the default, too."""
@@ -525,8 +535,16 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             f"promised at 0.9: {floored(promise.proved)}"
             + (f" ({self.void_})" if self.void_ is not None else "")
             + (", unless rows are in order of time" if self._row_trend is not None else ""),
+            UNCHECKED if self._unchecked and self.void_ is None else "",
         ]
         return [line for line in lines if line]
+
+    @property
+    def _unchecked(self) -> bool:
+        """Whether neither ``fit`` nor X_train could tell what the model was trained on."""
+        if getattr(self, "_trained", (None, None))[1] is self.estimator_:
+            return is_frozen(self.estimator_)  # it was trained elsewhere, on whatever rows
+        return not getattr(self, "_placed", (None, None, False))[2]
 
     @property
     def _calibrated(self) -> Calibrated:

@@ -115,9 +115,12 @@ def stacked(first: Any, second: Any) -> Any:
         first, second = np.asarray(first), np.asarray(second)
     except ValueError as error:
         raise CalliperError(f"rows must all be of one length: {error}.") from error
-    if first.shape[1:] != second.shape[1:] or not first.ndim:
+    if first.shape[1:] != second.shape[1:] or 0 in (first.ndim, second.ndim):
         raise CalliperError(f"{second.shape} cannot follow {first.shape}: give both one shape.")
-    return np.concatenate([first, second])
+    try:
+        return np.concatenate([first, second])
+    except TypeError as error:
+        raise CalliperError(f"these rows cannot follow those at hand: {error}.") from error
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,13 @@ def test_each_group_is_calibrated_on_its_own_rows_alone(method):
     assert "in each of the 2 groups" in fitted.guarantee(0.8).describe()
 
 
+def test_words_name_groups_without_a_finite_interval():
+    few = Grouped(Split()).fit(np.zeros((50, 1)), np.arange(50.0), groups=np.arange(50) < 4)
+    words = few.guarantee(0.9).describe()
+    assert "infinite for want of points in 1)" in words and "its 46 calibration points" in words
+    assert "infinite for want" not in few.guarantee(0.5).describe()
+
+
 def test_small_and_unseen_groups_are_infinite_with_one_warning():
     group = np.repeat(["big", "small", "only here"], [40, 5, 12])
     scores = np.arange(57.0)
@@ -171,7 +178,11 @@ def test_values_a_column_and_a_function_are_the_same_groups(score):
         np.testing.assert_array_equal(found.upper, expected.upper)
         assert (found.to_frame().index == new.index).all()
     assert "by FullRescaled in each of the 3 groups" in repr(by_values)
-    assert "in each of the 3 groups" in by_values.guarantee(0.9).describe()
+    words = by_values.guarantee(0.9).describe()
+    assert "in each of the 3 groups" in words and "Provided that within each group" in words
+    assert (
+        "Within each group: an average over its inputs and" in words and "all inputs" not in words
+    )
     copied = pickle.loads(pickle.dumps(calibrated("site", score_function=score)))
     np.testing.assert_array_equal(copied.predict_interval(new, **how).upper, expected.upper)
     copied = pickle.loads(pickle.dumps(by_values))

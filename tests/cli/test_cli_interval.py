@@ -218,29 +218,33 @@ def test_a_pipe_in_and_out(calliper, files, base):
 def test_what_is_said_on_standard_error(calliper, files, base):
     done = calliper(*base, "--new", "new.csv", "--coverage", "0.9")
     assert done.stdout == ""
-    first, second, local, third = done.stderr.splitlines()
+    first, second, local, third, *rest = done.stderr.splitlines()
     assert first == "note: no --features, so nearness was judged by the prediction alone"
     assert second == "50 rows written to out.csv (FullRescaled, 300 calibration points)"
     assert local == (
         "how local: KNN(n_neighbors=20), shrinkage 0.462, by a rule of the number of "
         "calibration points"
     )
-    assert "with probability at least 0.9" in third and "marginal" in third
+    assert "with probability at least 0.9" in third and "Marginal" in " ".join(rest)
     done = calliper(*base, "--new", "new.csv", "--quiet")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_the_promise_is_spelt_out_once(calliper, files, base):
     levels = ["--coverage", "0.8", "--coverage", "0.9", "--coverage", "0.9999"]
-    *_, first, second, third = calliper(*base, "--new", "new.csv", *levels).stderr.splitlines()
-    assert "at least 0.8006 (asked for: 0.8), provided that" in first and "marginal" in first
+    *_, second, third = lines = calliper(*base, "--new", "new.csv", *levels).stderr.splitlines()
+    first = next(line for line in lines if line.startswith("FullRescaled: "))
+    assert first.endswith("at least 0.8006 (asked for: 0.8).")
+    assert sum(line.startswith(("Provided", "Marginal")) for line in lines) == 2
     assert second == (
         "FullRescaled: a new target lies in its interval with probability at least 0.9003 "
-        "(asked for: 0.9), under the same assumptions"
+        "(asked for: 0.9), under the same assumptions."
     )
     assert third.endswith(
         "cannot support coverage 0.9999, so the interval is infinite and covers always."
     )
+    split = calliper(*base, "--new", "new.csv", *levels[:4], "--method", "split").stderr
+    assert split.splitlines()[-1].startswith("Split: ") and "(asked for: 0.9)" in split
 
 
 def test_too_few_points_give_infinite_ends_and_one_warning(calliper, files, base):

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shutil
 import sys
 
 import numpy as np
@@ -122,6 +123,66 @@ def test_bad_input(saved, intervals):
         intervals(NEW[["a", "c"]])
     with pytest.raises(TypeError, match="got a list"):
         intervals([1, 2])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """New rows in four files, as docs/scale.md has them."""
+    (tmp_path / "new").mkdir()
+    numbered = NEW.assign(row=np.arange(100.0), name="one")
+    for place in range(4):
+        numbered[25 * place :][:25].to_parquet(tmp_path / f"new/{place}.parquet", index=False)
+    return tmp_path
+
+
+def check_written(path, expected):
+    frame = pd.read_parquet(path)
+    assert list(frame) == [*NEW, "row", "name", *expected] and set(frame["name"]) == {"one"}
+    np.testing.assert_array_equal(frame.sort_values("row")[list(expected)], expected)
+
+
+def test_under_polars(intervals, expected, folder):
+    pl, sizes = pytest.importorskip("polars"), []
+
+    def add(batch):
+        sizes.append(len(batch))
+        return intervals(batch)
+
+    rows = pl.scan_parquet(folder / "new/*.parquet")
+    with_ends = intervals(rows.head(0).collect()).schema
+    rows.map_batches(add, schema=with_ends, streamable=True).sink_parquet(folder / "out.parquet")
+    check_written(folder / "out.parquet", expected)
+    assert sum(sizes) == 100 and max(sizes) < 100
+
+
+def test_under_duckdb(intervals, expected, folder):
+    duckdb, pq = pytest.importorskip("duckdb"), pytest.importorskip("pyarrow.parquet")
+    with duckdb.connect() as base:
+        reader = base.sql(f"from '{folder}/new/*.parquet'").to_arrow_reader(30)
+        with_ends = intervals(reader.schema.empty_table()).schema
+        with pq.ParquetWriter(folder / "out.parquet", with_ends) as writer:
+            for batch in reader:
+                writer.write_batch(intervals(batch))
+    check_written(folder / "out.parquet", expected)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_under_spark(intervals, expected, folder, monkeypatch):
+    sql, functions = (pytest.importorskip(f"pyspark.sql{name}") for name in ("", ".functions"))
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs a JVM")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    how = sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    spark = how.getOrCreate()
+    try:
+        rows = spark.read.parquet(f"{folder}/new/")
+        with_ends = rows.withColumns(dict.fromkeys(expected, functions.lit(0.0))).schema
+        found = rows.mapInPandas(lambda batches: map(intervals, batches), with_ends)
+        found.write.parquet(f"{folder}/out/")
+    finally:
+        spark.stop()
+    check_written(folder / "out", expected)
 
 
 @pytest.mark.filterwarnings("ignore")

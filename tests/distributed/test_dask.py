@@ -4,6 +4,8 @@ import gc
 import os
 import signal
 import threading
+import time
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -22,8 +24,10 @@ from calliper import (
     _dask,
     evaluate,
 )
+from calliper.calibrators import ConditionalCalibration
 from calliper.distributed import ShardedRescaled, connect
 from calliper.evaluation import Problem
+from calliper.exceptions import ShiftWarning, SmallCalibrationWarning
 from cases.lazy_rows import COLUMNS, model, places, rows, slow_model, targets
 
 dask = pytest.importorskip("dask")
@@ -171,6 +175,50 @@ class TestNewRows:
             fitted.predict_interval(lazy, groups=X["g"].to_numpy())
 
 
+def far(part):
+    """Weights of a shift to rows that calibration has hardly any of."""
+    return np.exp(4 * np.asarray(part["b"]))
+
+
+def heard(caught):
+    """Classes of the warnings of calliper that the user has seen."""
+    return [each.category for each in caught if each.category.__module__ == "calliper.exceptions"]
+
+
+class TestWarnings:
+    """Once a call, whatever the partitions, and never from the row that was made up."""
+
+    def test_known_when_asking(self, calibrated):
+        with pytest.warns(SmallCalibrationWarning, match=r"300 .* 0\.999") as caught:
+            lazy = calibrated.predict_interval(frame_in([500, 500]), 0.999)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert np.isinf(lazy.compute(scheduler="threads")).all(axis=None)
+        assert len(caught) == 1
+
+    def test_known_when_computed(self):
+        fitted = regressor(Split()).calibrate(CAL, Y, weights=far)
+        lazy = [fitted.predict_interval(frame_in([100] * 10), level) for level in (0.9, 0.95)]
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for each in lazy:
+                each.compute(scheduler="threads")
+        assert heard(caught) == [ShiftWarning, ShiftWarning]  # one for each level that was asked
+
+    def test_a_made_up_row_may_lie_where_points_are_few(self):
+        few = np.arange(300) < 5
+        method = ConditionalCalibration(basis=lambda X: np.asarray(X)[:, 2:] > 0.5)
+        cal = CAL.assign(c=np.where(few, 9.0, 0.0))
+        fitted = ConformalRegressor(model, method).calibrate(cal, Y)
+        rare, common = (NEW[:20].assign(c=c) for c in (9.0, 0.0))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            fitted.predict_interval(frame_in([20], common)).compute(scheduler="threads")
+            lazy = fitted.predict_interval(frame_in([20], rare))
+        with pytest.warns(SmallCalibrationWarning, match="At 20 of 20 new rows"):
+            lazy.compute(scheduler="threads")
+
+
 class TestCalibration:
     @pytest.mark.parametrize("sizes", [[300], [0, 100, 0, 200], [9] * 33 + [3]], ids=len)
     def test_frames_on_any_chunking(self, sizes, calibrated):
@@ -293,6 +341,19 @@ class TestCluster:
         np.testing.assert_array_equal(found, expected.to_numpy().reshape(1000, 2, 2))
         parts = regressor().calibrate(frame_in([100, 200], CAL), frame_in([100, 200], Y))
         np.testing.assert_array_equal(stack(parts.predict_interval(NEW, LEVELS)), found)
+
+    def test_clients_hear_what_workers_warn_of(self, client):
+        fitted = regressor(Split()).calibrate(CAL, Y, weights=far)
+        by_group = regressor(Split()).calibrate(CAL, Y, groups=lambda part: part["a"] > 2)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("default")
+            fitted.predict_interval(frame_in([100] * 10)).compute()
+            by_group.predict_interval(frame_in([100] * 10)).compute()
+            deadline = time.monotonic() + 10
+            while len(set(heard(caught))) < 2 and time.monotonic() < deadline:
+                time.sleep(0.05)
+        assert set(heard(caught)) == {ShiftWarning, SmallCalibrationWarning}
+        assert len(heard(caught)) <= 4  # one for each of two workers
 
     def test_sent_once_and_released(self, client):
         fitted = regressor().calibrate(CAL, Y)

@@ -4,10 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from scipy.sparse import bsr_matrix, coo_matrix, csr_matrix
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
-from calliper import ConformalRegressor, Split
+from calliper import KNN, ConformalRegressor, FullRescaled, Split
 from calliper.calibrators import ConditionalCalibration, Grouped
 from calliper.cli._csv import Form
 from calliper.cli._tables import open_table
@@ -59,10 +61,91 @@ def test_a_group_that_cannot_be_a_label():
         Grouped(Split()).fit(Z, SCORES, groups=[[1], [1, 2]])
 
 
-def test_weights_of_another_shape_cannot_extend_a_group():
+NO_ROWS = [
+    {"a": 1.0},
+    {1.0},
+    "w",
+    b"w",
+    *(kind(Z[:1]) for kind in (csr_matrix, coo_matrix, bsr_matrix)),
+]
+
+
+@pytest.mark.parametrize("rows", NO_ROWS, ids=lambda rows: type(rows).__name__)
+@pytest.mark.parametrize(
+    "made", [Grouped(Split()), Grouped(FullRescaled()), ConditionalCalibration(basis=halves)]
+)
+def test_rows_that_none_can_be_picked_from(made, rows):
+    how = {"groups": ["a"]} if isinstance(made, Grouped) else {}
+    with pytest.raises((CalliperError, TypeError), match=r"Z must be an array|Z is sparse"):
+        clone(made).fit(rows, [1.0], **how)
+    made = clone(made).fit(Z, SCORES, **{name: ["a"] * 12 for name in how})
+    for call in (
+        lambda: made.predict_radius(rows, **how),
+        lambda: made.extend(rows, [1.0], **how),
+    ):
+        with pytest.raises((CalliperError, TypeError), match=r"Z must be an array|Z is sparse"):
+            call()
+    assert made.n_calibration_ == 12
+
+
+@pytest.mark.parametrize("rows", [{"a": 1.0}, {1.0}, "w", b"w"], ids=repr)
+def test_nothing_is_counted_in_what_has_no_rows(rows):
+    with pytest.raises(CalliperError, match="one entry for each row; got a"):
+        Split().fit(rows, [1.0] * len(rows))
+
+
+def test_rows_of_several_lengths_and_of_times():
+    with pytest.raises(CalliperError, match="rows of Z must all be of one length"):
+        ConditionalCalibration(basis=halves).fit([[1.0], [1.0, 2.0]], SCORES[:2])
+    made = Grouped(Split()).fit(Z, SCORES, groups=["a"] * 12)
+    with pytest.raises(CalliperError, match="cannot follow those at hand"):
+        made.extend(np.full((1, 1), np.datetime64("2024-01-01")), SCORES[:1], groups=["a"])
+
+
+@pytest.mark.parametrize("wrong", [None, *NO_ROWS[:-3], SCORES[1:], [[1.0], [1.0, 2.0]], 1.0])
+def test_values_of_rows_of_groups(wrong):
+    known = {"Z": Z[:2], "scores": SCORES[:2], "groups": [0, 1]}
+    for name in ("scores", "weights", "signs")[: 1 if wrong is None else 3]:
+        with pytest.raises((TypeError, ValueError), match=f"{name}|samples|array-like"):
+            Grouped(Split()).fit(**known | {name: wrong})
+    made = Grouped(Split()).fit(**known, weights=SCORES[:2])
+    if wrong is not None:
+        with pytest.raises(CalliperError, match="weights"):
+            made.predict_radius(Z[:2], groups=[0, 1], weights=wrong)
+
+
+def test_weights_in_a_column_extend_a_group():
     made = Grouped(Split()).fit(Z, SCORES, groups=[0] * 12, weights=SCORES)
-    with pytest.raises(CalliperError, match="cannot follow"):
-        made.extend(Z, SCORES, groups=[0] * 12, weights=SCORES[:, None])
+    made.extend(Z, SCORES, groups=[0] * 12, weights=SCORES[:, None])
+    assert made.n_calibration_ == 24
+
+
+@pytest.mark.parametrize("wrong", [[0.9], {}, "word", iter([0.9])])
+def test_confidence_and_bounds_that_are_no_numbers(wrong):
+    made = ConformalRegressor(zero, Split()).calibrate(Z, SCORES)
+    for call in (made.predict_interval, lambda _, **how: made.guarantee(0.5, **how)):
+        with pytest.raises(CalliperError, match="confidence must be"):
+            call(Z, confidence=wrong)
+    for bounds in ("ab", (wrong, 1.0), (0, 10**400)):
+        with pytest.raises(CalliperError, match="bounds must be a pair"):
+            made.predict_interval(Z, bounds=bounds)
+
+
+@pytest.mark.parametrize("centre", [1.7e308, -1.7e308])
+def test_distributions_next_to_the_largest_number(centre):
+    """The slack of an end was NaN there, and with it the end; shares were 0 at every target."""
+    errors = np.array([-1e302, -1.0, 1.0, 1e302])
+    made = Split().fit(Z[:4], np.abs(errors), signs=np.sign(errors))
+    found = made.predict_distribution(Z[:1], [centre])
+    ends = found.quantile([0.1, 0.2, 0.8, 0.9])[0]
+    assert ends[-1] == np.inf and (np.abs(ends[:-1] - centre) <= 1.0001e302).all()
+    assert ends[1] < centre < ends[2]
+    assert found.cdf(ends[1]) == 1 / 4 and found.cdf(-np.sign(centre) * 1.7e308) == (centre < 0)
+    wide = FullRescaled(KNN(1)).fit([[0.0], [0.1], [5.0], [5.1]], [1e301, 1e301, 1e-6, 1e-6],
+                                    signs=[1, -1, 1, -1])  # fmt: skip
+    found = wide.predict_distribution([[0.0]], [centre])
+    assert not np.isnan(found.quantile([0.2, 0.4, 0.6, 0.8])).any()
+    assert found.interval(0.6).contains([centre]).all()
 
 
 @pytest.mark.parametrize("wrong", [[[1.0], [1.0, 2.0]], "word", [10**400] * 2, [[[1.0]]]])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.utils import _safe_indexing, check_array
 
 from calliper import Split
 from fuzzing import campaign, machines, readers
@@ -60,6 +61,34 @@ def test_machines_see_what_is_wrong(monkeypatch, broken, said):
     monkeypatch.setattr(Split, "_radius", broken)
     with pytest.raises(AssertionError, match=said):
         machine.predict_radius("plain", [0.2, 0.5], 3, 1, None)
+
+
+def _refused_and_then_not(given):
+    if given is None:
+        raise ValueError("nothing was given")
+    return float(given)
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda: _refused_and_then_not(None), True),
+        (lambda: _refused_and_then_not("word"), False),  # though a line that raises is near
+        (lambda: _safe_indexing({1.0}, [0]), False),  # though in scikit-learn
+        (lambda: check_array([["word"]], dtype=float), True),
+        (lambda: Split().predict_radius([[1.0]]), True),
+    ],
+)
+def test_machines_tell_refusals_from_accidents(call, named):
+    with pytest.raises((TypeError, ValueError)) as error:
+        call()
+    assert machines.is_named(error.value) == named
+
+
+def test_rows_agree_but_for_rounding_of_what_was_added():
+    assert not machines.close([1.0], [1.0 + 1e-8])
+    assert not machines.close([1e274], [2e274], size=1e287)
+    assert machines.close([1e274], [2e274], size=1e289)
 
 
 def test_machines_see_what_a_refusal_changes(monkeypatch):

@@ -65,16 +65,29 @@ def test_an_infinite_length_without_a_grid_has_flat_weights():
     np.testing.assert_array_equal(exponents.weights(NEW), 1.0)
 
 
-@pytest.mark.parametrize("d", [1, 3, 8])
+@pytest.mark.parametrize("d", [1, 3, 8, 9, 40])
 @pytest.mark.parametrize("smoothing", [0.0, 1.0])
 def test_a_row_has_the_same_bits_in_any_batch(d, smoothing):
     rng = np.random.default_rng(d)
     Z, scores, new = rng.normal(size=(333, d)), rng.exponential(size=333), rng.normal(size=(90, d))
+    new[40] += 1e4  # so far away that its distances, and its alone, are taken another way
     for method in (FullRescaled, JackknifeRescaled):
-        fitted = method(RBF(0.7, smoothing=smoothing)).fit(Z, scores)
+        fitted = method(RBF(0.3 * d**0.5, smoothing=smoothing)).fit(Z, scores)
         expected = fitted.predict_radius(new, [0.5, 0.9])
         for n_parts in (4, 90):
             parts = [
                 fitted.predict_radius(part, [0.5, 0.9]) for part in np.array_split(new, n_parts)
             ]
             np.testing.assert_array_equal(np.concatenate(parts), expected)
+
+
+def test_exponents_of_many_features_agree_with_differences_near_and_far():
+    rng = np.random.default_rng(0)
+    points, rows = rng.normal(size=(50, 12)), rng.normal(size=(70, 12))
+    rows[[3, 33]] += [[1e4], [1e9]]
+    for length, exact in ((2.0, False), (1e-7, True)):
+        exponent, constant = RadialExponents(points, length, "euclidean").to(rows)
+        expected = -np.square(rows[:, None] - points).sum(axis=2) / (2 * length**2)
+        found = exponent - constant[:, None]
+        np.testing.assert_allclose(found, expected, rtol=1e-12 if exact else 1e-10)
+        assert set(np.flatnonzero(constant == 0)) == (set(range(70)) if exact else {3, 33})

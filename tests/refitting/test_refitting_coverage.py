@@ -127,7 +127,7 @@ def test_words_say_what_is_and_is_not_promised():
         "at least 0.8099 (asked for: 0.9)",
         "exchangeable",
         "whatever their order",
-        "marginal",
+        "Marginal",
         "120 training points",
         "one row is left out",
     ):

@@ -114,6 +114,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     takes_any_score : whether scores may be negative
     by_rank : whether N points reach a level if and only if its rank ⌈(1−α)(N+1)⌉ is at most N
     has_law : whether coverage given the calibration set has the Beta law
+    averages : what its promise averages over besides draws of the calibration points
     has_distribution : whether ``fit`` takes ``signs`` and there is a predictive distribution
     takes_device : whether features may be tensors on a torch device
     """
@@ -123,6 +124,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     takes_any_score = False
     by_rank = True
     has_law = False
+    averages = "all inputs"
     has_distribution = False
     takes_device = False
 
@@ -274,7 +276,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         return
 
     def _note(self, level: float, proved: float) -> str | None:
-        """What holds instead of the usual promise, as the end of a sentence."""
+        """What is promised instead of the usual, as the end of a sentence."""
         return None
 
     def predict_radius(
@@ -371,6 +373,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             n_calibration=self.n_calibration_,
             proved=proved,
             has_law=self.has_law,
+            averages=self.averages,
             note=self._note(coverage, proved),
             confidence=confidence,
             n_effective=None if self.weights_ is None else effective_size(self.weights_),

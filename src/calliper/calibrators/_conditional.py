@@ -67,10 +67,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._types import BoolArray, Coverage, FloatArray, IntArray
-from calliper._validation import check_features, forget_fit, n_rows
+from calliper._validation import (
+    check_features,
+    forget_fit,
+    n_rows,
+    refuse_no_rows,
+    refuse_sparse,
+)
 from calliper.calibrators._base import Calibrator
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
-from calliper.guarantees import ASSUMPTIONS
 from calliper.quantile import conformal_rank, power_of_two
 
 #: How far below the level the new point pulls, which settles ties in favour of the lower fit.
@@ -133,6 +138,7 @@ class ConditionalCalibration(Calibrator):
     """
 
     takes_inputs = True
+    averages = "all inputs, or these reweighted so,"
     takes_any_score = True
     rounded = True
 
@@ -205,15 +211,11 @@ class ConditionalCalibration(Calibrator):
     def _note(self, level: float, proved: float) -> str | None:
         if proved == 1:
             return None
-        n, what = self.n_calibration_, "the features" if self.basis_ is None else "the basis"
+        what = "the features" if self.basis_ is None else "the basis"
         return (
             f"a new target lies in its interval with probability at least {level:g}, over all "
             f"inputs and under every reweighting of them by a non-negative combination of a "
-            f"constant and {what} (within a group, if its indicator is one), provided that "
-            f"{'; and '.join(ASSUMPTIONS)}. This probability averages over draws of the {n} "
-            f"calibration points; it promises nothing for one given input. With these very "
-            f"calibration points coverage may be lower or higher; no bound on that is known for "
-            f"this method."
+            f"constant and {what} (within a group, if its indicator is one)."
         )
 
     def _cutoff(self, row: FloatArray, level: float) -> float:
@@ -275,13 +277,23 @@ def _columns(basis: Callable[[Any], Any] | None, Z: Any) -> Any:
         return Z
     if not callable(basis):
         raise TypeError(f"basis must be a function of the features or None; got {basis!r}.")
-    columns, n = np.asarray(basis(np.asarray(Z) if isinstance(Z, list) else Z)), n_rows(Z)
+    refuse_sparse(Z, "Z")
+    refuse_no_rows(Z, "Z")
+    columns, n = _array(basis(_array(Z, "Z") if isinstance(Z, list) else Z), "basis(Z)"), n_rows(Z)
     if columns.ndim != 2 or len(columns) != n:
         raise CalliperError(
             f"basis must give one row of columns for each of {n} rows, shape ({n}, k); got shape "
             f"{columns.shape}."
         )
     return check_features(columns, "basis(Z)")
+
+
+def _array(rows: Any, name: str) -> Any:
+    """Rows as an array; refused where they are of several lengths."""
+    try:
+        return np.asarray(rows)
+    except ValueError as error:
+        raise CalliperError(f"rows of {name} must all be of one length: {error}.") from error
 
 
 def _refuse_extremes(scores: FloatArray) -> None:

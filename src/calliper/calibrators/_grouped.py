@@ -32,6 +32,8 @@ from calliper._validation import (
     forget_fit,
     like_coverage,
     n_rows,
+    refuse_no_rows,
+    refuse_sparse,
 )
 from calliper.calibrators._base import Calibrator, refuse_distribution
 from calliper.distribution import Distribution, GroupedDistribution
@@ -98,8 +100,8 @@ class Grouped(Calibrator):
         **known : what ``fit`` of the calibrator takes beyond
         """
         forget_fit(self)
-        check_consistent_length(Z, scores, *(known.get(name) for name in PER_ROW))
-        places = places_of_groups(row_values(self.asked(groups), Z, "groups"))
+        places, known = self._places(groups, Z), _checked(known, n_rows(Z))
+        _refuse_unpaired(Z, scores)
         self.calibrators_ = {}
         for label, rows in places.items():
             points = _safe_indexing(Z, rows), _safe_indexing(scores, rows)
@@ -123,9 +125,9 @@ class Grouped(Calibrator):
         ``groups`` and what ``fit`` was given of each point are those of the new ones.
         """
         check_is_fitted(self)
-        labels = _labels(places_of_groups(row_values(self.asked(groups), Z, "groups")))
+        labels, known = _labels(self._places(groups, Z)), _checked(known, n_rows(Z))
+        _refuse_unpaired(Z, scores)
         added, given = {"Z": Z, "scores": scores, "groups": labels, **known}, dict(self._given)
-        check_consistent_length(Z, scores, *(known.get(name) for name in PER_ROW))
         n = self.n_calibration_ + n_rows(Z)
         latest = np.arange(n)[-(n if window is None else check_window(window)) :]
         for name in ("Z", "scores", "groups", *PER_ROW):
@@ -150,7 +152,7 @@ class Grouped(Calibrator):
         """The distribution at each row, by the calibrator of its group; see :meth:`fit`."""
         check_is_fitted(self)
         refuse_distribution(self)
-        places = places_of_groups(row_values(self.asked(groups), Z, "groups"))
+        places, how = self._places(groups, Z), _checked(how, n_rows(Z))
         unseen = [label for label in places if label not in self.calibrators_]
         if unseen:
             raise CalliperError(
@@ -186,7 +188,7 @@ class Grouped(Calibrator):
         """
         check_is_fitted(self)
         levels = check_levels(coverage)
-        places = places_of_groups(row_values(self.asked(groups), Z, "groups"))
+        places, how = self._places(groups, Z), _checked(how, n_rows(Z))
         reached = self._reached([*places], levels, how.get("confidence"))
         radius = np.full((n_rows(Z), len(levels)), np.inf)
         for label, rows in places.items():
@@ -209,8 +211,11 @@ class Grouped(Calibrator):
             return 0.0 if alike else promise.proved, promise.n_calibration
 
         worst: Guarantee = min(promises, key=worse)
-        where = f"in each of the {len(promises):,} groups"
-        return replace(worst, method=f"{worst.method} {where} (numbers are those of the worst)")
+        where = f"in each of the {len(promises):,} groups (numbers are those of the worst"
+        infinite = sum(promise.proved == 1 for promise in promises)
+        if 0 < infinite < len(promises):
+            where += f"; infinite for want of points in {infinite:,}"
+        return replace(worst, method=f"{worst.method} {where})", groups=len(promises))
 
     def _proved(self, level: float) -> float:
         return min(float(own.guaranteed_coverage(level)) for own in self.calibrators_.values())
@@ -227,6 +232,12 @@ class Grouped(Calibrator):
                 "alike (to calibrate and predict_interval of ConformalRegressor)."
             )
         return given
+
+    def _places(self, groups: Any, Z: Any) -> dict[Any, IntArray]:
+        """The places of each group's rows; refused if these are no rows that can be picked."""
+        refuse_sparse(Z, "Z")
+        refuse_no_rows(Z, "Z")
+        return places_of_groups(row_values(self.asked(groups), Z, "groups"))
 
     def _reached(
         self, labels: list[Any], levels: tuple[float, ...], confidence: float | None
@@ -262,13 +273,29 @@ def _labels(places: dict[Any, IntArray]) -> Any:
     return labels
 
 
-def _of(known: dict[str, Any], rows: IntArray) -> dict[str, Any]:
-    """What is known, of some rows alone where there is a value for each."""
+def _refuse_unpaired(Z: Any, scores: Any) -> None:
+    """Scores that cannot be picked by row, or are not as many."""
+    if scores is None:
+        raise CalliperError(
+            "scores must be one number for each row; got None: pass abs(y - y_pred)."
+        )
+    refuse_sparse(scores, "scores")
+    refuse_no_rows(scores, "scores")
+    check_consistent_length(Z, scores)
+
+
+def _checked(known: dict[str, Any], n: int) -> dict[str, Any]:
+    """What is known, checked where it is a number for each of n rows; None counts as not known."""
     return {
-        name: np.asarray(value)[rows] if name in PER_ROW else value
+        name: check_vector(value, name, n=n) if name in PER_ROW else value
         for name, value in known.items()
         if value is not None
     }
+
+
+def _of(known: dict[str, Any], rows: IntArray) -> dict[str, Any]:
+    """What is known, of some rows alone where there is a value for each."""
+    return {name: value[rows] if name in PER_ROW else value for name, value in known.items()}
 
 
 def _warn_of_short(short: dict[Any, int], level: float, least: int) -> None:

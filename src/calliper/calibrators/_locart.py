@@ -49,9 +49,9 @@ class LeafGuarantee(Guarantee):
 
     n_leaves: int = 1
 
-    def describe(self) -> str:
-        """The promise in plain words, with its warning."""
-        return super().describe() + (
+    def averaged(self) -> str:
+        """The line that says what the promise averages over."""
+        return super().averaged() + (
             f" It also holds among the new points of each of the {self.n_leaves} leaves alone: the "
             f"inputs that it averages over are then those of the leaf."
         )

@@ -38,7 +38,6 @@ from calliper._draws import random_bits, seed_of
 from calliper._types import FloatArray
 from calliper.calibrators._base import Calibrator
 from calliper.exceptions import CalliperError
-from calliper.guarantees import ASSUMPTIONS
 from calliper.kernels import (
     EUCLIDEAN,
     RadialExponents,
@@ -90,6 +89,7 @@ class RLCP(Calibrator):
     """
 
     takes_any_score = True
+    averages = "all inputs, over the random centres of the weights"
     by_rank = False  # weights near x̃ may reach a level that the rank does not
     rounded = True
     _refusal = (
@@ -148,14 +148,7 @@ class RLCP(Calibrator):
         return level
 
     def _note(self, level: float, proved: float) -> str:
-        n = self.n_calibration_
-        return (
-            f"a new target lies in its interval with probability at least {level:g}, provided "
-            f"that {'; and '.join(ASSUMPTIONS)}. This probability is marginal: it averages over "
-            f"draws of the {n} calibration points, over all inputs and over the random centres of "
-            f"the weights; it promises nothing for one given input. With these very calibration "
-            f"points coverage may be lower or higher; no bound on that is known for this method."
-        )
+        return f"a new target lies in its interval with probability at least {level:g}."
 
     def _check_parameters(self) -> None:
         length_scale = self.length_scale

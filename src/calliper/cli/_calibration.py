@@ -325,6 +325,6 @@ def summarise(calibration: Calibration, coverage: tuple[float, ...], how: Any, d
     first, *further = (promise.describe() for promise in promises)
     out.note(first)
     for text in further:
-        promise, given, _ = text.partition(", provided that ")
-        if given in first and text != first:
-            out.note(f"{promise}, under the same assumptions" if given else text)
+        promise, _, given = text.partition("\n")
+        if text != first:
+            out.note(f"{promise[:-1]}, under the same assumptions." if given else text)

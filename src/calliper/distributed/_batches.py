@@ -1,8 +1,9 @@
 """One function from a batch of rows to the same batch with intervals, for any engine of batches.
 
-Spark, Ray, Polars and DuckDB all take a function of a frame, pickle it, and call it in processes
-of their own. What is pickled here is the path of a saved file and a function that loads the model,
-a few hundred bytes; the first batch in a process loads both, and all others find them there.
+Spark and Ray take a function of a frame, pickle it, and call it in processes of their own; Polars
+and DuckDB hand over their batches in this one. What is pickled here is the path of a saved file and
+a function that loads the model, a few hundred bytes; the first batch in a process loads both, and
+all others find them there.
 """
 
 from __future__ import annotations

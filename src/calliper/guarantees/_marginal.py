@@ -251,11 +251,14 @@ class Guarantee:
     proved : the proved marginal coverage
     has_law : whether the Beta law of coverage given the calibration set is known
     tails : number of tails calibrated separately
-    note : what holds instead of the usual promise, as the end of a sentence
+    note : what is promised instead of the usual, as the end of a sentence
     confidence : share of draws of the calibration points in which the level shall be reached
     n_effective : under covariate shift, how many points of equal weight would say as much
     event : what is promised to happen
     around : what intervals lie around, in words, if it is not simply the prediction
+    averages : what it averages over besides draws of the calibration points
+    groups : the number of groups in each of which it holds; 0 where it is about all together
+    checks : what was looked at of the assumptions, and what was not, as whole sentences
 
     Examples
     --------
@@ -277,13 +280,16 @@ class Guarantee:
     n_effective: float | None = None
     event: str = "a new target lies in its interval"
     around: str = ""
+    averages: str = "all inputs"
+    groups: int = 0
+    checks: str = "Not checked: whether new rows are as assumed."
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What must hold for the promise to hold."""
-        if self.n_effective is not None:
-            return (SHIFTED, *ASSUMPTIONS[1:])
-        return ASSUMPTIONS if self.confidence is None else (INDEPENDENT, *ASSUMPTIONS[1:])
+        first = ASSUMPTIONS[0] if self.confidence is None else INDEPENDENT
+        first = first if self.n_effective is None else SHIFTED
+        return (f"within each group {first}" if self.groups else first, *ASSUMPTIONS[1:])
 
     def _repr_html_(self) -> str:
         facts = [
@@ -295,7 +301,7 @@ class Guarantee:
         ]
         title, words = f"Guarantee of {self.method}", self.describe()
         if self.proved <= 0 or self.note is not None:
-            return card(title, [*facts, words])
+            return card(title, [*facts, *words.splitlines()])
         drawn = coverage_line(self.coverage, self.proved, self._spread())
         return card(title, facts, drawn, folded("In words", words))
 
@@ -309,55 +315,72 @@ class Guarantee:
         return float(low), float(high)
 
     def describe(self) -> str:
-        """The promise in plain words, with its warning."""
-        if self.note is not None:
-            return f"{self.method}: {self.note}"
+        """What is promised, provided what, averaged over what, what was checked: a line each."""
+        if self._infinite():
+            sure = "" if self.confidence is None else f" with confidence {self.confidence:g}"
+            return (
+                f"{self.method}: {self.n_calibration:,} calibration points cannot support coverage "
+                f"{self.coverage:g}{sure}, so the interval is infinite and covers always."
+            )
+        lines = [f"{self.method}: {self.note or self._promise()}"]
+        if self.note is None or self.proved > 0:
+            lines += [self.provided(), self.averaged(), *self._besides(), self.checks]
+        return "\n".join(line for line in lines if line)
+
+    def _infinite(self) -> bool:
+        """Whether there are too few points for the level."""
+        if self.note is not None or self.n_effective is not None:
+            return False
         n, level = self.n_calibration, 1 - (1 - self.coverage) / self.tails
+        if self.confidence is None:
+            return conformal_rank(level, n) > n
+        return confident_rank(level, n, 1 - (1 - self.confidence) / self.tails) > n
+
+    def _promise(self) -> str:
+        if self.confidence is None:
+            return (
+                f"{self.event} with probability at least {floored(self.proved)} (asked for: "
+                f"{self.coverage:g})."
+            )
+        return (
+            f"with these very {self.n_calibration:,} calibration points, {self.event} with "
+            f"probability at least {self.coverage:g}. That is so in at least "
+            f"{100 * self.confidence:.4g} % of draws of the calibration points."
+        )
+
+    def provided(self) -> str:
+        """The assumptions, a line each."""
+        return "Provided that " + ";\nand that ".join(self.assumptions) + "."
+
+    def averaged(self) -> str:
+        """The line that says what the promise averages over."""
+        over, whose, begin = self.averages, "the", "Marginal"
+        if self.groups:
+            over, whose = over.replace("all inputs", "its inputs"), "its"
+            begin = "Within each group"
+        if self.confidence is None:
+            over += f" and over draws of {whose} {self.n_calibration:,} calibration points"
         if self.n_effective is not None:
-            return (
-                f"{self.method}: {self.event} with probability at least "
-                f"{floored(self.proved)} (asked for: {self.coverage:g}), provided "
-                f"that {'; and '.join(self.assumptions)}. Weights ŵ that are estimated lower it by "
-                f"at most half the mean of |ŵ/mean ŵ − w|. It averages over draws of the {n:,} "
-                f"calibration points, which by weight count for {self.n_effective:.1f}, and over "
-                f"all inputs; it promises nothing for one given input. A new row whose own weight "
-                f"is too large a share has an infinite interval."
+            over += f", which by weight count for {self.n_effective:.1f}"
+        return f"{begin}: an average over {over}. Nothing is promised for one input."
+
+    def _besides(self) -> list[str]:
+        """Lines about weights, centres, and these very calibration points."""
+        lines = [f"In these intervals {self.around}."] if self.around else []
+        if self.n_effective is not None:
+            lines.append(
+                "Weights ŵ that are estimated lower it by at most half the mean of |ŵ/mean ŵ − w|. "
+                "A new row whose own weight is too large a share has an infinite interval."
             )
-        sure = self.confidence
-        rank = conformal_rank(level, n)
-        if sure is not None:
-            rank = confident_rank(level, n, 1 - (1 - sure) / self.tails)
-        if rank > n:
-            asked = "" if sure is None else f" with confidence {sure:g}"
-            return (
-                f"{self.method}: {n:,} calibration points cannot support coverage "
-                f"{self.coverage:g}{asked}, so the interval is infinite and covers always."
+        spread = self._spread()
+        if spread is not None:
+            lines.append(
+                f"With these very calibration points, coverage lies between {spread[0]:.3f} and "
+                f"{spread[1]:.3f} in nine cases of ten."
             )
-        if sure is not None:
-            return (
-                f"{self.method}: with these very {n:,} calibration points, {self.event} with "
-                f"probability at least {self.coverage:g}. That is so in at least "
-                f"{100 * sure:.4g} % of draws of the calibration points, provided that "
-                + "; and ".join(self.assumptions)
-                + ". The probability averages over all inputs; it promises nothing for one given "
-                "input."
+        elif self.confidence is None:
+            lines.append(
+                "With these very calibration points coverage may be lower or higher; no bound on "
+                "that is known for this method."
             )
-        words = (
-            f"{self.method}: {self.event} with probability at least "
-            f"{floored(self.proved)} (asked for: {self.coverage:g}), provided that "
-            + "; and ".join(self.assumptions)
-            + f". This probability is marginal: it averages over draws of the {n:,} calibration "
-            f"points and over all inputs; it promises nothing for one given input."
-        )
-        if self.around:
-            words += f" In these intervals {self.around}."
-        if self.has_law and self.tails == 1:
-            low, high = coverage_law(self.coverage, n).ppf([0.05, 0.95])
-            return words + (
-                f" With these very calibration points, coverage lies between {low:.3f} and "
-                f"{high:.3f} in nine cases of ten."
-            )
-        return words + (
-            " With these very calibration points coverage may be lower or higher; no bound on "
-            "that is known for this method."
-        )
+        return lines

@@ -191,7 +191,7 @@ class Kept:
             f"as local as: {head['locality']}" if head["locality"] else "",
             f"score: {head['score']}" if head["score"] else "",
             f"levels asked for so far: {levels}",
-            head["guarantee"],
+            *head["guarantee"].splitlines(),
             f"made by calliper {head['calliper']} (format {head['format']}; {made}); "
             f"{self.n_bytes:,} bytes",
         ]

@@ -253,7 +253,6 @@ class LeaveFoldOutRBF(LeaveTwoOut):
         self.Z, self.magnitudes, self.metric, self.offset = Z, magnitudes, metric, offset
         self.fold, self.n_folds = fold, int(fold.max()) + 1
         inside = np.equal.outer(fold, np.arange(self.n_folds)).astype(np.float64)
-        self.sums = np.column_stack([magnitudes, np.ones(len(Z))])
         self.fold_sums = np.hstack([inside * magnitudes[:, None], inside])
         self.candidates = tuning.candidates
         criteria, means = [], []
@@ -307,7 +306,7 @@ class LeaveFoldOutRBF(LeaveTwoOut):
         for row, fold in zip(*np.nonzero(total_weight < FAINT), strict=True):
             out = np.flatnonzero(self.fold == fold).tolist()
             out += [] if own is None else [own[row]]
-            mean[row, fold] = mean_without(exponents, Z[row], self.sums, out)
+            mean[row, fold] = mean_without(exponents, Z[row], self.magnitudes, out)
         return mean
 
     def _criterion(self, without_fold: FloatArray, tuning: Tuning) -> FloatArray:

@@ -88,8 +88,12 @@ FAINT = 1e-200
 EXPONENT_ERROR = 1e-11
 
 #: Up to so many features distances are summed feature by feature, which takes little beside the
-#: exponential. Matrix products round a row otherwise in another batch.
+#: exponential.
 DIRECT = 8
+
+#: Matrix products round a row otherwise in a product of another shape. So rows are multiplied by
+#: so many at a time, and there are multiples of so many columns: zeros fill them up.
+TOGETHER, COLUMNS = 32, 16
 
 
 class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
@@ -322,7 +326,8 @@ class RadialExponents:
         centred = points - self.centre
         norm = np.square(centred).sum(axis=1)
         self.largest_norm = float(norm.max() + np.square(self.centre).sum())
-        self.right = np.ascontiguousarray(np.vstack([2 * centred.T, -norm])) / self.two_l2
+        self.right = np.zeros((points.shape[1] + 1, -(-len(points) // COLUMNS) * COLUMNS))
+        self.right[:, : len(points)] = np.vstack([2 * centred.T, -norm]) / self.two_l2
 
     def reordered(self, order: IntArray) -> RadialExponents:
         """The same with the points in another order."""
@@ -333,16 +338,39 @@ class RadialExponents:
     ) -> tuple[FloatArray, FloatArray]:
         """Arrays e (m, N) and c (m,) such that −d²/2l² = e − c, row by row; ``out`` may hold e."""
         queries = to_grid(queries, self.side)
-        if self.metric == EUCLIDEAN and queries.shape[1] > DIRECT:
-            x = queries - self.centre
-            norm = np.square(x).sum(axis=1)
-            error = 4 * (x.shape[1] + 4) * np.finfo(float).eps * (norm.max() + self.largest_norm)
-            if error <= EXPONENT_ERROR * self.two_l2:
-                extended = np.hstack([x, np.ones((len(x), 1))])
-                return np.matmul(extended, self.right, out=out), norm / self.two_l2
+        if self.metric != EUCLIDEAN or queries.shape[1] <= DIRECT:
+            return self._direct(queries, out), np.zeros(len(queries))
+        x = queries - self.centre
+        norm = np.square(x).sum(axis=1)
+        error = 4 * (x.shape[1] + 4) * np.finfo(float).eps * (norm + self.largest_norm)
+        inexact = error > EXPONENT_ERROR * self.two_l2
+        if inexact.all():
+            return self._direct(queries, out), np.zeros(len(queries))
+        exponent, constant = self._products(x, out), norm / self.two_l2
+        exponent[inexact], constant[inexact] = self._direct(queries[inexact]), 0.0
+        return exponent, constant
+
+    def _direct(self, queries: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """−d²/2l² by differences, (m, N), in ``out`` if given."""
         squared = squared_distances(queries, self.points, self.metric, out)
         squared /= -self.two_l2
-        return squared, np.zeros(len(queries))
+        return squared
+
+    def _products(self, x: FloatArray, out: FloatArray | None) -> FloatArray:
+        """−d²/2l² up to a constant of the row, (m, N), of centred rows; in ``out`` if given."""
+        n = len(self.points)
+        out = np.empty((len(x), n)) if out is None else out
+        left, product = (
+            np.zeros((TOGETHER, x.shape[1] + 1)),
+            np.empty((TOGETHER, self.right.shape[1])),
+        )
+        for start in range(0, len(x), TOGETHER):
+            some = x[start : start + TOGETHER]
+            left[: len(some), :-1], left[: len(some), -1] = some, 1.0
+            out[start : start + TOGETHER] = np.matmul(left, self.right, out=product)[
+                : len(some), :n
+            ]
+        return out
 
     def weights(self, queries: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """(m, N) weights up to a factor of each row, by which the nearest has one."""
@@ -399,14 +427,12 @@ class LeaveTwoOutRBF(LeaveTwoOut):
         rescaled = super().prepare(scores)
         order = np.argsort(rescaled)
         self.ordered, self.member = rescaled[order], self.magnitudes[order]
-        self.sums = np.column_stack([self.member, np.ones(len(order))])
         self.columns = self.exponents.reordered(order)
         return rescaled
 
     def without_each(self, Z: FloatArray) -> FloatArray:
         """(m, N) scales at new rows without each calibration point."""
-        sums = np.column_stack([self.magnitudes, np.ones(len(self.magnitudes))])
-        return means_without_each(self.exponents, Z, sums, None) + self.offset
+        return means_without_each(self.exponents, Z, self.magnitudes, None) + self.offset
 
     def order_statistics(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
         """For each row and rank, the rank-th smallest of ŝ_{N+1,i} s_i⁺ over i: (m, L)."""
@@ -455,7 +481,7 @@ class LeaveTwoOutRBF(LeaveTwoOut):
         faint = rest_weight < FAINT
         np.divide(rest_sum, rest_weight, out=mean, where=~faint)
         for row in np.flatnonzero(faint):
-            mean[row] = mean_without(self.columns, Z[row], self.sums, [nearest[row]])
+            mean[row] = mean_without(self.columns, Z[row], self.member, [nearest[row]])
         return mean
 
 
@@ -481,17 +507,13 @@ def mean_of_others(
 
 
 def means_without_each(
-    exponents: RadialExponents, queries: FloatArray, sums: FloatArray, own: IntArray | None
+    exponents: RadialExponents, queries: FloatArray, magnitudes: FloatArray, own: IntArray | None
 ) -> FloatArray:
     """(m, N) means at each query without each point; ``own`` (m,) is left out of all of a row.
 
     (A − w s)/(B − w) loses no digits unless the point left out carries most of A or of B. That
     can be the nearest point and the one with the largest share of A, one of each a row: they are
     summed without.
-
-    Parameters
-    ----------
-    sums : (N, 2) magnitudes and ones
     """
     exponent, _ = exponents.to(queries)
     rows = np.arange(len(queries))
@@ -499,7 +521,7 @@ def means_without_each(
         exponent[rows, own] = -np.inf
     nearest = exponent.argmax(axis=1)
     weight = to_weights(exponent, exponent[rows, nearest])
-    weighted = weight * sums[:, 0]
+    weighted = weight * magnitudes
     total, total_weight = weighted.sum(axis=1), weight.sum(axis=1)
     mean: FloatArray = total[:, None] - weighted
     dominant = weighted.argmax(axis=1)
@@ -508,25 +530,25 @@ def means_without_each(
     for left_out in (dominant, nearest):
         kept = weight[rows, left_out]
         weight[rows, left_out] = 0.0
-        rest, rest_weight = totals(weight, sums[:, 0])
+        rest, rest_weight = totals(weight, magnitudes)
         weight[rows, left_out] = kept
         mean[rows, left_out] = rest / np.where(rest_weight > 0, rest_weight, 1.0)
         for row in np.flatnonzero(rest_weight < FAINT):
             out = [left_out[row]] if own is None else [left_out[row], own[row]]
-            mean[row, left_out[row]] = mean_without(exponents, queries[row], sums, out)
+            mean[row, left_out[row]] = mean_without(exponents, queries[row], magnitudes, out)
     return mean
 
 
 def mean_without(
-    exponents: RadialExponents, query: FloatArray, sums: FloatArray, out: list[int]
+    exponents: RadialExponents, query: FloatArray, magnitudes: FloatArray, out: list[int]
 ) -> float:
     """The mean at one query without the points ``out``, shifted by the nearest that remains."""
-    if len(set(out)) == len(sums):
+    if len(set(out)) == len(magnitudes):
         return float("nan")  # nobody is left to speak
     exponent, _ = exponents.to(query[None])
     exponent[0, out] = -np.inf
-    total, total_weight = to_weights(exponent, exponent.max(axis=1))[0] @ sums
-    return float(total / total_weight)
+    total, total_weight = totals(to_weights(exponent, exponent.max(axis=1)), magnitudes)
+    return float(total[0] / total_weight[0])
 
 
 class BagRBF(Bag):
@@ -558,7 +580,6 @@ class BagRBF(Bag):
         self.ordered, self.scores, self.magnitudes = ratio[order], scores[order], magnitudes[order]
         self.weight, self.largest = weight[order], largest[order]
         self.linear = self.weight * self._calibration_scale[order]
-        self.sums = np.column_stack([self.magnitudes, np.ones(len(order))])
         self._set_exception_limits()
 
     def calibration_scale(self, level: float) -> FloatArray:
@@ -618,7 +639,7 @@ class BagRBF(Bag):
         weight = scratch.array("weight", shape)
         np.copyto(weight, exponent)
         to_weights(weight, weight.max(axis=1))
-        total, total_weight = totals(weight, self.sums[:, 0])
+        total, total_weight = totals(weight, self.magnitudes)
         return exponent, constant, total / total_weight + self.offset
 
     def _thresholds(self, Z: FloatArray, levels: list[float], scratch: Scratch) -> FloatArray:
@@ -679,8 +700,7 @@ class RadialFamily:
     """RBF kernels on fixed points; the candidate is the length scale."""
 
     def __init__(self, Z: FloatArray, magnitudes: FloatArray, metric: Metric) -> None:
-        self.Z, self.metric = Z, metric
-        self.sums = np.column_stack([magnitudes, np.ones(len(Z))])
+        self.Z, self.magnitudes, self.metric = Z, magnitudes, metric
 
     def without_two(self, candidate: float) -> FloatArray:
         """(N, N) means at point i without i and m."""
@@ -689,7 +709,7 @@ class RadialFamily:
 
         def block(rows: slice) -> FloatArray:
             own = np.arange(rows.start, rows.stop)
-            return means_without_each(exponents, self.Z[rows], self.sums, own)
+            return means_without_each(exponents, self.Z[rows], self.magnitudes, own)
 
         return np.concatenate(map_row_blocks(block, n, n))
 
@@ -699,35 +719,37 @@ class RadialFamily:
         rest = np.setdiff1d(np.arange(len(self.Z)), members)
         order = np.concatenate([members, rest])
         exponents = RadialExponents(self.Z[order], candidate, self.metric)
-        return RadialMeansWithout(exponents, self.sums[order], len(members))
+        return RadialMeansWithout(exponents, self.magnitudes[order], len(members))
 
 
 class RadialMeansWithout:
     """Means at new rows without each of the first ``n_members`` points."""
 
-    def __init__(self, exponents: RadialExponents, sums: FloatArray, n_members: int) -> None:
-        self.exponents, self.sums, self.n_members = exponents, sums, n_members
+    def __init__(self, exponents: RadialExponents, magnitudes: FloatArray, n_members: int) -> None:
+        self.exponents, self.magnitudes, self.n_members = exponents, magnitudes, n_members
 
     def __call__(self, Z: FloatArray) -> FloatArray:
         exponent, _ = self.exponents.to(Z)
         rows, nearest = np.arange(len(Z)), exponent.argmax(axis=1)
         weight = to_weights(exponent, exponent[rows, nearest])
         weight[rows, nearest] = 0.0
-        rest, rest_weight = totals(weight, self.sums[:, 0])
-        total, total_weight = rest + self.sums[nearest, 0], rest_weight + 1.0
+        rest, rest_weight = totals(weight, self.magnitudes)
+        total, total_weight = rest + self.magnitudes[nearest], rest_weight + 1.0
         weight_of = weight[:, : self.n_members]
-        weighted = weight_of * self.sums[: self.n_members, 0]
+        weighted = weight_of * self.magnitudes[: self.n_members]
         mean: FloatArray = total[:, None] - weighted
         mean /= total_weight[:, None] - weight_of
         # What carries most of a sum is left out of the sum, not subtracted from it.
         for row, member in zip(*np.nonzero(weighted > DOMINANT * total[:, None]), strict=True):
-            others = np.delete(weight[row], member) @ np.delete(self.sums[:, 0], member)
-            others += self.sums[nearest[row], 0]
+            others = np.delete(weight[row], member) @ np.delete(self.magnitudes, member)
+            others += self.magnitudes[nearest[row]]
             mean[row, member] = others / (total_weight[row] - weight[row, member])
         inside = np.flatnonzero(nearest < self.n_members)
         safe = np.where(rest_weight > FAINT, rest_weight, 1.0)
         mean[inside, nearest[inside]] = (rest / safe)[inside]
         for row in inside[rest_weight[inside] <= FAINT]:
             left_out = [nearest[row]]
-            mean[row, nearest[row]] = mean_without(self.exponents, Z[row], self.sums, left_out)
+            mean[row, nearest[row]] = mean_without(
+                self.exponents, Z[row], self.magnitudes, left_out
+            )
         return mean

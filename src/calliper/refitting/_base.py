@@ -90,7 +90,7 @@ class RefitGuarantee(Guarantee):
         return self.conditions
 
     def describe(self) -> str:
-        """The promise in plain words, with its warning."""
+        """What is promised, provided what, and averaged over what: a line each."""
         n = self.n_calibration
         if conformal_rank(self.coverage, n) > n:
             return (
@@ -99,12 +99,16 @@ class RefitGuarantee(Guarantee):
             )
         if self.proved <= 0:
             return f"{self.method}: no coverage is proved at level {self.coverage:g}. {self.remark}"
-        return (
-            f"{self.method}: a new target lies in its interval with probability at least "
-            f"{floored(self.proved)} (asked for: {self.coverage:g}), provided that "
-            + "; and ".join(self.assumptions)
-            + f". This probability is marginal: it averages over draws of the {n} training points "
-            f"and over all inputs; it promises nothing for one given input. {self.remark}"
+        return "\n".join(
+            (
+                f"{self.method}: a new target lies in its interval with probability at least "
+                f"{floored(self.proved)} (asked for: {self.coverage:g}).",
+                self.provided(),
+                f"Marginal: an average over all inputs and over draws of the {n} "
+                f"training points. Nothing is promised for one input.",
+                self.remark,
+                self.checks,
+            )
         )
 
 
