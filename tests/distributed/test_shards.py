@@ -11,7 +11,7 @@ from calliper.distributed import ShardedRescaled
 from calliper.exceptions import SmallCalibrationWarning, ZeroScaleWarning
 from calliper.kernels import Grid, ShardedBag
 
-LEVELS = [0.1, 0.4, 0.5, 0.6, 0.9, 0.97]
+LEVELS = [0.005, 0.1, 0.4, 0.5, 0.6, 0.9, 0.97]
 
 quiet = pytest.mark.filterwarnings(
     "ignore::calliper.exceptions.ZeroScaleWarning",
@@ -189,3 +189,16 @@ def test_what_shards_do_not_know():
         method.extend(Z, scores)
     with pytest.raises(CalliperError, match="no predictive distribution"):
         method.predict_distribution(Z, scores)
+
+
+@pytest.mark.parametrize("n", [50, 51])
+def test_order_statistics_of_values_in_several_shards(n):
+    rng = np.random.default_rng(n)
+    Z, scores = rng.normal(size=(n, 2)), np.exp(5 * rng.normal(size=n))
+    bag = ShardedRescaled(KNN(2)).fit(*dealt(Z, scores, 3)).bag_
+    whole = np.sort(FullRescaled(KNN(2)).fit(Z, scores).bag_.scores)
+    assert bag.middle == tuple(whole[(n + 2) // 2 - 2 : (n + 2) // 2])
+    values = np.sort(np.append(np.exp(30 * rng.normal(size=300)), [0.0, 0.0, np.inf]))
+    parts = [values[::2], values[1::2]]
+    found = [bag._order_statistic(parts, rank) for rank in range(1, 304, 3)]
+    np.testing.assert_array_equal(found, values[::3])

@@ -1,5 +1,6 @@
 """Neighbours in cells: equal to the definition, valid, and fixed without calibration rows."""
 
+import math
 import pickle
 
 import numpy as np
@@ -268,3 +269,91 @@ def test_rows_are_settled_again_only_where_single_precision_cannot_tell(tight):
     search = CellSearch(points, points[[0, -1]], 2)
     found = search.nearest(search.locate(points[::100] + 1e-7), 5)
     assert found.tied.all() if tight else not found.tied.any()
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_thresholds_are_where_comparisons_end(part):
+    """Many worlds in floating point, which is faster than exact, with scales that rise with t."""
+    for seed in range(200 + 20 * part, 220 + 20 * part):
+        Z, scores, new, how = world(seed)
+        cells = PlacedCells(how["centres"], None, how["n_probes"], 0)
+        rows, n = np.vstack([Z, new]), len(Z)
+        offset, slope = how["offset"], how["shrinkage"]
+        kernel = KNN(how["k"], cells=cells)
+        bag = kernel.bag(Z, scores, scores, statistic="mean", offset=offset)
+        placed = bag.search.locate(rows)
+
+        def scale(i, t, placed=placed, rows=rows, scores=scores, k=how["k"]):
+            values = np.append(scores, t)
+            mine = np.isin(placed.cell, placed.probes[i]) & (np.arange(len(values)) != i)
+            if not mine.any():
+                return np.sort(values)[(len(values) + 1) // 2 - 1]
+            far = ((rows[mine] - rows[i]) ** 2).sum(axis=1)
+            k = min(k, mine.sum())
+            reach = np.sort(far)[k - 1]
+            near, tied = far < reach, far == reach
+            return (near + (k - near.sum()) / tied.sum() * tied) @ values[mine] / k
+
+        for i, t in enumerate(bag.thresholds(new, slope=slope)[0]):
+
+            def holds(t, i=i, n=n, scale=scale, scores=scores, offset=offset, slope=slope):
+                mine, theirs = (scale(j, t) + offset + slope * t for j in (i, n))
+                return scores[i] * theirs >= t * mine * (1 - 1e-12)
+
+            if np.isinf(t):
+                assert holds(1e30), seed
+            else:
+                assert holds(t * (1 - 1e-9)), seed
+                assert not holds(t * (1 + 1e-9) + 1e-100), seed
+
+
+def test_tied_sums_are_exact_and_do_not_depend_on_the_order_of_points():
+    """Magnitudes of all sizes, and nought, at one place: as Python's exactly rounded sum."""
+    rng = np.random.default_rng(0)
+    scores = np.append(10.0 ** rng.integers(-20, 20, size=39) * rng.random(39), 0.0)
+    Z, cells = np.zeros((40, 2)), PlacedCells(np.zeros((1, 2)), None, 1, 0)
+    expected = math.fsum(scores) / 40
+    for order in (np.arange(40), np.arange(40)[::-1], rng.permutation(40)):
+        mine = scores[order]
+        bag = KNN(3, cells=cells).bag(Z, mine, mine, statistic="mean", offset=0.0)
+        (_, (_, scale)), *_ = bag._scales_of_new(Z[:1], [0.5], bag._placed(Z[:1])).items()
+        assert scale[0] == pytest.approx(expected, rel=1e-15)
+        others = [math.fsum(np.delete(mine, i)) / 39 for i in range(40)]
+        np.testing.assert_allclose(bag.calibration_scale(0.5), others, rtol=1e-15)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_row_far_beyond_single_precision_enters_points_with_few_candidates():
+    points = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]])
+    search = CellSearch(points, np.zeros((1, 2)), 1)
+    reach = search.nearest_others(3).reach
+    assert np.isinf(reach).all()
+    for far in (1e9, 1e25, 1e60):
+        new = search.locate(np.array([[far, far], [0.5, 0.5]]))
+        row, point, at_edge = search.entering(new, reach)
+        assert row.tolist() == [0, 0, 0, 1, 1, 1] and sorted(point[:3]) == [0, 1, 2]
+        assert not at_edge.any()
+        near = search.nearest(new, 2)
+        assert near.tied[0] or sorted(near.near[0]) == [1, 2]
+
+
+@pytest.mark.parametrize("unit", [2.0**-9, 1.0, 2.0**9])
+def test_candidates_whose_distances_differ_by_less_than_products_round(unit):
+    """A shell around the row, far from the centre of its cell: all are compared again."""
+    rng = np.random.default_rng(1)
+    middle, around = 5 + rng.normal(size=20), rng.normal(size=(200, 20))
+    around *= (2 * (1 + 1e-8 * rng.permutation(200)) / np.sqrt((around**2).sum(axis=1)))[:, None]
+    points = unit * np.vstack([middle + around, rng.normal(size=(50, 20)) - 5])
+    search = CellSearch(points, np.zeros((1, 20)), 1)
+    new = search.locate(unit * middle[None])
+    found = search.nearest(new, 5)
+    nearest = np.argsort(((points - unit * middle) ** 2).sum(axis=1))[:5]
+    assert found.tied[0] or sorted(found.near[0]) == sorted(nearest)
+
+
+def test_one_cell_and_one_probe_are_enough_and_tiny_features_are_refused():
+    Z, scores = np.random.default_rng(0).normal(size=(40, 2)), np.ones(40)
+    placed = Cells(1, n_probes=1, random_state=0).placed(Z, None)
+    assert len(placed.learnt) == 1 and placed.n_probes == 1
+    with pytest.raises(CalliperError, match="between 1e-100 and 1e\\+100 in size"):
+        FullRescaled(KNN(5, cells=4)).fit(1e-120 * Z, scores)

@@ -123,3 +123,24 @@ def test_bad_data():
         learn_metric([[0.0], [1.0]], [0.0, 1.0])
     with pytest.raises(CalliperError, match="y_train has 3 values for 4 rows"):
         learn_metric(np.eye(4), [0.0, 1.0, 2.0])
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_rows_are_moved_to_no_more_columns_than_there_are_features():
+    Z = np.random.default_rng(0).normal(size=(40, 3))
+    for n_directions, width in ((2, 2), (3, 3), (5, 3)):
+        metric = learn_metric(
+            Z, Z[:, 0] ** 2, n_directions=n_directions, max_iter=3, random_state=0
+        )
+        moved = metric.transform(Z)
+        assert moved.shape == (40, width)
+        plain = ((Z - Z.mean(axis=0)) / Z.std(axis=0)) @ metric.matrix.T / np.sqrt(n_directions)
+        for i in range(1, 4):
+            expected = np.linalg.norm(plain[i] - plain[0])
+            assert np.linalg.norm(moved[i] - moved[0]) == pytest.approx(expected)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_three_rows_are_enough():
+    Z = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 5.0]])
+    assert learn_metric(Z, Z[:, 0], n_directions=1, max_iter=2, random_state=0).matrix.shape[0] == 1

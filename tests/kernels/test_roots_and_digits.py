@@ -121,3 +121,11 @@ def test_a_grid_is_as_fine_and_as_long_as_its_numbers():
     assert (_exact.Grid(np.array([1.0])).low, _exact.Grid(np.array([1.0])).n) == (-3, 6)
     assert (_exact.Grid(np.zeros(3)).low, _exact.Grid(np.zeros(3)).n) == (-3, 6)
     assert _exact.Grid(np.array([5e-324])).low == -44
+
+
+def test_nothing_is_divided_by_nought():
+    with np.errstate(all="raise"):
+        c = np.array([0.0, 1.0])
+        np.testing.assert_array_equal(_statistic.clamped_crossing(0.0, 0.0, 0.0, c), np.inf)
+        found = _statistic.clamped_crossing(np.zeros(2), np.array([0.0, 4.0]), 0.0, c)
+        np.testing.assert_array_equal(found, [np.inf, 1.0])

@@ -8,6 +8,7 @@ import pytest
 
 from calliper.kernels import NeighborSearch, _search
 from calliper.kernels._knn import search_of
+from calliper.kernels._shared import SharedNeighbors
 from oracles import rescaled as oracles
 
 
@@ -99,6 +100,7 @@ def test_nearest(engine, d, n, kind, seed):
     queries = np.vstack([cloud(rng, 10, d, kind), search.points[:3]])
     for k in (1, 2, 7, n - 1, n):
         found, tied = search.nearest(queries, k)
+        assert (np.diff(found[:, :-1], axis=1) > 0).all()  # in the order of the points
         for row, z in enumerate(queries):
             assert_nearest(found[row], tied[row], distances(search.points, z))
 
@@ -267,6 +269,8 @@ def test_who_has_two_neighbours_at_one_distance():
     two = np.array([[1, 2], [0, 2], [1, 0], [2, 4], [3, 2]])
     np.testing.assert_array_equal(search.any_equal(two), [False, True, False, False, False])
     np.testing.assert_array_equal(search.any_equal(two[:, ::-1]), search.any_equal(two))
+    three = np.array([[1, 2, 4], [0, 2, 4], [4, 1, 0], [2, 4, 0], [0, 1, 3]])
+    np.testing.assert_array_equal(search.any_equal(three), [False, True, False, False, False])
 
 
 @pytest.mark.parametrize("unit", [2.0**-9, 1.0, 2.0**9])
@@ -283,3 +287,117 @@ def test_wide_rows_that_single_precision_takes_for_equal(unit):
     for row, found in enumerate(near):
         far = distances(points, points[row] + unit * 1e-6)
         np.testing.assert_allclose(np.sort(far[found]), np.sort(far)[:5], rtol=1e-9)
+
+
+@pytest.mark.parametrize("unit", [2.0**-9, 1.0, 2.0**9])
+def test_wide_rows_whose_distances_differ_by_less_than_products_round(unit):
+    """A shell around the query, far from the centre of all: its nearest are not among proposals."""
+    rng = np.random.default_rng(1)
+    middle, around = rng.normal(size=40), rng.normal(size=(300, 40))
+    around *= (0.3 * (1 + 1e-8 * rng.permutation(300)) / np.sqrt((around**2).sum(axis=1)))[:, None]
+    points = unit * np.vstack([middle + around, -middle + 0.01 * rng.normal(size=(300, 40))])
+    search = NeighborSearch(points, "euclidean")
+    assert search.wide is not None
+    found, tied = search.nearest(unit * middle[None], 5)
+    far = distances(points, unit * middle)
+    assert sorted(found[0]) == sorted(np.argsort(far)[:5]) and not tied[0]
+
+
+def test_ties_that_matrix_products_round_apart():
+    """Each of 20 points differs from the query in one feature alone, by the same."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        query = np.round(1000 * rng.normal(size=(1, 20)), 0)
+        points = np.vstack([query + np.diag(np.full(20, 0.25)), 1000 * rng.normal(size=(20, 20))])
+        search = NeighborSearch(points, "euclidean")
+        assert search.brute is not None
+        for k in (1, 2, 19):
+            found, tied = search.nearest(query, k)
+            assert tied[0] and (found < 20).all()
+
+
+def test_ties_of_a_tree_that_sums_in_another_order():
+    rng = np.random.default_rng(0)
+    points = rng.integers(0, 4, (8200, 8)) / 10 + 0.1
+    search = NeighborSearch(points, "euclidean")
+    assert search.tree is not None
+    far = np.array([sum((points[:, c] - z[c]) ** 2 for c in range(8)) for z in points[:30]])
+    for k in (2, 30, 100):
+        found, tied = search.nearest(points[:30], k)
+        for row in range(30):
+            assert_nearest(found[row], tied[row], far[row])
+
+
+@pytest.mark.parametrize(("d", "n"), [(2, 1500), (20, 1500)])
+def test_balls_of_more_queries_than_are_worked_on_at_a_time(d, n):
+    rng = np.random.default_rng(0)
+    points, queries = cloud(rng, n, d, "rounded"), cloud(rng, 900, d, "rounded")
+    search = NeighborSearch(points, "euclidean")
+    far = sum((queries[:, c, None] - points[:, c]) ** 2 for c in range(d))
+    reach = np.sort(far[::9], axis=0)[1]
+    query, point, at_edge = search.balls_containing(queries, reach)
+    order = np.lexsort((point, query))
+    np.testing.assert_array_equal(np.argwhere(far <= reach), np.c_[query, point][order])
+    np.testing.assert_array_equal(at_edge, far[query, point] == reach[point])
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_more_points_share_a_place_than_are_looked_at_first(d):
+    """Sixty copies here, and sixty one step away; with one nearer."""
+    magnitudes = np.arange(1.0, 182.0) ** 2
+    points = np.repeat([[0.0], [1.0], [5.0]], [60, 60, 61], axis=0) * np.ones(d)
+    search = NeighborSearch(points, "euclidean")
+    assert search.line is not None or search.tree is not None
+    here, there, far = magnitudes[:60].mean(), magnitudes[60:120].mean(), np.zeros((1, d)) - 1
+    shared = SharedNeighbors(search, magnitudes)
+    found = shared.means(np.vstack([points[:1], far]), 3)
+    np.testing.assert_allclose(found, [here, here], rtol=1e-12)
+    (sums,) = shared.sums_of_others(np.array([0, 70]), [100])
+    near = [magnitudes[1:60].sum(), magnitudes[60:120].sum() - magnitudes[70]]
+    np.testing.assert_allclose(sums.total, [near[0] + 41 * there, near[1] + 41 * here], rtol=1e-12)
+    points[0] -= 1
+    nearer = SharedNeighbors(NeighborSearch(points, "euclidean"), magnitudes)
+    found = nearer.means(far, 3)
+    np.testing.assert_allclose(found, (1 + 2 * magnitudes[1:60].mean()) / 3, rtol=1e-12)
+
+
+def test_balls_of_points_closer_than_squares_can_tell():
+    """Their squared distances are zero: whoever walks along a line finds them, as others do."""
+    points = np.array([[0.0], [1e-170], [3e-170], [1.0], [-2.0]])
+    search, reach = NeighborSearch(points, "euclidean"), np.zeros(5)
+    few = search.balls_containing(points, reach)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_search, "MIN_QUERIES_FOR_TREE", 1)
+        many = search.balls_containing(points, reach)
+    pairs = {(q, p) for q in range(3) for p in range(3)} | {(3, 3), (4, 4)}
+    for query, point, at_edge in (few, many):
+        assert set(zip(query.tolist(), point.tolist(), strict=True)) == pairs and at_edge.all()
+
+
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_no_ball_contains_rows_that_overflow_single_precision(side):
+    points = np.arange(-30.0, 31.0)[:, None] * np.ones(20)
+    search = NeighborSearch(points, "euclidean")
+    reach = search.distance_to(search.nearest_others(4)[0][:, -1])
+    query, point, _ = search.balls_containing(
+        np.vstack([points[:1], points[:1] * 0 + side * 1e39]), reach
+    )
+    assert len(point) > 1 and not query.any()
+
+
+def test_wide_rows_that_are_all_copies():
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(2500, 33))
+    points[:2000] = points[0]
+    search = NeighborSearch(points, "euclidean")
+    assert search.wide is not None
+    found, tied = search.nearest(points[:2], 1)
+    assert tied.all() and (found < 2000).all()
+
+
+def test_a_search_grows_only_within_its_unit():
+    points = np.random.default_rng(0).normal(size=(50, 3))
+    large = np.vstack([points, np.full((1, 3), 1e120)])
+    assert NeighborSearch(points, "euclidean").extended(large) is None
+    assert NeighborSearch(1e120 * points, "euclidean").extended(points) is None
+    assert NeighborSearch(points[:49], "euclidean").extended(points) is not None

@@ -19,6 +19,7 @@ from calliper.kernels import GradedKNN, _torch, all_distances  # noqa: E402
 from calliper.kernels._knn import search_of  # noqa: E402
 from calliper.kernels._search import NeighborSearch  # noqa: E402
 from calliper.kernels._torch import Merged, TorchSearch  # noqa: E402
+from calliper.kernels._torch_radial import TorchRadial  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings(f"ignore::{ZeroScaleWarning.__module__}.ZeroScaleWarning")
 
@@ -392,3 +393,22 @@ def test_merged_multiples_equal_sorting_everything(seed):
     for rank in range(1, n + 1):
         expected = np.sort(values, axis=1)[:, rank - 1]
         np.testing.assert_array_equal(merged.ranked(rank).numpy(), expected)
+
+
+def test_ten_bits_are_the_nearest():
+    rng = np.random.default_rng(0)
+    given = rng.normal(size=2000).astype(np.float32)
+    found = _torch.to_ten_bits(torch.tensor(given)).numpy().astype(np.float64)
+    part, exponent = np.frexp(given.astype(np.float64))
+    np.testing.assert_array_equal(found, np.ldexp(np.round(part * 2**11), exponent - 11))
+
+
+def test_exponents_are_exact_however_short_the_length_scale():
+    rng = np.random.default_rng(0)
+    half = 1e3 * rng.normal(size=(20, 12))
+    Z = np.vstack([half, -half])  # around nought, so that only the rows themselves are large
+    Z[:10] = Z[10:20] + 1e-3 * rng.normal(size=(10, 12))
+    there = TorchRadial(device_rows(torch.tensor(Z), "Z"), 1e-3, 0.0, 0.0)
+    found = there.exponents(there.columns).numpy()
+    expected = -all_distances(Z, Z, "euclidean") / 2e-6
+    np.testing.assert_allclose(found, expected, rtol=1e-9)

@@ -1,5 +1,7 @@
 """What a user meets: grids, warnings, errors, the full method, and coverage."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression
@@ -268,3 +270,29 @@ def test_two_folds_are_the_fewest():
     assert kernel.resolved(TRAIN).n_folds == 2
     with pytest.raises(ValueError, match="n_folds must be an integer >= 2 or None; got 1"):
         kernel.set_params(n_folds=1).resolved(TRAIN)
+
+
+def test_the_grid_follows_its_parameters():
+    by = {"n_sample": 500, "n_scan": 5}
+    plain, wide = (
+        TunedRBF(grid="paper", expand=expand, **by).resolved(TRAIN, np.random.RandomState(0))
+        for expand in (1.0, 2.0)
+    )
+    for place, factor in ((0, 0.5), (-1, 2.0)):
+        expected = factor * plain.length_scales[place]
+        assert wide.length_scales[place] == pytest.approx(expected, rel=1e-12)
+    guarded = TunedRBF(grid="guarded", **by)
+    one, other = (
+        guarded.resolved(unit * TRAIN, np.random.RandomState(0)).length_scales / unit
+        for unit in (1.0, 2.0**400)  # whose squares are not numbers in that unit
+    )
+    np.testing.assert_allclose(other, one, rtol=1e-12)
+    assert TunedRBF(length_scales=[1.0], n_folds=2).resolved().n_folds == 2
+
+
+def test_four_points_are_enough_to_tune_on():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kernel = TunedRBF(length_scales=[0.3, 1.0]).resolved()
+        scale = kernel.leave_two_out(Z[:4], SCORES[:4], offset=0.0, rng=np.random.RandomState(0))
+    assert scale.criteria.shape == (2, 4)

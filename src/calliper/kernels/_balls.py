@@ -106,11 +106,8 @@ class BallScan:
         self.scaled_reach = reach / self.unit**2
         self.z_norm = np.square(z).sum(axis=1)
         self.tolerance = 8 * (d + 4) * float(np.finfo(self.dtype).eps)
-        # Centring itself errs in double precision, with the size of the centre.
-        shift = float(np.square(centre).sum()) / self.unit**2
-        self.centring = 8 * (d + 4) * float(np.finfo(float).eps) * shift
         # Below the smallest number errors are no longer relative.
-        self.centring += (d + 4) * float(np.finfo(self.dtype).tiny)
+        self.tiny = (d + 4) * float(np.finfo(self.dtype).tiny)
         self.right = np.empty((d + 1, len(z)), dtype=self.dtype)
         np.multiply(z.T, -2, out=self.right[:-1], casting="same_kind")
         self.right[-1] = self.z_norm - self.scaled_reach * (1 + 4 * self.tolerance)
@@ -135,7 +132,7 @@ class BallScan:
         left = np.hstack([x, np.ones((len(x), 1))]).astype(self.dtype, copy=False)
         out = scratch.array("excess", (len(left), len(self.z_norm)), self.dtype)
         excess = np.matmul(left, self.right, out=out)
-        slack = self.tolerance * 4 * x_norm + self.centring
+        slack = self.tolerance * 4 * x_norm + self.tiny
         # Rounded up, so that no pair is lost in the conversion.
         edge = np.nextafter((slack - x_norm).astype(self.dtype), self.dtype(np.inf))
         hit = np.flatnonzero(excess < edge[:, None])
@@ -149,7 +146,8 @@ def balls_by_line(points: FloatArray, queries: FloatArray, reach: FloatArray) ->
     """Walk along sorted queries; pairs within √reach of the point, a little more than exact."""
     order = np.argsort(queries[:, 0])
     ordered, centre = queries[order, 0], points[:, 0]
-    radius = np.sqrt(reach) * (1 + 1e-12) + 4 * np.finfo(float).eps * np.abs(centre)
+    # The square of a difference below 1.6e-162 is zero.
+    radius = np.sqrt(reach) * (1 + 1e-12) + 2e-162
     first = np.searchsorted(ordered, centre - radius)
     count = np.searchsorted(ordered, centre + radius, side="right") - first
     point = np.repeat(np.arange(len(points)), count)
@@ -162,9 +160,8 @@ def balls_by_line(points: FloatArray, queries: FloatArray, reach: FloatArray) ->
 def balls_by_tree(points: FloatArray, queries: FloatArray, reach: FloatArray) -> Pairs:
     """Search a tree of the queries once for each ball; for low dimension, O(N log m)."""
     radius = np.sqrt(reach) * (1 + 1e-12)
-    # A subnormal radius squared is zero: keep such a ball from closing on its own centre.
     members = cKDTree(queries).query_ball_point(
-        points, np.nextafter(radius, np.inf), workers=n_cores(), return_sorted=False
+        points, radius, workers=n_cores(), return_sorted=False
     )
     count = np.fromiter(map(len, members), dtype=np.intp, count=len(members))
     query = np.fromiter(chain.from_iterable(members), dtype=np.intp, count=int(count.sum()))

@@ -200,10 +200,11 @@ class BagCells(BagKNN):
         levels, ranks, signs = asked
         below = np.abs(radius).min(axis=1, initial=np.inf) < self.statistic.high
         for row in np.flatnonzero(below & (self._count(new) == 0)):
-            values = self.thresholds(Z[row : row + 1])
+            one = slice(row, row + 1)
+            values = self.thresholds(Z[one])
             if signs is not None:
                 values = with_signs(values, signs)
-            own = shares and shares.of_rows(slice(row, row + 1))
+            own = shares and shares.of_rows(one)
             if own is None:
                 radius[row] = row_order_statistics(values, ranks)[0]
             else:

@@ -329,7 +329,7 @@ class CellSearch:
         """As :meth:`nearest` for some rows, of which ``own`` says what points they are."""
         count = self.size[new.probes].sum(axis=1) - (own is not None)
         n_best = k + SPARE
-        index, furthest, sure = self._best(new, n_best, own)
+        index, furthest = self._best(new, n_best, own)
         row, column = np.nonzero(index >= 0)
         distance = np.full(index.shape, np.inf)
         distance[row, column] = self._distances(new.rows, row, index[row, column])
@@ -339,26 +339,24 @@ class CellSearch:
         reach = distance[:, k - 1]
         enough = count >= k
         tied = (reach == distance[:, k]) | ((reach == distance[:, k - 2]) & (k > 1))
-        sure &= reach / self.unit**2 < furthest
-        tied = enough & (tied | ~(sure | (count <= n_best)))
+        # Rows too far for single precision have a reach beyond all that it says.
+        sure = (reach / self.unit**2 < furthest) | (count <= n_best)
+        tied = enough & (tied | ~sure)
         return Found(index[:, :k], count, np.where(enough, reach, np.inf), tied)
 
-    def _best(
-        self, new: Placed, n_best: int, own: IntArray | None
-    ) -> tuple[IntArray, FloatArray, BoolArray]:
+    def _best(self, new: Placed, n_best: int, own: IntArray | None) -> tuple[IntArray, FloatArray]:
         """Candidates (m, n) by rounded distances, −1 where there are fewer.
 
-        How near any other can be, (m,), and rows that are not too far away for that.
+        And how near any other can be, (m,), to rows that are not too far away.
         """
         m, tolerance, n_kept = len(new), self._tolerance, n_best + (own is not None)
-        bound, norm, sure = np.full(m, np.inf), np.zeros(m), np.ones(m, dtype=bool)
-        for mine, x_norm, far, distance, _ in self._products(new, new.cell[:, None]):
-            sure[mine] = ~far
+        bound, norm = np.full(m, np.inf), np.zeros(m)
+        for mine, x_norm, distance, _ in self._products(new, new.cell[:, None]):
             if distance.shape[1] > n_kept:
                 edge = np.partition(distance, n_kept - 1, axis=1)[:, n_kept - 1]
                 bound[mine] = edge * (1 + 2 * tolerance) + 4 * tolerance * x_norm + TINY
         rows, points, values = [], [], []
-        for mine, x_norm, _, distance, member in self._products(new, new.probes):
+        for mine, x_norm, distance, member in self._products(new, new.probes):
             norm[mine] = np.maximum(norm[mine], x_norm)
             row, column = np.nonzero(distance <= _up(bound[mine])[:, None])
             rows.append(mine[row])
@@ -372,27 +370,28 @@ class CellSearch:
             row, point, value = row[other], point[other], value[other]
         index, furthest = _smallest(row, point, value, (m, n_best))
         # ‖z‖² ≤ 2‖x‖² + 2‖x − z‖² bounds the rounding of those that were not kept.
-        return index, (furthest - 3 * tolerance * norm) / (1 + 2 * tolerance) - TINY, sure
+        return index, (furthest - 3 * tolerance * norm) / (1 + 2 * tolerance) - TINY
 
     def _products(self, new: Placed, cells: IntArray) -> Iterator[Any]:
         """For each of the cells (m, R) of rows, what its rows and its members are to one another.
 
-        Its rows, their norms, and those too far away; rounded squared distances (rows, members),
-        in the unit; and its members.
+        Its rows and their norms; rounded squared distances (rows, members), in the unit; and its
+        members.
         """
         for cell, mine in _by_cell(cells):
             member = self.members[cell]
-            x, x_norm, far = self._around(cell, new.rows[mine])
+            x, x_norm, _ = self._around(cell, new.rows[mine])
             z, z_norm, _ = self._around(cell, self.points[member])
             distance = x @ (-2 * z.T)
             distance += z_norm.astype(np.float32)
             distance += x_norm.astype(np.float32)[:, None]
-            yield mine, x_norm, far, distance, member
+            yield mine, x_norm, distance, member
 
     def _around(self, cell: int, rows: FloatArray) -> tuple[NDArray[Any], FloatArray, BoolArray]:
         """Rows around the centre of a cell, in single precision; norms; rows too far for that."""
         centred = (rows - self.partition.points[cell] * self.partition.unit) / self.unit
-        x = centred.astype(np.float32)
+        with np.errstate(over="ignore"):
+            x = centred.astype(np.float32)
         norm = np.einsum("ij,ij->i", x, x).astype(np.float64)
         far = ~(norm < LARGEST)
         if far.any():

@@ -214,12 +214,12 @@ class LeaveTwoOutTuned(LeaveTwoOut):
 
 
 def best_for_all(
-    family: Family, magnitudes: FloatArray, tuning: Tuning, offset: float
+    family: Family, magnitudes: FloatArray, tuning: Tuning
 ) -> tuple[float, FloatArray]:
     """One candidate for a whole data set, by leave-one-out, and the criterion of each."""
     values, everyone = [], np.arange(len(magnitudes))
     for done, candidate in enumerate(tuning.candidates, start=1):
-        means = np.diagonal(family.without_two(candidate)) + offset
+        means = np.diagonal(family.without_two(candidate))
         values.append(tuning.value(magnitudes, means, everyone))
         tuning.progress(done / len(tuning.candidates))
     criteria = np.array(values)

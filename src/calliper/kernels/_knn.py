@@ -381,10 +381,9 @@ class LeaveTwoOutKNN(LeaveTwoOut):
 
     def _largest_of_tied(self, Z: FloatArray) -> FloatArray:
         """The largest of the scales without each point, of rows with a tie, (m,)."""
-        few, points, without, mean = self.shared.few_without(Z, self.n_neighbors)
-        others = mean if points.shape[1] < len(self.magnitudes) else 0.0
+        few, _, without, mean = self.shared.few_without(Z, self.n_neighbors)
         found = np.empty(len(Z))
-        found[few] = np.maximum(without.max(axis=1, initial=0.0), others) + self.offset
+        found[few] = np.maximum(without.max(axis=1), mean) + self.offset
         if not few.all():
             found[~few] = super().largest(Z[~few])
         return found

@@ -330,8 +330,7 @@ class NeighborSearch:
             centred = np.concatenate(
                 [np.square(queries[rows] - self.centre).sum(axis=1) for rows in chunks]
             )
-            shift = float(np.square(self.centre).sum())
-            error = 2 * error + 8 * (dimension + 4) * np.finfo(float).eps * (3 * centred + shift)
+            error = 2 * error + 24 * (dimension + 4) * np.finfo(float).eps * centred
         settled = np.ones(len(distance), dtype=bool)
         for left in range(max(0, n - 2), min(n, distance.shape[1] - 1)):
             settled &= distance[:, left + 1] - distance[:, left] > error

@@ -22,7 +22,7 @@ import numpy as np
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.kernels._base import positive_root, signed_root
 from calliper.kernels._shared import SharedNeighbors, sum_of_each
-from calliper.quantile import as_fraction
+from calliper.quantile import as_fraction, row_order_statistics
 
 #: Which pairs are at the edge of a neighbourhood; where there are two, a number tells which.
 Edge = BoolArray | IntArray
@@ -143,9 +143,7 @@ class QuantileStatistic:
 
     def of_new(self, member: FloatArray, level: float) -> FloatArray:
         """Scale of new points with neighbours' scores ``member`` (m, K)."""
-        r = self.key(level)
-        scale: FloatArray = np.partition(member, r - 1, axis=1)[:, r - 1] + self.offset
-        return scale
+        return row_order_statistics(member, [self.key(level)])[:, 0] + self.offset
 
     def of_tied(self, Z: FloatArray, level: float) -> FloatArray:
         """Scale of new points whose last place is shared."""

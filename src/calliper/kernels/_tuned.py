@@ -134,7 +134,7 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
         candidates = self._candidates(len(Z_train))
         family = self._family(Z_train, scores_train)
         tuning = self._tuning(candidates, Z_train, scores_train, Z_train, rng)
-        return self._kernel(best_for_all(family, scores_train, tuning, 0.0)[0])
+        return self._kernel(best_for_all(family, scores_train, tuning)[0])
 
     def _check(self) -> None:
         """Refuse what both kinds of tuned kernels refuse."""
