@@ -267,3 +267,21 @@ def test_the_global_scale_of_a_bag_is_the_lower_middle(n):
     errors = np.array([4.0, 0.5, 3.0, 1.0, 2.0, 9.0])[:n]
     scales = _locality._scales([KNN(2)], [1.0], np.arange(n)[:, None] * 1.0, errors, "mean", 0.25)
     np.testing.assert_array_equal(scales(0.9), [[2.25] * n, [1.0] * n])
+
+
+@pytest.mark.parametrize(("n", "most", "bags"), [(60, 8000, 5), (60, 100, 2), (69, 8000, 1)])
+def test_how_many_bags_are_drawn(n, most, bags, monkeypatch):
+    """Each error four times, as far as time allows; all of them are one bag."""
+    monkeypatch.setattr(_locality, "MOST_IN_ALL", most)
+    drawn = []
+
+    class Counting(np.random.RandomState):
+        def choice(self, a, size, replace):
+            drawn.append((a, size))
+            return super().choice(a, size, replace=replace)
+
+    Z, errors = sample(70, True)
+    rule = locality_rule(n, None, None, statistic=None)
+    how = {"free": True, "statistic": "mean", "offset": 0.0, "rng": Counting(0)}
+    search_locality(rule, Z, errors, n, **how)
+    assert drawn == [(70, n + 1)] * bags

@@ -3,8 +3,16 @@
 import numpy as np
 import pytest
 
+from calliper import CalliperError
 from calliper.calibrators import LCP, LVD, RLCP, Split, _rlcp
-from calliper.calibrators._lcp import OrderedScores, _bag, _left_out, tuned_bandwidth
+from calliper.calibrators._base import FitRows
+from calliper.calibrators._lcp import (
+    OrderedScores,
+    _bag,
+    _left_out,
+    training_sample,
+    tuned_bandwidth,
+)
 from calliper.calibrators._lvd import widening_factor
 from calliper.calibrators._rlcp import effective_length_scale, row_normals
 from calliper.kernels import learn_metric
@@ -151,7 +159,8 @@ def test_rlcp_length_scale_reaches_the_effective_size():
 
     assert effective_size(h) >= 50 > effective_size(h / np.sqrt(2))
     few = effective_length_scale(Z_train[:20])
-    assert few > 50 * np.median(np.linalg.norm(Z_train[:20, None] - Z_train[:20], axis=2))
+    apart = np.linalg.norm(Z_train[:20, None] - Z_train[:20], axis=2)[np.triu_indices(20, 1)]
+    assert few == pytest.approx(2**6.5 * np.median(apart))  # the end of the grid: nothing suffices
 
 
 def test_lvd_is_not_widened_where_just_enough_have_enough():
@@ -225,3 +234,32 @@ def test_a_point_left_out_has_the_radius_that_all_others_give(localizer, seed):
             for i, others in enumerate(~np.eye(14, dtype=bool)):
                 method = LCP(localizer, bandwidth=h).fit(points[others], scores[others])
                 assert found[i] == method.predict_radius(points[[i]], level)
+
+
+@pytest.mark.parametrize(("n", "expected"), [(1, 3), (2, 3), (7, 8), (1999, 2000), (5000, 2000)])
+def test_lcp_is_tuned_on_as_many_points_as_a_bag_has(n, expected):
+    """Three at least, two thousand at most, and each with its own error."""
+    scores = np.arange(2500.0)
+    rows = FitRows(np.zeros((n, 1)), np.zeros(n), Z_train=scores[:, None], scores_train=scores)
+    chosen, errors = training_sample(rows, np.random.RandomState(0))
+    assert len(chosen) == len(np.unique(errors)) == expected
+    np.testing.assert_array_equal(chosen[:, 0], errors)
+
+
+def test_lcp_is_tuned_on_three_points_or_more():
+    LCP().fit(Z, SCORES, Z_train=TRAIN[:3], scores_train=LABELS[:3])
+    with pytest.raises(CalliperError, match="needs 3 training points; got 2"):
+        LCP().fit(Z, SCORES, Z_train=TRAIN[:2], scores_train=LABELS[:2])
+
+
+def test_rlcp_takes_the_first_length_scale_of_its_grid_that_suffices():
+    """Many small sets, so that some lie just below or above fifty effective points."""
+    for seed in range(60):
+        points = np.random.default_rng(seed).normal(size=(100, 1))
+        h, squared = effective_length_scale(points), np.square(points - points.T)
+
+        def size(h, squared=squared):
+            k = np.exp(-squared / 2 / h**2)
+            return 100 / np.square(k / k.sum(axis=1, keepdims=True)).sum() - 1
+
+        assert size(h) >= 50 > size(h / np.sqrt(2))

@@ -175,3 +175,11 @@ def test_the_unit_of_labels_does_not_matter_where_neighbours_tie():
     assert (expected[:7] == expected[0]).all() and expected[-1] > 2 * expected[0]
     for unit in (2.0**-30, 2.0**30):
         np.testing.assert_array_equal(radius(unit), expected)
+
+
+def test_one_leaf_is_one_however_clear_a_split_would_be():
+    train = np.repeat([[0.0], [1.0]], 60, axis=0)
+    given = {"Z_train": train, "scores_train": 1 + 9 * train[:, 0]}
+    one = LoCart(max_leaves=1, min_leaf=1).fit(train, train[:, 0], **given)
+    assert one.leaf_sizes_.tolist() == [120]
+    assert LoCart(min_leaf=1).fit(train, train[:, 0], **given).leaf_sizes_.tolist() == [60, 60]

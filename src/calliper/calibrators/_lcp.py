@@ -147,7 +147,7 @@ class LCP(Calibrator):
         n, rng = len(rows.scores), check_random_state(self.random_state)
         self.localizer_ = "exponential" if self.localizer is None else self.localizer
         self._fixed = check_bandwidth(self.bandwidth, self.localizer_, n)
-        order = np.argsort(rows.scores, kind="stable")
+        order = np.argsort(rows.scores)
         self.points_, self.ordered_ = rows.Z[order], OrderedScores(rows.scores[order])
         self.bandwidths_: dict[float, float] = {}
         self._at_bandwidth: dict[float, Any] = {}
@@ -382,7 +382,7 @@ def training_sample(rows: FitRows, rng: np.random.RandomState) -> tuple[FloatArr
 
 def tuned_bandwidth(name: str, Z: FloatArray, scores: FloatArray, coverage: float) -> float:
     """The best bandwidth of a grid at this level, for n training points and their errors."""
-    order = np.argsort(scores, kind="stable")
+    order = np.argsort(scores)
     Z, ordered = Z[order], OrderedScores(scores[order])
     distances = cdist(Z, Z) if name != "neighbors" else all_distances(Z, Z, EUCLIDEAN)
     rank, best, least = conformal_rank(coverage, len(Z) - 1), 0.0, np.inf
