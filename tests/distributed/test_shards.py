@@ -200,5 +200,5 @@ def test_order_statistics_of_values_in_several_shards(n):
     assert bag.middle == tuple(whole[(n + 2) // 2 - 2 : (n + 2) // 2])
     values = np.sort(np.append(np.exp(30 * rng.normal(size=300)), [0.0, 0.0, np.inf]))
     parts = [values[::2], values[1::2]]
-    found = [bag._order_statistic(parts, rank) for rank in range(1, 304, 3)]
-    np.testing.assert_array_equal(found, values[::3])
+    found = [bag._order_statistic(parts, rank) for rank in range(1, 304)]
+    np.testing.assert_array_equal(found, values)
