@@ -224,10 +224,11 @@ level, a row that is answered otherwise alone, a crash, a hang, a file half-writ
 that a refusal has changed. What campaigns have found is mended, and each of it is a case in
 `tests/fuzzing/test_found.py`. A file whose contents were forged *and* whose hash was renewed may be
 read and then fail when it is asked: that is no find, and counted as `asked ...` in
-`tests/fuzzing/results.json`.
+`tests/fuzzing/results.json`, which also names what the last campaign found before it was mended;
+these inputs were then tried again.
 
-| inputs | tried | found |
-|---|---|---|"""
+| inputs | tried | found and mended | found, not mended |
+|---|---|---|---|"""
 
 INPUTS = {
     "files": "files of `save` that were tampered with, read by `load`",
@@ -241,8 +242,9 @@ def fuzzed() -> Iterator[str]:
     yield FUZZING
     results = json.loads(FUZZED.read_text(encoding="utf-8"))
     for kind, what in INPUTS.items():
-        yield f"| {what} | {results[kind]['inputs']:,} | {len(results[kind]['found'])} |"
-    yield f"| together | {sum(state['inputs'] for state in results.values()):,} | |"
+        mended, found = (len(results[kind].get(name, [])) for name in ("mended", "found"))
+        yield f"| {what} | {results[kind]['inputs']:,} | {mended} | {found} |"
+    yield f"| together | {sum(state['inputs'] for state in results.values()):,} | | |"
 
 
 def _quoted(names: str) -> str:

@@ -231,7 +231,8 @@ def test_one_sided_magnitudes_are_joined():
 
 
 def test_what_is_refused_changes_nothing():
-    Z, scores, new = rows(40, 2, "plain", seed=7)
+    Z, scores, new = rows(400, 2, "plain", seed=7)  # so many that the bag would grow
+    scores[0] = 9e301  # in whose unit slightly more is no further power of two
     method = FullRescaled(KNN(5)).fit(Z, scores)
     before = method.predict_radius(new)
     for arguments, how, words in [
@@ -243,6 +244,7 @@ def test_what_is_refused_changes_nothing():
         ((Z[:1], [1.0]), {"window": 0}, "window must be a whole number of rows, at least 1; got 0"),
         ((Z[:1], [1.0]), {"window": 2.5}, "window must be a whole number"),
         ((Z[:1], [1e305]), {}, "at most 1e\\+302"),
+        ((Z[:1], [1.2e302]), {}, "at most 1e\\+302"),
     ]:
         with pytest.raises(ValueError, match=words):
             method.extend(*arguments, **how)
@@ -326,3 +328,12 @@ def test_calibrator_that_cannot_extend_says_so():
 def test_rows_without_names_get_none():
     method = Split().fit(np.zeros((9, 1)), np.arange(9.0)).extend(np.zeros((1, 1)), [9.0])
     assert not hasattr(method, "feature_names_in_") and method.n_calibration_ == 10
+
+
+def test_signs_that_do_not_belong_to_their_scores_are_refused():
+    Z, scores, _ = rows(400, 1, "plain", seed=1)
+    method = FullRescaled(KNN(5)).fit(Z, scores, signs=np.ones(400))
+    for signs in ([0.0], [2.0], [np.nan]):
+        with pytest.raises(CalliperError, match="signs"):
+            method.extend(Z[:1], [1.0], signs=signs)
+    assert method.extend(Z[:1], [1.0], signs=[-1.0]).n_calibration_ == 401

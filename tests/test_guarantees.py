@@ -1,5 +1,7 @@
 import warnings
+from dataclasses import replace
 from fractions import Fraction
+from math import comb
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from calliper import FullRescaled, JackknifeRescaled, Split, guarantees
 from calliper.calibrators import MADSplit
 from calliper.exceptions import SmallCalibrationWarning
+from calliper.quantile import as_fraction
 from oracles import rescaled as oracles
 
 
@@ -83,3 +86,41 @@ def test_a_confidence_that_few_points_cannot_support():
         warnings.simplefilter("error")
         assert split.guarantee(0.9, confidence=0.9).confidence == 0.9
         assert split.predict_radius(np.zeros((1, 1)), 0.5, confidence=0.8) == 3.0  # 13 of 16
+
+
+def test_the_spread_is_known_where_the_law_is():
+    """Nine of ten draws, as ``coverage_law`` says; nothing where it says nothing."""
+    promise = guarantees.Guarantee("Some", 0.9, 99, 0.9, has_law=True)
+    low, high = promise._spread()
+    assert (round(low, 3), round(high, 3)) == (0.847, 0.944)
+    assert replace(promise, n_calibration=9)._spread() is not None  # rank 9 of 9
+    for other in (
+        {"has_law": False},
+        {"tails": 2},
+        {"note": "nothing"},
+        {"n_effective": 50.0},
+        {"confidence": 0.9},
+        {"n_calibration": 8},
+    ):
+        assert replace(promise, **other)._spread() is None, other
+        assert replace(promise, **other).assumptions[1:] == guarantees.ASSUMPTIONS[1:]
+
+
+def exact_confidence(level, n, rank):
+    """P(Binomial(N, level) < rank) in whole numbers."""
+    p = as_fraction(level)
+    return sum(comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(rank))
+
+
+@pytest.mark.parametrize("level", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("n", [1, 5, 12, 40])
+def test_confident_ranks_next_to_their_edges(level, n):
+    """A confidence that a rank reaches exactly, and one that it misses by a millionth."""
+    for rank in range(1, n + 1):
+        reached = exact_confidence(level, n, rank)
+        margin = min(reached, 1 - reached) / 10**6
+        if margin > 1e-13:
+            assert guarantees.confident_rank(level, n, float(reached - margin)) == rank
+            assert guarantees.confident_rank(level, n, float(reached + margin)) == rank + 1
+        if margin > 1e-10:  # else a confidence has too few digits of its own
+            assert guarantees.confident_rank(level, n, float(reached)) == rank

@@ -7,12 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calliper.quantile import (
+    ROOM,
     ROUNDING,
+    VANISHING,
     above,
     as_fraction,
     below,
     conformal_rank,
     exponent,
+    lift,
+    lifted,
+    lowered,
     merged_multiple,
     not_below,
     order_statistic,
@@ -47,6 +52,9 @@ def test_level_means_what_was_typed():
     assert as_fraction(1 / 3) == Fraction(1, 3)
     assert 0 < as_fraction(1 - 1e-12) < 1
     assert 0 < as_fraction(1e-15) < 1
+    for level in (6e-10, 1 - 6e-10, 0.5 + 2e-10):  # between two fractions, near to none
+        assert as_fraction(level) == Fraction(level)
+    assert as_fraction(sum([1e-4] * 7000)) == Fraction(7, 10)
 
 
 @given(thousandths=st.integers(1, 999))
@@ -147,3 +155,17 @@ def test_the_window_holds_the_order_statistic(seed):
             assert window == slice(first, last)
     assert spread or max(inside) <= 2 * n_exceptions + 1
     assert np.mean(inside) < n or spread > 0.3
+
+
+def test_small_sizes_are_lifted_as_far_as_the_largest_allow():
+    """A power of two that leaves the largest at 2 to ROOM, where some would lose digits."""
+    edge = 2.0**VANISHING
+    assert lift(np.array([edge / 2, 0.0])) == ROOM - (VANISHING - 1)
+    assert lift(np.array([edge, 1.0])) == ROOM
+    assert lift(np.array([np.nextafter(edge, 1), 0.0, 1.0])) == 0
+    assert lift(np.array([edge, 2.0 ** (ROOM + 9)])) == 0
+    assert lift(np.zeros(3)) == 0
+    sizes = np.array([edge, 1.0])
+    assert lifted(sizes, 0) is sizes and lowered(sizes, 0) is sizes
+    np.testing.assert_array_equal(lowered(lifted(sizes, ROOM), ROOM), sizes)
+    np.testing.assert_array_equal(lifted(sizes, 3), 8 * sizes)

@@ -169,3 +169,37 @@ def test_equal_shares_are_none():
     assert (some.needed(0.5) < [1.125, 2.125, 1.625]).all()
     np.testing.assert_array_equal(some.of_rows([2, 0]).new, [2.0, 1.0])
     np.testing.assert_array_equal(some.reordered(np.array([1, 0])).reached, [1.0, 1.25])
+
+
+@pytest.mark.parametrize("level", [1e-9, 1e-7, 0.5, 1 - 1e-7, 1 - 1e-9])
+def test_what_is_forgiven_is_little_of_either_side(level):
+    """A share that is short by rounding reaches the level; one that is short by more does not."""
+    ordered, tails = np.array([1.0, 2.0]), min(level, 1 - level)
+    for short, expected in [(0.0, 1.0), (1e-7 * tails, 1.0), (1e-4 * tails, 2.0)]:
+        first = level - min(short, 1e4 * 1e-12 if expected == 2 else 1e-13)
+        weights = np.array([[first, 1 - first]])
+        assert weighted_quantiles(ordered, weights, np.zeros(1), [level])[0, 0] == expected
+    edge = Shares(np.ones(1), np.zeros(1)).needed(level)[0]  # what is needed of a weight of one
+    weights = np.array([[edge, 1 - edge]])
+    assert weighted_quantiles(ordered, weights, np.zeros(1), [level])[0, 0] == 1
+
+
+def test_many_long_rows_at_the_highest_levels():
+    """More rows than columns of the sample, and thresholds beyond the last of these."""
+    rng = np.random.default_rng(0)
+    values, weights = rng.exponential(size=(300, 1100)), rng.exponential(size=1100)
+    shares = Shares(weights / weights.max(), np.full(300, 1e-3))
+    found = row_thresholds(values, [0.9995], shares)[:, 0]
+    order = np.argsort(values, axis=1)
+    reached = np.cumsum(shares.calibration[order], axis=1) >= shares.needed(0.9995)[:, None]
+    expected = np.take_along_axis(values, order, axis=1)[np.arange(300), reached.argmax(axis=1)]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_row_that_the_sample_tells_wrong_beside_one_of_ties():
+    """Of one row all columns are looked at, of the other too few: it is sorted whole."""
+    values = np.vstack([np.ones(1100), np.where(np.arange(1100) % 8, 9.0 + np.arange(1100), 1.0)])
+    values[1, ::8] += np.arange(138) / 1000  # in the sample the median is small
+    shares = Shares(np.ones(1100), np.full(2, 0.5))
+    expected = np.sort(values, axis=1)[:, 550]
+    np.testing.assert_array_equal(row_thresholds(values, [0.5], shares)[:, 0], expected)

@@ -59,11 +59,12 @@ Weigh = Callable[[slice, FloatArray], tuple[FloatArray, FloatArray]]
 def as_fraction(level: float) -> Fraction:
     """The level as the simple fraction that its user meant: 0.1 + 0.2 is 3/10.
 
-    Levels that no fraction of denominator up to 10⁹ resembles are taken bit by bit.
+    Levels that no fraction of denominator up to 10⁹ resembles are taken bit by bit: next to 0 and
+    1 such fractions lie far apart.
     """
     exact = Fraction(float(level))
     simple = exact.limit_denominator(10**9)
-    return simple if 0 < simple < 1 else exact
+    return simple if 0 < simple < 1 and abs(simple - exact) <= TOLERANCE else exact
 
 
 def conformal_rank(coverage: float, n: int) -> int:
@@ -166,7 +167,7 @@ def safe_window(ordered: FloatArray, rank: int, n_exceptions: int, spread: float
     """
     ratio = (1 - spread) ** 2 * (1 - 1e-9)
     first, last = rank - 1 - n_exceptions, rank - 1 + n_exceptions
-    low = np.searchsorted(ordered, ordered[first] * ratio) if first >= 0 else 0
+    low = np.searchsorted(ordered, ordered[max(first, 0)] * ratio)
     high = len(ordered)
     if last < len(ordered):
         high = np.searchsorted(ordered, ordered[last] / ratio, side="right")
@@ -211,7 +212,7 @@ def _reaching(values: FloatArray, weights: FloatArray, needed: FloatArray) -> Fl
     between which two values the answer should be; what lies below is summed, what lies between is
     sorted, and a row that was told wrong is sorted whole.
     """
-    n, step = values.shape[1], values.shape[1] // SAMPLE
+    step = values.shape[1] // SAMPLE
     if step < 8:
         return _reaching_sorted(values, weights + np.zeros_like(values), needed)
     some = values[:, ::step]
@@ -225,7 +226,7 @@ def _reaching(values: FloatArray, weights: FloatArray, needed: FloatArray) -> Fl
     below = (values < low[:, None]) @ weights
     low, below = np.where(below < needed, low, -np.inf), np.where(below < needed, below, 0.0)
     row, column = np.nonzero((values >= low[:, None]) & (values <= high[:, None]))
-    position, between = pad_exceptions(row, column, values[row, column], len(values), n)
+    position, between = pad_exceptions(row, column, values[row, column], *values.shape)
     weight = np.append(weights, 0.0)[position]
     found = _reaching_sorted(between, weight, needed - below)
     wrong = (below + weight.sum(axis=1) < needed) & (high < np.inf)

@@ -174,3 +174,10 @@ def test_split_only_counts_rows(name):
         Split().fit(TEXTS[name], SCORES[:-1])
     with pytest.raises((ValueError, TypeError)):
         FullRescaled().fit(TEXTS[name], SCORES)
+
+
+def test_rows_on_a_device_that_calibration_points_are_not_on():
+    torch = pytest.importorskip("torch")
+    method = FullRescaled(KNN(5)).fit(Z, SCORES)
+    with pytest.raises(CalliperError, match="Z is on meta, and what it is compared with on cpu"):
+        method.predict_radius(torch.empty((2, 2), device="meta"))

@@ -134,7 +134,7 @@ def test_a_search_that_is_given_up_is_not_laid_at_the_door_of_the_data(monkeypat
     method = ConditionalCalibration().fit(Z, SCORES)
     monkeypatch.setattr("calliper.calibrators._conditional.MOST_EDGES", -60)
     with pytest.warns(ConvergenceWarning, match="At 7 of 7 new rows the search was given up"):
-        assert np.isinf(method.predict_radius(NEW, 0.8)).all()
+        assert (method.predict_radius(NEW, 0.8) == np.inf).all()
 
 
 def test_coverage_under_every_reweighting():
@@ -267,3 +267,20 @@ def test_a_basis_that_changes_its_columns():
 def test_scores_that_cannot_be_added_up_are_refused():
     with pytest.raises(CalliperError, match="span more than double"):
         ConditionalCalibration().fit(np.zeros((4, 1)), [1e-310, 1.0, 1e300, 0.0])
+
+
+def test_what_it_promises_where_the_largest_score_is_the_threshold():
+    """Rank N of N: the level, and no certainty."""
+    assert ConditionalCalibration().fit(Z[:9], SCORES[:9]).guaranteed_coverage(0.9) == 0.9
+    assert ConditionalCalibration().fit(Z[:8], SCORES[:8]).guaranteed_coverage(0.9) == 1.0
+
+
+@pytest.mark.parametrize(("spread", "dimensions"), [(3e-9, 3), (3e-10, 2)])
+def test_directions_of_little_spread(spread, dimensions):
+    """Columns that differ by a few billionths are two; by less, one. However many points."""
+    rng = np.random.default_rng(0)
+    for n in (60, 2000):
+        first, other = rng.choice([-1.0, 1.0], size=(2, n))
+        columns = np.column_stack([first, first + 2 * spread * other])
+        scores = rng.exponential(size=n)
+        assert ConditionalCalibration().fit(columns, scores).n_dimensions_ == dimensions

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LinearRegression
 
 from calliper import (
@@ -237,3 +237,50 @@ def test_a_length_scale_for_the_points_that_there_are_now():
     radii = [each.predict_radius(Z, 0.8, groups=groups) for each in (made, anew, wide)]
     np.testing.assert_array_equal(radii[0], radii[1])
     assert (radii[0] != radii[2]).any()
+
+
+def test_a_calibrator_that_says_little_of_itself():
+    """One that is no ``Calibrator`` is taken to judge nearness, to need nothing, to have no law."""
+
+    class Largest(BaseEstimator):
+        weights_ = None
+
+        def fit(self, Z, scores):
+            self.largest_, self.n_calibration_ = np.max(scores), len(scores)
+            return self
+
+        def predict_radius(self, Z, coverage):
+            return np.full((len(Z), len(coverage)), self.largest_)
+
+    method = Grouped(Largest())
+    assert method.judges_nearness and not method.has_distribution and method.needs == ("groups",)
+    group = np.repeat(["a", "b"], 20)
+    method.fit(np.zeros((40, 1)), np.arange(40.0), groups=group)
+    assert method.predict_radius(np.zeros((2, 1)), groups=["a", "b"]).tolist() == [19.0, 39.0]
+    with pytest.raises(CalliperError, match="no predictive distribution"):
+        method.predict_distribution(np.zeros((2, 1)), np.zeros(2), groups=["a", "b"])
+
+
+def test_with_weights_a_group_of_few_rows_may_be_enough():
+    """New rows that are rare count for little: five rows of others reach 0.9."""
+    scores, ones = np.arange(10.0), np.ones(10)
+    group = np.repeat(["a", "b"], 5)
+    method = Grouped(Split()).fit(np.zeros((10, 1)), scores, groups=group, weights=ones)
+    light = {"groups": ["a", "b"], "weights": np.array([0.1, 0.1])}
+    assert method.predict_radius(np.zeros((2, 1)), 0.9, **light).tolist() == [4.0, 9.0]
+    leaves = Grouped(LoCart(max_leaves=1)).fit(
+        np.zeros((10, 1)), scores, groups=group, Z_train=np.zeros((9, 1)), scores_train=ones[:9]
+    )
+    assert leaves.predict_radius(np.zeros((1, 1)), 0.8, groups=["b"]) == 9.0
+
+
+def test_rows_and_what_is_known_of_them_are_as_many():
+    """More scores or weights than rows would be cut off at the last row of a group."""
+    Z, scores, group = np.zeros((20, 1)), np.arange(20.0), np.repeat(["a", "b"], 10)
+    method = Grouped(Split()).fit(Z, scores, groups=group, weights=np.ones(20))
+    for more in ({"scores": np.arange(21.0)}, {"weights": np.ones(21)}, {"scores": scores[:19]}):
+        given = {"scores": scores, "groups": group, "weights": np.ones(20)} | more
+        for act in (clone(method).fit, method.extend):
+            with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+                act(Z, **given)
+    assert method.n_calibration_ == 20

@@ -260,3 +260,10 @@ def test_the_rule_yields_to_clear_differences_only():
     assert best(0.95 + noise, free=False) == 0
     rule = np.where(noise > 0, np.inf, 1.0)
     assert best(1.2 + noise, np.full(100, np.inf), free=False) == 1
+
+
+@pytest.mark.parametrize("n", [5, 6])
+def test_the_global_scale_of_a_bag_is_the_lower_middle(n):
+    errors = np.array([4.0, 0.5, 3.0, 1.0, 2.0, 9.0])[:n]
+    scales = _locality._scales([KNN(2)], [1.0], np.arange(n)[:, None] * 1.0, errors, "mean", 0.25)
+    np.testing.assert_array_equal(scales(0.9), [[2.25] * n, [1.0] * n])

@@ -133,3 +133,13 @@ def test_bad_length_scales_are_refused(bad):
 def test_left_out_errors_are_asked_for_only_where_they_matter():
     assert FullRescaled().uses_left_out and FullRescaled(TunedKNN()).uses_left_out
     assert not FullRescaled(KNN(10)).uses_left_out
+
+
+@pytest.mark.parametrize(("n", "k"), [(10_001, 200), (40_000, 400)])
+def test_beyond_what_all_pairs_allow_neighbours_grow_with_the_root(n, k):
+    """Where the space has a unit; radial up to ten thousand, and never for a quantile."""
+    far = locality_rule(n, 0.3, None, statistic=None)
+    assert far.kernel.n_neighbors == k and far.shrinkage == 0
+    near = locality_rule(10_000, 0.3, None, statistic=None)
+    assert near.kernel.length_scale == 0.3 and near.shrinkage == 0
+    assert locality_rule(10_000, 0.3, None, statistic="quantile").kernel.n_neighbors == 200

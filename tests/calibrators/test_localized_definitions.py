@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
-from calliper.calibrators import LCP, LVD, RLCP
-from calliper.calibrators._lcp import tuned_bandwidth
+from calliper.calibrators import LCP, LVD, RLCP, Split, _rlcp
+from calliper.calibrators._lcp import OrderedScores, _bag, _left_out, tuned_bandwidth
 from calliper.calibrators._lvd import widening_factor
 from calliper.calibrators._rlcp import effective_length_scale, row_normals
+from calliper.kernels import learn_metric
+from calliper.quantile import conformal_rank
 from cases.problems import small_problem
 from oracles import localized as oracles
 
@@ -150,3 +152,76 @@ def test_rlcp_length_scale_reaches_the_effective_size():
     assert effective_size(h) >= 50 > effective_size(h / np.sqrt(2))
     few = effective_length_scale(Z_train[:20])
     assert few > 50 * np.median(np.linalg.norm(Z_train[:20, None] - Z_train[:20], axis=2))
+
+
+def test_lvd_is_not_widened_where_just_enough_have_enough():
+    """Seven of eleven at one place have six neighbours each, the others one; 0.6 asks for seven."""
+    points = np.array([0.0] * 7 + [100.0, 101.0, 200.0, 201.0])[:, None]
+    assert widening_factor(points, 0.6) == 1.0
+    wider = widening_factor(points, 0.65)  # eight: two of the others must see beyond each other
+    assert 0 < wider < 1
+    # One far from all has the seven for neighbours, whose weights are the same as near by.
+    points = np.array([0.0] * 7 + [100.0, 300.0, 301.0, 500.0])[:, None]
+    assert widening_factor(points, 0.65) == 1.0
+
+
+def test_lvd_is_widened_over_any_span_of_distances():
+    """Near pairs, far from one another: a pair's weight on others is flat at their distance."""
+    rng = np.random.default_rng(0)
+    pairs = np.repeat(1e3 * rng.normal(size=(15, 2)), 2, axis=0)
+    for within in (0.0, 1e-7, 1.0):
+        points = pairs + within * np.tile([[0.0, 0.0], [1.0, 0.0]], (15, 1))
+        factor = widening_factor(points / np.sqrt(2), 0.8)
+        A = np.eye(2).tolist()
+
+        def part(factor, points=points, A=A):
+            return np.mean(np.array(oracles.effective_sizes(A, points, factor)) >= 10 * (1 - 1e-9))
+
+        assert part(factor) >= 0.8 > part(factor * 1.0001)
+
+
+def test_lvd_with_fewer_points_than_a_level_needs_is_split():
+    """λ = 0 up to 2/α points; the sample is no larger than the calibration set."""
+    for coverage, needed in [(0.5, 4), (0.8, 10), (0.9, 20)]:
+        points = np.random.default_rng(0).normal(size=(needed, 2))
+        assert widening_factor(points, coverage) == 0.0
+        assert widening_factor(np.vstack([points, points]), coverage) > 0
+    metric = learn_metric(TRAIN, LABELS, random_state=0)
+    few = LVD(tuned=True, metric=metric, random_state=0)
+    few.fit(Z[:20], SCORES[:20], Z_train=TRAIN, y_train=LABELS)
+    expected = Split().fit(Z[:20], SCORES[:20]).predict_radius(NEW, [0.5, 0.9])
+    np.testing.assert_array_equal(few.predict_radius(NEW, [0.5, 0.9])[:, 1], expected[:, 1])
+    assert few.factors_[0.9] == 0 < few.factors_[0.5]
+    assert few.guaranteed_coverage([0.9, 20 / 21, 0.96]).tolist() == [0.0, 0.0, 1.0]
+
+
+def test_random_centres_are_finite_and_symmetric(monkeypatch):
+    """Whatever bits are drawn; the highest give the negative of the lowest."""
+    bits = np.array([[0, 2**64 - 1, 2**63]], dtype=np.uint64)
+    monkeypatch.setattr(_rlcp, "random_bits", lambda seed, Z: bits)
+    low, high, middle = row_normals(np.zeros((1, 3)), 0)[0]
+    assert low == -high and np.isfinite(low) and abs(middle) < 1e-15
+
+
+@pytest.mark.parametrize("localizer", ["exponential", "gaussian"])
+def test_lcp_without_a_finite_radius_takes_the_widest_bandwidth(localizer):
+    """Of 20 points none reaches 0.99; the grid ends at 32 times the median distance."""
+    apart = np.linalg.norm(Z[:20, None] - Z[:20], axis=2)[np.triu_indices(20, 1)]
+    found = tuned_bandwidth(localizer, Z[:20], SCORES[:20], 0.99)
+    assert found == pytest.approx(32 * np.median(apart))
+
+
+@pytest.mark.parametrize("localizer", LOCALIZERS)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_point_left_out_has_the_radius_that_all_others_give(localizer, seed):
+    """In one go for all points what a fit without each of them says; half of them tie."""
+    rng = np.random.default_rng(seed)
+    points, scores = rng.normal(size=(14, 2)), np.sort(rng.integers(0, 7, 14) * 1.0)
+    apart = np.linalg.norm(points[:, None] - points, axis=2)
+    for h in (1, 4) if localizer == "neighbors" else (0.3, 1.5):
+        for level in (0.3, 0.6, 0.85):
+            rank = conformal_rank(level, 13)
+            found = _left_out(OrderedScores(scores), _bag(localizer, apart, h), rank)
+            for i, others in enumerate(~np.eye(14, dtype=bool)):
+                method = LCP(localizer, bandwidth=h).fit(points[others], scores[others])
+                assert found[i] == method.predict_radius(points[[i]], level)

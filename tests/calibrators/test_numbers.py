@@ -9,6 +9,7 @@ from sklearn.base import clone
 
 from calliper import KNN, RBF, CalliperError, FullRescaled, JackknifeRescaled, Split
 from calliper.calibrators import RLCP, JackknifeMinmaxRescaled
+from calliper.calibrators._full_rescaled import LARGEST, SMALL
 from calliper.kernels import rescale
 from calliper.quantile import exponent, power_of_two
 
@@ -118,3 +119,35 @@ def test_memory_stays_within_a_few_times_the_data(n, m, d):
     finally:
         tracemalloc.stop()
     assert peak < 5 * (rows.nbytes + new.nbytes) + 35e6
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_where_products_of_small_scores_begin_to_vanish(power):
+    """From 2 to SMALL on, where the largest is 2 to LARGEST, a radius of 0 is no rounding."""
+    smallest = 2.0 ** ((SMALL - LARGEST) // power)
+    scores = np.append(np.zeros(30), [smallest, 1.0])
+    rows = np.arange(32.0)[:, None]
+    method = FullRescaled(KNN(31), statistic="rms" if power == 2 else "mean")
+    assert method.fit(rows, scores).predict_radius([[5.0]], 0.5) == 0
+    scores[30] = np.nextafter(smallest, 0)
+    if power == 2:
+        with pytest.raises(CalliperError, match="span more than double precision"):
+            method.fit(rows, scores)
+        return
+    assert 0 < method.fit(rows, scores).predict_radius([[5.0]], 0.5) < 1e-200
+
+
+@pytest.mark.parametrize("kind", [JackknifeRescaled, JackknifeMinmaxRescaled])
+def test_models_saved_without_a_lift_had_none(kind):
+    method = kind(KNN(5)).fit(Z[:50], NOISE[:50])
+    expected = method.predict_radius(Z[50:], 0.8)
+    del method._lift
+    np.testing.assert_array_equal(method.predict_radius(Z[50:], 0.8), expected)
+
+
+def test_one_point_after_very_small_scores():
+    """What the smallest were lifted by is forgotten with them."""
+    method = JackknifeMinmaxRescaled(KNN(5)).fit(Z[:50], np.ldexp(NOISE[:50], -1000))
+    assert method.fit(Z[:1], [3.0]).predict_radius(Z[50:51], 0.5) == 3.0
+    two = method.fit(Z[:2], [1.0, 3.0])  # ratios 1/3 and 3, and 3 is the larger scale of a new one
+    np.testing.assert_allclose(two.predict_radius(Z[50:51], [0.3, 0.6]), [[1.0, 9.0]], rtol=1e-9)

@@ -157,3 +157,21 @@ def test_default_regressor_and_its_seed():
 def test_tuned_kernel_is_tuned_on_training_errors():
     method = fit(SLCP(TunedKNN()))
     assert isinstance(method.kernel_, KNN)
+
+
+def test_the_unit_of_labels_does_not_matter_where_neighbours_tie():
+    """On a lattice places are shared; equal labels far from the mean have a spread of nothing."""
+    train = np.repeat(np.arange(9.0), 4)[:, None]
+    labels = np.where(train[:, 0] < 5, 1000.1 / 3, -77.7) + np.tile([0.0, 1.0, 0.0, 2.0], 9) * (
+        train[:, 0] > 6
+    )
+    new, scores = np.arange(0.0, 9.0, 0.5)[:, None], np.arange(1.0, 19.0)
+
+    def radius(unit):
+        method = NormalizedKNN(6, difficulty="labels", gamma=0.5)
+        return method.fit(new, scores, Z_train=train, y_train=labels * unit).predict_radius(new)
+
+    expected = radius(1.0)
+    assert (expected[:7] == expected[0]).all() and expected[-1] > 2 * expected[0]
+    for unit in (2.0**-30, 2.0**30):
+        np.testing.assert_array_equal(radius(unit), expected)

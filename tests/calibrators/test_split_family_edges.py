@@ -187,6 +187,10 @@ def test_a_quantile_regressor_that_predicts_negative_values():
     method = fit(RCP(Steep()))
     with pytest.warns(ZeroScaleWarning, match=f"zero at {n_zero} of 50 calibration points"):
         radius = method.predict_radius(NEW, [0.1, 0.9])
+    weights = {"weights": np.r_[2.0, np.ones(49)]}
+    by_weight = RCP(Steep()).fit(Z, SCORES, Z_train=Z, scores_train=SCORES, **weights)
+    with pytest.warns(ZeroScaleWarning, match=f"zero at {n_zero} of 50 calibration points"):
+        by_weight.predict_radius(NEW, [0.1, 0.9], weights=np.ones(len(NEW)))
     assert (radius[NEW[:, 0] < 0, 0] == 0).all() and (radius[NEW[:, 0] > 0, 0] > 0).all()
     assert np.isinf(radius[:, 1]).all()  # more than a tenth of the calibration points
     moved = fit(RCP(Steep(), offset=0.5)).predict_radius(NEW, [0.1, 0.9])

@@ -312,6 +312,10 @@ def tampered(bases, number):
         sys.setrecursionlimit(limit)
 
 
+#: How ``inspect`` parses the signature that a built-in method has as text; to run it is "exec".
+OF_A_BUILTIN = (b"def foo(self, *args, **kwargs): pass", "<unknown>")
+
+
 class Watch:
     """What Python reports while it is on: anything run, imported, written, connected."""
 
@@ -330,6 +334,8 @@ class Watch:
             asks_the_machine = str(path).startswith(("/sys/", "/proc/"))  # how many cores it has
             if writes or (str(path) != self.path and not asks_the_machine):
                 self.seen.append(f"open {str(path)[:60]}")
+        elif (event, arguments) == ("compile", OF_A_BUILTIN):
+            return
         elif event == "import" or event.startswith(FORBIDDEN):
             self.seen.append(f"{event} {str(arguments)[:80]}")
 

@@ -10,11 +10,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
 from calliper import KNN, ConformalRegressor, FullRescaled, Split
-from calliper.calibrators import ConditionalCalibration, Grouped
+from calliper.calibrators import ConditionalCalibration, Grouped, LoCart
 from calliper.cli._csv import Form
 from calliper.cli._tables import open_table
 from calliper.exceptions import CalliperError
-from calliper.refitting import JackknifePlus
+from calliper.refitting import CVPlus, JackknifePlus
 from promises.methods import Nearest, halves, zero
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -245,3 +245,25 @@ def test_names_of_columns_that_are_no_text(tmp_path):
         pytest.raises(CalliperError, match="cannot be written to Parquet"),
     ):
         table.schema(["y"])
+
+
+def test_intervals_of_refitted_models_are_nested_at_low_levels_too():
+    levels = np.linspace(0.02, 0.98, 49)
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(13, 1)), rng.normal(size=13)
+        for made in (CVPlus(Nearest(), n_folds=3), JackknifePlus(Nearest())):
+            lower, upper = made.fit(X, y).predict_interval(Z, levels)
+            assert (lower <= upper).all() and np.isfinite(lower[:, 0]).all()
+            assert (lower[:, 1:] <= lower[:, :-1]).all() and (upper[:, 1:] >= upper[:, :-1]).all()
+            alone = [made.predict_interval(Z, float(level)) for level in levels]
+            np.testing.assert_array_equal(lower, np.stack([each.lower for each in alone], axis=1))
+            np.testing.assert_array_equal(upper, np.stack([each.upper for each in alone], axis=1))
+
+
+def test_a_tree_takes_features_of_single_precision():
+    with pytest.raises(CalliperError, match=r"up to 3.4e\+38 in size; got 1e\+39 in Z_train"):
+        LoCart().fit(Z, SCORES, Z_train=np.full((12, 1), 1e39), scores_train=SCORES)
+    made = LoCart().fit(Z, SCORES, Z_train=Z, scores_train=SCORES)
+    with pytest.raises(CalliperError, match=r"got 1e\+39 in Z\."):
+        made.predict_radius([[1e39]])

@@ -41,7 +41,7 @@ def test_nothing_is_found():
 
 def test_the_campaign_was_long_and_found_nothing():
     results = json.loads(campaign.RESULTS.read_text(encoding="utf-8"))
-    assert sum(state["inputs"] for state in results.values()) >= 90_000
+    assert sum(state["inputs"] for state in results.values()) >= 10**6
     assert all(state["found"] == [] for state in results.values())
 
 

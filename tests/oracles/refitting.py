@@ -6,7 +6,7 @@ Loops over points, exact fractions for ranks, sorting; nothing is shared with th
 from __future__ import annotations
 
 from fractions import Fraction
-from math import ceil, floor, inf
+from math import ceil, inf
 from statistics import mean, median
 
 from sklearn.base import clone
@@ -72,13 +72,25 @@ def one(model, x):
 
 
 def plus_interval(centres, errors, coverage):
-    """⌊α(n+1)⌋-th smallest of μ₋ᵢ(x) − Rᵢ, ⌈(1−α)(n+1)⌉-th smallest of μ₋ᵢ(x) + Rᵢ."""
-    alpha, n = 1 - Fraction(coverage), len(errors)
-    lower = smallest([c - r for c, r in zip(centres, errors, strict=True)], floor(alpha * (n + 1)))
-    upper = smallest(
-        [c + r for c, r in zip(centres, errors, strict=True)], ceil((1 - alpha) * (n + 1))
-    )
-    return (lower, upper) if lower <= upper else ((lower + upper) / 2,) * 2
+    """⌊α(n+1)⌋-th smallest of μ₋ᵢ(x) − Rᵢ, ⌈(1−α)(n+1)⌉-th smallest of μ₋ᵢ(x) + Rᵢ.
+
+    Where these are out of order: between those of the last rank where they are, as far as the next
+    rank allows.
+    """
+    n = len(errors)
+
+    def at(rank):
+        pairs = list(zip(centres, errors, strict=True))
+        return smallest([c - r for c, r in pairs], n + 1 - rank), smallest(
+            [c + r for c, r in pairs], rank
+        )
+
+    lower, upper = at(ceil(Fraction(coverage) * (n + 1)))
+    if lower <= upper:
+        return lower, upper
+    last = max(rank for rank in range(1, n + 1) if at(rank)[0] > at(rank)[1])
+    lower, upper = at(last + 1)
+    return (min(max(sum(at(last)) / 2, lower), upper),) * 2
 
 
 def minmax_interval(centres, errors, coverage):

@@ -122,7 +122,9 @@ def test_bad_scores():
         regressor("plain").set_params(score_function=QuantileError("r")).calibrate(X_CAL, Y_CAL)
     for shape, expected in [((5,), 2), ((5, 1), 2), ((5, 3), 2), ((5, 2), 3)]:
         score = QuantileError("median" if expected == 3 else "plain")
-        with pytest.raises(CalliperError, match=rf"shape \(n, {expected}\); got shape"):
+        columns = "lower, median and upper" if expected == 3 else "lower and upper"
+        message = rf"takes {columns} quantiles .* shape \(n, {expected}\); got shape"
+        with pytest.raises(CalliperError, match=message):
             score.measure(np.zeros(5), np.zeros(shape))
     for offset in (0, -1.0, np.inf):
         with pytest.raises(ValueError, match="offset must be"):

@@ -206,8 +206,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             rows = rows.latest(n)
             given = {name: value for name, value in vars(rows).items() if value is not None}
             grown.fit(**{name: given[name] for name in given if has_fit_parameter(self, name)})
-        names = getattr(self, "feature_names_in_", None)
-        self.__dict__.update(vars(grown) | ({} if names is None else {"feature_names_in_": names}))
+        self.__dict__.update(vars(grown))  # names of columns stay: a fit to arrays has none
         return self
 
     def _take_in(self, rows: FitRows) -> bool:

@@ -152,7 +152,7 @@ def choose_locality(
     statistic: str | None,
     offset: float,
     rng: np.random.RandomState,
-    dimensions: int = 2,
+    dimensions: int,
 ) -> Locality:
     """What the user gave, else the rule for N = n points, else what left-out errors prefer."""
     rows, errors = left_out
@@ -271,8 +271,7 @@ def search_locality(
 
 def _candidates(rule: Locality, size: int, free: bool) -> tuple[list[Kernel], list[float]]:
     """Kernels and shares to combine, those of the rule first."""
-    multiples = [1.0, *(multiple for multiple in MULTIPLES if multiple != 1)]
-    kernels = [rule.kernel.widened(multiple, size // 2) for multiple in multiples]
+    kernels = [rule.kernel.widened(multiple, size // 2) for multiple in (1.0, *MULTIPLES)]
     different = list({repr(kernel): kernel for kernel in kernels}.values())
     shares = [rule.shrinkage]
     if free and not rule.kernel.smoothing:  # a smoothed kernel has its global part already
@@ -309,7 +308,7 @@ def _scales(
     """For any level, the scales of all members of a bag, (candidates, n); the last are split's."""
     power = 2 if statistic == "rms" else 1
     sizes = errors**power
-    middle = np.partition(sizes, (len(sizes) - 1) // 2)[(len(sizes) - 1) // 2]
+    middle = np.sort(sizes)[(len(sizes) - 1) // 2]
     local = kernels[0].scales_of_others(kernels, Z, sizes, statistic=statistic)
 
     def mixed(level: float) -> FloatArray:

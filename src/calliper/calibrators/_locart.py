@@ -31,7 +31,7 @@ import numpy as np
 
 from calliper._types import FloatArray
 from calliper.calibrators._base import Calibrator
-from calliper.exceptions import SmallCalibrationWarning, warn
+from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.guarantees import Guarantee, conformal_coverage
 from calliper.quantile import conformal_rank, conformal_thresholds, required_calibration_size
 
@@ -152,11 +152,22 @@ class LoCart(Calibrator):
             max_leaf_nodes=None if self.max_leaves is None else max(2, self.max_leaves),
             random_state=self.random_state,
         )
-        return tree.fit(Z, scores)
+        return tree.fit(_refuse_beyond_single(Z, "Z_train"), scores)
 
     def _leaf(self, Z: FloatArray) -> Any:
         """The number of each row's leaf, (m,)."""
-        return np.searchsorted(self._leaves, self.tree_.apply(Z))
+        return np.searchsorted(self._leaves, self.tree_.apply(_refuse_beyond_single(Z, "Z")))
+
+
+def _refuse_beyond_single(Z: FloatArray, name: str) -> FloatArray:
+    """The rows, unless they hold numbers that a tree cannot tell from infinity."""
+    largest = np.abs(Z).max(initial=0.0)
+    if largest > np.finfo(np.float32).max:
+        raise CalliperError(
+            f"LoCart grows a tree, which takes features of up to {np.finfo(np.float32).max:.2g} in "
+            f"size; got {largest:.3g} in {name}. Divide the features by a constant."
+        )
+    return Z
 
 
 def _warn_if_small(sizes: Any, levels: list[float]) -> None:

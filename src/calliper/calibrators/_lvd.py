@@ -146,7 +146,7 @@ class LVD(Calibrator):
         )
         sample = rng.permutation(len(rows.Z_train))[: min(len(rows.Z), MOST_POINTS)]
         self._sample = self.metric_.transform(rows.Z_train[sample])
-        order = np.argsort(rows.scores, kind="stable")
+        order = np.argsort(rows.scores)
         self.scores_, self.points_ = rows.scores[order], self.metric_.transform(rows.Z[order])
         self.factors_: dict[float, float] = {}
         self.n_calibration_ = len(rows.scores)

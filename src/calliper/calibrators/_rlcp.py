@@ -125,7 +125,7 @@ class RLCP(Calibrator):
             self.length_scale_ = effective_length_scale(rows.Z_train[chosen])
         else:
             self.length_scale_ = float(self.length_scale)
-        order = np.argsort(rows.scores, kind="stable")
+        order = np.argsort(rows.scores)
         self.scores_ = rows.scores[order]
         self.exponents_ = RadialExponents(rows.Z[order], self.length_scale_, EUCLIDEAN)
         self.n_calibration_ = len(rows.scores)

@@ -344,12 +344,11 @@ def _binary_deficit(information: FloatArray, c: float, rho: FloatArray) -> Float
         return rho * _kl(-inside * u, c) + (1 - rho) * _kl(outside * u, c)
 
     low, high = np.zeros_like(rho), np.ones_like(rho)
-    affordable = cost(high) <= information
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         enough = cost(middle) <= information
         low, high = np.where(enough, middle, low), np.where(enough, high, middle)
-    return inside * np.where(affordable, 1.0, high)
+    return inside * high
 
 
 def _kl(shift: FloatArray, c: float) -> FloatArray:

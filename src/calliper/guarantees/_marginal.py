@@ -206,9 +206,7 @@ def confident_rank(coverage: float, n: int, confidence: float) -> int:
         """P(Binomial(N, coverage) ≥ rank)."""
         return float(missed.cdf(n - rank))
 
-    rank = min(n + 1, max(1, n - int(missed.ppf(rest))))
-    while rank > 1 and at_least(rank - 1) <= allowed:
-        rank -= 1
+    rank = max(1, n - 1 - int(missed.ppf(rest)))  # one lower: a quantile may err by rounding
     while rank <= n and at_least(rank) > allowed:
         rank += 1
     return rank

@@ -267,8 +267,8 @@ def plus_ends(
     """Order statistics of μ₋ᵢ(x) ∓ R_i at ranks n+1−Q = ⌊α(n+1)⌋ and Q: two (m, L).
 
     ``left_out`` is (m, n); ``residuals`` (n,) or (m, n), infinite where nothing is known about a
-    row. Below level 1/2 the ends can be out of order; no target then qualifies, and the point
-    halfway is returned. O(mn) by selection.
+    row. Below level 1/2 the ends can be out of order; no target then qualifies, and the interval
+    is the point of :func:`_innermost`. O(mn) by selection.
     """
     n = left_out.shape[1]
     ranks = [conformal_rank(level, n) for level in levels]
@@ -276,14 +276,29 @@ def plus_ends(
     lower = np.full((len(left_out), len(levels)), -np.inf)
     upper = -lower
     if finite:
+        down, up = below(left_out, residuals), above(left_out, residuals)
         high = [ranks[column] for column in finite]
         low = [n + 1 - rank for rank in high]
-        lower[:, finite] = row_order_statistics(below(left_out, residuals), low)
-        upper[:, finite] = row_order_statistics(above(left_out, residuals), high)
-    empty = lower > upper
-    halfway = lower[empty] + (upper[empty] - lower[empty]) / 2
-    lower[empty] = upper[empty] = halfway
+        lower[:, finite] = row_order_statistics(down, low)
+        upper[:, finite] = row_order_statistics(up, high)
+        row, column = np.nonzero(lower > upper)
+        rows, place = np.unique(row, return_inverse=True)
+        lower[row, column] = upper[row, column] = _innermost(down[rows], up[rows])[place]
     return lower, upper
+
+
+def _innermost(down: FloatArray, up: FloatArray) -> FloatArray:
+    """A point (m,) within the ends of every rank Q at which these are in order.
+
+    ``down`` and ``up`` (m, n) are the ends of each left-out row; out of order at the first rank.
+    Halfway between the ends at the last rank where they are out of order, or as near to that as
+    the next rank allows: the same whatever levels are asked for, so that intervals are nested.
+    """
+    down, up = np.sort(down, axis=1)[:, ::-1], np.sort(up, axis=1)
+    rows, first = np.arange(len(down)), np.argmax(down <= up, axis=1)
+    before = rows, first - 1
+    halfway = down[before] + (up[before] - down[before]) / 2
+    return np.asarray(np.clip(halfway, down[rows, first], up[rows, first]))
 
 
 def minmax_ends(
