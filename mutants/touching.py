@@ -26,6 +26,7 @@ tests/kernels tests/calibrators tests/guarantees tests/properties tests/quantile
 tests/distribution tests/distributed/test_shards.py tests/test_guarantees.py tests/test_quantile.py
 tests/test_weighted_quantile.py tests/test_scores_and_intervals.py tests/test_extend.py
 tests/test_composition.py tests/test_shared_rows.py tests/test_shift.py tests/test_tuning_curve.py
+tests/fuzzing/test_found.py
 tests/test_notebook.py
 src/calliper/kernels src/calliper/calibrators src/calliper/guarantees
 src/calliper/quantile.py src/calliper/scores.py

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -271,55 +272,78 @@ def test_rows_are_settled_again_only_where_single_precision_cannot_tell(tight):
     assert found.tied.all() if tight else not found.tied.any()
 
 
+def is_ahead(i, placed, scores, k, offset, slope, t):
+    """Whether point i is at least as strange as a new one, the last of the rows, of score t."""
+    values, scales = np.append(scores, t), []
+    for j in (i, len(scores)):
+        mine = np.isin(placed.cell, placed.probes[j]) & (np.arange(len(values)) != j)
+        local = np.sort(values)[(len(values) + 1) // 2 - 1]
+        if mine.any():
+            far = ((placed.rows[mine] - placed.rows[j]) ** 2).sum(axis=1)
+            least = min(k, mine.sum())
+            reach = np.sort(far)[least - 1]
+            near, tied = far < reach, far == reach
+            loud = near + (least - near.sum()) / tied.sum() * tied
+            local = loud @ values[mine] / least
+        scales.append(local + offset + slope * t)
+    return scores[i] * scales[1] >= t * scales[0] * (1 - 1e-12)
+
+
+def assert_thresholds(Z, scores, new, k, cells, offset, slope):
+    """Each comparison holds up to its threshold, and not beyond."""
+    kernel = KNN(k, cells=cells)
+    bag = kernel.bag(Z, scores, scores, statistic="mean", offset=offset)
+    placed = bag.search.locate(np.vstack([Z, new]))
+    for i, t in enumerate(bag.thresholds(new, slope=slope)[0]):
+        holds = partial(is_ahead, i, placed, scores, k, offset, slope)
+        if np.isinf(t):
+            assert holds(1e30)
+        else:
+            assert holds(t * (1 - 1e-9))
+            assert not holds(t * (1 + 1e-9) + 1e-100)
+
+
 @pytest.mark.parametrize("part", range(4))
 def test_thresholds_are_where_comparisons_end(part):
     """Many worlds in floating point, which is faster than exact, with scales that rise with t."""
     for seed in range(200 + 20 * part, 220 + 20 * part):
         Z, scores, new, how = world(seed)
         cells = PlacedCells(how["centres"], None, how["n_probes"], 0)
-        rows, n = np.vstack([Z, new]), len(Z)
-        offset, slope = how["offset"], how["shrinkage"]
-        kernel = KNN(how["k"], cells=cells)
-        bag = kernel.bag(Z, scores, scores, statistic="mean", offset=offset)
-        placed = bag.search.locate(rows)
-
-        def scale(i, t, placed=placed, rows=rows, scores=scores, k=how["k"]):
-            values = np.append(scores, t)
-            mine = np.isin(placed.cell, placed.probes[i]) & (np.arange(len(values)) != i)
-            if not mine.any():
-                return np.sort(values)[(len(values) + 1) // 2 - 1]
-            far = ((rows[mine] - rows[i]) ** 2).sum(axis=1)
-            k = min(k, mine.sum())
-            reach = np.sort(far)[k - 1]
-            near, tied = far < reach, far == reach
-            return (near + (k - near.sum()) / tied.sum() * tied) @ values[mine] / k
-
-        for i, t in enumerate(bag.thresholds(new, slope=slope)[0]):
-
-            def holds(t, i=i, n=n, scale=scale, scores=scores, offset=offset, slope=slope):
-                mine, theirs = (scale(j, t) + offset + slope * t for j in (i, n))
-                return scores[i] * theirs >= t * mine * (1 - 1e-12)
-
-            if np.isinf(t):
-                assert holds(1e30), seed
-            else:
-                assert holds(t * (1 - 1e-9)), seed
-                assert not holds(t * (1 + 1e-9) + 1e-100), seed
+        assert_thresholds(Z, scores, new, how["k"], cells, how["offset"], how["shrinkage"])
 
 
-def test_tied_sums_are_exact_and_do_not_depend_on_the_order_of_points():
-    """Magnitudes of all sizes, and nought, at one place: as Python's exactly rounded sum."""
+@pytest.mark.parametrize("offset", [0.0, 0.7, 3.0])
+@pytest.mark.parametrize("slope", [0.0, 0.4])
+def test_thresholds_of_a_row_alone_between_two_scores(offset, slope):
+    """Nobody is a candidate of the new row, which is one of some points, even as far as their K-th.
+
+    Its scale is the median of all scores with its own, which lies between two of them.
+    """
     rng = np.random.default_rng(0)
-    scores = np.append(10.0 ** rng.integers(-20, 20, size=39) * rng.random(39), 0.0)
-    Z, cells = np.zeros((40, 2)), PlacedCells(np.zeros((1, 2)), None, 1, 0)
-    expected = math.fsum(scores) / 40
-    for order in (np.arange(40), np.arange(40)[::-1], rng.permutation(40)):
-        mine = scores[order]
-        bag = KNN(3, cells=cells).bag(Z, mine, mine, statistic="mean", offset=0.0)
-        (_, (_, scale)), *_ = bag._scales_of_new(Z[:1], [0.5], bag._placed(Z[:1])).items()
-        assert scale[0] == pytest.approx(expected, rel=1e-15)
-        others = [math.fsum(np.delete(mine, i)) / 39 for i in range(40)]
-        np.testing.assert_allclose(bag.calibration_scale(0.5), others, rtol=1e-15)
+    cells, new = PlacedCells(np.array([[0.0], [10.0], [30.0], [50.0]]), None, 2, 0), [[28.0]]
+    for k in (1, 1, 2, 2, 3, 3, 5, 5):
+        n = int(rng.integers(max(k, 5), 10))
+        x = np.where(rng.random(n) < 0.4, rng.integers(-3, 4, n), rng.choice([42, 44, 56, 60], n))
+        scores = np.round(4 + 2 * rng.random(n), 2) * (rng.random(n) < 0.8)
+        assert_thresholds(x[:, None] * 1.0, scores, np.array(new), k, cells, offset, slope)
+
+
+def test_tied_sums_do_not_depend_on_the_order_of_points():
+    """To the last bit, where large ones share one place and small ones another; some are nought."""
+    rng = np.random.default_rng(0)
+    Z, cells = np.repeat([[0.0], [9.0]], 30, axis=0), PlacedCells(np.zeros((1, 1)), None, 1, 0)
+    scores = np.append(1e20 * rng.random(30), 1e-20 * rng.random(30)) * (rng.random(60) < 0.9)
+    found = []
+    for _ in range(12):
+        order = rng.permutation(60)
+        bag = KNN(3, cells=cells).bag(
+            Z[order], scores[order], scores[order], statistic="mean", offset=0.0
+        )
+        ((_, scale),) = bag._scales_of_new(Z[::30], [0.5], bag._placed(Z[::30])).values()
+        found.append(scale)
+    assert (np.array(found) == found[0]).all()
+    expected = [math.fsum(scores[:30]) / 30, math.fsum(scores[30:]) / 30]
+    np.testing.assert_allclose(found[0], expected, rtol=1e-14)
 
 
 @pytest.mark.filterwarnings("error")

@@ -119,3 +119,12 @@ def test_a_metric_is_learnt_on_so_many_errors_at_most(monkeypatch):
     state = np.random.RandomState(0)
     state.choice(60, 50, replace=False)
     np.testing.assert_array_equal(found, kernel._learn(Z[drawn], errors[drawn], state).matrix)
+
+
+def test_thresholds_of_a_learnt_space_are_asked_at_the_middle():
+    rng = np.random.default_rng(0)
+    Z, errors = rng.normal(size=(60, 3)), rng.exponential(size=60)
+    kernel = Mahalanobis(KNN(6), max_iter=3).fixed(Z, errors, np.random.RandomState(0))
+    bag = kernel.bag(Z, errors, errors, statistic="quantile", offset=0.0)
+    moved = kernel.metric.transform(Z[:5] + 0.1)
+    np.testing.assert_array_equal(bag.thresholds(Z[:5] + 0.1), bag.bag.thresholds(moved, 0.5))

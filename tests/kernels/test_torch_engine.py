@@ -406,9 +406,17 @@ def test_ten_bits_are_the_nearest():
 def test_exponents_are_exact_however_short_the_length_scale():
     rng = np.random.default_rng(0)
     half = 1e3 * rng.normal(size=(20, 12))
+    half = np.vstack([half, half + 1e-3 * rng.normal(size=(20, 12))])
     Z = np.vstack([half, -half])  # around nought, so that only the rows themselves are large
-    Z[:10] = Z[10:20] + 1e-3 * rng.normal(size=(10, 12))
     there = TorchRadial(device_rows(torch.tensor(Z), "Z"), 1e-3, 0.0, 0.0)
     found = there.exponents(there.columns).numpy()
     expected = -all_distances(Z, Z, "euclidean") / 2e-6
     np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_neighbours_are_the_same_in_any_unit():
+    Z = problem("continuous")[0]
+    expected = search_of(Z, "euclidean", CPU).nearest(Z[:9] + 0.1, 4)[0]
+    found = search_of(2.0**600 * Z, "euclidean", CPU).nearest(2.0**600 * (Z[:9] + 0.1), 4)
+    np.testing.assert_array_equal(found[0], expected)
+    assert not found[1].any()
