@@ -5,9 +5,13 @@ import math
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
-from calliper import KNN, CalliperError, FullRescaled, Split
+from calliper import KNN, CalliperError, ConformalRegressor, FullRescaled, Split
 from calliper.calibrators import (
     LVD,
     RLCP,
@@ -68,6 +72,19 @@ def test_a_negative_threshold_is_rounded_towards_zero():
     for level in (0.2, 0.5, 0.9):
         tied = np.sort(scores)[conformal_rank(level, 50) - 1]
         assert tied <= method.predict_radius([[0.0]], level)[0] <= tied + 1e-9
+
+
+def test_the_basis_is_asked_with_the_frame_that_was_passed():
+    Z, scores = draw(60, 2)
+    frame = pd.DataFrame({"x": Z[:, 0], "group": np.where(Z[:, 1] > 0, "north", "south")})
+    model = FunctionTransformer(lambda rows: rows[["x"]])
+    model = make_pipeline(model, LinearRegression()).fit(frame[:20], scores[:20])
+    north = ConditionalCalibration(basis=lambda rows: (rows[["group"]] == "north").to_numpy())
+    method = ConformalRegressor(model, calibrator=north).calibrate(frame[20:], scores[20:])
+    interval = method.predict_interval(frame, 0.5)
+    error = np.abs(scores - model.predict(frame))[20:]
+    alone = north.fit(frame[20:], error).predict_radius(frame, 0.5)
+    np.testing.assert_allclose(interval.upper - interval.lower, 2 * alone, rtol=1e-9)
 
 
 def test_with_a_confidence_the_smallest_group_with_finite_intervals_is_the_worst():
