@@ -1,0 +1,249 @@
+"""Small changes of the code that change an answer: each of them noticed by a definition."""
+
+import inspect
+import math
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from calliper import KNN, CalliperError, ConformalRegressor, FullRescaled, Split
+from calliper.calibrators import (
+    LVD,
+    RLCP,
+    ConditionalCalibration,
+    Grouped,
+    LoCart,
+    NormalizedKNN,
+)
+from calliper.calibrators._base import FitRows
+from calliper.calibrators._locality import locality_rule, search_locality, stays
+from calliper.calibrators._lvd import widening_factor
+from calliper.exceptions import SmallCalibrationWarning
+from calliper.guarantees import confident_rank, plug_in_local_coverage
+from calliper.guarantees._local import _excess
+from calliper.kernels import learn_metric
+from calliper.quantile import Shares, conformal_rank, exponent, row_thresholds
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+def draw(n, d=1, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, d)), rng.exponential(size=n)
+
+
+def test_levels_and_settings_that_nobody_gives_are_those_documented():
+    Z, scores = draw(40)
+    weights, new = np.linspace(1, 2, 40), np.ones(3)
+    method = Split().fit(Z, scores, weights=weights)
+    assert method.shift_report(new) == method.shift_report(new, 0.9)
+    grouped = Grouped(Split()).fit(Z, scores, groups=np.arange(40) % 2)
+    assert grouped.guarantee() == grouped.guarantee(0.9)
+    learnt = inspect.signature(learn_metric).parameters
+    for name in ("n_directions", "smoothing", "max_iter"):
+        assert LVD().get_params()[name] == learnt[name].default
+    trained = {"Z_train": Z[20:], "y_train": scores[20:]}
+    kind = {"n_neighbors": 3, "difficulty": "distance+labels", "form": "exp"}
+    usual, said = NormalizedKNN(**kind), NormalizedKNN(**kind, rho=0.5)
+    radii = [each.fit(Z[:20], scores[:20], **trained).predict_radius(Z) for each in (usual, said)]
+    np.testing.assert_array_equal(*radii)
+    found = plug_in_local_coverage(Z, scores, 0.9, 0.5, random_state=0)
+    assert found.mutual_information.n_neighbors == 10
+
+
+def test_wrong_weights_of_further_points_are_told_by_their_own_places():
+    Z, scores = draw(20)
+    method = Split().fit(Z, scores, weights=np.ones(20))
+    with pytest.raises(CalliperError, match=r"1 of 3 are not, the first \(-2\) at position 1\."):
+        method.extend(Z[:3], scores[:3], weights=[1.0, -2.0, 1.0])
+
+
+def test_a_negative_threshold_is_rounded_towards_zero():
+    """A tie must be covered: the radius is not below the score that it comes from."""
+    scores = -draw(50)[1]
+    method = ConditionalCalibration(basis=lambda Z: np.ones((len(Z), 1))).fit(
+        np.zeros((50, 1)), scores
+    )
+    for level in (0.2, 0.5, 0.9):
+        tied = np.sort(scores)[conformal_rank(level, 50) - 1]
+        assert tied <= method.predict_radius([[0.0]], level)[0] <= tied + 1e-9
+
+
+def test_the_basis_is_asked_with_the_frame_that_was_passed():
+    Z, scores = draw(60, 2)
+    frame = pd.DataFrame({"x": Z[:, 0], "group": np.where(Z[:, 1] > 0, "north", "south")})
+    model = FunctionTransformer(lambda rows: rows[["x"]])
+    model = make_pipeline(model, LinearRegression()).fit(frame[:20], scores[:20])
+    north = ConditionalCalibration(basis=lambda rows: (rows[["group"]] == "north").to_numpy())
+    method = ConformalRegressor(model, calibrator=north).calibrate(frame[20:], scores[20:])
+    interval = method.predict_interval(frame, 0.5)
+    error = np.abs(scores - model.predict(frame))[20:]
+    alone = north.fit(frame[20:], error).predict_radius(frame, 0.5)
+    np.testing.assert_allclose(interval.upper - interval.lower, 2 * alone, rtol=1e-9)
+
+
+def test_with_a_confidence_the_smallest_group_with_finite_intervals_is_the_worst():
+    Z, scores = draw(300)
+    grouped = Grouped(Split()).fit(Z, scores, groups=np.repeat(["a", "b"], [100, 200]))
+    assert grouped.guarantee(0.8, 0.9).n_calibration == 100
+
+
+def test_groups_that_lack_most_are_named_first():
+    Z, scores = draw(8)
+    groups = np.repeat(["a", "b"], [5, 3])
+    grouped = Grouped(Split()).fit(Z, scores, groups=groups)
+    with pytest.warns(SmallCalibrationWarning, match=r"'b' has 3 .*'a' has 5"):
+        grouped.predict_radius(Z, 0.9, groups=groups)
+
+
+@pytest.mark.parametrize(("n", "searched"), [(3, 0), (4, 70), (5, 70)])
+def test_errors_are_searched_as_soon_as_a_bag_reaches_a_level(n, searched):
+    """Of N + 1 members N calibrate: 4 of them reach 0.8, and 3 do not."""
+    Z, errors = draw(70, 2)
+    rule = locality_rule(n, None, None, statistic="mean", dimensions=2)
+    rng = np.random.RandomState(0)
+    found = search_locality(rule, Z, errors, n, free=True, statistic="mean", offset=0.0, rng=rng)
+    assert found.n_errors == searched
+
+
+def test_interval_scores_are_averaged_over_three_levels():
+    Z, errors = draw(60)
+    rule = locality_rule(60, None, 0.25, statistic="mean", dimensions=1)
+    found = search_locality(
+        rule, Z, errors, 60, free=False, statistic="mean", offset=0.0, rng=np.random.RandomState(0)
+    )
+    distance = np.abs(Z - Z.T) + np.diag(np.full(60, np.inf))
+    near = np.argsort(distance, axis=1)[:, : found.kernel.n_neighbors]
+    scale = 0.75 * errors[near].mean(axis=1) + 0.25 * np.sort(errors)[29]
+
+    def score(scale, level):
+        total = 0.0
+        for i in range(60):
+            ratio = np.sort(np.delete(errors / scale, i))
+            radius = scale[i] * ratio[conformal_rank(level, 59) - 1]
+            total += radius + max(errors[i] - radius, 0.0) / (1 - level)
+        return total
+
+    ratios = [score(scale, level) / score(np.ones(60), level) for level in (0.8, 0.9, 0.95)]
+    assert found.against_split == pytest.approx(np.mean(ratios), rel=1e-9)
+
+
+@pytest.mark.parametrize(("before", "now", "same"), [(98, 99, False), (99, 100, True)])
+def test_a_search_stays_only_if_its_bags_do(before, now, same):
+    """Bags have N + 1 members, or all 100 left-out errors."""
+    Z, scores = draw(100, 2)
+    rows = [FitRows(Z[:n], scores[:n], Z_left_out=Z, scores_left_out=scores) for n in (before, now)]
+    assert stays(*rows, None, statistic=None) is same
+
+
+@pytest.mark.parametrize("n", [6, 7, 8, 9])
+@pytest.mark.parametrize("level", [0.3, 0.5, 0.7])
+def test_the_global_scale_is_the_lower_median_of_the_bag(n, level):
+    Z, scores = draw(n, 2, seed=n)
+    new = draw(8, 2, seed=100)[0]
+    method = FullRescaled(KNN(2), shrinkage=0.5).fit(Z, scores)
+    for z, radius in zip(new, method.predict_radius(new, level), strict=True):
+        bag = np.vstack([Z, z])
+        distance = np.square(bag[:, None] - bag).sum(axis=2) + np.diag(np.full(n + 1, np.inf))
+        near = np.argsort(distance, axis=1)[:, :2]
+
+        def kept(t, near=near):
+            sizes = np.append(scores, t)
+            middle = np.sort(sizes)[math.ceil((n + 1) / 2) - 1]
+            ratio = sizes / (sizes[near].mean(axis=1) + middle)
+            return np.sum(ratio[:-1] < ratio[-1]) < conformal_rank(level, n)
+
+        assert kept(radius * (1 - 1e-9)) and not kept(radius * (1 + 1e-9))
+
+
+def test_a_tree_takes_the_largest_number_of_single_precision():
+    Z, scores = draw(60)
+    Z[7] = np.finfo(np.float32).max
+    method = LoCart().fit(Z, scores, Z_train=Z, scores_train=scores)
+    assert method.predict_radius(Z[7:8], 0.5) > 0
+    Z[7] *= 1.001
+    with pytest.raises(CalliperError, match="Divide the features"):
+        method.predict_radius(Z[7:8], 0.5)
+
+
+def test_points_all_as_far_apart_count_in_full():
+    """Of 21 such points each has 20 others of one weight, as many as a level of 0.9 takes."""
+    assert widening_factor(np.eye(21), 0.9) == 1.0
+    assert widening_factor(np.eye(20), 0.9) == 0.0
+
+
+def test_local_quantiles_in_many_dimensions_are_those_of_the_definition():
+    """Distances are taken by products there, up to a constant of the row."""
+    Z, scores = draw(80, 12)
+    metric = learn_metric(Z, scores, n_directions=12, max_iter=3, random_state=0)
+    method = LVD(metric=metric).fit(Z[:60], scores[:60], Z_train=Z, y_train=scores)
+    radius = method.predict_radius(Z[60:], 0.6)
+    points, order = metric.transform(Z), np.argsort(scores[:60])
+    expected = []
+    for x in points[60:]:
+        weight = np.exp(-np.square(points[:60] - x).sum(axis=1))[order]
+        enough = np.flatnonzero(np.cumsum(weight) >= 0.6 * (weight.sum() + 1))
+        expected.append(scores[order][enough[0]] if len(enough) else np.inf)
+    np.testing.assert_array_equal(radius, expected)
+    assert 0 < np.isfinite(radius).sum() < 20
+
+
+def test_one_row_with_tied_neighbours_among_others_without():
+    """At 1 the training rows 0 and 2 are as near, and share the place."""
+    train, errors = np.array([[0.0], [2.0], [10.0], [13.0]]), np.array([1.0, 3.0, 5.0, 7.0])
+    method = NormalizedKNN(1, difficulty="residuals", gamma=1.0)
+    Z, scores = draw(30)
+    method.fit(Z, scores, Z_train=train, scores_train=errors)
+    tied, alone = method.predict_radius([[1.0], [9.0]])
+    unit = np.median([3.0, 1.0, 7.0, 5.0])  # of each training row's nearest other
+    assert tied / alone == pytest.approx((1 + 2 / unit) / (1 + 5 / unit), rel=1e-9)
+
+
+def test_weights_near_the_centre_may_reach_what_ranks_do_not():
+    """Of 5 points none has rank ⌈0.85 · 6⌉; a centre among them, far from the row, weighs them."""
+    Z, scores = draw(5, 2)
+    method = RLCP(1.0, random_state=0).fit(Z, scores)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        radius = method.predict_radius(draw(200, 2, seed=1)[0] * 2, 0.85)
+    assert 0 < np.isfinite(radius).sum() < 200
+
+
+@pytest.mark.parametrize("x", [0.1, -0.1, 0.09, -0.09, 0.11, -0.11])
+def test_both_forms_of_the_excess_meet(x):
+    expected = math.fsum((-x) ** k / (k * (k - 1)) for k in range(2, 60))
+    np.testing.assert_allclose(_excess(np.array([x])), [expected], rtol=1e-12)
+
+
+def test_a_promise_with_weights_says_what_wrong_weights_cost():
+    Z, scores = draw(40)
+    weighted = Split().fit(Z, scores, weights=np.linspace(1, 2, 40)).guarantee(0.8).describe()
+    plain = Split().fit(Z, scores).guarantee(0.8).describe()
+    said = "Weights ŵ that are estimated lower it by at most half the mean of |ŵ/mean ŵ − w|."
+    assert said in weighted and said not in plain
+
+
+def test_the_least_confidence_takes_the_first_rank():
+    assert confident_rank(0.5, 5, 1e-300) == 1
+
+
+def test_a_sample_of_columns_that_tells_wrong_costs_no_answer():
+    """Every eighth column is far above the others, and these alone are looked at first."""
+    values = np.zeros((1, 1024))
+    values[0] = np.linspace(0, 1, 1024)
+    values[0, ::8] += 1000
+    shares = Shares(np.linspace(0.5, 1.0, 1024), np.ones(1))
+    for level in (0.05, 0.5, 0.9, 0.95, 0.98):
+        order = np.argsort(values[0])
+        reached = np.cumsum(shares.calibration[order])
+        place = np.searchsorted(reached, level * (reached[-1] + 1))
+        assert row_thresholds(values, [level], shares) == values[0, order[place]]
+
+
+def test_the_exponent_is_that_of_the_largest_size():
+    assert exponent(np.array([-3.0, 1.0])) == exponent(np.array([3.0, -1.0])) == 2
