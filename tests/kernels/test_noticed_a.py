@@ -166,6 +166,6 @@ def test_a_metric_does_not_see_what_all_labels_have_in_common():
 def test_rows_that_fill_their_blocks():
     row = np.arange(4096)
     assert [(part.start, part.stop) for part in _alike(np.ones_like(row))] == [(0, 4096)]
-    ordered, infinite = np.arange(1.0, 6.0), np.full(4096, 9.0)
-    found = _select(ordered, np.ones(4096), row, row % 5, infinite, [5], None)
+    ordered, value = np.arange(1.0, 6.0), np.full(4096, 9.0)
+    found = _select(ordered, np.ones(4096), row, row % 5, value, [5], None)
     np.testing.assert_array_equal(found, 9.0)
