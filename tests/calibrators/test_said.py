@@ -90,7 +90,9 @@ DEFAULTS = {
 }
 
 
-@pytest.mark.parametrize(("method", "other", "rounded"), SAID, ids=repr)
+@pytest.mark.parametrize(
+    ("method", "other", "rounded"), SAID, ids=[repr(method) for method, *_ in SAID]
+)
 def test_what_methods_say_of_themselves(method, other, rounded):
     for name, usual in USUAL.items():
         assert getattr(method, name) is (usual if name not in other else not usual), name
