@@ -249,7 +249,7 @@ def test_names_of_columns_that_are_no_text(tmp_path):
 
 def test_intervals_of_refitted_models_are_nested_at_low_levels_too():
     levels = np.linspace(0.02, 0.98, 49)
-    for seed in range(20):
+    for seed in range(5):
         rng = np.random.default_rng(seed)
         X, y = rng.normal(size=(13, 1)), rng.normal(size=13)
         for made in (CVPlus(Nearest(), n_folds=3), JackknifePlus(Nearest())):
