@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,8 +26,9 @@ BLOCK_FLOATS = 1 << 18
 CHUNK_ROWS = 1 << 16
 
 
-@cache
-def _controller() -> ThreadpoolController:
+@lru_cache(maxsize=1)
+def _controller(n_modules: int) -> ThreadpoolController:
+    """What limits the libraries that are loaded: made anew where modules were, which bring more."""
     return ThreadpoolController()
 
 
@@ -106,7 +108,7 @@ class _SingleThreadedBlas:
     def __enter__(self) -> None:
         with self.lock:
             if self.inside == 0:
-                self.limiter = _controller().limit(limits=1, user_api="blas")
+                self.limiter = _controller(len(sys.modules)).limit(limits=1, user_api="blas")
             self.inside += 1
 
     def __exit__(self, *error: object) -> None:
