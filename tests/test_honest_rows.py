@@ -16,7 +16,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from calliper import CalliperError, ConformalRegressor, Intervals, SignedError, Split, load, save
-from calliper._blocks import _controller, map_slices
+from calliper._blocks import map_slices
 from calliper._calibrated import StoredRows, calibrate_stored
 from calliper._row_order import LEVEL, find_trend
 from calliper.calibrators import ConditionalCalibration
@@ -357,11 +357,8 @@ def test_linear_algebra_of_one_block_keeps_to_one_thread():
     def n_threads(_):
         return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
-    _controller.cache_clear()  # other tests may have loaded libraries without a module
-    with threadpool_limits(1, user_api="blas"):
-        fewest = n_threads(None)  # of a library that cannot be limited, more than one
     with threadpool_limits(2, user_api="blas"):
-        assert map_slices(n_threads, [slice(0, 1)])[0] == fewest
+        assert set(map_slices(n_threads, [slice(0, 1)])[0]) <= {1}
         assert max(n_threads(None), default=2) == 2
 
 

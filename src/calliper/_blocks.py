@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache, lru_cache
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, ClassVar, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 from joblib import cpu_count
@@ -26,9 +26,8 @@ BLOCK_FLOATS = 1 << 18
 CHUNK_ROWS = 1 << 16
 
 
-@lru_cache(maxsize=1)
-def _controller(n_modules: int) -> ThreadpoolController:
-    """What limits the libraries that are loaded: made anew where modules were, which bring more."""
+@cache
+def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
@@ -85,41 +84,49 @@ def row_slices(n_rows: int, step: int) -> list[slice]:
     return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 
-class _SingleThreadedBlas:
-    """Keeps linear algebra to one thread while any caller is inside.
+class _OneThread:
+    """Keeps linear algebra to one thread while any of these is entered.
 
     Only the last to leave restores what the first found, so that predictions which overlap in time
-    leave the setting as it was.
+    leave the setting as it was. Ctrl-C may come while one is entered or left: it no longer counts
+    once it is gone.
     """
 
-    def __init__(self) -> None:
-        self.lock, self.inside = threading.Lock(), 0
-        self.limiter: Any = None
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forked)
-
-    def _forked(self) -> None:
-        """In a copy of the process, no other thread is inside, nor will ever open the lock."""
-        self.lock, self.inside = threading.Lock(), 0
-        if self.limiter is not None:
-            self.limiter.restore_original_limits()
-            self.limiter = None
+    lock = threading.RLock()
+    inside: ClassVar[WeakSet[_OneThread]] = WeakSet()
+    limiter: Any = None
 
     def __enter__(self) -> None:
         with self.lock:
-            if self.inside == 0:
-                self.limiter = _controller(len(sys.modules)).limit(limits=1, user_api="blas")
-            self.inside += 1
+            if not self.inside:
+                self._restore()
+                _OneThread.limiter = _controller().limit(limits=1, user_api="blas")
+            self.inside.add(self)
 
     def __exit__(self, *error: object) -> None:
         with self.lock:
-            self.inside = max(0, self.inside - 1)
-            if self.inside == 0 and self.limiter is not None:
-                self.limiter.restore_original_limits()
-                self.limiter = None
+            self.inside.discard(self)
+            if not self.inside:
+                self._restore()
+
+    def __del__(self) -> None:
+        self.__exit__()
+
+    @classmethod
+    def _restore(cls) -> None:
+        if cls.limiter is not None:
+            cls.limiter.restore_original_limits()
+            cls.limiter = None
+
+    @classmethod
+    def forked(cls) -> None:
+        """In a copy of the process, no other thread is inside, nor will ever open the lock."""
+        cls.lock, cls.inside = threading.RLock(), WeakSet()
+        cls._restore()
 
 
-_single_threaded_blas = _SingleThreadedBlas()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_OneThread.forked)
 
 
 def map_slices(work: Callable[[slice], Result], slices: list[slice]) -> list[Result]:
@@ -129,12 +136,12 @@ def map_slices(work: Callable[[slice], Result], slices: list[slice]) -> list[Res
     algebra is kept to one thread each while they run, to not ask for every core twice.
     """
     if len(slices) == 1:  # too little for threads, those of linear algebra too
-        with _single_threaded_blas:
+        with _OneThread():
             return [work(slices[0])]
     workers = min(n_cores(), len(slices))
     if workers <= 1:
         return [work(rows) for rows in slices]
-    with _single_threaded_blas, ThreadPoolExecutor(workers) as pool:
+    with _OneThread(), ThreadPoolExecutor(workers) as pool:
         return list(pool.map(work, slices))
 
 

@@ -11,7 +11,7 @@ import os, signal, sys
 import numpy as np
 from sklearn.linear_model import LinearRegression
 from calliper import KNN, RBF, ConformalRegressor, FullRescaled, JackknifeRescaled, Split
-from calliper._blocks import _single_threaded_blas
+from calliper._blocks import _OneThread
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(900, 3)).round(1)
@@ -32,12 +32,12 @@ def answer():
 
 expected = [ends(each) for each in made]
 codes = [answer()]
-with _single_threaded_blas.lock:  # as a thread that enters or leaves at that moment
+with _OneThread.lock:  # as a thread that enters or leaves at that moment
     codes.append(answer())
-with _single_threaded_blas:  # as one that is inside, and in the copy never leaves
+with _OneThread():  # as one that is inside, and in the copy never leaves
     codes.append(answer())
 same = [ends(each) for each in made] == expected
-sys.exit(0 if same and codes == [0, 0, 0] and _single_threaded_blas.inside == 0 else f"{codes}")
+sys.exit(0 if same and codes == [0, 0, 0] and not _OneThread.inside else f"{codes}")
 """
 
 

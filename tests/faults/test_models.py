@@ -19,6 +19,7 @@ from calliper import (
     MultiTargetRegressor,
     Split,
 )
+from calliper._blocks import _OneThread
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 RNG = np.random.default_rng(0)
@@ -190,6 +191,8 @@ def test_ctrl_c_anywhere_leaves_the_object_as_it_was_or_as_it_shall_be(name, cha
     made = MADE[name]()
     for at in sorted({*range(1, n, 1 + n // 10), *range(max(1, n - 30), n + 1)}):
         interrupted(lambda: change(made, targets), at)  # noqa: B023
+        assert not _OneThread.inside, at
+        assert _OneThread.limiter is None, at
         assert ends(made) in known, at
         if ends(made) != before:
             made = MADE[name]()
