@@ -42,7 +42,7 @@ import numpy as np
 from scipy.spatial.distance import pdist
 from sklearn.base import BaseEstimator
 
-from calliper._blocks import Scratch, map_row_blocks
+from calliper._blocks import Scratch, map_row_blocks, row_slices
 from calliper._device import device_of, engine_device, on_device, refuse_other_metrics
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
@@ -91,8 +91,8 @@ EXPONENT_ERROR = 1e-11
 #: exponential.
 DIRECT = 8
 
-#: Matrix products round a row otherwise in a product of another shape. So rows are multiplied by
-#: so many at a time, and there are multiples of so many columns: zeros fill them up.
+#: Matrix products round a row otherwise in a product of another shape. So rows are multiplied
+#: always so many at a time, and columns of zeros fill up a multiple of so many.
 TOGETHER, COLUMNS = 32, 16
 
 
@@ -360,16 +360,13 @@ class RadialExponents:
         """−d²/2l² up to a constant of the row, (m, N), of centred rows; in ``out`` if given."""
         n = len(self.points)
         out = np.empty((len(x), n)) if out is None else out
-        left, product = (
-            np.zeros((TOGETHER, x.shape[1] + 1)),
-            np.empty((TOGETHER, self.right.shape[1])),
-        )
-        for start in range(0, len(x), TOGETHER):
-            some = x[start : start + TOGETHER]
-            left[: len(some), :-1], left[: len(some), -1] = some, 1.0
-            out[start : start + TOGETHER] = np.matmul(left, self.right, out=product)[
-                : len(some), :n
-            ]
+        left = np.ones((TOGETHER, x.shape[1] + 1))
+        product = np.empty((TOGETHER, self.right.shape[1]))
+        for rows in row_slices(len(x), TOGETHER):
+            m = rows.stop - rows.start  # below them remain rows of before: the shape is the same
+            left[:m, :-1] = x[rows]
+            np.matmul(left, self.right, out=product)
+            out[rows] = product[:m, :n]
         return out
 
     def weights(self, queries: FloatArray, out: FloatArray | None = None) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Small changes of the code that change an answer: each of them noticed by a definition."""
+"""What calibrators do by default, at the edges of their ranges and in rare branches, by definition."""
 
 import inspect
 import math
