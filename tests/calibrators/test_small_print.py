@@ -1,4 +1,4 @@
-"""What calibrators do by default, at the edges of their ranges and in rare branches, by definition."""
+"""What calibrators do by default, at the ends of ranges and in rare branches: by definition."""
 
 import inspect
 import math
