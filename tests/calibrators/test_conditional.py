@@ -184,6 +184,27 @@ def test_a_group_without_calibration_points_is_infinite():
     assert np.isfinite(radius[0]) and np.isinf(radius[1:]).all()
 
 
+def test_levels_that_a_row_does_not_reach_are_told_of_once():
+    method = ConditionalCalibration().fit(Z, SCORES)
+    with pytest.warns(SmallCalibrationWarning, match=r"support coverage 0\.7") as caught:
+        assert np.isinf(method.predict_radius([[1e3, 1e3]], [0.7, 0.8, 0.9])).all()
+    assert len(caught) == 1
+
+
+def test_descent_passes_many_scores_at_once():
+    """Score by score it would be given up on long before the quantile is reached."""
+    scores = np.random.default_rng(0).permutation(4000) * 1.0
+    method = ConditionalCalibration(basis=constant).fit(np.zeros((4000, 1)), scores)
+    np.testing.assert_allclose(method.predict_radius([[0.0]], [0.1, 0.9]), [[400.0, 3600.0]])
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1.0, 1e12])
+def test_a_column_that_differs_by_rounding_alone_is_constant(unit):
+    column = unit * (1 + np.finfo(np.float64).eps * (np.arange(60) % 2))[:, None]
+    assert ConditionalCalibration().fit(column, SCORES).n_dimensions_ == 1
+    assert ConditionalCalibration().fit(column * Z[:, :1], SCORES).n_dimensions_ == 2
+
+
 def test_an_input_far_outside_is_infinite():
     method = ConditionalCalibration().fit(Z, SCORES)
     with pytest.warns(SmallCalibrationWarning, match="At 1 of 2 new rows"):

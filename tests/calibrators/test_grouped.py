@@ -1,6 +1,7 @@
 """Groups: the promise in each, whatever the calibrator."""
 
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -272,6 +273,31 @@ def test_with_weights_a_group_of_few_rows_may_be_enough():
         np.zeros((10, 1)), scores, groups=group, Z_train=np.zeros((9, 1)), scores_train=ones[:9]
     )
     assert leaves.predict_radius(np.zeros((1, 1)), 0.8, groups=["b"]) == 9.0
+
+
+def test_a_promise_counts_the_groups_without_finite_intervals():
+    sizes = [30, 40, 3, 4]
+    for n_groups, words in [(3, r"infinite for want of points in 1\)"), (4, r"of points in 2\)")]:
+        group = np.repeat(np.arange(n_groups), sizes[:n_groups])
+        method = Grouped(Split()).fit(np.zeros((len(group), 1)), group * 1.0, groups=group)
+        assert re.search(words, method.guarantee(0.9).method)
+        assert "want of points" not in method.guarantee(0.5).method
+        assert "want of points" not in method.guarantee(0.99).method
+
+
+@pytest.mark.parametrize(("n_groups", "rest"), [(5, "(missing: 7):"), (7, "; and 2 more:")])
+def test_of_many_groups_that_lack_rows_the_first_are_named(n_groups, rest):
+    group = np.repeat(np.arange(n_groups), 2)
+    method = Grouped(Split()).fit(np.zeros((len(group), 1)), group * 1.0, groups=group)
+    with pytest.warns(SmallCalibrationWarning, match=re.escape(rest)) as caught:
+        method.predict_radius(np.zeros((len(group), 1)), 0.9, groups=group)
+    assert str(caught[0].message).count("has 2") == 5
+
+
+@pytest.mark.parametrize("scores", [{"a": 1.0, "b": 2.0}, "ab", None])
+def test_scores_that_have_no_rows_are_refused(scores):
+    with pytest.raises(CalliperError, match="scores must be "):
+        Grouped(Split()).fit(np.zeros((2, 1)), scores, groups=["a", "a"])
 
 
 def test_rows_and_what_is_known_of_them_are_as_many():

@@ -14,7 +14,7 @@ from oracles import rescaled as oracles
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 10, 60, 500, 2000, 100_000])
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 8, 10, 60, 500, 2000, 100_000])
 def test_the_rule_asks_for_no_more_points_than_there_are(n):
     rule = locality_rule(n, None, None, statistic=None, dimensions=64)
     graded = isinstance(rule.kernel, GradedKNN)
@@ -142,4 +142,5 @@ def test_beyond_what_all_pairs_allow_neighbours_grow_with_the_root(n, k):
     assert far.kernel.n_neighbors == k and far.shrinkage == 0
     near = locality_rule(10_000, 0.3, None, statistic=None)
     assert near.kernel.length_scale == 0.3 and near.shrinkage == 0
+    assert near.kernel.smoothing == 1 and near.kernel.step == 0.5
     assert locality_rule(10_000, 0.3, None, statistic="quantile").kernel.n_neighbors == 200

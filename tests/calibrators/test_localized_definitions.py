@@ -1,5 +1,7 @@
 """LCP, RLCP and LVD equal their definitions, on problems with ties, zeros and duplicates."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -212,12 +214,47 @@ def test_random_centres_are_finite_and_symmetric(monkeypatch):
     assert low == -high and np.isfinite(low) and abs(middle) < 1e-15
 
 
-@pytest.mark.parametrize("localizer", ["exponential", "gaussian"])
+@pytest.mark.parametrize("localizer", LOCALIZERS)
 def test_lcp_without_a_finite_radius_takes_the_widest_bandwidth(localizer):
-    """Of 20 points none reaches 0.99; the grid ends at 32 times the median distance."""
+    """Of 20 points none reaches 0.99; the grid ends at all others or 32 median distances."""
     apart = np.linalg.norm(Z[:20, None] - Z[:20], axis=2)[np.triu_indices(20, 1)]
     found = tuned_bandwidth(localizer, Z[:20], SCORES[:20], 0.99)
-    assert found == pytest.approx(32 * np.median(apart))
+    widest = 19 if localizer == "neighbors" else 32 * np.median(apart)
+    assert found == pytest.approx(widest)
+
+
+@pytest.mark.parametrize("localizer", LOCALIZERS)
+def test_lcp_in_small_blocks_comes_to_the_same(localizer, monkeypatch):
+    def found():
+        method = LCP(localizer, random_state=0)
+        method.fit(Z, SCORES, Z_train=TRAIN, scores_train=np.abs(LABELS))
+        return method.predict_radius(NEW, LEVELS), method.bandwidths_
+
+    expected = found()
+    monkeypatch.setattr("calliper._blocks.BLOCK_FLOATS", 500)
+    radius, bandwidths = found()
+    np.testing.assert_array_equal(radius, expected[0])
+    assert bandwidths == expected[1]
+
+
+def test_rlcp_in_many_dimensions_equals_the_definition():
+    """Distances are taken by products there, up to a constant of the row."""
+    rng = np.random.default_rng(0)
+    points, scores, new = rng.normal(size=(60, 12)), rng.exponential(size=60), np.eye(12) * 4
+    method = RLCP(0.9, random_state=0).fit(points, scores)
+    centres = new + 0.9 * row_normals(new, method.seed_)
+    radius = method.predict_radius(new, 0.6)
+    for z, centre, found in zip(new, centres, radius, strict=True):
+        assert found == oracles.rlcp_radius(points, scores, z, centre, 0.9, "0.6")
+    assert 0 < np.isfinite(radius).sum() < 12
+
+
+def test_rlcp_far_from_all_points_is_infinite_and_says_nothing():
+    """What weighs next to nothing beside the new point is left to vanish, and not to overflow."""
+    method = RLCP(0.1, random_state=0).fit(Z, SCORES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isinf(method.predict_radius([[1e3, 1e3], [-1e8, 0.0]], 0.2)).all()
 
 
 @pytest.mark.parametrize("localizer", LOCALIZERS)

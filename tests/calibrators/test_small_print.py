@@ -23,7 +23,7 @@ from calliper.calibrators import (
 from calliper.calibrators._base import FitRows
 from calliper.calibrators._locality import locality_rule, search_locality, stays
 from calliper.calibrators._lvd import widening_factor
-from calliper.exceptions import SmallCalibrationWarning
+from calliper.exceptions import ShiftWarning, SmallCalibrationWarning
 from calliper.guarantees import confident_rank, plug_in_local_coverage
 from calliper.guarantees._local import _excess
 from calliper.kernels import learn_metric
@@ -61,6 +61,36 @@ def test_wrong_weights_of_further_points_are_told_by_their_own_places():
     method = Split().fit(Z, scores, weights=np.ones(20))
     with pytest.raises(CalliperError, match=r"1 of 3 are not, the first \(-2\) at position 1\."):
         method.extend(Z[:3], scores[:3], weights=[1.0, -2.0, 1.0])
+
+
+def test_further_points_may_all_be_of_no_weight():
+    Z, scores = draw(20)
+    weights = np.linspace(1, 2, 20)
+    method = Split().fit(Z, scores, weights=weights)
+    expected = method.predict_radius(Z[:1], 0.5, weights=[1.0])
+    method.extend(Z[:3], scores[:3], weights=np.zeros(3))
+    assert method.n_calibration_ == 23
+    assert method.predict_radius(Z[:1], 0.5, weights=[1.0]) == expected
+
+
+def test_poor_weights_are_judged_by_the_highest_level():
+    """Thirty-nine of one weight suffice for 0.9, and not for 0.99."""
+    Z, scores = draw(40)
+    method = Split().fit(Z, scores, weights=np.append(np.ones(39), 1.1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ShiftWarning)
+        method.predict_radius(Z, [0.5, 0.9], weights=np.ones(40))
+    with pytest.warns(ShiftWarning, match="Intervals are valid but say little"):
+        method.predict_radius(Z, [0.5, 0.99], weights=np.ones(40))
+
+
+def test_levels_that_were_asked_for_are_known_and_rows_that_are_counted_are_not_kept():
+    Z, scores = draw(40)
+    method = Split().fit(Z, scores)
+    method.predict_radius(Z, [0.5, 0.9])
+    method.predict_radius(Z, 0.8)
+    assert method.levels_asked_ == {0.5, 0.8, 0.9} and method._rows.Z.shape == (0, 1)
+    assert method.fit(Z, scores).levels_asked_ == set()
 
 
 def test_a_negative_threshold_is_rounded_towards_zero():
@@ -161,9 +191,10 @@ def test_the_global_scale_is_the_lower_median_of_the_bag(n, level):
         assert kept(radius * (1 - 1e-9)) and not kept(radius * (1 + 1e-9))
 
 
-def test_a_tree_takes_the_largest_number_of_single_precision():
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_tree_takes_the_largest_number_of_single_precision(sign):
     Z, scores = draw(60)
-    Z[7] = np.finfo(np.float32).max
+    Z[7] = sign * np.finfo(np.float32).max
     method = LoCart().fit(Z, scores, Z_train=Z, scores_train=scores)
     assert method.predict_radius(Z[7:8], 0.5) > 0
     Z[7] *= 1.001

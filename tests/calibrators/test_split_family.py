@@ -177,6 +177,27 @@ def test_the_unit_of_labels_does_not_matter_where_neighbours_tie():
         np.testing.assert_array_equal(radius(unit), expected)
 
 
+def test_labels_far_from_zero_keep_their_spread_where_neighbours_tie():
+    rng = np.random.default_rng(0)
+    train, labels = np.repeat(np.arange(9.0), 4)[:, None], rng.integers(0, 9, size=36) * 0.25
+    new, scores = np.arange(0.0, 9.0, 0.5)[:, None], np.arange(1.0, 19.0)
+    method = NormalizedKNN(6, difficulty="labels")
+    radii = [
+        method.fit(new, scores, Z_train=train, y_train=labels + far).predict_radius(new)
+        for far in (0.0, 2.0**30)
+    ]
+    np.testing.assert_allclose(*radii, rtol=1e-6)
+    assert np.ptp(radii[0]) > 1
+
+
+def test_no_more_leaves_than_allowed():
+    train = np.repeat([[0.0], [1.0], [2.0], [3.0]], 30, axis=0)
+    given = {"Z_train": train, "scores_train": 10 ** train[:, 0]}
+    for most in (2, 3, 4, 9):
+        method = LoCart(max_leaves=most, min_leaf=1).fit(train, train[:, 0], **given)
+        assert len(method.leaf_sizes_) == min(most, 4)
+
+
 def test_one_leaf_is_one_however_clear_a_split_would_be():
     train = np.repeat([[0.0], [1.0]], 60, axis=0)
     given = {"Z_train": train, "scores_train": 1 + 9 * train[:, 0]}

@@ -207,3 +207,31 @@ def test_far_away_points_never_give_nan():
         assert not np.isnan(radius.predict_radius(far, LEVELS)).any()
         with_far = method.fit(np.vstack([Z, far]), np.r_[SCORES, 1.0, 1.0], Z_train=Z_TRAIN)
         assert not np.isnan(with_far.predict_radius(far, LEVELS)).any()
+
+
+def test_too_few_points_for_any_leaf_are_told_of_by_leaves():
+    with pytest.warns(SmallCalibrationWarning, match="1 of 1 leaves hold fewer than the 9 calib"):
+        assert np.isinf(fit(LoCart(), Z[:5], SCORES[:5]).predict_radius(NEW, 0.9)).all()
+
+
+def test_two_training_points_are_one_another_s_neighbours():
+    method = NormalizedKNN(1).fit(Z, SCORES, Z_train=[[0.0, 0.0], [3.0, 4.0]])
+    assert method.units_ == 5
+    far, near = method.predict_radius([[0.0, 10.0], [0.0, 0.0]], 0.5)
+    assert far / near == pytest.approx((0.5 + np.sqrt(45) / 5) / 0.5, rel=1e-9)
+
+
+@pytest.mark.parametrize("kernel", ["near", 10, RBF(1.0)], ids=repr)
+def test_rcp_takes_neighbours_that_are_counted(kernel):
+    with pytest.raises(TypeError, match=r"kernel must be KNN\(\.\.\.\); got"):
+        fit(RCP(kernel=kernel))
+
+
+def test_a_scale_of_zero_at_one_level_of_several_is_told_of():
+    """Half of the nearest training errors are zero: their median is, and their largest is not."""
+    train = {"Z_train": np.zeros((10, 2)), "scores_train": np.repeat([0.0, 1.0], 5)}
+    for more in ({}, {"weights": np.r_[2.0, np.ones(49)]}):
+        method = RCP(kernel=KNN(10)).fit(Z, SCORES, **train, **more)
+        new = {"weights": np.ones(len(NEW))} if more else {}
+        with pytest.warns(ZeroScaleWarning, match="zero at 50 of 50 calibration points"):
+            method.predict_radius(NEW, [0.4, 0.9], **new)
