@@ -1,9 +1,11 @@
 """What is tried, and looked at, where a method chooses something by itself."""
 
+import warnings
+
 import numpy as np
 import pytest
 
-from calliper import KNN, RBF
+from calliper import KNN, RBF, FullRescaled
 from calliper.calibrators import LVD, RLCP, SLCP
 from calliper.calibrators._lcp import (
     OrderedScores,
@@ -12,9 +14,10 @@ from calliper.calibrators._lcp import (
     _left_out,
     tuned_bandwidth,
 )
-from calliper.calibrators._locality import Locality, _candidates
+from calliper.calibrators._locality import Locality, _candidates, _interval_scores
 from calliper.calibrators._lvd import widening_factor
 from calliper.calibrators._rlcp import effective_length_scale
+from calliper.exceptions import ZeroScaleWarning
 from calliper.kernels import TunedKNN, learn_metric
 from calliper.quantile import conformal_rank
 
@@ -61,11 +64,11 @@ def test_lcp_takes_the_smallest_mean_radius_of_few_infinite_ones(localizer):
         apart, ordered = np.abs(Z - Z.T)[np.ix_(order, order)], OrderedScores(errors[order])
         means = {}
         for h in _grid(localizer, apart):
-            radius = _left_out(ordered, _bag(localizer, apart, h), conformal_rank(0.8, 39))
+            radius = _left_out(ordered, _bag(localizer, apart, h), conformal_rank(0.79, 39))
             if np.isinf(radius).sum() <= 2:
                 few += np.isinf(radius).any()
                 means[h] = np.minimum(radius, errors.max()).mean()
-        assert tuned_bandwidth(localizer, Z, errors, 0.8) == min(means, key=means.get)
+        assert tuned_bandwidth(localizer, Z, errors, 0.79) == min(means, key=means.get)
     assert few > 20
 
 
@@ -103,3 +106,21 @@ def test_slcp_tunes_its_kernel_on_the_sizes_of_training_errors():
                 for errors in (sizes, signed)
             ]
             assert repr(made[0].kernel_) == repr(made[1].kernel_)
+
+
+def test_too_many_scales_of_zero_are_infinite_interval_scores():
+    """Of four ratios two are infinite: whoever is left out, the largest of the others is."""
+    errors, scale = np.array([1.0, 2.0, 3.0, 4.0]), np.array([[0.0, 0.0, 1.0, 1.0], np.ones(4)])
+    nothing, plain = _interval_scores(errors, scale, 0.75)
+    assert (nothing == np.inf).all()
+    np.testing.assert_allclose(plain, [4.0, 4.0, 4.0, 3.0 + 1.0 / 0.25])
+
+
+def test_half_of_the_neighbours_without_error_are_a_scale_of_zero():
+    """At the median, by which a quantile is judged, and the mean of them all is none."""
+    Z, scores = np.arange(40.0)[:, None], np.tile([0.0, 0.0, 0.0, 1.0], 10)
+    with pytest.warns(ZeroScaleWarning):
+        FullRescaled(KNN(8), statistic="quantile").fit(Z, scores)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ZeroScaleWarning)
+        FullRescaled(KNN(8)).fit(Z, scores)

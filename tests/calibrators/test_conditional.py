@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression
 
 from calliper import CalliperError, ConformalRegressor, SignedError, Split, guarantees
-from calliper.calibrators import ConditionalCalibration
+from calliper.calibrators import ConditionalCalibration, _conditional
 from calliper.exceptions import SmallCalibrationWarning
 from cases.problems import small_problem
 from oracles import conditional as conditional_oracles
@@ -137,6 +137,35 @@ def test_a_search_that_is_given_up_is_not_laid_at_the_door_of_the_data(monkeypat
         assert (method.predict_radius(NEW, 0.8) == np.inf).all()
 
 
+def test_a_search_that_is_given_up_at_one_level_of_two(monkeypatch):
+    search = _conditional.lowest_vertex
+
+    def given_up_at_most(design, scores, level, pull, start):
+        if level == 0.8:
+            raise _conditional.TooManyEdgesError
+        return search(design, scores, level, pull, start)
+
+    monkeypatch.setattr(_conditional, "lowest_vertex", given_up_at_most)
+    with pytest.warns(ConvergenceWarning, match="At 7 of 7 new rows the search was given up"):
+        radius = ConditionalCalibration().fit(Z, SCORES).predict_radius(NEW, [0.5, 0.8])
+    assert np.isfinite(radius[:, 0]).all() and np.isinf(radius[:, 1]).all()
+
+
+@pytest.mark.parametrize("n", [60, 3000])
+def test_no_vertex_is_taken_on_weights_that_were_carried_along(n, monkeypatch):
+    """The last that is looked at is computed anew, however many edges led to it."""
+    rng, seen = np.random.default_rng(n), []
+    solve = _conditional.weights_on
+    monkeypatch.setattr(
+        _conditional, "weights_on", lambda vertex, rows: seen.append(vertex) or solve(vertex, rows)
+    )
+    design, scores = with_constant(rng.normal(size=(n, 8))), rng.exponential(size=n)
+    start = _conditional.any_vertex(design)
+    vertex = _conditional.lowest_vertex(design, scores, 0.7, np.zeros(9), start)
+    assert set(vertex) != set(start)
+    np.testing.assert_array_equal(seen[-1], design[vertex])
+
+
 def test_coverage_under_every_reweighting():
     """Groups, marginal, and a tilt, over many draws; and not far above, since nothing ties."""
     weights = {
@@ -198,11 +227,12 @@ def test_descent_passes_many_scores_at_once():
     np.testing.assert_allclose(method.predict_radius([[0.0]], [0.1, 0.9]), [[400.0, 3600.0]])
 
 
-@pytest.mark.parametrize("unit", [1e-12, 1.0, 1e12])
+@pytest.mark.parametrize("unit", [1e-12, -1.0, 1.0, -1e12, 1e12])
 def test_a_column_that_differs_by_rounding_alone_is_constant(unit):
     column = unit * (1 + np.finfo(np.float64).eps * (np.arange(60) % 2))[:, None]
     assert ConditionalCalibration().fit(column, SCORES).n_dimensions_ == 1
-    assert ConditionalCalibration().fit(column * Z[:, :1], SCORES).n_dimensions_ == 2
+    for several in (column * Z[:, :1], column * (9 + Z[:, :1])):
+        assert ConditionalCalibration().fit(several, SCORES).n_dimensions_ == 2
 
 
 def test_an_input_far_outside_is_infinite():

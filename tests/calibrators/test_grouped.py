@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LinearRegression
 
@@ -258,6 +259,8 @@ def test_a_calibrator_that_says_little_of_itself():
     group = np.repeat(["a", "b"], 20)
     method.fit(np.zeros((40, 1)), np.arange(40.0), groups=group)
     assert method.predict_radius(np.zeros((2, 1)), groups=["a", "b"]).tolist() == [19.0, 39.0]
+    with pytest.warns(SmallCalibrationWarning, match=r"'a' has 20 \(missing: 19\)"):
+        assert np.isinf(method.predict_radius(np.zeros((1, 1)), 0.975, groups=["a"])).all()
     with pytest.raises(CalliperError, match="no predictive distribution"):
         method.predict_distribution(np.zeros((2, 1)), np.zeros(2), groups=["a", "b"])
 
@@ -294,9 +297,9 @@ def test_of_many_groups_that_lack_rows_the_first_are_named(n_groups, rest):
     assert str(caught[0].message).count("has 2") == 5
 
 
-@pytest.mark.parametrize("scores", [{"a": 1.0, "b": 2.0}, "ab", None])
+@pytest.mark.parametrize("scores", [{"a": 1.0, "b": 2.0}, "ab", None, csr_matrix(np.ones((2, 1)))])
 def test_scores_that_have_no_rows_are_refused(scores):
-    with pytest.raises(CalliperError, match="scores must be "):
+    with pytest.raises((CalliperError, TypeError), match=r"scores (must be |is sparse)"):
         Grouped(Split()).fit(np.zeros((2, 1)), scores, groups=["a", "a"])
 
 

@@ -130,6 +130,13 @@ def test_bad_length_scales_are_refused(bad):
         FullRescaled().fit(np.ones((9, 2)), np.ones(9), length_scale=bad)
 
 
+def test_left_out_rows_without_errors_choose_nothing():
+    rng = np.random.default_rng(0)
+    Z, scores = rng.normal(size=(90, 2)), rng.exponential(size=90)
+    fitted = FullRescaled().fit(Z, scores, Z_left_out=Z)
+    assert fitted.locality_.describe() == FullRescaled().fit(Z, scores).locality_.describe()
+
+
 def test_left_out_errors_are_asked_for_only_where_they_matter():
     assert FullRescaled().uses_left_out and FullRescaled(TunedKNN()).uses_left_out
     assert not FullRescaled(KNN(10)).uses_left_out

@@ -17,6 +17,7 @@ from calliper.calibrators._lcp import (
 )
 from calliper.calibrators._lvd import widening_factor
 from calliper.calibrators._rlcp import effective_length_scale, row_normals
+from calliper.exceptions import SmallCalibrationWarning
 from calliper.kernels import learn_metric
 from calliper.quantile import conformal_rank
 from cases.problems import small_problem
@@ -247,6 +248,25 @@ def test_rlcp_in_many_dimensions_equals_the_definition():
     for z, centre, found in zip(new, centres, radius, strict=True):
         assert found == oracles.rlcp_radius(points, scores, z, centre, 0.9, "0.6")
     assert 0 < np.isfinite(radius).sum() < 12
+
+
+def test_lcp_says_which_neighbours_do_not_exist():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        LCP("neighbors", bandwidth=60).fit(Z, SCORES)
+    with pytest.warns(SmallCalibrationWarning, match="61 neighbours were asked for and only 60"):
+        LCP("neighbors", bandwidth=61).fit(Z, SCORES)
+
+
+@pytest.mark.parametrize("method", [LCP(bandwidth=1e9), RLCP(1e9), LVD(max_iter=1)], ids=repr)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_scores_below_zero_are_scores(method):
+    """Errors on one side; so wide, or with so few points, it is split."""
+    train = {"Z_train": TRAIN, "y_train": LABELS} if isinstance(method, LVD) else {}
+    method.fit(np.zeros((9, 2)), SCORES[:9] - 20, **train)
+    expected = Split().fit(Z[:9], SCORES[:9] - 20).predict_radius(Z[:1], [0.35, 0.85])
+    where = np.zeros((1, 2)) if train else NEW[:1]
+    np.testing.assert_array_equal(method.predict_radius(where, [0.35, 0.85]), expected)
 
 
 def test_rlcp_far_from_all_points_is_infinite_and_says_nothing():

@@ -221,6 +221,26 @@ def test_units_and_order_of_rows_do_not_matter(kernel, statistic):
     np.testing.assert_allclose(radius(Z, 1e120 * scores), 1e120 * plain, rtol=1e-10)
 
 
+@pytest.mark.parametrize("n", [5, 8, 9])
+@pytest.mark.parametrize("zeros", [0, 2, 4])
+def test_all_thresholds_in_order_are_those_of_each_rank(n, zeros):
+    """Of either sign, and where the lower of the middle scores is zero."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        Z, new = rng.normal(size=(n, 2)), rng.normal(size=(4, 2))
+        scores = np.append(np.zeros(zeros), rng.exponential(size=n - zeros))
+        for statistic in ("mean", "rms"):
+            full = FullRescaled(KNN(2), shrinkage=0.5, statistic=statistic)
+            full.fit(Z, scores, signs=np.sign(scores) * rng.choice([-1.0, 1.0], size=n))
+            every = np.sort(full.signed_thresholds(new), axis=1)
+            found = full.signed_thresholds(new, [*range(1, n + 1)])
+            np.testing.assert_allclose(found, every, rtol=1e-9, atol=1e-12)
+            sizes = np.sort(full._in_unit(full.bag_.thresholds(new)), axis=1)
+            levels = [rank / (n + 1) for rank in range(1, n + 1)]
+            radius = full.predict_radius(new, levels)
+            np.testing.assert_allclose(radius, sizes, rtol=1e-9, atol=1e-12)
+
+
 def test_a_positive_median_leaves_no_zero_scale():
     rng = np.random.default_rng(0)
     Z, scores = np.sort(rng.uniform(size=(50, 1)), axis=0), rng.exponential(size=50)

@@ -42,6 +42,7 @@ def test_levels_and_settings_that_nobody_gives_are_those_documented():
     weights, new = np.linspace(1, 2, 40), np.ones(3)
     method = Split().fit(Z, scores, weights=weights)
     assert method.shift_report(new) == method.shift_report(new, 0.9)
+    assert method.guaranteed_coverage() == method.guaranteed_coverage(0.9)
     grouped = Grouped(Split()).fit(Z, scores, groups=np.arange(40) % 2)
     assert grouped.guarantee() == grouped.guarantee(0.9)
     learnt = inspect.signature(learn_metric).parameters

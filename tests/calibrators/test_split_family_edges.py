@@ -210,8 +210,10 @@ def test_far_away_points_never_give_nan():
 
 
 def test_too_few_points_for_any_leaf_are_told_of_by_leaves():
-    with pytest.warns(SmallCalibrationWarning, match="1 of 1 leaves hold fewer than the 9 calib"):
-        assert np.isinf(fit(LoCart(), Z[:5], SCORES[:5]).predict_radius(NEW, 0.9)).all()
+    method = fit(LoCart(), Z[:5], SCORES[:5] - 9.0)
+    with pytest.warns(SmallCalibrationWarning, match="1 of 1 leaves hold fewer than the 9") as told:
+        assert np.isinf(method.predict_radius(NEW, [0.9, 0.95])).all()
+    assert len(told) == 1 and (method.predict_radius(NEW, 0.5) < 0).all()
 
 
 def test_two_training_points_are_one_another_s_neighbours():
