@@ -20,7 +20,15 @@ from calliper import (
     SignedError,
     Split,
 )
-from calliper.calibrators import LCP, RLCP, ConditionalCalibration, Grouped, LoCart, MADSplit
+from calliper.calibrators import (
+    LCP,
+    RLCP,
+    ConditionalCalibration,
+    Grouped,
+    LoCart,
+    MADSplit,
+    refuse_distribution,
+)
 from calliper.exceptions import CalliperError, SmallCalibrationWarning
 from calliper.guarantees import conformal_coverage, jackknife_coverage
 
@@ -263,6 +271,8 @@ def test_a_calibrator_that_says_little_of_itself():
         assert np.isinf(method.predict_radius(np.zeros((1, 1)), 0.975, groups=["a"])).all()
     with pytest.raises(CalliperError, match="no predictive distribution"):
         method.predict_distribution(np.zeros((2, 1)), np.zeros(2), groups=["a", "b"])
+    with pytest.raises(CalliperError, match="no predictive distribution"):
+        refuse_distribution(Largest())
 
 
 def test_with_weights_a_group_of_few_rows_may_be_enough():

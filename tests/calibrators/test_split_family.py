@@ -10,6 +10,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from calliper import KNN, RBF
 from calliper.calibrators import RCP, SLCP, LoCart, NormalizedKNN
+from calliper.calibrators._normalized_knn import DIFFICULTIES
 from calliper.kernels import TunedKNN
 from cases.split_family import (
     LEVELS,
@@ -175,6 +176,23 @@ def test_the_unit_of_labels_does_not_matter_where_neighbours_tie():
     assert (expected[:7] == expected[0]).all() and expected[-1] > 2 * expected[0]
     for unit in (2.0**-30, 2.0**30):
         np.testing.assert_array_equal(radius(unit), expected)
+
+
+@pytest.mark.parametrize("difficulty", DIFFICULTIES)
+def test_difficulties_in_small_chunks_come_to_the_same(difficulty, monkeypatch):
+    method = fit(NormalizedKNN(difficulty=difficulty))
+    expected = method.predict_radius(Z, LEVELS)
+    monkeypatch.setattr("calliper.calibrators._normalized_knn.CHUNK_ROWS", 7)
+    np.testing.assert_array_equal(method.predict_radius(Z, LEVELS), expected)
+
+
+def test_twenty_training_errors_speak_for_a_point():
+    for seed in range(5):
+        new = np.random.default_rng(seed).normal(size=(30, 2))
+        usual, said = (
+            fit(method).predict_radius(new, LEVELS) for method in (SLCP(), SLCP(KNN(20)))
+        )
+        np.testing.assert_array_equal(usual, said)
 
 
 def test_labels_far_from_zero_keep_their_spread_where_neighbours_tie():
