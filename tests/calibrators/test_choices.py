@@ -1,6 +1,7 @@
 """What is tried, and looked at, where a method chooses something by itself."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -76,11 +77,12 @@ def test_lvd_is_widened_on_as_many_training_points_as_calibrate():
     rng = np.random.default_rng(0)
     Z, labels = rng.normal(size=(40, 2)), rng.normal(size=40)
     metric = learn_metric(Z, labels, n_directions=2, max_iter=3, random_state=0)
+    metric = replace(metric, matrix=1000 * metric.matrix)
     method = LVD(tuned=True, metric=metric, random_state=0)
-    method.fit(Z, np.abs(labels), Z_train=Z, y_train=labels).predict_radius(Z, [0.5, 0.8])
+    method.fit(Z, np.abs(labels), Z_train=Z, y_train=labels).predict_radius(Z, [0.8, 0.9])
     points = metric.transform(Z)
     for level, factor in method.factors_.items():
-        assert 0 < factor == pytest.approx(widening_factor(points, level), rel=1e-9)
+        assert 0 < factor < 1 and factor == pytest.approx(widening_factor(points, level), rel=1e-9)
     twice = {"Z_train": np.vstack([Z, Z + 0.1]), "y_train": np.append(labels, labels)}
     few = method.fit(Z[:9], np.abs(labels[:9]), **twice)  # 10 others are needed
     few.predict_radius(Z, 0.8)

@@ -307,6 +307,14 @@ def test_of_many_groups_that_lack_rows_the_first_are_named(n_groups, rest):
     assert str(caught[0].message).count("has 2") == 5
 
 
+def test_a_group_of_just_enough_rows_has_finite_intervals():
+    group = np.repeat(["few", "enough"], [8, 9])
+    method = Grouped(Split()).fit(np.zeros((17, 1)), np.arange(17.0), groups=group)
+    with pytest.warns(SmallCalibrationWarning, match=r"'few' has 8 \(missing: 1\)"):
+        radius = method.predict_radius(np.zeros((2, 1)), 0.9, groups=["few", "enough"])
+    assert radius.tolist() == [np.inf, 16.0]
+
+
 @pytest.mark.parametrize("scores", [{"a": 1.0, "b": 2.0}, "ab", None, csr_matrix(np.ones((2, 1)))])
 def test_scores_that_have_no_rows_are_refused(scores):
     with pytest.raises((CalliperError, TypeError), match=r"scores (must be |is sparse)"):

@@ -285,3 +285,27 @@ def test_how_many_bags_are_drawn(n, most, bags, monkeypatch):
     how = {"free": True, "statistic": "mean", "offset": 0.0, "rng": Counting(0)}
     search_locality(rule, Z, errors, n, **how)
     assert drawn == [(70, n + 1)] * bags
+
+
+def test_each_error_counts_once_however_many_bags_it_is_in(monkeypatch):
+    """Its interval scores are averaged over its bags, here those of plain split."""
+    rng, kept = np.random.default_rng(0), []
+    Z, errors = rng.normal(size=(60, 2)), rng.exponential(size=60)
+    monkeypatch.setattr(
+        _locality, "_clearly_best", lambda score, free: kept.append(score[-1]) or (0, 1.0)
+    )
+    rule = locality_rule(30, None, None, statistic="mean")
+    how = {"free": False, "statistic": "mean", "offset": 0.0}
+    search_locality(rule, Z, errors, 30, **how, rng=np.random.RandomState(7))
+    of_point, draws = [[] for _ in errors], np.random.RandomState(7)
+    for _ in range(8):  # four errors of a bag for each error at hand
+        members = draws.choice(60, 31, replace=False)
+        score = np.zeros(31)
+        for level, rank in [(0.8, 25), (0.9, 28), (0.95, 30)]:
+            radius = [np.sort(np.delete(errors[members], i))[rank - 1] for i in range(31)]
+            each = radius + np.maximum(errors[members] - radius, 0.0) / (1 - level)
+            score += each / each.mean() / 3
+        for i, found in zip(members, score, strict=True):
+            of_point[i].append(found)
+    assert len({len(found) for found in of_point}) > 2 and all(of_point)
+    np.testing.assert_allclose(kept[0], [np.mean(found) for found in of_point], rtol=1e-9)
