@@ -107,7 +107,7 @@ def test_signs_of_sizes():
     sizes, signs = np.array([2.0, np.inf, np.inf, 3.0]), np.array([-1.0, 0.0, -1.0, 1.0])
     with np.errstate(all="raise"):  # nothing to warn of
         np.testing.assert_array_equal(with_signs(sizes, signs), [-2.0, 0.0, -np.inf, 3.0])
-    np.testing.assert_array_equal(with_signs(np.ones(2), np.array([0.0, 0.0])), [0.0, 0.0])
+        np.testing.assert_array_equal(with_signs(np.ones(2), np.array([0.0, 0.0])), [0.0, 0.0])
 
 
 def test_outward_is_up_on_both_sides_of_zero():

@@ -86,6 +86,14 @@ def test_a_constant_error_of_two_signs_is_covered():
     assert (lower <= y).all() and (y <= upper).all()
 
 
+def test_an_error_with_its_sign_leads_back_to_the_target():
+    y, y_pred, score = np.array([1.0, 5.0, -2.0]), np.array([3.0, 3.0, -2.0]), AbsoluteError()
+    signed = score.signed(y, y_pred)
+    np.testing.assert_array_equal(signed, [-2.0, 2.0, 0.0])
+    np.testing.assert_array_equal(score.place(y_pred, signed), y)
+    np.testing.assert_array_equal(score.magnitude(y, y_pred), np.abs(signed))
+
+
 units = st.floats(0.1, 100)
 
 

@@ -147,8 +147,8 @@ def test_graded_neighbours_in_a_learnt_space_and_widened():
     assert Mahalanobis(GradedKNN(3)).resolved().kernel.n_neighbors == 3
     wider = GradedKNN(4).widened(50.0, 22).n_neighbors
     assert wider == 5 and isinstance(wider, int)
-    narrower = GradedKNN().widened(0.26, 100).n_neighbors
-    assert narrower == 3 and isinstance(narrower, int)
+    narrower = GradedKNN().widened(0.24, 100).n_neighbors
+    assert narrower == 2 and isinstance(narrower, int)
     with pytest.raises(ValueError, match="metric"):
         GradedKNN(metric="unheard-of").resolved()
 
