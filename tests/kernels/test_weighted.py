@@ -290,15 +290,14 @@ def test_any_ensemble_that_tells_leaves_will_do():
     """Also one that does not say how many inputs it takes."""
 
     class Striped(BaseEstimator):
-        estimators_ = (0, 1)
-
         def fit(self, X, y):
+            self.estimators_ = (0, 1)
             return self
 
         def apply(self, X):
             return np.floor(3 * X[:, :2]) % 4
 
-    forest = Striped()
+    forest = Striped().fit(X, Y)
     new = X[:9] + 0.01
     plain = FullRescaled(ForestProximity()).fit(forest.apply(X), np.abs(Y))
     found = FullRescaled(ForestProximity(forest)).fit(X, np.abs(Y)).predict_radius(new, LEVELS)
