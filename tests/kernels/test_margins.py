@@ -281,7 +281,7 @@ def test_a_slope_of_one_is_a_slope():
     np.testing.assert_allclose(one, almost, rtol=1e-9)
 
 
-@pytest.mark.parametrize("at", [0.0, -1.0])
+@pytest.mark.parametrize("at", [0.0, -0.3])
 def test_a_point_of_nearly_all_weight_and_no_score_is_left_out_of_the_sum(at):
     Z, scores = np.array([[0.0], [2.0], [2.2], [9.0]]), np.array([0.0, 1.0, 5.0, 2.0])
     two = RBF(0.2, smoothing=1e-30).leave_two_out(Z, scores, offset=0.0, rng=None)

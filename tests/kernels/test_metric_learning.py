@@ -1,6 +1,8 @@
 """Metric learning: the loss and its gradient from the definition, and what is learnt."""
 
+import inspect
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -179,3 +181,10 @@ def test_where_features_are_counted_from_does_not_matter():
     how = {"n_directions": 2, "random_state": 0}
     near, far = learn_metric(Z, Z[:, 0], **how), learn_metric(Z + 2.0**24, Z[:, 0], **how)
     np.testing.assert_allclose(far.loss, near.loss, rtol=1e-4)
+
+
+def test_default_parameters_are_those_that_the_docstring_names():
+    parameters = inspect.signature(learn_metric).parameters
+    said = re.findall(r"(\w+) : \w+, default (\d+)", inspect.getdoc(learn_metric))
+    assert {name: parameters[name].default for name, _ in said} == {n: int(v) for n, v in said}
+    assert len(said) == 3

@@ -35,9 +35,9 @@ def test_quiet_points_fall_behind_when_a_new_point_is_louder():
 
 def test_few_loud_points_rise_when_a_new_point_joins_them():
     """By more than a window has room for: they are exceptions by weight, though not by balance."""
-    far = np.sqrt(-2 * np.log(0.22))
-    scores = np.append([1.0, 1.0], 0.02 * np.linspace(0.5, 1.8, 80))
-    Z = np.repeat([-far, far], [2, 80])[:, None]
+    far = np.sqrt(-2 * np.log(0.2))
+    scores = np.append([1.0, 1.0], 0.01 * np.linspace(0.5, 1.5, 150))
+    Z = np.repeat([-far, far], [2, 150])[:, None]
     bag = RBF(1.0).bag(Z, scores, scores, statistic="mean", offset=0.0)
     expected, found = ranked(bag, np.zeros((1, 1)))
     np.testing.assert_allclose(found, expected, rtol=1e-9)
