@@ -148,10 +148,12 @@ def test_three_rows_are_enough():
     assert learn_metric(Z, Z[:, 0], n_directions=1, max_iter=2, random_state=0).matrix.shape[0] == 1
 
 
-def test_rows_are_moved_from_the_training_mean():
+@pytest.mark.parametrize("n_directions", [2, 3])
+def test_rows_are_moved_from_the_training_mean_along_the_directions(n_directions):
     Z = 50 + np.random.default_rng(0).normal(size=(40, 3)) * [1.0, 2.0, 3.0]
-    metric = learn_metric(Z, Z[:, 0], n_directions=2, max_iter=500, random_state=0)
-    np.testing.assert_allclose(metric.transform(Z.mean(axis=0)[None]), 0.0, atol=1e-12)
+    metric = learn_metric(Z, Z[:, 0], n_directions=n_directions, random_state=0)
+    expected = (Z - Z.mean(axis=0)) / Z.std(axis=0) @ metric.matrix.T / np.sqrt(n_directions)
+    np.testing.assert_allclose(metric.transform(Z), expected, atol=1e-10)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
