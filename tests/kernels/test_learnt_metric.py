@@ -1,5 +1,7 @@
 """A kernel in a space learnt on training errors."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -87,6 +89,7 @@ def test_it_works_through_the_regressor_and_its_clones():
     [
         (Mahalanobis(), {}, CalliperError, "learns its metric on training errors"),
         (Mahalanobis(TunedKNN()), TRAIN, TypeError, "takes KNN"),
+        (Mahalanobis("nearest"), TRAIN, TypeError, "takes KNN.* got 'nearest'"),
         (Mahalanobis(KNN(0)), TRAIN, ValueError, "integer >= 1; got 0"),
         (Mahalanobis(n_directions=0), TRAIN, ValueError, "n_directions must be an integer >= 1"),
         (
@@ -128,3 +131,15 @@ def test_thresholds_of_a_learnt_space_are_asked_at_the_middle():
     bag = kernel.bag(Z, errors, errors, statistic="quantile", offset=0.0)
     moved = kernel.metric.transform(Z[:5] + 0.1)
     np.testing.assert_array_equal(bag.thresholds(Z[:5] + 0.1), bag.bag.thresholds(moved, 0.5))
+
+
+def test_stopping_early_is_no_matter_to_warn_about():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted(Mahalanobis(max_iter=1))
+
+
+def test_some_errors_may_be_nought():
+    errors = np.where(np.arange(60) % 5 == 0, 0.0, ERRORS[:60])
+    metric = Mahalanobis(max_iter=3)._learn(Z[:60], errors, np.random.RandomState(0))
+    assert metric.matrix.shape == (4, 6)

@@ -281,12 +281,13 @@ def test_a_slope_of_one_is_a_slope():
     np.testing.assert_allclose(one, almost, rtol=1e-9)
 
 
-def test_a_point_of_nearly_all_weight_and_no_score_is_left_out_of_the_sum():
+@pytest.mark.parametrize("at", [0.0, -0.3])
+def test_a_point_of_nearly_all_weight_and_no_score_is_left_out_of_the_sum(at):
     Z, scores = np.array([[0.0], [2.0], [2.2], [9.0]]), np.array([0.0, 1.0, 5.0, 2.0])
     two = RBF(0.2, smoothing=1e-30).leave_two_out(Z, scores, offset=0.0, rng=None)
-    weight = np.exp(-(Z[1:, 0] ** 2) / 0.08) + 1e-30 / 4
+    weight = np.exp(-((Z[1:, 0] - at) ** 2) / 0.08) + 1e-30 / 4
     expected = weight @ scores[1:] / weight.sum()
-    np.testing.assert_allclose(two.without_each(Z[:1])[0, 0], expected, rtol=1e-9)
+    np.testing.assert_allclose(two.without_each(np.array([[at]]))[0, 0], expected, rtol=1e-9)
 
 
 def test_weights_of_many_points_are_summed_in_several_blocks():

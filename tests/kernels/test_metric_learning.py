@@ -1,13 +1,15 @@
 """Metric learning: the loss and its gradient from the definition, and what is learnt."""
 
+import inspect
 import pickle
+import re
 
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from calliper import CalliperError
-from calliper.kernels import learn_metric, loss_and_gradient
+from calliper.kernels import _learnt, learn_metric, loss_and_gradient
 from oracles import localized as oracles
 
 
@@ -144,3 +146,47 @@ def test_rows_are_moved_to_no_more_columns_than_there_are_features():
 def test_three_rows_are_enough():
     Z = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 5.0]])
     assert learn_metric(Z, Z[:, 0], n_directions=1, max_iter=2, random_state=0).matrix.shape[0] == 1
+
+
+@pytest.mark.parametrize("n_directions", [2, 3])
+def test_rows_are_moved_from_the_training_mean_along_the_directions(n_directions):
+    Z = 50 + np.random.default_rng(0).normal(size=(40, 3)) * [1.0, 2.0, 3.0]
+    metric = learn_metric(Z, Z[:, 0], n_directions=n_directions, random_state=0)
+    expected = (Z - Z.mean(axis=0)) / Z.std(axis=0) @ metric.matrix.T / np.sqrt(n_directions)
+    np.testing.assert_allclose(metric.transform(Z), expected, atol=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_feature_of_just_the_least_spread_says_nothing():
+    Z = np.c_[np.tile([-1.0, 1.0], 10), np.tile([-1e-3, 1e-3], 10), np.tile([-2e-3, 2e-3], 10)]
+    assert Z[:, 1].std() == _learnt.LEAST_SPREAD
+    assert learn_metric(Z, np.arange(20.0), random_state=0).kept.tolist() == [0, 2]
+
+
+def test_of_too_many_rows_just_so_many_are_drawn(monkeypatch):
+    seen, plain = set(), _learnt.loss_and_gradient
+
+    def noting(A, X, y, smoothing):
+        seen.add((len(X), len(y)))
+        return plain(A, X, y, smoothing)
+
+    monkeypatch.setattr(_learnt, "MOST_ROWS", 30)
+    monkeypatch.setattr(_learnt, "loss_and_gradient", noting)
+    Z = np.random.default_rng(0).normal(size=(50, 2))
+    learn_metric(Z, Z[:, 0], random_state=0)
+    assert seen == {(30, 30)}
+
+
+def test_where_features_are_counted_from_does_not_matter():
+    draw = np.random.default_rng(0)
+    Z = np.round(256 * draw.normal(size=(60, 2))) / 256  # a sum with 2**24 is exact
+    how = {"n_directions": 2, "random_state": 0}
+    near, far = learn_metric(Z, Z[:, 0], **how), learn_metric(Z + 2.0**24, Z[:, 0], **how)
+    np.testing.assert_allclose(far.loss, near.loss, rtol=1e-4)
+
+
+def test_default_parameters_are_those_that_the_docstring_names():
+    parameters = inspect.signature(learn_metric).parameters
+    said = re.findall(r"(\w+) : \w+, default (\d+)", inspect.getdoc(learn_metric))
+    assert {name: parameters[name].default for name, _ in said} == {n: int(v) for n, v in said}
+    assert len(said) == 3

@@ -5,6 +5,7 @@ import pytest
 
 from calliper import RBF, FullRescaled, JackknifeRescaled
 from calliper.kernels import RadialExponents
+from calliper.quantile import Shares, row_thresholds
 
 RNG = np.random.default_rng(0)
 Z = RNG.normal(size=(80, 2))
@@ -42,6 +43,14 @@ def test_rows_do_not_depend_on_the_batch():
     whole = full.predict_radius(NEW, LEVELS)
     for rows in (slice(0, 1), slice(7, 19), slice(None, None, -1)):
         np.testing.assert_allclose(full.predict_radius(NEW[rows], LEVELS), whole[rows], rtol=1e-12)
+
+
+def test_rows_of_one_cell_have_their_own_weights():
+    bag = RBF(LENGTH, smoothing=1.0, step=STEP).bag(Z, SCORES, SCORES, statistic="mean", offset=0.1)
+    shares = Shares(RNG.integers(1, 4, 80) * 1.0, RNG.integers(1, 20, 300) * 1.0)
+    found = bag.order_statistics(NEW, LEVELS, shares)
+    expected = row_thresholds(bag.thresholds(NEW), LEVELS, shares)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_without_a_step_points_stay():

@@ -116,6 +116,35 @@ def test_folds_are_left_out_by_definition(apart):
     np.testing.assert_allclose(scale.without_one, own, rtol=1e-9)
 
 
+def test_folds_of_points_so_far_apart_that_no_weight_is_left():
+    """The nearest speaks, or those that are nearest alike, and nothing is divided by nought."""
+    draw, offset = np.random.default_rng(0), 0.5
+    place = np.append(np.cumsum(draw.integers(60, 90, size=17)), [2000.0, 2000.0, 2000.0])
+    Z, scores, new = (
+        place[:, None],
+        draw.exponential(size=20),
+        np.array([[10.0], [900.0], [1900.0]]),
+    )
+    kernel = TunedRBF(length_scales=[0.5, 1.0], n_folds=4).resolved()
+    with np.errstate(divide="raise", invalid="raise"):
+        scale = kernel.leave_two_out(Z, scores, offset=offset, rng=np.random.RandomState(0))
+        found = scale.without_each(new)
+
+    def without(row, out, length):
+        rest = np.setdiff1d(np.arange(20), out)
+        return radial(length, row, Z[rest], scores[rest]) + offset
+
+    for length, criteria in zip(scale.candidates, scale.criteria, strict=True):
+        for fold, criterion in enumerate(criteria):
+            kept, out = np.flatnonzero(scale.fold != fold), np.flatnonzero(scale.fold == fold)
+            loss = scores[kept] - [without(Z[i], np.append(out, i), length) for i in kept]
+            np.testing.assert_allclose(criterion, np.square(loss).mean(), rtol=1e-9)
+    for i in range(20):
+        out = np.flatnonzero(scale.fold == scale.fold[i])
+        expected = [without(row, out, scale.chosen[i]) for row in new]
+        np.testing.assert_allclose(found[:, i], expected, rtol=1e-9)
+
+
 def test_a_kernel_is_chosen_with_the_offset_in_place():
     draw, n = np.random.default_rng(4), 20
     Z, scores = draw.normal(size=(n, 2)), draw.exponential(size=n)

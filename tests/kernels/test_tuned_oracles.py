@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from calliper import JackknifeRescaled
+from calliper.information import rank_ksg
 from calliper.kernels import NeighborSearch, TunedKNN, TunedRBF
-from calliper.kernels._criterion import choose
+from calliper.kernels._criterion import RescaledInformation, Tuning, choose, pointwise_loss
 from calliper.kernels._nearest import NearestFamily
 from calliper.kernels._rbf import RadialFamily
 from oracles import rescaled as oracles
@@ -193,3 +194,31 @@ def test_without_the_only_one_near_the_next_speaks():
     family = RadialFamily(Z, magnitudes, "euclidean")
     found = family.means_without(0.01, np.array([0, 2]))(np.array([[0.1], [2.9], [1.0]]))
     np.testing.assert_allclose(found, [[7.0, 5.0], [11.0, 7.0], [7.0, 7.0]])
+
+
+def test_deviance_of_a_scale_that_is_zero():
+    scores, scale = np.array([1.0, 0.0, 2.0, 0.0]), np.array([0.0, 0.0, 4.0, 2.0])
+    found = pointwise_loss("deviance", scores, scale)
+    np.testing.assert_allclose(found, [np.inf, np.inf, np.log(4) + 0.5, np.log(2)])
+    np.testing.assert_allclose(pointwise_loss("mse", scores, scale), [1, 0, 4, 4])
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_the_information_of_all_but_one_is_that_of_the_others(ties):
+    """Criteria of all points at once and of a part alone; zeros and ties fall as they did."""
+    rng, n = np.random.default_rng(0), 60
+    scores = rng.integers(0, 3, n) * 1.0 if ties else rng.exponential(size=n)
+    scale = rng.integers(0, 3, (n, n)) * 1.0 if ties else rng.exponential(size=(n, n))
+    information = RescaledInformation(rng.normal(size=(n, 2)), 3, np.random.RandomState(0))
+    tuning = Tuning(np.ones(1), "mi", information, lambda done: None)
+    expected = []
+    for left_out in range(n):
+        kept = np.delete(np.arange(n), left_out)
+        expected.append(tuning.value(scores[kept], scale[kept, left_out], kept))
+    found = tuning.values(scores, scale)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    every, ranks = np.arange(n), np.random.RandomState(1).permutation(n)
+    one = information.of_part(ranks * 1.0, every)
+    for x_order in information.x_orders:
+        one -= rank_ksg(ranks[x_order][None], 3)[0]
+    assert abs(one) < 1e-12

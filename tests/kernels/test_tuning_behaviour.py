@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 from sklearn.linear_model import LinearRegression
 
 from calliper import (
@@ -18,7 +19,8 @@ from calliper import (
 from calliper.calibrators import MADSplit
 from calliper.datasets import one_dimensional
 from calliper.exceptions import SmallCalibrationWarning
-from calliper.kernels import TunedKNN, TunedRBF
+from calliper.kernels import TunedKNN, TunedRBF, _tuned
+from calliper.kernels._tuned import _neighbor_distance, _pair_distances
 
 rng = np.random.default_rng(0)
 Z, SCORES, NEW, TRAIN = (
@@ -221,6 +223,10 @@ def test_tuning_narrows_the_intervals_at_equal_coverage():
         (TunedKNN(n_neighbors=[]), "n_neighbors must hold at least one value"),
         (TunedRBF(length_scales=[]), "length_scales must hold at least one value"),
         (TunedRBF(chosen=[1.0], n_folds=2), "chosen scales belong to points, not to folds"),
+        (TunedRBF(expand=np.inf), "expand must be a finite number >= 1; got inf"),
+        (RBF(1.0, metric="as the crow flies"), "metric must be a name that .* as the crow flies"),
+        (TunedKNN(metric="as the crow flies"), "metric must be a name that .* as the crow flies"),
+        (TunedRBF(length_scales=[1.0], metric="seuclidean"), "would take its scale from whatever"),
         (RBF(0.0), "length_scale must be a positive, finite number; got 0.0"),
         (RBF(np.inf), "length_scale must be a positive, finite number; got inf"),
     ],
@@ -296,3 +302,42 @@ def test_four_points_are_enough_to_tune_on():
         kernel = TunedRBF(length_scales=[0.3, 1.0]).resolved()
         scale = kernel.leave_two_out(Z[:4], SCORES[:4], offset=0.0, rng=np.random.RandomState(0))
     assert scale.criteria.shape == (2, 4)
+
+
+def test_what_kernels_need_to_be_tuned():
+    """Inputs to find components in, if these are used, or to span a grid that is not given."""
+    given, components = {"length_scales": [1.0]}, {"n_components": 1}
+    assert TunedKNN("mi").needs == TunedKNN("mse", **components).needs == ()
+    assert TunedKNN("mi", **components).needs == ("Z_train",)
+    assert TunedRBF("mi", **given).needs == TunedRBF(**given, **components).needs == ()
+    assert TunedRBF("mi", **given, **components).needs == TunedRBF().needs == ("Z_train",)
+
+
+def test_grids_span_distances_in_their_own_metric():
+    grid = TunedRBF(n_scan=2, grid="paper", metric="cityblock").resolved(np.eye(4)).length_scales
+    np.testing.assert_allclose(grid, [2.0, 2.0])
+
+
+def test_so_many_pairs_are_looked_at_and_no_more():
+    """Also if the first draw has copies among its pairs, and others are drawn for them."""
+    line, state = np.repeat(np.arange(3.0), 20)[:, None], np.random.RandomState(0)
+    assert len(_pair_distances(TunedRBF(n_sample=40), line, state)) == 40
+
+
+@pytest.mark.parametrize("n", [5, 61])
+@pytest.mark.parametrize(("d", "ball"), [(1, 2.0), (2, np.pi), (3, 4 / 3 * np.pi)])
+def test_the_guard_weighs_what_the_ball_of_ten_neighbours_holds(d, ball, n):
+    inputs = np.random.default_rng(d).normal(size=(n, d))
+    distance = np.sort(cdist(inputs, inputs), axis=1)[:, min(10, n - 1)]
+    found = _neighbor_distance(TunedRBF(), inputs, np.random.RandomState(0))
+    assert (2 * np.pi) ** (d / 2) * found**d == pytest.approx(ball * np.median(distance) ** d)
+
+
+def test_the_guard_looks_at_so_many_inputs_and_at_none_twice(monkeypatch):
+    monkeypatch.setattr(_tuned, "GUARD_POINTS", 60)
+    drawn = np.random.RandomState(0).choice(200, 60, replace=False)
+    found, expected = (
+        _neighbor_distance(TunedRBF(), inputs, np.random.RandomState(0))
+        for inputs in (TRAIN, TRAIN[np.sort(drawn)])
+    )
+    assert found == pytest.approx(expected, rel=1e-12)

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import (
     ExtraTreesRegressor,
     GradientBoostingRegressor,
@@ -12,6 +12,7 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.exceptions import NotFittedError
+from sklearn.tree import DecisionTreeRegressor
 
 from calliper import KNN, RBF, CalliperError, ConformalRegressor, FullRescaled, JackknifeRescaled
 from calliper.calibrators import MADSplit
@@ -187,6 +188,7 @@ def test_much_smoothing_is_the_plain_mean_and_none_is_the_bare_kernel():
 
 X = np.random.default_rng(1).uniform(size=(400, 3))
 Y = X[:, 0] + X[:, 0] * np.random.default_rng(2).normal(size=400)
+HALF, MINUS = (np.array([[1.0, odd], *[[3.0, 4.0]] * 399]) for odd in (2.5, -1.0))
 FORESTS = [
     RandomForestRegressor(20, min_samples_leaf=5, random_state=0),
     ExtraTreesRegressor(20, min_samples_leaf=5, random_state=0),
@@ -233,6 +235,9 @@ def test_leaves_that_no_calibration_point_has_count_for_nothing():
         (ForestProximity(clone(FORESTS[0]).fit(X, Y)), X[:, :2], CalliperError, "takes 3 inputs"),
         (ForestProximity(), X, CalliperError, "numbers of leaves, whole and not negative; got 0"),
         (ForestProximity(), -np.ones((400, 2)), CalliperError, "whole and not negative; got -1"),
+        (ForestProximity(), HALF, CalliperError, "whole and not negative; got 2.5"),
+        (ForestProximity(), MINUS, CalliperError, "not negative; got -1"),
+        (ForestProximity(DecisionTreeRegressor().fit(X, Y)), X, CalliperError, "has 1 tree"),
         (ForestProximity(), np.ones((400, 1)), CalliperError, "leaves of 2 trees or more"),
         (RBF(1.0, smoothing=-1), X, ValueError, "smoothing must be a finite number >= 0; got -1"),
     ],
@@ -279,3 +284,28 @@ def test_a_forest_of_a_frame_takes_arrays_without_a_warning(recwarn):
     found, expected = (SharedLeaves(ForestProximity(f), Z).to(Z) for f in (forest, bare))
     np.testing.assert_array_equal(found, expected)
     assert not len(recwarn) and list(forest.feature_names_in_) == ["a", "b"]
+
+
+def test_any_ensemble_that_tells_leaves_will_do():
+    """Also one that does not say how many inputs it takes."""
+
+    class Striped(BaseEstimator):
+        def fit(self, X, y):
+            self.estimators_ = (0, 1)
+            return self
+
+        def apply(self, X):
+            return np.floor(3 * X[:, :2]) % 4
+
+    forest = Striped().fit(X, Y)
+    new = X[:9] + 0.01
+    plain = FullRescaled(ForestProximity()).fit(forest.apply(X), np.abs(Y))
+    found = FullRescaled(ForestProximity(forest)).fit(X, np.abs(Y)).predict_radius(new, LEVELS)
+    np.testing.assert_array_equal(found, plain.predict_radius(forest.apply(new), LEVELS))
+
+
+def test_two_strangers_have_one_another():
+    leaves, scores = np.array([[0.0, 0.0], [1.0, 1.0]]), np.array([3.0, 5.0])
+    bag = ForestProximity().bag(leaves, scores, scores, statistic="mean", offset=0.5)
+    with np.errstate(invalid="raise"):  # nothing is divided by nought
+        assert bag.calibration_scale(0.5).tolist() == [5.5, 3.5]
