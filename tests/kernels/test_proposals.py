@@ -34,7 +34,8 @@ def halfway(rng, n, d, bits, decades=0):
     part = 1 + (rng.integers(8, size=(n, d)) + 0.5) * 2.0**-bits
     part += rng.choice([-1, 0, 1], size=(n, d)) * 2.0 ** (-bits - 14)
     part *= 2.0 ** -rng.integers(decades + 1, size=(n, d))
-    return np.vstack([part, -part]) * rng.choice([-1, 1], size=(2 * n, d))
+    part *= rng.choice([-1, 1], size=(n, d))
+    return np.vstack([part, -part])
 
 
 def pairs_of(mask):
@@ -78,6 +79,7 @@ def test_on_a_device_no_point_is_nearer_than_was_promised(single, d, unit, monke
     few = halfway(rng, 8, d, 10, decades=6) * np.where(rng.uniform(size=(16, d)) < 0.2, 0, 1)
     rows = np.vstack([np.zeros((1, d)), unit * few, points[:9] * (1 + 2.0**-11)])
     far, reach = exact(rows, points), edges(rows, points)
+    reach[-5:] = 0.0
     inside = pairs_of(all_distances(rows, points, "euclidean") <= reach)
     given = torch.tensor(points.T.copy()), torch.float32 if single else torch.float64
     for order in (None, torch.tensor(reach).argsort()):
@@ -132,6 +134,22 @@ def test_rows_of_single_precision_that_are_sure_are_right(d, unit, away):
     _, near, sure = WideSearch(apart, np.zeros(d)).query(rows[:1], 3)
     assert sure.all()
     assert_no_other_is_as_near(near, exact(rows[:1], apart), 3)
+
+
+def test_a_partition_may_leave_what_comes_later_in_any_order(monkeypatch):
+    """More points that products cannot order than are candidates, and others far from them."""
+
+    def partition(values, place, axis):
+        order = np.argsort(values, axis=axis)
+        return np.hstack([order[:, : place + 1], order[:, :place:-1]])
+
+    rng = np.random.default_rng(0)
+    around = rng.normal(size=(60, 33))
+    size = np.append(1 + 1e-8 * rng.uniform(size=20), rng.uniform(2, 9, size=40))
+    points = 1 + around * (size / np.linalg.norm(around, axis=1))[:, None]
+    monkeypatch.setattr(np, "argpartition", partition)
+    _, near, sure = WideSearch(points, np.zeros(33)).query(np.ones((1, 33)), 3)
+    assert_no_other_is_as_near(near[sure], exact(np.ones((1, 33)), points)[sure], 3)
 
 
 def test_rows_of_single_precision_are_not_sure_of_sums_of_many_terms():
@@ -270,6 +288,10 @@ def test_pairs_in_small_batches_are_those_of_main_memory(most, monkeypatch):
     )
     assert sorted(zip(query, point, strict=True)) == pairs_of(distance <= reach)
     np.testing.assert_array_equal(at_edge, distance[query, point] == reach[point])
+    own = all_distances(points, points, "euclidean") + np.diag(np.full(40, np.inf))
+    for n in (1, 5, 39):
+        found = np.take_along_axis(own, there.nearest_others(n)[0], axis=1)
+        np.testing.assert_array_equal(np.sort(found, axis=1), np.sort(own, axis=1)[:, :n])
 
 
 @on_a_device

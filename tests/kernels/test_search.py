@@ -384,7 +384,7 @@ def test_no_ball_contains_rows_that_overflow_single_precision(side, unit, d):
     search = NeighborSearch(points, "euclidean")
     reach = search.distance_to(search.nearest_others(4)[0][:, -1])
     for far in (np.ones(d), np.eye(d)[2]):
-        rows = np.vstack([points[:1], side * unit * 1e39 * far])
+        rows = np.vstack([points[:1], side * unit * 1e41 * far])
         query, point, _ = search.balls_containing(rows, reach)
         assert len(point) > 1 and not query.any()
 
