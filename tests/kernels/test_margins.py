@@ -147,11 +147,6 @@ def test_ties_among_many_wide_points_are_those_of_sums_in_order():
     np.testing.assert_array_equal(search.nearest(centre, 1)[1], tied)
 
 
-def test_rows_far_beyond_ordinary_points_stay_where_they_are():
-    search = NeighborSearch(np.array([[1e99, 0.0], [0.0, 2e99], [-1e99, 0.0]]), "euclidean")
-    assert search.nearest(np.array([[3e101, 1e101], [1e101, 3e101]]), 1)[0].tolist() == [[0], [1]]
-
-
 def test_wide_search_near_the_centre_and_where_the_sample_is_nearest():
     draw = np.random.default_rng(0)
     points = draw.normal(size=(1200, 40))

@@ -271,6 +271,7 @@ def test_who_has_two_neighbours_at_one_distance():
     np.testing.assert_array_equal(search.any_equal(two[:, ::-1]), search.any_equal(two))
     three = np.array([[1, 2, 4], [0, 2, 4], [4, 1, 0], [2, 4, 0], [0, 1, 3]])
     np.testing.assert_array_equal(search.any_equal(three), [False, True, False, False, False])
+    np.testing.assert_array_equal(search.any_equal(three[:, [0, 2, 1]]), search.any_equal(three))
 
 
 @pytest.mark.parametrize("unit", [2.0**-9, 1.0, 2.0**9])
@@ -375,14 +376,17 @@ def test_balls_of_points_closer_than_squares_can_tell():
 
 
 @pytest.mark.parametrize("side", [1.0, -1.0])
-def test_no_ball_contains_rows_that_overflow_single_precision(side):
-    points = np.arange(-30.0, 31.0)[:, None] * np.ones(20)
+@pytest.mark.parametrize("unit", [1.0, 2.0**-60])
+@pytest.mark.parametrize("d", [6, 20])
+def test_no_ball_contains_rows_that_overflow_single_precision(side, unit, d):
+    """In all features, or in one alone."""
+    points = unit * np.arange(-30.0, 31.0)[:, None] * np.ones(d)
     search = NeighborSearch(points, "euclidean")
     reach = search.distance_to(search.nearest_others(4)[0][:, -1])
-    query, point, _ = search.balls_containing(
-        np.vstack([points[:1], points[:1] * 0 + side * 1e39]), reach
-    )
-    assert len(point) > 1 and not query.any()
+    for far in (np.ones(d), np.eye(d)[2]):
+        rows = np.vstack([points[:1], side * unit * 1e41 * far])
+        query, point, _ = search.balls_containing(rows, reach)
+        assert len(point) > 1 and not query.any()
 
 
 def test_wide_rows_that_are_all_copies():
