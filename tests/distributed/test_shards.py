@@ -103,9 +103,25 @@ def test_the_median_of_the_bag_decides_between_its_scores():
     np.testing.assert_array_equal(found, expected)
 
 
+@quiet
+@pytest.mark.parametrize("kind", ["plain", "lattice"])
+def test_every_rank_from_the_smallest_to_the_largest(kind):
+    """Also where all that lies at the end of a window is entered; of all rows, and of each."""
+    Z, scores, new = problem(kind, n=40)
+    levels = list(np.arange(1, 41) / 41)
+    expected = FullRescaled(KNN(4)).fit(Z, scores).predict_radius(new, levels)
+    sharded = ShardedRescaled(KNN(4)).fit(*dealt(Z, scores, 3))
+    np.testing.assert_array_equal(sharded.predict_radius(new, levels), expected)
+    each = [sharded.predict_radius(row[None], levels) for row in new[:10]]
+    np.testing.assert_array_equal(np.vstack(each), expected[:10])
+
+
+@quiet
 def test_rising_thresholds_are_those_of_one_machine_within_the_middle():
-    for kind in ("plain", "tied scores"):
+    for kind in ("plain", "tied scores", "half of them zero"):
         Z, scores, new = problem(kind)
+        if kind == "half of them zero":
+            scores[np.argsort(scores)[:60]] = 0.0
         whole, sharded = FullRescaled(KNN(5)).fit(Z, scores), ShardedRescaled(KNN(5))
         bag = sharded.fit(*dealt(Z, scores, 3)).bag_
         low, high = bag.middle
