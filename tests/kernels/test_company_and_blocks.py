@@ -58,11 +58,13 @@ def test_points_with_ties_are_told_by_definition_in_any_company(shared, k):
     """Also with a new point that is nearer than their K-th, as near, or farther."""
     points, n = shared.search.points, len(shared.magnitudes)
     (sums,) = shared.sums_of_others(np.arange(n), [k])
+    without = KNN(k).leave_two_out(points, shared.magnitudes, offset=0.0, rng=None).without_one
     clamps = np.stack([shared.clamps(np.arange(n), k, rank) for rank in range(1, k + 1)], axis=2)
     for i in range(n):
         others, values = np.delete(points, i, axis=0), np.delete(shared.magnitudes, i)
         total, ordered = told(points[i], others, values, k)
         assert sums.total[i] == pytest.approx(total, rel=1e-14)
+        assert without[i] == pytest.approx(total / k, rel=1e-14)
         reach = np.sort(np.abs(others - points[i])[:, 0])[k - 1]
         for case in (0, 2) if reach else (2,):  # where the K-th is a copy nobody is nearer
             joint = np.vstack([others, points[i] + reach * (case + 2) / 4])
@@ -74,16 +76,40 @@ def test_points_with_ties_are_told_by_definition_in_any_company(shared, k):
 
 def test_the_kth_of_distances_in_any_order():
     draw = np.random.default_rng(0)
-    distance = draw.permuted(np.tile(np.arange(200.0), (20, 1)), axis=1)
-    for k in (1, 2, 17, 199, 200):
+    distance = draw.permuted(np.tile(np.arange(600.0), (20, 1)), axis=1)
+    for k in (1, 2, 17, 599, 600):
         shells = Shells.of_points(distance, k)
         np.testing.assert_array_equal(shells.reach, k - 1)
         np.testing.assert_array_equal(np.append(shells.seats, shells.size), 1)
 
 
-def of_bag(kernel, statistic="mean"):
+@pytest.mark.parametrize("statistic", ["mean", "quantile"])
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_thresholds_are_where_rescaled_scores_are_equal(statistic, k):
+    """Of points with one K-th neighbour, of which a new row is nearer, just as far, or farther."""
+    draw = np.random.default_rng(k)
+    Z, scores = draw.choice(70, 25, replace=False)[:, None] * 1.0, draw.integers(1, 90, 25) / 64
+    new = draw.integers(70, size=(25, 1)) * 1.0
+    bag = KNN(k).bag(Z, scores, scores, statistic=statistic, offset=0.0)
+    assert bag.search.around(new, k, bag.reach)[1][2].sum() > 3  # just as far
+
+    def scale(row, points, values, rank):
+        total, ordered = told(row, points, values, k)
+        return total / k if statistic == "mean" else ordered[rank - 1]
+
+    for rank in range(1, k + 1) if statistic == "quantile" else [1]:
+        for row, found in zip(new, bag.thresholds(new, (rank - 0.5) / k), strict=True):
+            there, joint = scale(row, Z, scores, rank), np.vstack([Z, row])
+            for i, t in enumerate(found):
+                others, values = np.delete(joint, i, axis=0), np.delete(np.append(scores, t), i)
+                here = scale(Z[i], others, values, rank)
+                assert here * t == pytest.approx(scores[i] * there, rel=1e-9)
+
+
+def of_bag(kernel, statistic="mean", apart=0.0):
     """All that a bag is asked, of rows with ties and without."""
     Z, scores, new = crowded()
+    Z += apart * np.sqrt(np.arange(90.0))[:, None]
     if kernel.cells is not None:
         Z, new = np.tile(Z, 4), np.tile(new, 4)
     bag = kernel.bag(Z, scores, scores, statistic=statistic, offset=0.5)
@@ -116,6 +142,7 @@ def of_shards():
 
 ASKED = {
     "mean": lambda: of_bag(KNN(3)),
+    "no ties": lambda: of_bag(KNN(3), apart=1e-3),
     "quantile": lambda: of_bag(KNN(3), "quantile"),
     "cells": lambda: of_bag(KNN(3, cells=Cells(5, n_probes=2, random_state=0))),
     "two left out": of_two_left_out,

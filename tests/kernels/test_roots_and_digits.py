@@ -131,9 +131,9 @@ def test_nothing_is_divided_by_nought():
         np.testing.assert_array_equal(found, [np.inf, 1.0])
 
 
-def test_means_without_a_point_where_nobody_is_beyond_the_last():
-    candidates = _shared.Candidates(np.array([[1.0, 2.0, 2.0]]), np.array([[3.0, 5.0, 7.0]]))
+def test_means_without_a_point_with_one_beyond_the_last_or_nobody():
+    distance = np.array([[1.0, 2.0, 2.0], [1.0, 2.0, 3.0]])
     with np.errstate(all="raise"):
-        means, common = candidates.means_without(2)
-    np.testing.assert_array_equal(means, [[6.0, 5.0, 4.0]])
-    np.testing.assert_array_equal(common, [4.5])
+        means, common = _shared.Candidates(distance, np.array([[3.0, 5.0, 7.0]])).means_without(2)
+    np.testing.assert_array_equal(means, [[6.0, 5.0, 4.0]] * 2)
+    np.testing.assert_array_equal(common, [4.5, 4.0])
