@@ -207,6 +207,15 @@ def test_what_shards_do_not_know():
         method.predict_distribution(Z, scores)
 
 
+def test_only_a_scale_that_is_nought_is_counted_as_nought():
+    rng = np.random.default_rng(0)
+    Z = np.repeat([[0.0], [90.0], [180.0]], 20, axis=0) + rng.normal(size=(60, 1))
+    scores = rng.exponential(size=60) * np.repeat([1.0, 1e-200, 0.0], 20)
+    with pytest.warns(ZeroScaleWarning, match="zero at 20 of 60"):
+        ShardedRescaled(KNN(3)).fit(*dealt(Z, scores, 3))
+    assert ShardedRescaled(KNN(3)).fit(*dealt(Z[:40], scores[:40], 3)).bag_.n_zero() == 0
+
+
 @pytest.mark.parametrize("n", [50, 51])
 def test_order_statistics_of_values_in_several_shards(n):
     rng = np.random.default_rng(n)
