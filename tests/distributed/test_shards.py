@@ -116,6 +116,23 @@ def test_every_rank_from_the_smallest_to_the_largest(kind):
     np.testing.assert_array_equal(np.vstack(each), expected[:10])
 
 
+@pytest.mark.parametrize("world", ["many", "largest"])
+def test_a_row_that_moves_thresholds_by_many_ranks_or_the_largest_beyond_all(world):
+    """It is near a third of all points, or near the one that is strangest without it."""
+    rng = np.random.default_rng(3)
+    if world == "many":
+        Z, scores = rng.normal(size=(50, 10)), np.exp(3 * rng.normal(size=50))
+        Z[:15] /= np.sqrt((Z[:15] ** 2).sum(axis=1, keepdims=True))
+        Z[15:] += 20
+    else:
+        Z = np.array([[-0.1], [0.1], [0.2], [1.0], [2.05]])
+        scores = np.array([0.01, 0.01, 0.01, 100.0, 30.0])
+    new, levels = np.zeros((1, Z.shape[1])), list(np.arange(1, len(Z) + 1) / (len(Z) + 1))
+    expected = FullRescaled(KNN(3)).fit(Z, scores).predict_radius(new, levels)
+    sharded = ShardedRescaled(KNN(3)).fit(np.array_split(Z, 3), np.array_split(scores, 3))
+    np.testing.assert_array_equal(sharded.predict_radius(new, levels), expected)
+
+
 @quiet
 def test_rising_thresholds_are_those_of_one_machine_within_the_middle():
     for kind in ("plain", "tied scores", "half of them zero"):
