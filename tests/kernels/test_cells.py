@@ -329,6 +329,21 @@ def test_thresholds_of_a_row_alone_between_two_scores(offset, slope):
         assert_thresholds(x[:, None] * 1.0, scores, np.array(new), k, cells, offset, slope)
 
 
+@pytest.mark.parametrize(
+    ("x", "scores", "offset", "expected"),
+    [
+        ([42, 0, 1, 2, 3], [0.0, 0.0, 3.0, 4.0, 5.0], 0.0, 0.0),  # nought, and all but alone
+        ([0, 0.4, -3, -2.5, -2], [1.0, 0.5, 3.0, 4.0, 5.0], 1.0, 2.0),  # 1·(t + 1) = t·(0.5 + 1)
+    ],
+)
+def test_a_threshold_between_two_scores_of_a_row_alone(x, scores, offset, expected):
+    cells = PlacedCells(np.array([[0.0], [10.0], [30.0], [50.0]]), None, 2, 0)
+    Z, scores, new = np.array(x)[:, None] * 1.0, np.array(scores), np.array([[28.0]])
+    assert_thresholds(Z, scores, new, 1, cells, offset, 0.0)
+    bag = KNN(1, cells=cells).bag(Z, scores, scores, statistic="mean", offset=offset)
+    assert bag.thresholds(new)[0, 0] == pytest.approx(expected, rel=1e-14)
+
+
 def test_tied_sums_do_not_depend_on_the_order_of_points():
     """To the last bit, where large ones share one place and small ones another; some are nought."""
     rng = np.random.default_rng(0)
