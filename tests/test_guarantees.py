@@ -124,3 +124,46 @@ def test_confident_ranks_next_to_their_edges(level, n):
             assert guarantees.confident_rank(level, n, float(reached + margin)) == rank + 1
         if margin > 1e-10:  # else a confidence has too few digits of its own
             assert guarantees.confident_rank(level, n, float(reached)) == rank
+
+
+@pytest.mark.parametrize(
+    ("promise", "fewest"),
+    [
+        ({}, 9),
+        ({"tails": 2}, 19),  # each at 0.95
+        ({"confidence": 0.95}, 29),
+        ({"tails": 2, "confidence": 0.95}, 72),  # each at 0.95 with confidence 0.975
+    ],
+)
+def test_an_infinite_interval_is_said_to_be_one(promise, fewest):
+    """One point less than is needed is too few; weights and notes speak for themselves."""
+    enough = guarantees.Guarantee("Some", 0.9, fewest, 0.9, **promise)
+    few = replace(enough, n_calibration=fewest - 1)
+    assert "cannot support" not in enough.describe()
+    words = f"Some: {fewest - 1} calibration points cannot support coverage 0.9"
+    assert few.describe().startswith(words)
+    for other in ({"note": "nothing"}, {"n_effective": 3.0}):
+        assert "cannot support" not in replace(few, **other).describe()
+
+
+def test_a_promise_says_no_more_than_it_is_given():
+    words = guarantees.Guarantee("Some", 0.9, 99, 0.9).describe()
+    assert "no bound on that is known" in words and "Marginal: an average over all inputs" in words
+    for part in (
+        "within each group",
+        "nine cases",
+        "by weight",
+        "In these intervals",
+        "confidence",
+    ):
+        assert part not in words
+    more = {"around": "lie around a mean", "n_effective": 40.0, "groups": 3}
+    words = guarantees.Guarantee("Some", 0.9, 99, 0.9, **more).describe()
+    for part in (
+        "In these intervals lie around a mean.",
+        "count for 40.0",
+        "Weights ŵ that are estimated",
+        "Provided that within each group calibration points are independent draws",
+        "Within each group: an average over its inputs and over draws of its 99 calibration",
+    ):
+        assert part in words

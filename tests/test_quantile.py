@@ -52,7 +52,7 @@ def test_level_means_what_was_typed():
     assert as_fraction(1 / 3) == Fraction(1, 3)
     assert 0 < as_fraction(1 - 1e-12) < 1
     assert 0 < as_fraction(1e-15) < 1
-    for level in (6e-10, 1 - 6e-10, 0.5 + 2e-10):  # between two fractions, near to none
+    for level in (6e-10, 1 - 6e-10, 0.5 + 2e-10, 1e-13, 1 - 1e-13):  # near to no fraction within
         assert as_fraction(level) == Fraction(level)
     assert as_fraction(sum([1e-4] * 7000)) == Fraction(7, 10)
 
@@ -105,8 +105,9 @@ def test_powers_of_two_have_ends():
 
 def test_signs_of_sizes():
     sizes, signs = np.array([2.0, np.inf, np.inf, 3.0]), np.array([-1.0, 0.0, -1.0, 1.0])
-    np.testing.assert_array_equal(with_signs(sizes, signs), [-2.0, 0.0, -np.inf, 3.0])
-    np.testing.assert_array_equal(with_signs(np.ones(2), np.array([0.0, 0.0])), [0.0, 0.0])
+    with np.errstate(all="raise"):  # nothing to warn of
+        np.testing.assert_array_equal(with_signs(sizes, signs), [-2.0, 0.0, -np.inf, 3.0])
+        np.testing.assert_array_equal(with_signs(np.ones(2), np.array([0.0, 0.0])), [0.0, 0.0])
 
 
 def test_outward_is_up_on_both_sides_of_zero():
@@ -169,3 +170,25 @@ def test_small_sizes_are_lifted_as_far_as_the_largest_allow():
     assert lifted(sizes, 0) is sizes and lowered(sizes, 0) is sizes
     np.testing.assert_array_equal(lowered(lifted(sizes, ROOM), ROOM), sizes)
     np.testing.assert_array_equal(lifted(sizes, 3), 8 * sizes)
+
+
+@pytest.mark.parametrize("new", [0.0, 3.5, 40.0])
+def test_more_exceptions_than_rows(new):
+    """All on one side of the answer, which is as far from its rank as they are many."""
+    ordered, position = np.arange(1.0, 13.0), np.array([[3, 4, 5, 6, 7]])
+    values = np.where(np.isin(np.arange(12), position[0]), new, 2 * ordered)
+    for rank in range(1, 13):
+        found = merged_multiple(ordered, np.array([2.0]), position, np.full((1, 5), new), rank)
+        assert found == np.sort(values)[rank - 1]
+
+
+def test_no_exceptions_need_no_room():
+    none = np.empty(0, dtype=int)
+    position, value = pad_exceptions(none, none, np.empty(0), 3, 9)
+    assert position.shape == value.shape == (3, 0)
+
+
+def test_a_window_holds_all_that_tie_at_nought_and_at_infinity():
+    ordered = np.array([0.0, 0.0, 0.0, 1.0, 2.0, np.inf, np.inf])
+    for rank, window in [(1, (0, 3)), (3, (0, 3)), (4, (3, 4)), (6, (5, 7)), (7, (5, 7))]:
+        assert safe_window(ordered, rank, 0, 0.0) == slice(*window)

@@ -86,6 +86,14 @@ def test_a_constant_error_of_two_signs_is_covered():
     assert (lower <= y).all() and (y <= upper).all()
 
 
+def test_an_error_with_its_sign_leads_back_to_the_target():
+    y, y_pred, score = np.array([1.0, 5.0, -2.0]), np.array([3.0, 3.0, -2.0]), AbsoluteError()
+    signed = score.signed(y, y_pred)
+    np.testing.assert_array_equal(signed, [-2.0, 2.0, 0.0])
+    np.testing.assert_array_equal(score.place(y_pred, signed), y)
+    np.testing.assert_array_equal(score.magnitude(y, y_pred), np.abs(signed))
+
+
 units = st.floats(0.1, 100)
 
 
@@ -194,3 +202,24 @@ def test_ends_of_products_move_by_four_last_digits():
     ):
         lower, upper = score.invert(rows, np.array([3.0]))
         assert np.ravel(lower) == 1.0 - 3.0 - digits and np.ravel(upper) == 1.0 + 3.0 + digits
+
+
+@pytest.mark.parametrize(
+    ("variant", "row", "radius", "digits"),
+    [
+        ("plain", [1.0, 2.0], [3.0], 1),
+        ("asymmetric", [1.0, 2.0], [[3.0, 3.0]], 1),
+        ("ratio", [1.0, 2.0], [1.5], 4),  # a width of two
+        ("median", [1.0, 2.0, 2.0], [1.5], 4),  # of two below, and of one above
+    ],
+)
+def test_quantiles_move_by_the_digits_that_their_unit_costs(variant, row, radius, digits):
+    score = QuantileError(variant, offset=1.0)
+    (lower,), (upper,) = score.invert(np.array([row]), np.array(radius))
+    up = 1.5 if variant == "median" else 3.0
+    assert lower == 1.0 - 3.0 - digits * np.spacing(4.0)
+    assert upper == 2.0 + up + digits * np.spacing(2.0 + up)
+
+
+def test_quantiles_that_coincide_are_a_millionth_apart():
+    assert QuantileError("ratio").measure(np.array([2.0]), np.ones((1, 2))) == 1 / 1e-6

@@ -7,6 +7,7 @@ import pytest
 
 from calliper.quantile import (
     Shares,
+    _reaching,
     column_thresholds,
     conformal_rank,
     conformal_thresholds,
@@ -203,3 +204,37 @@ def test_a_row_that_the_sample_tells_wrong_beside_one_of_ties():
     shares = Shares(np.ones(1100), np.full(2, 0.5))
     expected = np.sort(values, axis=1)[:, 550]
     np.testing.assert_array_equal(row_thresholds(values, [0.5], shares)[:, 0], expected)
+
+
+@pytest.mark.parametrize(
+    ("seen", "tied"), [("all alike", 5), ("the largest", 1), ("the smallest", 5), ("the middle", 1)]
+)
+def test_whatever_a_sample_says_of_a_long_row(seen, tied):
+    """The same row for everything that may be needed: what a sum up to it reaches exactly, too."""
+    n, draw = 1024, np.random.default_rng(0)
+    inside = np.zeros(n, dtype=bool)
+    inside[::8] = True  # every eighth column is in the sample
+    first = {"the largest": n - 128, "the smallest": 0, "the middle": 450}.get(seen)
+    chosen = np.arange(0, n, 8) if first is None else np.arange(first, first + 128)
+    row = np.empty(n)
+    row[inside] = draw.permutation(chosen)
+    row[~inside] = draw.permutation(np.setdiff1d(np.arange(n), chosen))
+    row, weights = row // tied, np.where(draw.uniform(size=n) < 0.1, 2.0, 1.0)
+    order = np.argsort(row)
+    reached, extended = np.cumsum(weights[order]), np.append(row[order], np.inf)
+    needed = np.arange(1.0, reached[-1] + 2)
+    found = _reaching(np.tile(row, (len(needed), 1)), weights, needed)
+    np.testing.assert_array_equal(found, extended[np.searchsorted(reached, needed)])
+
+
+@pytest.mark.parametrize("level", [0.3, 0.5, 0.9])
+def test_a_sum_that_is_exactly_what_is_needed_suffices(level):
+    edge = Shares(np.ones(1), np.zeros(1)).needed(level)[0]
+    shares, ordered = Shares(np.array([edge, 1 - edge]), np.zeros(1)), np.array([1.0, 2.0])
+    assert shares.needed(level) == edge
+    assert conformal_thresholds(ordered, [level], shares) == 1.0
+    assert row_thresholds(ordered[None], [level], shares) == 1.0
+    for position, value in [(2, np.nan), (0, 1.0), (1, 2.0), (0, 1.5)]:
+        exception = np.array([[position]]), np.array([[value]])
+        found = shares.merged_multiple(ordered, np.ones(1), *exception, level)
+        assert found == (1.5 if value == 1.5 else 1.0)

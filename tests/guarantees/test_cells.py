@@ -120,6 +120,12 @@ def test_partition_of_training_inputs():
     np.testing.assert_array_equal(cells.assign(Z), one_by_one)
 
 
+def test_ten_cells_unless_another_number_is_asked_for():
+    Z_train = np.arange(40.0)[:, None]
+    assert partition(Z_train, random_state=0).labels == range(10)
+    np.testing.assert_allclose(partition(Z_train, 1).centres, [[19.5]])
+
+
 @pytest.mark.parametrize("n_cells", [0, 4, 2.5, "3"])
 def test_partition_refuses(n_cells):
     with pytest.raises(CalliperError, match="n_cells must be an integer between 1 and 3"):

@@ -100,6 +100,8 @@ def test_shapes_and_limits():
     assert cantelli_local_coverage(5.0, np.inf) == 0
     assert cantelli_local_coverage(1.0, 0.0) == 0 and cantelli_local_coverage(1.1, 0.0) == 1
     assert cantelli_local_coverage(1 + 1e-15, 1e300) == 0  # no overflow
+    with np.errstate(divide="raise"):  # at the mean itself nothing follows, nor is divided by
+        np.testing.assert_array_equal(cantelli_local_coverage([0.5, 1.0], 2.0), 0)
     assert isinstance(cantelli_threshold(0.9, 1.0), float)
     levels = [0.5, 0.9, 0.99]
     back = [cantelli_local_coverage(cantelli_threshold(c, 0.7), 0.7) for c in levels]

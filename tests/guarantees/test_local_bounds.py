@@ -255,6 +255,15 @@ def test_words_when_the_estimate_says_little(monkeypatch):
         assert part in words
 
 
+def test_words_at_the_edges_of_what_is_worth_saying(monkeypatch):
+    stand_in(monkeypatch, 0.0, p_value=0.05, parts=2)
+    words = plug_in_local_coverage("Z", "s", 0.9, 0.5).describe()
+    assert "sum over 2" in words
+    assert "so 0 is used" not in words and "No dependence" not in words
+    stand_in(monkeypatch, 0.01, p_value=0.06)
+    assert "No dependence" in plug_in_local_coverage("Z", "s", 0.9, 0.5).describe()
+
+
 def test_bad_questions_are_refused_before_the_work(monkeypatch):
     asked = stand_in(monkeypatch, 0.02)
     for coverage, rho, form, message in [

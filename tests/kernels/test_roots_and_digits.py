@@ -95,6 +95,7 @@ VALUES = {
     "small and large": [1e-300, 1e300, 1.0, 0.0],
     "tenths": [0.1] * 10,
     "subnormal": [5e-324, 1e-310, 3.0],
+    "the smallest": [5e-324, 1e-323],
     "carried": [1.0 - 2**-53] * 40,
     "zero": [0.0, 0.0],
     "one": [1.0],
@@ -121,6 +122,31 @@ def test_a_grid_is_as_fine_and_as_long_as_its_numbers():
     assert (_exact.Grid(np.array([1.0])).low, _exact.Grid(np.array([1.0])).n) == (-3, 6)
     assert (_exact.Grid(np.zeros(3)).low, _exact.Grid(np.zeros(3)).n) == (-3, 6)
     assert _exact.Grid(np.array([5e-324])).low == -44
+
+
+def test_a_grid_has_the_53_bits_of_a_number_and_no_digit_more():
+    bits = _exact.BITS
+    for e in range(-940, 1020):
+        grid = _exact.Grid(np.array([2.0**e]))
+        assert grid.low * bits <= e - 52 < (grid.low + 1) * bits
+        assert grid.low + grid.n - 3 == e // bits
+
+
+def test_what_digits_are_rounded_to_depends_on_their_sum_alone():
+    """Whether they are carried over or not; also where each carry rounds on its own."""
+    grid, base = _exact.Grid(np.ones(1)), 2.0**_exact.BITS
+    draw = np.random.default_rng(0)
+    carried = np.floor(draw.uniform(size=(200, grid.n)) * base)
+    carried[0] = [0, 0, 1, 2**18, 2**23, 2**23]
+    written = carried.copy()
+    for place in range(1, grid.n):
+        moved = np.floor(written[:, place] * draw.uniform(size=200))
+        moved[0] = written[0, place] if place == grid.n - 1 else 0.0
+        written[:, place] -= moved
+        written[:, place - 1] += moved * base
+    np.testing.assert_array_equal(grid.rounded(written), grid.rounded(carried))
+    powers = base ** np.arange(grid.low, grid.low + grid.n)
+    np.testing.assert_allclose(grid.rounded(carried), carried @ powers, rtol=1e-15)
 
 
 def test_nothing_is_divided_by_nought():

@@ -62,14 +62,16 @@ def test_all_points_are_neighbours_of_one_another():
         np.testing.assert_allclose(scores / own, found / scores.mean(), rtol=1e-9)
 
 
-@pytest.mark.parametrize("statistic", ["mean", "quantile"])
-def test_a_bag_that_grew_is_one_that_was_built(statistic):
+@pytest.mark.parametrize(
+    ("kernel", "statistic"), [(KNN(3), "mean"), (KNN(3), "quantile"), (GradedKNN(1), "mean")]
+)
+def test_a_bag_that_grew_is_one_that_was_built(kernel, statistic):
     draw = np.random.default_rng(2)
     Z = np.vstack([draw.integers(12, size=(100, 2)) * 1.0, draw.normal(size=(4, 2)) + 30.0])
     scores, new = draw.exponential(size=104), draw.integers(12, size=(20, 2)) * 1.0
-    before = KNN(3).bag(Z[:100], scores[:100], scores[:100], statistic=statistic, offset=0.0)
+    before = kernel.bag(Z[:100], scores[:100], scores[:100], statistic=statistic, offset=0.5)
     found = before.extended(Z, scores, scores)
-    expected = KNN(3).bag(Z, scores, scores, statistic=statistic, offset=0.0)
+    expected = kernel.bag(Z, scores, scores, statistic=statistic, offset=0.5)
     for level in (0.3, 0.6, 0.9):
         np.testing.assert_allclose(
             found.thresholds(new, level), expected.thresholds(new, level), rtol=1e-12
@@ -145,6 +147,10 @@ def test_graded_neighbours_in_a_learnt_space_and_widened():
     assert Mahalanobis(GradedKNN(3)).resolved().kernel.n_neighbors == 3
     wider = GradedKNN(4).widened(50.0, 22).n_neighbors
     assert wider == 5 and isinstance(wider, int)
+    narrower = GradedKNN().widened(0.24, 100).n_neighbors
+    assert narrower == 2 and isinstance(narrower, int)
+    with pytest.raises(ValueError, match="metric"):
+        GradedKNN(metric="unheard-of").resolved()
 
 
 def test_a_metric_starts_anywhere_within_the_bounds_it_names():

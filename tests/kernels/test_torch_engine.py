@@ -310,8 +310,10 @@ def test_tensors_that_are_refused():
         method.fit(Z, scores.clone().requires_grad_())
     with pytest.raises(CalliperError, match="Z has 4 columns, and had 5"):
         method.fit(Z, scores).predict_radius(new[:, :4])
-    with pytest.raises(CalliperError, match="Z is on meta, and what it is compared with on cpu"):
-        FullRescaled(KNN(5)).fit(Z.numpy(), scores).predict_radius(new.to("meta"))
+    for kernel in (KNN(5), GradedKNN(1)):
+        fitted = FullRescaled(kernel).fit(Z.numpy(), scores)
+        with pytest.raises(CalliperError, match="Z is on meta, and what it is compared with on"):
+            fitted.predict_radius(new.to("meta"))
     nobody = FullRescaled(GradedKNN(3)).set_params(kernel=object())
     for other in (LCP(), nobody, FullRescaled(TunedKNN()), FullRescaled(Mahalanobis())):
         with pytest.raises(CalliperError, match=r"Z is on meta, where .* does not compute"):

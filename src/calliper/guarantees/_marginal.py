@@ -69,7 +69,7 @@ def conformal_coverage(coverage: float, n: int) -> float:
     >>> conformal_coverage(0.9, 99), conformal_coverage(0.9, 100)
     (0.9, 0.900990099009901)
     """
-    return min(conformal_rank(coverage, n), n + 1) / (n + 1)
+    return conformal_rank(coverage, n) / (n + 1)
 
 
 def jackknife_coverage(coverage: float, n: int) -> float:
