@@ -103,9 +103,42 @@ def test_the_median_of_the_bag_decides_between_its_scores():
     np.testing.assert_array_equal(found, expected)
 
 
+@quiet
+@pytest.mark.parametrize("kind", ["plain", "lattice"])
+def test_every_rank_from_the_smallest_to_the_largest(kind):
+    """Also where all that lies at the end of a window is entered; of all rows, and of each."""
+    Z, scores, new = problem(kind, n=40)
+    levels = list(np.arange(1, 41) / 41)
+    expected = FullRescaled(KNN(4)).fit(Z, scores).predict_radius(new, levels)
+    sharded = ShardedRescaled(KNN(4)).fit(*dealt(Z, scores, 3))
+    np.testing.assert_array_equal(sharded.predict_radius(new, levels), expected)
+    each = [sharded.predict_radius(row[None], levels) for row in new[:10]]
+    np.testing.assert_array_equal(np.vstack(each), expected[:10])
+
+
+@pytest.mark.parametrize("world", ["many", "largest"])
+def test_a_row_that_moves_thresholds_by_many_ranks_or_the_largest_beyond_all(world):
+    """It is near a third of all points, or near the one that is strangest without it."""
+    rng = np.random.default_rng(3)
+    if world == "many":
+        Z, scores = rng.normal(size=(50, 10)), np.exp(3 * rng.normal(size=50))
+        Z[:15] /= np.sqrt((Z[:15] ** 2).sum(axis=1, keepdims=True))
+        Z[15:] += 20
+    else:
+        Z = np.array([[-0.1], [0.1], [0.2], [1.0], [2.05]])
+        scores = np.array([0.01, 0.01, 0.01, 100.0, 30.0])
+    new, levels = np.zeros((1, Z.shape[1])), list(np.arange(1, len(Z) + 1) / (len(Z) + 1))
+    expected = FullRescaled(KNN(3)).fit(Z, scores).predict_radius(new, levels)
+    sharded = ShardedRescaled(KNN(3)).fit(np.array_split(Z, 3), np.array_split(scores, 3))
+    np.testing.assert_array_equal(sharded.predict_radius(new, levels), expected)
+
+
+@quiet
 def test_rising_thresholds_are_those_of_one_machine_within_the_middle():
-    for kind in ("plain", "tied scores"):
+    for kind in ("plain", "tied scores", "half of them zero"):
         Z, scores, new = problem(kind)
+        if kind == "half of them zero":
+            scores[np.argsort(scores)[:60]] = 0.0
         whole, sharded = FullRescaled(KNN(5)).fit(Z, scores), ShardedRescaled(KNN(5))
         bag = sharded.fit(*dealt(Z, scores, 3)).bag_
         low, high = bag.middle
@@ -189,6 +222,15 @@ def test_what_shards_do_not_know():
         method.extend(Z, scores)
     with pytest.raises(CalliperError, match="no predictive distribution"):
         method.predict_distribution(Z, scores)
+
+
+def test_only_a_scale_that_is_nought_is_counted_as_nought():
+    rng = np.random.default_rng(0)
+    Z = np.repeat([[0.0], [90.0], [180.0]], 20, axis=0) + rng.normal(size=(60, 1))
+    scores = rng.exponential(size=60) * np.repeat([1.0, 1e-200, 0.0], 20)
+    with pytest.warns(ZeroScaleWarning, match="zero at 20 of 60"):
+        ShardedRescaled(KNN(3)).fit(*dealt(Z, scores, 3))
+    assert ShardedRescaled(KNN(3)).fit(*dealt(Z[:40], scores[:40], 3)).bag_.n_zero() == 0
 
 
 @pytest.mark.parametrize("n", [50, 51])

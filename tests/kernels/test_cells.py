@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import warnings
 from functools import partial
 
 import numpy as np
@@ -328,6 +329,21 @@ def test_thresholds_of_a_row_alone_between_two_scores(offset, slope):
         assert_thresholds(x[:, None] * 1.0, scores, np.array(new), k, cells, offset, slope)
 
 
+@pytest.mark.parametrize(
+    ("x", "scores", "offset", "expected"),
+    [
+        ([42, 0, 1, 2, 3], [0.0, 0.0, 3.0, 4.0, 5.0], 0.0, 0.0),  # nought, and all but alone
+        ([0, 0.4, -3, -2.5, -2], [1.0, 0.5, 3.0, 4.0, 5.0], 1.0, 2.0),  # 1·(t + 1) = t·(0.5 + 1)
+    ],
+)
+def test_a_threshold_between_two_scores_of_a_row_alone(x, scores, offset, expected):
+    cells = PlacedCells(np.array([[0.0], [10.0], [30.0], [50.0]]), None, 2, 0)
+    Z, scores, new = np.array(x)[:, None] * 1.0, np.array(scores), np.array([[28.0]])
+    assert_thresholds(Z, scores, new, 1, cells, offset, 0.0)
+    bag = KNN(1, cells=cells).bag(Z, scores, scores, statistic="mean", offset=offset)
+    assert bag.thresholds(new)[0, 0] == pytest.approx(expected, rel=1e-14)
+
+
 def test_tied_sums_do_not_depend_on_the_order_of_points():
     """To the last bit, where large ones share one place and small ones another; some are nought."""
     rng = np.random.default_rng(0)
@@ -375,9 +391,138 @@ def test_candidates_whose_distances_differ_by_less_than_products_round(unit):
     assert found.tied[0] or sorted(found.near[0]) == sorted(nearest)
 
 
+def test_one_candidate_more_than_are_kept_and_all_as_far_as_products_can_tell():
+    """Around a row far from the centre of its cell, or at it."""
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        middle, around = 5 + rng.normal(size=20), rng.normal(size=(12, 20))
+        around *= ((1 + 1e-10 * rng.permutation(12)) / np.sqrt((around**2).sum(axis=1)))[:, None]
+        search = CellSearch(middle + around, middle[None] * (seed % 3 == 0), 1)
+        found = search.nearest(search.locate(middle[None]), 5)
+        nearest = np.argsort(((search.points - middle) ** 2).sum(axis=1))[:5]
+        assert found.tied[0] or sorted(found.near[0]) == sorted(nearest)
+
+
+def test_candidates_whose_squares_vanish_in_single_precision():
+    """Around a centre, at distances that are none for all that products say."""
+    rng = np.random.default_rng(0)
+    points = np.vstack([1e-25 * rng.permutation(np.arange(1.0, 201.0))[:, None], np.ones((9, 1))])
+    search = CellSearch(points, np.zeros((1, 1)), 1)
+    found, row = search.nearest_others(5), search.locate(np.zeros((1, 1)))
+    alone = search.nearest(row, 5)
+    assert alone.tied[0] or sorted(alone.near[0]) == sorted(np.argsort(points[:, 0])[:5])
+    assert found.tied[:200].all()
+    reach = np.full(209, 1.05e-24**2)
+    within = np.flatnonzero(points[:, 0] < 1.05e-24)
+    assert sorted(search.entering(row, reach)[1]) == within.tolist()
+
+
+@pytest.mark.parametrize("unit", [2.0**-12, 2.0**12])
+def test_thresholds_are_the_same_in_any_unit_of_the_features(unit):
+    rng = np.random.default_rng(0)
+    Z, centres, scores = (
+        rng.normal(size=(150, 3)),
+        rng.normal(size=(6, 3)),
+        rng.exponential(size=150),
+    )
+    found, expected = (
+        KNN(3, cells=PlacedCells(by * centres, None, 2, 0))
+        .bag(by * Z[:120], scores[:120], scores[:120], statistic="mean", offset=0.0)
+        .thresholds(by * Z[120:])
+        for by in (unit, 1.0)
+    )
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_the_reach_of_points_that_share_a_place_is_the_distance_of_their_kth():
+    rng = np.random.default_rng(0)
+    Z, scores = rng.integers(12, size=(300, 2)) * 1.0, rng.exponential(size=300)
+    cells, squared = PlacedCells(np.zeros((1, 2)), None, 1, 0), ((Z[:, None] - Z) ** 2).sum(axis=2)
+    np.fill_diagonal(squared, np.inf)
+    for k in (1, 4):
+        bag = KNN(k, cells=cells).bag(Z, scores, scores, statistic="mean", offset=0.0)
+        assert len(bag.crowded) > 20
+        np.testing.assert_array_equal(bag.reach, np.sort(squared, axis=1)[:, k - 1])
+
+
+def test_scores_that_are_all_nought_share_places_too():
+    Z, cells = np.repeat([[0.0], [1.0]], 5, axis=0), PlacedCells(np.zeros((1, 1)), None, 1, 0)
+    bag = KNN(3, cells=cells).bag(Z, np.zeros(10), np.zeros(10), statistic="mean", offset=0.0)
+    assert (bag.calibration_scale(0.5) == 0).all()
+    np.testing.assert_array_equal(bag._scales(bag._placed(np.array([[0.5]])))[0], 0.0)
+
+
 def test_one_cell_and_one_probe_are_enough_and_tiny_features_are_refused():
     Z, scores = np.random.default_rng(0).normal(size=(40, 2)), np.ones(40)
     placed = Cells(1, n_probes=1, random_state=0).placed(Z, None)
     assert len(placed.learnt) == 1 and placed.n_probes == 1
     with pytest.raises(CalliperError, match="between 1e-100 and 1e\\+100 in size"):
         FullRescaled(KNN(5, cells=4)).fit(1e-120 * Z, scores)
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_features_of_one_sign_that_are_too_large_are_refused(sign):
+    Z = sign * np.random.default_rng(0).uniform(1, 2, size=(40, 2))
+    with pytest.raises(CalliperError, match=r"1e\+100 in size; got 2\.58e\+120"):
+        CellSearch(1e120 * Z, np.zeros((1, 2)), 1)
+
+
+@pytest.mark.parametrize("away", [1e2, 1e4, 1e6])
+def test_a_centre_far_from_its_members_decides_nothing_by_rounding(away):
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(300, 20))
+    search = CellSearch(points, np.full((1, 20), away), 1)
+    squared = ((points[:, None] - points) ** 2).sum(axis=2)
+    np.fill_diagonal(squared, np.inf)
+    found = search.nearest_others(5)
+    sure = ~found.tied
+    nearest = np.argsort(squared, axis=1)[:, :5]
+    np.testing.assert_array_equal(found.near[sure], nearest[sure])
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_of_a_row_too_far_for_single_precision_all_candidates_are_compared(sign):
+    points = sign * np.random.default_rng(0).uniform(size=(60, 3))
+    search = CellSearch(points, np.zeros((1, 3)), 1)
+    assert search.nearest(search.locate(np.array([[1e8, 1e7, 3e7]])), 5).tied.all()
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e6])
+def test_centres_are_means_of_training_rows_wherever_these_are(shift):
+    Z = np.random.default_rng(0).uniform(size=(39, 2)) + shift
+    (mean,) = Cells(1).placed(Z, None).learnt
+    np.testing.assert_allclose(mean - shift, (Z - shift).mean(axis=0), atol=1e-6)
+    learnt = Cells(4, random_state=0).placed(Z, None).learnt
+    assert (learnt > Z.min(axis=0)).all() and (learnt < Z.max(axis=0)).all()
+
+
+def test_copies_of_training_rows_are_fewer_centres_without_a_word():
+    Z = np.repeat(np.eye(3), 10, axis=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learnt = Cells(6, random_state=0).placed(Z, None).learnt
+    np.testing.assert_allclose(learnt[np.argsort(learnt @ [1, 2, 3])], np.eye(3), atol=1e-6)
+
+
+def test_random_directions_are_all_of_one_length_and_different():
+    for d in (1, 2, 30):
+        drawn = PlacedCells(None, 50, 1, 0).centres(1000, d)
+        np.testing.assert_allclose(np.linalg.norm(drawn, axis=1), 1.0)
+        assert len(drawn) == (2 if d == 1 else 50)  # on a line there are two directions
+    seeds = {Cells(3, random_state=seed).placed(None, None).seed for seed in range(100)}
+    assert len(seeds) == 100
+
+
+def test_nothing_is_divided_by_nought_at_a_centre_or_without_candidates():
+    Z = np.random.default_rng(0).normal(size=(40, 2))
+    Z[0], Z[1] = [0.0, 0.0], [50.0, 0.0]
+    scores, near = Z[:, 0] ** 2, np.argsort((Z**2).sum(axis=1))
+    cells = PlacedCells(np.array([[0.0, 0.0], [60.0, 0.0], [90.0, 0.0]]), None, 1, 0)
+    with np.errstate(divide="raise", invalid="raise"):
+        bag = KNN(3, cells=cells).bag(Z, scores, scores, statistic="mean", offset=0.1)
+        scale, alone = bag._scales(bag._placed(np.array([[0.0, 0.0], [99.0, 9.0]])))
+        own = bag.calibration_scale(0.5)
+    assert alone.tolist() == [False, True]
+    above = np.sort(scores)[20]
+    np.testing.assert_allclose(scale - 0.1, [scores[near[:3]].mean(), above])
+    np.testing.assert_allclose(own[:2] - 0.1, [scores[near[1:4]].mean(), above])

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from calliper.kernels import _base, _exact, _statistic
+from calliper.kernels import _base, _exact, _shared, _statistic
 
 FEW = (0.0, 0.25, 1.0, 3.0)
 
@@ -155,3 +155,11 @@ def test_nothing_is_divided_by_nought():
         np.testing.assert_array_equal(_statistic.clamped_crossing(0.0, 0.0, 0.0, c), np.inf)
         found = _statistic.clamped_crossing(np.zeros(2), np.array([0.0, 4.0]), 0.0, c)
         np.testing.assert_array_equal(found, [np.inf, 1.0])
+
+
+def test_means_without_a_point_with_one_beyond_the_last_or_nobody():
+    distance = np.array([[1.0, 2.0, 2.0], [1.0, 2.0, 3.0]])
+    with np.errstate(all="raise"):
+        means, common = _shared.Candidates(distance, np.array([[3.0, 5.0, 7.0]])).means_without(2)
+    np.testing.assert_array_equal(means, [[6.0, 5.0, 4.0]] * 2)
+    np.testing.assert_array_equal(common, [4.5, 4.0])

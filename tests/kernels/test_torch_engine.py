@@ -15,7 +15,7 @@ from calliper._device import DeviceRows, device_rows, engine_device, import_torc
 from calliper.calibrators import LCP, MADSplit, Split  # noqa: E402
 from calliper.exceptions import CalliperError, ZeroScaleWarning  # noqa: E402
 from calliper.keeping import load, save  # noqa: E402
-from calliper.kernels import GradedKNN, _torch, all_distances  # noqa: E402
+from calliper.kernels import GradedKNN, Mahalanobis, TunedKNN, _torch, all_distances  # noqa: E402
 from calliper.kernels._knn import search_of  # noqa: E402
 from calliper.kernels._search import NeighborSearch  # noqa: E402
 from calliper.kernels._torch import Merged, TorchSearch  # noqa: E402
@@ -316,7 +316,8 @@ def test_tensors_that_are_refused():
         fitted = FullRescaled(kernel).fit(Z.numpy(), scores)
         with pytest.raises(CalliperError, match="Z is on meta, and what it is compared with on"):
             fitted.predict_radius(new.to("meta"))
-    for other in (LCP(), FullRescaled(GradedKNN(3)).set_params(kernel=object())):
+    nobody = FullRescaled(GradedKNN(3)).set_params(kernel=object())
+    for other in (LCP(), nobody, FullRescaled(TunedKNN()), FullRescaled(Mahalanobis())):
         with pytest.raises(CalliperError, match=r"Z is on meta, where .* does not compute"):
             other.fit(elsewhere, scores)
     Split().fit(elsewhere, scores)  # which only counts rows

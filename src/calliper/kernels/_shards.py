@@ -291,7 +291,6 @@ class ShardedBag:
     ) -> None:
         self.place, self.n, self.k, self.offset = place, n, n_neighbors, offset
         self.shards = self._met(shards)
-        self.scores = np.empty(0)  # which are in the shards
         self._ordered: list[Any] | None = None
         self._windows: dict[tuple[int, int], tuple[int, FloatArray, IntArray]] = {}
         middle, ordered = (n + 2) // 2, place.each(ordered_scores, shards)

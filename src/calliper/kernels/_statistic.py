@@ -204,7 +204,7 @@ def clamped_crossing(
     between = positive_root(1.0, np.full(len(product), offset), product)
     above = _divide(product, b + offset)
     t = np.where(between <= b, between, above)
-    t = np.where((between <= a) & (np.asarray(a) > 0), below, t)
+    t = np.where(between <= a, below, t)
     # A scale that stays zero however large t is keeps the point ahead of every candidate.
     return np.where(np.asarray(b) + offset == 0, np.inf, t)
 
