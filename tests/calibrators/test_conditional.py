@@ -335,3 +335,18 @@ def test_directions_of_little_spread(spread, dimensions):
         columns = np.column_stack([first, first + 2 * spread * other])
         scores = rng.exponential(size=n)
         assert ConditionalCalibration().fit(columns, scores).n_dimensions_ == dimensions
+
+
+def test_rows_far_along_the_span_are_in_it():
+    """What rounds there is in relation to how far they are, in whatever direction."""
+    columns = Z @ np.array([[1.0, 0.5], [0.3, 2.0]])
+    rows = np.vstack([columns[:5], 1e7 * columns[:5], 1e12 * columns[:5], -1e12 * np.abs(Z[:5])])
+    assert _conditional.Span(columns).coordinates(rows)[1].all()
+
+
+def test_copies_of_a_column_far_from_zero_say_nothing_of_rows_where_they_differ():
+    """Spread counts by its own size, also where it is a millionth of the numbers."""
+    far = 1e6 + Z[:, :1]
+    method = ConditionalCalibration().fit(np.hstack([far, far]), SCORES)
+    radius = quietly(method, np.array([[1e6, 1e6], [1e6, 1e6 + 0.9]]), 0.8)
+    assert np.isfinite(radius).tolist() == [True, False]

@@ -1,0 +1,123 @@
+"""Who is exactly as far as another counts as such, whatever rounds, is left out or came later."""
+
+import numpy as np
+import pytest
+
+from calliper import RBF
+from calliper._device import on_device
+from calliper.kernels._cells import CellSearch
+from calliper.kernels._search import NeighborSearch, all_distances
+from calliper.kernels._shared import Shells
+
+
+def around_the_origin():
+    """A point at the origin and 14 far away, whose squared distances are one whole number."""
+    draw = np.random.default_rng(0)
+    first = np.array([20000001, 20000002, 12345677, 7654321, 9999999, 3333333, 17171717, 5, 88])
+    other = first[[1, 0, 2, 3, 4, 5, 6, 7, 8]]
+    there = [draw.permutation(first) * draw.choice([-1, 1], 9) for _ in range(6)]
+    Z = np.array([0 * first, *there, *(-each for each in there), first, -other], dtype=float)
+    return Z, np.arange(1.0, len(Z) + 1)
+
+
+@pytest.mark.parametrize("engine", [None, "torch:cpu"])
+@pytest.mark.parametrize("length", [0.03, 0.1, 0.3])
+def test_without_the_only_one_near_all_that_are_as_far_speak_alike(engine, length):
+    """Their norms decide what way is exact enough, though they are far beyond the length."""
+    if engine:
+        pytest.importorskip("torch")
+    Z, magnitudes = around_the_origin()
+    means = RBF(length, engine=engine).leave_two_out(
+        Z, magnitudes, offset=0.0, rng=np.random.RandomState(0)
+    )
+    expected = magnitudes[1:].mean()
+    assert means.without_one[0] == pytest.approx(expected, rel=1e-9)
+    assert means.without_each(np.zeros((1, 9)))[0, 0] == pytest.approx(expected, rel=1e-9)
+
+
+def test_few_points_of_very_many_features_are_tied():
+    """Long sums of norms round by more than a few last digits, however few the points are."""
+    x = np.full(40_000, 5.0)
+    for third in (-30.1, -3.3, 40.7):
+        search = NeighborSearch(np.array([x + 1, x - 1, 0 * x + third]), "euclidean")
+        assert search.nearest(x[None], 1)[1].all()
+
+
+def test_a_far_point_that_came_later_hides_no_tie():
+    """Of 40 copies that are as far not all were looked at, which the new point does not change."""
+    points = np.append(np.ones(40), np.arange(5.0, 205.0))[:, None]
+    search = NeighborSearch(points, "euclidean").extended(np.vstack([points, [[1000.0]]]))
+    assert not search.shell(np.zeros((1, 1)), 3)[2].any()
+
+
+@pytest.mark.parametrize("n_probes", [2, 3, 4])
+def test_of_centres_as_near_the_first_is_the_cell(n_probes):
+    side = np.arange(14.0)
+    centres = np.stack(np.meshgrid(side, side, indexing="ij"), axis=2).reshape(-1, 2)
+    rows = np.vstack([centres + [0.5, 0.5], centres + [0.5, 0.0]])
+    rows = rows[(rows < 13).all(axis=1)]
+    placed = CellSearch(rows, centres, n_probes).placed
+    distance = all_distances(rows, centres, "euclidean")
+    named = np.full(distance.shape, np.inf)
+    np.put_along_axis(named, placed.probes, np.take_along_axis(distance, placed.probes, 1), axis=1)
+    np.testing.assert_array_equal(placed.cell, named.argmin(axis=1))
+
+
+@pytest.mark.parametrize("k", [1, 7, 100, 300])
+def test_the_last_place_that_counts_is_the_next_where_a_row_is_alone_at_its_own(k):
+    draw = np.random.default_rng(0)
+    distance, held = draw.uniform(size=(200, 2000)), np.ones((200, 2000), dtype=int)
+    distance[:, 0] = held[:, 0] = 0
+    reach = Shells.of_places(distance, held, k).reach[:, 0]
+    np.testing.assert_array_equal(reach, np.sort(distance, axis=1)[:, k])
+
+
+@pytest.mark.parametrize("n", [5, 40])
+@pytest.mark.parametrize("kind", ["all but the sample far away", "all but the sample wide apart"])
+def test_one_row_whose_nearest_are_all_in_the_sample(kind, n):
+    """No other point is within the bound that the sample gives: there are just enough."""
+    for seed in range(5):
+        draw = np.random.default_rng(seed)
+        points, row = draw.normal(size=(2000, 32)), draw.normal(size=(1, 32)) / 10
+        others = np.arange(len(points)) % 8 != 0
+        if "far" in kind:
+            points[others] += 50
+        else:
+            points[others] *= 50
+            row = points.mean(axis=0) + row / 100
+        found = NeighborSearch(points, "euclidean").nearest(row, n)[0][0]
+        expected = np.argsort(((points - row) ** 2).sum(axis=1))[:n]
+        np.testing.assert_array_equal(np.sort(found), np.sort(expected))
+
+
+def on_torch(points):
+    """The points, to be searched by torch."""
+    pytest.importorskip("torch")
+    from calliper.kernels._torch import TorchSearch
+
+    return TorchSearch(on_device(points, "cpu"))
+
+
+def test_on_a_device_nearly_all_others_are_neighbours():
+    """Columns that fill up the last block are nobody, though all points but one are asked for."""
+    points = np.random.default_rng(1).normal(size=(1030, 2))
+    near, distance, inside = on_torch(points).shell(points[5:9], 1010, np.arange(5, 9))
+    every = all_distances(points[5:9], points, "euclidean")
+    every[np.arange(4), np.arange(5, 9)] = np.inf
+    assert inside.all()
+    np.testing.assert_array_equal(distance[:, :1010], np.sort(every, axis=1)[:, :1010])
+    assert all(len(np.unique(row[:1010])) == 1010 for row in near)
+
+
+def test_on_a_device_the_only_point_is_nearest_to_a_row_beyond_all_numbers():
+    near, tied = on_torch(np.array([[1.0, 2.0]])).nearest(np.array([[1e200, 1e200]]), 1)
+    assert near.tolist() == [[0]] and not tied.any()
+
+
+def test_on_a_device_a_row_at_the_very_centre_is_in_balls():
+    half = np.random.default_rng(0).integers(-9, 9, size=(50, 3)) * 1.0
+    points = np.vstack([half, -half])
+    row, point, _ = on_torch(points).balls_containing(np.zeros((1, 3)), np.full(100, 16.0))
+    expected = np.flatnonzero((points**2).sum(axis=1) <= 16)
+    assert len(expected) and not row.any()
+    np.testing.assert_array_equal(np.sort(point), expected)
