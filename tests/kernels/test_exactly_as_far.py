@@ -54,7 +54,7 @@ def test_a_far_point_that_came_later_hides_no_tie():
 def test_of_centres_as_near_the_first_is_the_cell(n_probes):
     side = np.arange(14.0)
     centres = np.stack(np.meshgrid(side, side, indexing="ij"), axis=2).reshape(-1, 2)
-    rows = np.vstack([centres + [0.5, 0.5], centres + [0.5, 0.0]])
+    rows = np.vstack([centres + 0.5, centres + np.array([0.5, 0.0])])
     rows = rows[(rows < 13).all(axis=1)]
     placed = CellSearch(rows, centres, n_probes).placed
     distance = all_distances(rows, centres, "euclidean")
