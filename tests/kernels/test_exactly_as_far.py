@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from calliper import RBF
+from calliper import KNN, RBF
 from calliper._device import on_device
 from calliper.kernels._cells import CellSearch
 from calliper.kernels._search import NeighborSearch, all_distances
@@ -63,6 +63,34 @@ def test_of_centres_as_near_the_first_is_the_cell(n_probes):
     np.testing.assert_array_equal(placed.cell, named.argmin(axis=1))
 
 
+def nearest_in_one_cell(points, row):
+    """The nearest, and whether it is not sure, of a row in the cell around the origin."""
+    centres = np.vstack([0 * row, 10 + 0 * row])
+    search = CellSearch(points, centres, 1)
+    found = search.nearest(search.locate(row[None]), 1)
+    return int(found.near[0, 0]), bool(found.tied[0])
+
+
+def test_in_a_cell_long_sums_in_single_precision_decide_nothing():
+    """Norms of many equal numbers are wrong all in one direction, by more than points differ."""
+    for seed in (19, 31, 64, 149):
+        draw = np.random.default_rng(seed)
+        most = draw.choice([4e-3, 1e-2, 3e-2])
+        away = draw.permutation(np.linspace(most / 2, most, 10)) * draw.choice([-1, 1], 10)
+        row = np.full(20_000, draw.uniform(0.5, 2))
+        near, unsure = nearest_in_one_cell(row + away[:, None], row)
+        assert unsure or near == np.abs(away).argmin()
+
+
+def test_in_a_cell_who_is_as_near_is_kept_though_squares_hardly_are_numbers():
+    """Of two as near one has the smaller sum in single precision, and others are just beyond."""
+    two = [[2269, 3092, 2777, 3626, 2174, 1602], [1602, 2269, 2174, 3626, 3092, 2777]]
+    signs = [[(-1) ** (i >> j & 1) for j in range(6)] for i in range(12)]
+    others = np.array(signs) * [2350, 3321, 3166, 2828, 2760, 3303]
+    points = np.vstack([np.vstack([two, others]) * 2.0**-68, np.ones((1, 6))])
+    assert nearest_in_one_cell(points, np.zeros(6))[1]
+
+
 @pytest.mark.parametrize("k", [1, 7, 100, 300])
 def test_the_last_place_that_counts_is_the_next_where_a_row_is_alone_at_its_own(k):
     draw = np.random.default_rng(0)
@@ -107,6 +135,19 @@ def test_on_a_device_nearly_all_others_are_neighbours():
     assert inside.all()
     np.testing.assert_array_equal(distance[:, :1010], np.sort(every, axis=1)[:, :1010])
     assert all(len(np.unique(row[:1010])) == 1010 for row in near)
+
+
+@pytest.mark.parametrize("k", [3, 4, 5])
+def test_on_a_device_no_point_takes_the_place_of_a_tie_around_itself(k):
+    """Where all others are candidates, the point itself is none of them."""
+    pytest.importorskip("torch")
+    Z = np.array([[0.0, 0], [1, 0], [-1, 0], [0, 1], [0, -1], [0.3, 0.1], [0.2, -0.1]])
+    scores = np.arange(1.0, 8.0)
+    found, expected = (
+        KNN(k, engine=engine).bag(Z, scores, scores, statistic="mean", offset=0.0)
+        for engine in ("torch:cpu", None)
+    )
+    np.testing.assert_allclose(found.calibration_scale(0.5), expected.calibration_scale(0.5))
 
 
 def test_on_a_device_the_only_point_is_nearest_to_a_row_beyond_all_numbers():

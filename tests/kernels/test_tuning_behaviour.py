@@ -341,3 +341,13 @@ def test_the_guard_looks_at_so_many_inputs_and_at_none_twice(monkeypatch):
         for inputs in (TRAIN, TRAIN[np.sort(drawn)])
     )
     assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_no_more_is_drawn_for_length_scales_than_is_needed(monkeypatch):
+    """What is drawn afterwards, such as folds, depends on it."""
+    inputs, (used, same) = np.arange(1000.0)[:, None], map(np.random.RandomState, (0, 0))
+    assert (same.randint(1000, size=5) != same.randint(1000, size=5)).all()
+    _pair_distances(TunedRBF(n_sample=5), inputs, used)
+    monkeypatch.setattr(_tuned, "GUARD_POINTS", 1000)
+    _neighbor_distance(TunedRBF(), inputs, used)
+    assert used.randint(10**9) == same.randint(10**9)
