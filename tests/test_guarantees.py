@@ -126,6 +126,12 @@ def test_confident_ranks_next_to_their_edges(level, n):
             assert guarantees.confident_rank(level, n, float(reached)) == rank
 
 
+def test_the_smallest_score_reaches_the_least_confidence_exactly():
+    """So little that no margin for rounding is left beside one: what is equal suffices."""
+    for n in range(5, 41):
+        assert guarantees.confident_rank(0.5, n, 2.0**-n) == 1
+
+
 @pytest.mark.parametrize(
     ("promise", "fewest"),
     [

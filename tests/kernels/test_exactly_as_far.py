@@ -150,11 +150,6 @@ def test_on_a_device_no_point_takes_the_place_of_a_tie_around_itself(k):
     np.testing.assert_allclose(found.calibration_scale(0.5), expected.calibration_scale(0.5))
 
 
-def test_on_a_device_the_only_point_is_nearest_to_a_row_beyond_all_numbers():
-    near, tied = on_torch(np.array([[1.0, 2.0]])).nearest(np.array([[1e200, 1e200]]), 1)
-    assert near.tolist() == [[0]] and not tied.any()
-
-
 def test_on_a_device_a_row_at_the_very_centre_is_in_balls():
     half = np.random.default_rng(0).integers(-9, 9, size=(50, 3)) * 1.0
     points = np.vstack([half, -half])
