@@ -131,40 +131,41 @@ def measure() -> None:
 
 
 def draw() -> None:
-    """All curves in one figure: seconds above, memory below."""
+    """All curves in one figure: seconds on the left, memory on the right."""
     from matplotlib.figure import Figure
 
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
     names = {
-        "N": "calibration points N\n(10,000 new rows)",
-        "M": "new rows M\n(10,000 calibration points)",
-        "d": "features d\n(10,000 × 10,000 points)",
-        "workers": "Dask workers (320,000 new rows;\nall memory of a worker)",
+        "N": "calibration points N (10,000 new rows)",
+        "M": "new rows M (10,000 calibration points)",
+        "d": "features d (10,000 × 10,000 points)",
+        "workers": "Dask workers (320,000 new rows;\nright: all memory of a worker)",
     }
-    figure = Figure(figsize=(12.5, 6.0), dpi=150, layout="constrained")
-    axes: Any = figure.subplots(2, len(names), sharex="col", sharey="row")
+    figure = Figure(figsize=(8.0, 11.0), dpi=150, layout="constrained")
+    axes: Any = figure.subplots(
+        len(names), 2, sharex="row", sharey="col", height_ratios=[3] * (len(names) - 1) + [1.5]
+    )
     series: dict[Any, int] = {}
-    for column, (what, name) in enumerate(names.items()):
+    for row, (what, name) in zip(axes, names.items(), strict=True):
         points = [each for each in kept["points"] if each["what"] == what]
         for key, line in groupby(points, lambda each: (each["method"], each["d"])):
             curve = list(line)
             colour, mark = SERIES[series.setdefault(_series(*key), len(series))]
             x: list[int] = [each["at"] for each in curve]
             how: dict[str, Any] = {"color": colour, "marker": mark, "ms": 4}
-            axes[0, column].plot(x, [each["fit"] + each["predict"] for each in curve], **how)
-            axes[1, column].plot(x, [max(each["MB"], 1.0) for each in curve], **how)
-        for ax in axes[:, column]:
-            ax.set(xscale="linear" if what == "workers" else "log", yscale="log")
+            row[0].plot(x, [each["fit"] + each["predict"] for each in curve], **how)
+            row[1].plot(x, [max(each["MB"], 1.0) for each in curve], **how)
+        for ax in row:
+            ax.set(xlabel=name, xscale="linear" if what == "workers" else "log", yscale="log")
             ax.grid(alpha=0.25)
             ax.spines[["top", "right"]].set_visible(False)
         if what == "workers":
-            axes[1, column].set_xticks([each["at"] for each in points])
-        axes[1, column].set_xlabel(name)
-    axes[0, 0].set_ylabel("seconds, fit + predict")
-    axes[1, 0].set_ylabel("MB beyond the rows (at least 1)")
+            row[1].set_xticks([each["at"] for each in points])
+    axes[0, 0].set_title("seconds, fit + predict")
+    axes[0, 1].set_title("MB beyond the rows (at least 1)")
     for name, place in series.items():
         axes[0, 0].plot([], [], color=SERIES[place][0], marker=SERIES[place][1], label=name)
-    figure.legend(loc="outside upper center", ncols=len(series), frameon=False)
+    figure.legend(loc="outside upper center", ncols=3, frameon=False)
     figure.savefig(FIGURE)
     print(f"wrote {FIGURE}")
 
