@@ -123,15 +123,33 @@ def test_a_ratio_that_has_lost_digits_is_the_next_number_up():
     np.testing.assert_array_equal(not_below(ratio), expected)
 
 
-def test_ends_move_by_the_last_digits_of_both_sizes():
+def test_ends_move_by_last_digits_of_the_radius_and_one_of_their_own():
     y, radius = np.array([-3.0, 3.0]), np.array([2.0, 0.0])
-    digit = [np.spacing(5.0), 0.0]
-    np.testing.assert_array_equal(above(y, radius), y + radius + digit)
-    np.testing.assert_array_equal(below(y, radius), y - radius - digit)
-    four = [4 * np.spacing(5.0), 0.0]
-    np.testing.assert_array_equal(above(y, -radius, digits=4), y - radius + four)
+    one = np.nextafter(-1 + np.spacing(2.0), np.inf)
+    np.testing.assert_array_equal(above(y, radius), [one, 3.0])
+    np.testing.assert_array_equal(below(-y, radius), [-one, -3.0])
+    four = np.nextafter(-5 + 4 * np.spacing(1.9), np.inf)
+    np.testing.assert_array_equal(above(y, -radius, digits=4), [four, 3.0])
     largest = np.finfo(np.float64).max
     assert np.isfinite(below(np.array([largest]), np.array([largest])))
+    np.testing.assert_array_equal(above(y, np.array([np.inf, -np.inf])), [np.inf, -np.inf])
+
+
+@pytest.mark.parametrize("digits", [1, 4])
+@pytest.mark.parametrize("y", [0.0, 1.0, 1 - 2.0**-53, -0.7, 1.7093770154973665e15, 5e-324])
+def test_ends_contain_all_errors_and_keep_the_order_of_radii(y, digits):
+    """Radii beside one another, around those at which sums cross nought or a power of two."""
+    around = np.array([0.0, abs(y), 0.5, 1.0, 2 - abs(y), abs(np.spacing(y)), 5e-324])
+    radii = around + np.arange(-40, 41)[:, None] * np.spacing(around) / 4
+    radii = np.unique(np.concatenate([radii, -radii]))
+    upper, lower = (end(np.array(y), radii, digits=digits) for end in (above, below))
+    assert (np.diff(upper) >= 0).all() and (np.diff(lower) <= 0).all()
+    further = np.abs([Fraction(r) for r in radii]) * Fraction(digits, 2**53)
+    exact = [Fraction(r) + more for r, more in zip(radii, further, strict=True)]
+    small = np.abs(radii) < np.finfo(float).tiny  # whose digits are not in proportion to them
+    inside = [Fraction(u) - Fraction(y) >= r for u, r in zip(upper, exact, strict=True)]
+    assert (inside | small).all() and (upper >= y + radii).all()
+    assert upper[radii == 0] == lower[radii == 0] == y
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -195,13 +195,14 @@ def test_sides_have_their_own_radius():
 
 
 def test_ends_of_products_move_by_four_last_digits():
-    y, digits = np.array([[1.0]]), 4 * np.spacing(4.0)
+    y, further = np.array([[1.0]]), 3.0 + 4 * np.spacing(3.0)
     for score, rows in (
         (JointError([1.0]), y),
         (ScaledError(), np.array([[1.0, 1.0, 1.0]])),
     ):
         lower, upper = score.invert(rows, np.array([3.0]))
-        assert np.ravel(lower) == 1.0 - 3.0 - digits and np.ravel(upper) == 1.0 + 3.0 + digits
+        assert np.ravel(lower) == np.nextafter(1.0 - further, -np.inf)
+        assert np.ravel(upper) == np.nextafter(1.0 + further, np.inf)
 
 
 @pytest.mark.parametrize(
@@ -217,8 +218,8 @@ def test_quantiles_move_by_the_digits_that_their_unit_costs(variant, row, radius
     score = QuantileError(variant, offset=1.0)
     (lower,), (upper,) = score.invert(np.array([row]), np.array(radius))
     up = 1.5 if variant == "median" else 3.0
-    assert lower == 1.0 - 3.0 - digits * np.spacing(4.0)
-    assert upper == 2.0 + up + digits * np.spacing(2.0 + up)
+    assert lower == np.nextafter(1.0 - (3.0 + digits * np.spacing(3.0)), -np.inf)
+    assert upper == np.nextafter(2.0 + (up + digits * np.spacing(up)), np.inf)
 
 
 def test_quantiles_that_coincide_are_a_millionth_apart():

@@ -38,12 +38,12 @@ from calliper._validation import check_levels, check_vector, like_coverage, warn
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.quantile import (
-    ROUNDING,
     Shares,
     as_fraction,
     conformal_rank,
     count_true,
     effective_size,
+    outward,
     row_thresholds,
 )
 from calliper.scores import AbsoluteError
@@ -55,9 +55,6 @@ __all__ = ["Distribution", "GroupedDistribution"]
 
 #: Floats that a block of rows holds at a time: 8 MB.
 BLOCK_FLOATS = 1 << 20
-
-#: The largest number.
-LARGEST = np.finfo(np.float64).max
 
 #: What :meth:`Distribution.to_frame` shows.
 SHOWN = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -230,13 +227,11 @@ class Distribution:
     def _ends(self, levels: Sequence[float], upward: Any) -> FloatArray:
         """Bounds that a target keeps to with given probabilities, from above or below, (m, L)."""
         ranked = self._by_rank if self.shares is None else self._by_weight
-        signed = ranked(levels, upward)
-        y, centre = self.score.place(self.y_pred[:, None], signed), self.centre[:, None]
+        low, high = self._around(self.y_pred[:, None], ranked(levels, upward))
+        y = np.where(upward, high, low)
         # Where the new row's scale is zero, too, an infinite point only ties with targets beyond ŷ.
-        y = np.where(y == np.where(upward, -np.inf, np.inf), centre, y)
-        # A target that ties with its bound must keep to it.
-        slack = self._slack(y, centre)
-        ends: FloatArray = np.clip(np.where(upward, y + slack, y - slack), *self.bounds)
+        y = np.where(y == np.where(upward, -np.inf, np.inf), self.centre[:, None], y)
+        ends: FloatArray = np.clip(y, *self.bounds)
         return ends
 
     def _by_rank(self, levels: Sequence[float], upward: Any) -> FloatArray:
@@ -261,24 +256,34 @@ class Distribution:
 
         return self._by_blocks(select)
 
-    def _points(self, rows: slice, *, bounded: bool = True) -> FloatArray:
+    def _points(self, rows: slice) -> FloatArray:
         """All y_i* of some rows, (m, N), in no order."""
         points = self.score.place(self.y_pred[rows][:, None], self.signed(self.Z[rows]))
-        return np.clip(points, *self.bounds) if bounded else np.asarray(points)
+        return np.asarray(np.clip(points, *self.bounds))
+
+    def _around(self, y_pred: FloatArray, signed: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Where targets with these errors may lie, rounding considered: from where, up to where.
+
+        A target that ties with its bound must keep to it. Errors are enlarged before they are added
+        to the prediction, not the sum after: the sum of what is at least the target's own error is
+        rounded to the target or beyond, and what rises with the error is never rounded to fall.
+        """
+        with np.errstate(over="ignore"):  # beyond the largest number there is no bound
+            low, high = (self.score.place(y_pred, side * _up(side * signed)) for side in (-1, 1))
+        return low, high
 
     def _counts(self, y: Any, *, bounded: bool) -> tuple[FloatArray, FloatArray]:
         """How many of the N points, or what weight, lies below each y, and how much not above."""
         given = _targets(y)
-        columns, centre = given[:, None] if given.ndim == 1 else given, self.centre[:, None]
-        columns = np.atleast_2d(columns)
+        columns = np.atleast_2d(given[:, None] if given.ndim == 1 else given)
         if len(columns) not in (1, len(self)):
             raise CalliperError(f"y has {len(columns)} rows, and there are {len(self)}.")
         target = np.broadcast_to(columns, (len(self), columns.shape[1]))
 
         def count(rows: slice) -> FloatArray:
-            points = self._points(rows, bounded=bounded)
-            slack = self._slack(points, centre[rows])
-            low, high = points - slack, points + slack
+            low, high = self._around(self.y_pred[rows][:, None], self.signed(self.Z[rows]))
+            if bounded:
+                low, high = np.clip(low, *self.bounds), np.clip(high, *self.bounds)
             each = target[rows].T[:, :, None]
             found = [(self._sum(high < column), self._sum(low <= column)) for column in each]
             return np.array(found).transpose(2, 1, 0)
@@ -293,18 +298,16 @@ class Distribution:
             return count_true(mask)
         return np.asarray(mask @ self.shares.calibration)
 
-    def _slack(self, y: FloatArray, centre: FloatArray) -> FloatArray:
-        """By what y may miss the target that it stands for, by rounding; 0 where it is infinite."""
-        finite = np.where(np.isinf(y), 0.0, y)
-        with np.errstate(over="ignore"):  # next to the largest number, sizes are none themselves
-            size = np.minimum(np.abs(finite) + 2 * np.abs(centre), LARGEST / 2)
-        slack = 2 * ROUNDING * np.abs(finite / 2 - centre / 2) + np.spacing(size)
-        return np.where(np.isinf(y) | (y == centre), 0.0, slack)
-
     def _by_blocks(self, work: Callable[[slice], Any]) -> FloatArray:
         """``work(rows)`` of blocks whose points fit, one behind the other."""
         step = max(1, BLOCK_FLOATS // self.n_calibration)
         return np.concatenate(map_slices(work, row_slices(len(self), step)))
+
+
+def _up(signed: FloatArray) -> FloatArray:
+    """Errors enlarged by what rounding may lack, and by one digit where these are very small."""
+    up = np.nextafter(outward(signed), np.inf)
+    return np.where((signed == 0) | np.isinf(signed), signed, up)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

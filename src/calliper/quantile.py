@@ -452,25 +452,24 @@ def exponent(values: FloatArray) -> int:
 
 
 def below(y_pred: FloatArray, radius: FloatArray, *, digits: int = 1) -> FloatArray:
-    """ŷ − radius, some last digits further: no target whose measured error is the radius falls out.
-
-    Two roundings lie between a target and the end: that of its error, fl(ŷ − y) ≤ r, and that of
-    the end, fl(ŷ − r). Each is at most half a last digit of |ŷ| + |r|, one digit together; the end
-    so moved is at most y before it is rounded, and so after. A radius that is multiplied back,
-    after the error was divided, needs less than three more: one for the quotient, half for the
-    product, and up to one where these carry the error over a power of two.
-    """
-    return y_pred - radius - digits * _last_digit(y_pred, radius)
+    """ŷ − radius, some last digits further; see :func:`above`."""
+    return -above(-y_pred, radius, digits=digits)
 
 
 def above(y_pred: FloatArray, radius: FloatArray, *, digits: int = 1) -> FloatArray:
-    """ŷ + radius, some last digits further; see :func:`below`."""
-    return y_pred + radius + digits * _last_digit(y_pred, radius)
+    """ŷ + radius, some last digits further: no target whose measured error is the radius falls out.
 
-
-def _last_digit(y_pred: FloatArray, radius: FloatArray) -> FloatArray:
-    """Spacing of numbers around |ŷ| + |r|; 0 where nothing is rounded, at r = 0."""
-    with np.errstate(over="ignore"):
-        size = np.abs(y_pred) + np.abs(radius)
-    digit: FloatArray = np.spacing(np.minimum(size, np.finfo(np.float64).max / 2))
-    return np.asarray(digit * (radius != 0))
+    A target's error was rounded when it was measured, by half a last digit of it at most: the next
+    number is no smaller than the error itself. A radius that is multiplied back, after the error
+    was divided, needs less than three more: a last digit for the quotient and for the product, and
+    up to one where these carry it over a power of two. So the radius moves by ``digits``, and the
+    end by one, for its own rounding. Nothing is rounded at r = 0, and no error below it reaches ŷ.
+    Each step keeps the order: a larger radius never has the smaller interval.
+    """
+    further = radius
+    for _ in range(digits):
+        further = np.nextafter(further, np.inf)
+    end = y_pred + np.where(np.isinf(further), radius, further)
+    end = np.where(np.isinf(end), end, np.nextafter(end, np.inf))
+    end = np.where(radius < 0, np.minimum(end, y_pred), end)
+    return np.where((radius == 0) | np.isinf(radius), y_pred + radius, end)

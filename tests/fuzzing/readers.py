@@ -471,12 +471,20 @@ def _option(words, name, otherwise):
     return words[words.index(name) + 1] if name in words else otherwise
 
 
+def _values(column):
+    """What is in a column; days that Python's calendar lacks as the texts that Arrow has."""
+    try:
+        return column.to_pylist()
+    except (OverflowError, ValueError):
+        return column.cast("string").to_pylist()
+
+
 def read_again(path, delimiter, encoding):
     """Header and rows of a file by other means than the command's."""
     data = Path(path).read_bytes()
     if path.lower().endswith(".parquet"):
         table = pq.ParquetFile(io.BytesIO(data)).read(use_threads=False)
-        columns = [table.column(i).to_pylist() for i in range(table.num_columns)]
+        columns = [_values(table.column(i)) for i in range(table.num_columns)]
         texts = [[repr(v) if v != v else v for v in column] for column in columns]
         return [table.column_names, *([*row] for row in zip(*texts, strict=True))]
     data = gzip.decompress(data) if path.endswith(".gz") else data

@@ -245,6 +245,23 @@ def test_names_of_columns_that_are_no_text(tmp_path):
         pytest.raises(CalliperError, match="cannot be written to Parquet"),
     ):
         table.schema(["y"])
+    path.write_bytes("p,y\n\udcff,2\n".encode("utf-7", "surrogatepass"))
+    with open_table(str(path), Form(encoding="utf-7")) as table:
+        (rows,) = table.chunks(["y"], carry=True)
+        with pytest.raises(CalliperError, match=r"a cell cannot be written to Parquet"):
+            rows.arrow(table.schema(["y"]))
+
+
+def test_a_day_that_no_calendar_has_has_no_text(tmp_path):
+    days = pa.array([0, -1944517611], type=pa.int32()).view(pa.date32())
+    pq.write_table(pa.table({"day": days, "y": [1.0, 2.0]}), tmp_path / "odd.parquet")
+    with open_table(str(tmp_path / "odd.parquet"), Form()) as table:
+        (rows,) = table.chunks(["y"], carry=True)
+        assert rows.labels("y") == ["1.0", "2.0"]
+        with pytest.raises(
+            CalliperError, match=r"'day': a date32\[day\] value out of range: -1944"
+        ):
+            rows.labels("day")
 
 
 def test_intervals_of_refitted_models_are_nested_at_low_levels_too():
@@ -267,3 +284,14 @@ def test_a_tree_takes_features_of_single_precision():
     made = LoCart().fit(Z, SCORES, Z_train=Z, scores_train=SCORES)
     with pytest.raises(CalliperError, match=r"got 1e\+39 in Z\."):
         made.predict_radius([[1e39]])
+
+
+@pytest.mark.parametrize("centre", [1.0, -1.0, 1.7093770154973665e15, 3e-300])
+def test_quantiles_do_not_fall_where_errors_are_the_last_digits(centre):
+    errors = np.arange(-30, 31) * np.spacing(abs(centre)) / 4
+    rows, levels = np.zeros((len(errors), 1)), np.arange(1, 62) / 62
+    made = Split().fit(rows, np.abs(errors), signs=np.sign(errors))
+    for side in ("upper", "lower"):
+        ends = made.predict_distribution(rows[:1], [centre]).quantile(levels, side=side)[0]
+        assert (np.diff(ends) >= 0).all()
+        assert ((ends >= centre + errors) if side == "upper" else (ends <= centre + errors)).all()

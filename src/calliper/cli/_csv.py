@@ -136,10 +136,7 @@ class CsvTable:
         try:
             return pa.schema([(name, kinds.get(name, pa.string())) for name in self.columns])
         except UnicodeEncodeError as error:
-            raise CalliperError(
-                f"{self.name}: the name of a column cannot be written to Parquet ({error}); write "
-                f".csv, or name the right --encoding."
-            ) from error
+            raise _no_parquet(self.name, "the name of a column", error) from error
 
     def kinds(self) -> dict[str, str]:
         """What each column holds, as far as its name says."""
@@ -226,7 +223,10 @@ class CsvChunk:
 
         numbers = dict(zip(self.needed, self.numbers.T, strict=True))
         texts = zip(self.table.columns, zip(*self._cells(), strict=True), strict=True)
-        arrays = [pa.array(numbers.get(name, column), from_pandas=True) for name, column in texts]
+        try:
+            arrays = [pa.array(numbers.get(name, cells), from_pandas=True) for name, cells in texts]
+        except UnicodeEncodeError as error:
+            raise _no_parquet(self.table.name, "a cell", error) from error
         return pa.record_batch(arrays, schema=schema)
 
     def _cells(self) -> Iterator[list[str]]:
@@ -271,6 +271,14 @@ class CsvWriter:
                 f"{self._encoding} has no letter {error.object[error.start]!r}: give --encoding "
                 f"utf-8."
             ) from error
+
+
+def _no_parquet(name: str, what: str, error: UnicodeEncodeError) -> CalliperError:
+    """The refusal of a text that is none in UTF-8, the only encoding that Parquet has."""
+    return CalliperError(
+        f"{name}: {what} cannot be written to Parquet ({error}); write .csv, or name the right "
+        f"--encoding."
+    )
 
 
 def _number_texts(values: Iterable[float], decimal: str) -> list[str]:

@@ -135,13 +135,18 @@ class ParquetChunk:
             values = column if column.type == pa.float64() else column.cast(pa.string())
             texts = ["" if v is None else f"{v}" for v in values.to_pylist()]
         except (pa.ArrowException, UnicodeDecodeError) as error:
-            raise CalliperError(
-                f"{self.table.name}, column {name!r}: {column.type} has no text form; "
-                f"write .parquet."
-            ) from error
+            raise self._no_text(name, f"{column.type}") from error
+        if pa.types.is_temporal(column.type):  # of a day that no calendar has, Arrow says so
+            for text in (text for text in texts if text.startswith("<value out of range")):
+                raise self._no_text(name, f"a {column.type} {text[1:-1]}")
         if comma and any(is_kind(column.type) for is_kind in _NUMERIC):
             return [text.replace(".", ",") for text in texts]
         return texts
+
+    def _no_text(self, name: str, what: str) -> CalliperError:
+        return CalliperError(
+            f"{self.table.name}, column {name!r}: {what} has no text form; write .parquet."
+        )
 
 
 class ParquetWriter:
