@@ -1,3 +1,4 @@
+import warnings
 from fractions import Fraction
 from math import ceil
 
@@ -131,7 +132,10 @@ def test_ends_move_by_last_digits_of_the_radius_and_one_of_their_own():
     four = np.nextafter(-5 + 4 * np.spacing(1.9), np.inf)
     np.testing.assert_array_equal(above(y, -radius, digits=4), [four, 3.0])
     largest = np.finfo(np.float64).max
-    assert np.isfinite(below(np.array([largest]), np.array([largest])))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isfinite(below(np.array([largest]), np.array([largest])))
+        assert above(np.array([largest]), np.array([1.0])) == np.inf
     np.testing.assert_array_equal(above(y, np.array([np.inf, -np.inf])), [np.inf, -np.inf])
 
 

@@ -467,9 +467,10 @@ def above(y_pred: FloatArray, radius: FloatArray, *, digits: int = 1) -> FloatAr
     Each step keeps the order: a larger radius never has the smaller interval.
     """
     further = radius
-    for _ in range(digits):
-        further = np.nextafter(further, np.inf)
-    end = y_pred + np.where(np.isinf(further), radius, further)
-    end = np.where(np.isinf(end), end, np.nextafter(end, np.inf))
+    with np.errstate(over="ignore"):  # beyond the largest number an end is no bound
+        for _ in range(digits):
+            further = np.nextafter(further, np.inf)
+        end = y_pred + np.where(np.isinf(further), radius, further)
+        end = np.where(np.isinf(end), end, np.nextafter(end, np.inf))
     end = np.where(radius < 0, np.minimum(end, y_pred), end)
     return np.where((radius == 0) | np.isinf(radius), y_pred + radius, end)

@@ -144,6 +144,7 @@ class ParquetChunk:
         return texts
 
     def _no_text(self, name: str, what: str) -> CalliperError:
+        """The refusal of a column for CSV."""
         return CalliperError(
             f"{self.table.name}, column {name!r}: {what} has no text form; write .parquet."
         )
