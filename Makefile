@@ -53,51 +53,51 @@ test-long: .venv/ready  ## tests that take long: of killed processes, browsers, 
 	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n auto -m long
 
 bench: .venv/bench-ready  ## how fast, as ratios to bare searches and to peers in the same run
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m studies.benchmarks
 
 tuning-table: .venv/ready  ## the paper's table on kernel tuning beside ours (a quarter of an hour)
-	$(BIN)/python -m experiments.tuning.paper_table
+	$(BIN)/python -m studies.experiments.tuning.paper_table
 
 tuning-study: .venv/ready  ## which criterion tunes best; CALLIPER_DATA names the data folder
-	$(BIN)/python -m experiments.tuning.study
-	$(BIN)/python -m experiments.tuning.summary
+	$(BIN)/python -m studies.experiments.tuning.study
+	$(BIN)/python -m studies.experiments.tuning.summary
 
 baselines-table: .venv/ready  ## the paper's 1-D rows for MADSplit and LVD beside ours (minutes)
-	$(BIN)/python -m experiments.baselines.one_dimensional
+	$(BIN)/python -m studies.experiments.baselines.one_dimensional
 
 nearness-study: .venv/ready  ## where to judge nearness; CALLIPER_DATA names the data folder
-	$(BIN)/python -m experiments.nearness.study
-	$(BIN)/python -m experiments.nearness.summary
+	$(BIN)/python -m studies.experiments.nearness.study
+	$(BIN)/python -m studies.experiments.nearness.summary
 
 distributions-table: .venv/bench-ready  ## CRPS beside crepes; CALLIPER_DATA names the data folder
-	$(BIN)/python -m experiments.distributions.study
+	$(BIN)/python -m studies.experiments.distributions.study
 
 peers-table: .venv/bench-ready  ## MAPIE and crepes beside calliper; CALLIPER_DATA names the data folder
-	OMP_NUM_THREADS=1 $(BIN)/python -m experiments.peers
+	OMP_NUM_THREADS=1 $(BIN)/python -m studies.experiments.peers
 
 paper: .venv/ready  ## the paper on its five tasks and nine tables: records, tables, figures (an hour)
-	OMP_NUM_THREADS=1 $(BIN)/python -m experiments.deutschmann2024.run
+	OMP_NUM_THREADS=1 $(BIN)/python -m studies.experiments.deutschmann2024.run
 
 paper-quick: .venv/ready  ## the same at reduced size in minutes; checks the direction of the claims
-	OMP_NUM_THREADS=1 $(BIN)/python -m experiments.deutschmann2024.run --quick
+	OMP_NUM_THREADS=1 $(BIN)/python -m studies.experiments.deutschmann2024.run --quick
 
 fuzz: .venv/ready  ## give odd files, tables and calls to all that reads: MINUTES=... (20) or INPUTS=... of each kind
-	PYTHONPATH=tests:. OMP_NUM_THREADS=1 $(BIN)/python -m fuzzing $(if $(INPUTS),--inputs $(INPUTS),--minutes $(or $(MINUTES),20))
+	PYTHONPATH=tests:. OMP_NUM_THREADS=1 $(BIN)/python -m checks.fuzzing $(if $(INPUTS),--inputs $(INPUTS),--minutes $(or $(MINUTES),20))
 
 faults: .venv/ready  ## a kill, a full disk, Ctrl-C … at every step of every write, in turn (minutes)
-	$(BIN)/python tests/faults/sweep.py
+	$(BIN)/python checks/faults/sweep.py
 
 plots: .venv/ready  ## the figures of docs/plots.md, from the code on that page
 	$(BIN)/python docs/make_plots.py
 
 laws: .venv/ready  ## try to break every promise for 55 minutes more, on two cores; docs/promises.md
-	OMP_NUM_THREADS=1 $(BIN)/python -m promises --minutes $(or $(MINUTES),55)
+	OMP_NUM_THREADS=1 $(BIN)/python -m checks.promises --minutes $(or $(MINUTES),55)
 
 mutants: .venv/ready  ## break the numerical core in small ways for half an hour more; docs/mutants.md
-	$(BIN)/python -m mutants --minutes $(or $(MINUTES),30)
+	$(BIN)/python -m checks.mutants --minutes $(or $(MINUTES),30)
 
 coverage: .venv/ready  ## lines and branches of the numerical core that its own tests run: all of them
-	$(BIN)/python -m mutants --coverage
+	$(BIN)/python -m checks.mutants --coverage
 
 docs: .venv/docs-ready  ## the site in build/site; CALLIPER_DATA names the tables of some examples
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs build/site
@@ -112,9 +112,9 @@ docs-check: docs  ## spelling, links, notebooks, and the site in a browser: them
 	@touch $@
 
 release-check: .venv/release-ready  ## build, look inside, install and try what would be published
-	$(BIN)/python -m release.check
+	$(BIN)/python -m checks.release.check
 
-.venv-minimal/ready: pyproject.toml release/minimal.py
+.venv-minimal/ready: pyproject.toml checks/release/minimal.py
 	@echo "Setting up .venv-minimal: the lowest versions that are allowed"
 	$(PYTHON) -m venv --clear .venv-minimal
 	$(PYTHON) -m release.minimal > .venv-minimal/lowest.txt
@@ -123,13 +123,13 @@ release-check: .venv/release-ready  ## build, look inside, install and try what 
 	@touch $@
 
 test-minimal: .venv-minimal/ready  ## the core tests with the lowest versions that are allowed
-	OMP_WAIT_POLICY=passive .venv-minimal/bin/python -m pytest -n auto @release/core-tests.txt
+	OMP_WAIT_POLICY=passive .venv-minimal/bin/python -m pytest -n auto @checks/release/core-tests.txt
 
 lock: .venv/release-ready  ## renew requirements-dev.lock: every package by version and hash
-	$(BIN)/python -m release.lock
+	$(BIN)/python -m checks.release.lock
 
 audit: .venv/release-ready  ## known weaknesses of the locked packages; says so without a network
-	$(BIN)/python -m release.audit
+	$(BIN)/python -m checks.release.audit
 
 clean:  ## remove the environment and caches
 	rm -rf .venv .venv-minimal .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist docs/gallery docs/reference

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calliper.embedding import _error_model
+from calliper.space import _error_model
 
 
 @pytest.fixture(scope="session")

@@ -111,5 +111,5 @@ def test_json_is_written_in_one_place():
 
 def test_no_stored_file_spells_infinity_otherwise():
     root = Path(__file__).parents[1]
-    stored = [*root.glob("experiments/**/*.json"), *root.glob("docs/**/*.json")]
+    stored = [*root.glob("studies/experiments/**/*.json"), *root.glob("docs/**/*.json")]
     assert [path.name for path in stored if "Infinity" in path.read_text()] == []

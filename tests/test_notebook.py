@@ -23,9 +23,9 @@ from calliper import (
 )
 from calliper._notebook import DRAWN, HEIGHT, WIDTH
 from calliper.calibrators import Grouped
-from calliper.comparison import Points, compare
-from calliper.guarantees import cell_coverage, plug_in_local_coverage
 from calliper.kernels import TunedKNN
+from calliper.lab.bounds import cell_coverage, plug_in_local_coverage
+from calliper.lab.comparison import Points, compare
 from calliper.refitting import CVPlus
 from calliper.scores import SignedError
 

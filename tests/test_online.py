@@ -13,8 +13,8 @@ from sklearn.linear_model import LinearRegression
 
 from calliper import KNN, ConformalRegressor, FullRescaled, Intervals, SignedError, Split
 from calliper.exceptions import CalliperError
+from calliper.lab.report import RunningCoverageDisplay
 from calliper.online import RATES, Controller, coverage_needed
-from calliper.report import RunningCoverageDisplay
 
 
 def run(control, needed):

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 
-from benchmarks.service import Client, hammer, loaded, serving
+from studies.benchmarks.service import Client, hammer, loaded, serving
 
 pytestmark = pytest.mark.long
 

@@ -13,7 +13,7 @@ from sklearn.model_selection import train_test_split
 from xgboost import XGBRegressor
 
 from calliper import ConformalRegressor
-from experiments.data import load_tabular
+from studies.experiments.data import load_tabular
 
 table = load_tabular("california_housing_20640")
 X, y = table.X, table.y / 1000  # thousands of dollars

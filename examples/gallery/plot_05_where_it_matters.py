@@ -38,7 +38,7 @@ adaptive = ConformalRegressor(booster).calibrate(X[cal], y[cal])
 
 from matplotlib import pyplot
 
-from calliper.report import CoverageDisplay
+from calliper.lab.report import CoverageDisplay
 
 contrast = X[new].std(axis=1)
 figure, axes = pyplot.subplots(1, 2, figsize=(10.5, 4.2), layout="constrained", sharey=True)

@@ -15,7 +15,7 @@ from sklearn.datasets import load_sample_image
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from calliper import KNN, FullRescaled, JackknifeRescaled, Split
-from calliper.comparison import Points, compare
+from calliper.lab.comparison import Points, compare
 
 image = load_sample_image("flower.jpg")[::2, ::2].mean(axis=2)
 steps = [(i, j) for i in (-2, 0, 2) for j in (-2, 0, 2) if (i, j) != (0, 0)]
@@ -68,5 +68,5 @@ pyplot.show()
 # %%
 # Bars are standard errors. If two of them overlap, do not read much into who is ahead. For a page
 # with all figures, that works offline and can be sent to others, write
-# ``calliper.report.render_page(found)`` to a file, or use ``calliper compare`` from the command
+# ``calliper.lab.report.render_page(found)`` to a file, or use ``calliper compare`` from the command
 # line.

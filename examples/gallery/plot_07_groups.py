@@ -14,7 +14,7 @@ import pandas as pd
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import train_test_split
 
-from experiments.data import load_tabular
+from studies.experiments.data import load_tabular
 
 table = load_tabular("california_housing_20640")
 X = pd.DataFrame(table.X, columns=table.feature_names)
@@ -44,7 +44,7 @@ for_each = ConformalRegressor(booster, Split()).calibrate(X_cal, y_cal, groups="
 
 from matplotlib import pyplot
 
-from calliper.report import CoverageDisplay
+from calliper.lab.report import CoverageDisplay
 
 figure, axes = pyplot.subplots(1, 2, figsize=(11.5, 3.4), layout="constrained", sharey=True)
 labels = np.asarray(X_new["place"].astype(str))

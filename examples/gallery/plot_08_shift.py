@@ -45,7 +45,7 @@ weighted = ConformalRegressor(booster, Split()).calibrate(X_cal, y_cal, weights=
 
 from matplotlib import pyplot
 
-from calliper.report import CalibrationCurveDisplay
+from calliper.lab.report import CalibrationCurveDisplay
 
 levels = np.linspace(0.5, 0.95, 10)
 figure, ax = pyplot.subplots(figsize=(5.6, 5.2), layout="constrained")

@@ -13,7 +13,7 @@ years after?
 
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from experiments.data import load_tabular
+from studies.experiments.data import load_tabular
 
 table = load_tabular("bike_kaggle_10886")
 X, y = table.X[:, :-1], table.y  # without the year, which the model could not learn from
@@ -54,7 +54,7 @@ for name, follows, joins in [
 
 from matplotlib import pyplot
 
-from calliper.report import RunningCoverageDisplay
+from calliper.lab.report import RunningCoverageDisplay
 
 figure, ax = pyplot.subplots(figsize=(8.4, 4.4), layout="constrained")
 for (name, missed), color in zip(outside.items(), ("#8C8C8C", "#E69F00", "#0072B2"), strict=True):

@@ -13,7 +13,7 @@ more than 500 hires at eight in the morning, what is exceeded once in twenty day
 import numpy as np
 from sklearn.ensemble import RandomForestRegressor
 
-from experiments.data import load_tabular
+from studies.experiments.data import load_tabular
 
 table = load_tabular("bike_kaggle_10886")
 X, y = table.X, table.y
@@ -38,7 +38,7 @@ model = ConformalRegressor(forest).calibrate(X[cal], y[cal], X_train=X[train], y
 
 from matplotlib import pyplot
 
-from calliper.report import FanDisplay
+from calliper.lab.report import FanDisplay
 
 working = new & (X[:, column["workingday"]] == 1) & (X[:, column["year"]] == 1)
 chosen = next(d for d in np.unique(day[working]) if (day == d).sum() == 24)

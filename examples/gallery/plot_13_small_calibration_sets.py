@@ -47,7 +47,7 @@ def coverages(n, draws=800, n_test=2000):
 
 from matplotlib import pyplot
 
-from calliper.report import CoverageLawDisplay
+from calliper.lab.report import CoverageLawDisplay
 
 figure, axes = pyplot.subplots(1, 2, figsize=(10.5, 4), layout="constrained", sharex=True)
 for ax, n in zip(axes, (50, 1000), strict=True):

@@ -33,7 +33,7 @@ import calliper
 path = Path(tempfile.mkdtemp()) / "diabetes.calliper"
 calliper.save(model, path)
 print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
-header = calliper.keeping.inspect(path).header
+header = calliper.files.inspect(path).header
 print(header["method"], "with", header["n_calibration"], "calibration rows")
 print("near is judged by", header["space"])
 

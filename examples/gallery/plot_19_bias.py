@@ -15,7 +15,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from experiments.data import load_tabular
+from studies.experiments.data import load_tabular
 
 table = load_tabular("bike_kaggle_10886")
 column = {name: i for i, name in enumerate(table.feature_names)}

@@ -63,7 +63,7 @@ async def start(app: FastAPI) -> AsyncIterator[None]:
     folder = Path(os.environ["CALLIPER_FOLDER"])
     model = skops.io.load(folder / "model.skops", trusted=TRUSTED)
     app.state.intervals = calliper.load(folder / "intervals.calliper", model)
-    app.state.kept = calliper.keeping.inspect(folder / "intervals.calliper")
+    app.state.kept = calliper.files.inspect(folder / "intervals.calliper")
     app.state.ledger = Ledger(folder / "answers.sqlite")
     yield
 

@@ -11,36 +11,32 @@ from calliper._quantile_pair import QuantilePair
 from calliper._targets import MultiTargetRegressor
 from calliper._version import __version__ as __version__
 from calliper.calibrators import FullRescaled, JackknifeRescaled, Split
-from calliper.comparison import compare
-from calliper.embedding import ErrorModel, Layer
-from calliper.evaluation import evaluate
 from calliper.exceptions import CalliperError
+from calliper.files import load, save
 from calliper.intervals import Intervals
-from calliper.keeping import load, save
 from calliper.kernels import KNN, RBF
+from calliper.lab.comparison import compare
+from calliper.lab.evaluation import evaluate
 from calliper.regressor import ConformalRegressor
 from calliper.scores import AbsoluteError, JointError, QuantileError, SignedError
+from calliper.space import ErrorModel, Layer
 
 #: Topics, loaded when first asked for.
 _SUBMODULES = (
     "calibrators",
-    "comparison",
-    "datasets",
     "distributed",
     "distribution",
-    "evaluation",
     "exceptions",
+    "files",
     "guarantees",
     "information",
-    "keeping",
     "kernels",
+    "lab",
     "metrics",
     "online",
     "refitting",
-    "report",
     "scores",
     "shift",
-    "tuning",
 )
 
 __all__ = [

@@ -21,12 +21,12 @@ from calliper._types import Coverage, FloatArray, Score
 from calliper._validation import check_bounds, check_level, check_levels, like_coverage
 from calliper.calibrators import Grouped, refuse_distribution, takers_of_weights
 from calliper.distribution import Distribution
-from calliper.embedding import Embedding, fit_embedding
 from calliper.exceptions import CalliperError, SharedRowsWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.quantile import as_fraction
 from calliper.scores import AbsoluteError
+from calliper.space import Embedding, fit_embedding
 
 
 @dataclass(frozen=True, eq=False)

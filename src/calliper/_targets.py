@@ -31,12 +31,12 @@ from calliper._per_row import PerRow
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import check_bounds
 from calliper.calibrators import FullRescaled
-from calliper.embedding import Refits, Training, fit_embedding, left_out
 from calliper.exceptions import CalliperError, UnbalancedBoxWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.regressor import ConformalRegressor
 from calliper.scores import AbsoluteError, JointError
+from calliper.space import Refits, Training, fit_embedding, left_out
 
 
 class MultiTargetRegressor(ConformalRegressor):

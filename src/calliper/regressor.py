@@ -54,7 +54,12 @@ from calliper._types import Coverage, FloatArray, IntArray, Score
 from calliper._validation import check_vector, check_window
 from calliper.calibrators import FullRescaled, Grouped, picture_of
 from calliper.distribution import Distribution
-from calliper.embedding import (
+from calliper.exceptions import CalliperError, EmbeddingWarning, warn
+from calliper.guarantees import Guarantee
+from calliper.intervals import Intervals
+from calliper.scores import AbsoluteError
+from calliper.shift import ShiftReport
+from calliper.space import (
     LEFT_OUT,
     RAW,
     SEEN,
@@ -69,11 +74,6 @@ from calliper.embedding import (
     refuse_changing,
     warn_if_poor,
 )
-from calliper.exceptions import CalliperError, EmbeddingWarning, warn
-from calliper.guarantees import Guarantee
-from calliper.intervals import Intervals
-from calliper.scores import AbsoluteError
-from calliper.shift import ShiftReport
 
 #: What is known of the assumption that the model has not seen the calibration rows.
 CHECKED = "Checked when calibrating: no sign that the model was trained on these rows."

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from calliper.comparison import compare
-from calliper.report.page import Provenance, render_page
+from calliper.lab.comparison import compare
+from calliper.lab.report.page import Provenance, render_page
 from cases.comparisons import methods, points
 
 FLAGS = (

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from calliper import FullRescaled
-from calliper.comparison import Points, compare, number, percent
-from calliper.report.page import Provenance, render_page
+from calliper.lab.comparison import Points, compare, number, percent
+from calliper.lab.report.page import Provenance, render_page
 from cases.comparisons import methods, points
 
 pytestmark = pytest.mark.long

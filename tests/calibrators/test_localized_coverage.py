@@ -6,7 +6,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 from calliper import Intervals
 from calliper.calibrators import LCP, LVD, RLCP
-from calliper.datasets import one_dimensional
+from calliper.lab.datasets import one_dimensional
 from calliper.metrics import tau_si, tau_sqi
 from calliper.quantile import weighted_quantiles
 

@@ -24,9 +24,10 @@ from calliper.calibrators._base import FitRows
 from calliper.calibrators._locality import locality_rule, search_locality, stays
 from calliper.calibrators._lvd import widening_factor
 from calliper.exceptions import ShiftWarning, SmallCalibrationWarning
-from calliper.guarantees import confident_rank, plug_in_local_coverage
-from calliper.guarantees._local import _excess
+from calliper.guarantees import confident_rank
 from calliper.kernels import learn_metric
+from calliper.lab.bounds import plug_in_local_coverage
+from calliper.lab.bounds._local import _excess
 from calliper.quantile import Shares, conformal_rank, exponent, row_thresholds
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

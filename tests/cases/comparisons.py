@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from calliper import KNN, FullRescaled, JackknifeRescaled, Split
-from calliper.comparison import Points
+from calliper.lab.comparison import Points
 
 
 def points(n, *, seed, spread="growing", shift=0.0, ids=False):

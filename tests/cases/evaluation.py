@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from calliper.evaluation import Problem
+from calliper.lab.evaluation import Problem
 
 
 def fan(name: str = "fan", *, n: int = 120, seed: int = 0, **more: Any) -> Problem:

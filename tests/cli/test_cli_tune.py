@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from calliper import AbsoluteError, JackknifeRescaled
 from calliper.kernels import TunedRBF
-from calliper.tuning import tuning_curve
+from calliper.lab.tuning import tuning_curve
 
 DATA = ["--calibration", "cal.csv", "--target", "y", "--prediction", "y_pred", "--features", "a,b"]
 TUNE = ["tune", *DATA, "--output", "scales.json"]

@@ -14,7 +14,7 @@ from calliper import KNN, RBF, ConformalRegressor, FullRescaled, JackknifeRescal
 from calliper._device import DeviceRows, device_rows, engine_device, import_torch  # noqa: E402
 from calliper.calibrators import LCP, MADSplit, Split  # noqa: E402
 from calliper.exceptions import CalliperError, ZeroScaleWarning  # noqa: E402
-from calliper.keeping import load, save  # noqa: E402
+from calliper.files import load, save  # noqa: E402
 from calliper.kernels import GradedKNN, Mahalanobis, TunedKNN, _torch, all_distances  # noqa: E402
 from calliper.kernels._knn import search_of  # noqa: E402
 from calliper.kernels._search import NeighborSearch  # noqa: E402

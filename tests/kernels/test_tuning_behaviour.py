@@ -17,10 +17,10 @@ from calliper import (
     guarantees,
 )
 from calliper.calibrators import MADSplit
-from calliper.datasets import one_dimensional
 from calliper.exceptions import SmallCalibrationWarning
 from calliper.kernels import TunedKNN, TunedRBF, _tuned
 from calliper.kernels._tuned import _neighbor_distance, _pair_distances
+from calliper.lab.datasets import one_dimensional
 
 rng = np.random.default_rng(0)
 Z, SCORES, NEW, TRAIN = (

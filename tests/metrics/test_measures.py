@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from calliper import Intervals, metrics
-from calliper.comparison import Record, compare
-from calliper.evaluation import Problem, evaluate
+from calliper.lab.comparison import Record, compare
+from calliper.lab.evaluation import Problem, evaluate
+from calliper.lab.report.page._payload import COLUMNS
 from calliper.metrics import MEASURES, Context, measured
-from calliper.report.page._payload import COLUMNS
 from cases.comparisons import methods, points
 
 

@@ -8,8 +8,8 @@ from scipy.spatial.distance import pdist
 from sklearn.decomposition import PCA
 from sklearn.metrics import r2_score, root_mean_squared_error
 
-from experiments.deutschmann2024 import artefact
-from experiments.deutschmann2024.artefact import Rows
+from studies.experiments.deutschmann2024 import artefact
+from studies.experiments.deutschmann2024.artefact import Rows
 
 
 def rows(n: int, seed: int, *, d: int = 6) -> Rows:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from experiments.deutschmann2024.artefact import Rows, load, save
+from studies.experiments.deutschmann2024.artefact import Rows, load, save
 
 
 @pytest.fixture

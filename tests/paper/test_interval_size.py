@@ -2,7 +2,11 @@ import numpy as np
 import pytest
 
 from calliper import CalliperError
-from experiments.deutschmann2024.interval_size import adaptive_radius, flat_radius, size_ratio
+from studies.experiments.deutschmann2024.interval_size import (
+    adaptive_radius,
+    flat_radius,
+    size_ratio,
+)
 
 
 @pytest.mark.parametrize("beta", [0.3, 0.9, 0.95, 0.98])

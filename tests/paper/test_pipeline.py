@@ -7,16 +7,16 @@ from sklearn.frozen import FrozenEstimator
 
 from calliper import ConformalRegressor, Intervals, Split
 from calliper.calibrators import LVD
-from calliper.evaluation import Problem
 from calliper.kernels import learn_metric
+from calliper.lab.evaluation import Problem
 from calliper.metrics import Context
-from experiments.deutschmann2024 import lvd, methods
-from experiments.deutschmann2024.artefact import Artefact, Rows
-from experiments.deutschmann2024.config import TASKS
-from experiments.deutschmann2024.measures import capped, mean_width
-from experiments.deutschmann2024.problems import alphaseq, trained
-from experiments.deutschmann2024.study import Study, run_all
-from experiments.deutschmann2024.whole import Whole
+from studies.experiments.deutschmann2024 import lvd, methods
+from studies.experiments.deutschmann2024.artefact import Artefact, Rows
+from studies.experiments.deutschmann2024.config import TASKS
+from studies.experiments.deutschmann2024.measures import capped, mean_width
+from studies.experiments.deutschmann2024.problems import alphaseq, trained
+from studies.experiments.deutschmann2024.study import Study, run_all
+from studies.experiments.deutschmann2024.whole import Whole
 
 
 @pytest.fixture

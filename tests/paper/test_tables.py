@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from calliper.evaluation import Records
-from experiments.deutschmann2024 import methods as names
-from experiments.deutschmann2024 import page, questions, tables, tabular_summary
-from experiments.deutschmann2024.claims import CLAIMS
-from experiments.deutschmann2024.measures import MEASURES
-from experiments.deutschmann2024.results import load, value
+from calliper.lab.evaluation import Records
+from studies.experiments.deutschmann2024 import methods as names
+from studies.experiments.deutschmann2024 import page, questions, tables, tabular_summary
+from studies.experiments.deutschmann2024.claims import CLAIMS
+from studies.experiments.deutschmann2024.measures import MEASURES
+from studies.experiments.deutschmann2024.results import load, value
 
 DESCRIBED = {name: measure.description() for name, measure in MEASURES.items()}
 

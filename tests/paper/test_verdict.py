@@ -2,10 +2,16 @@ from math import nan
 
 import pytest
 
-from experiments.deutschmann2024.config import TASKS
-from experiments.deutschmann2024.methods import PAPER_METHODS
-from experiments.deutschmann2024.reasons import REASONS, reason_of
-from experiments.deutschmann2024.verdict import Value, Verdict, is_far_below, paper_values, parse
+from studies.experiments.deutschmann2024.config import TASKS
+from studies.experiments.deutschmann2024.methods import PAPER_METHODS
+from studies.experiments.deutschmann2024.reasons import REASONS, reason_of
+from studies.experiments.deutschmann2024.verdict import (
+    Value,
+    Verdict,
+    is_far_below,
+    paper_values,
+    parse,
+)
 
 FAR = parse("≪ 0")
 

@@ -26,10 +26,10 @@ from calliper.cli._tables import (
     read_training,
     require_columns,
 )
-from calliper.comparison import Comparison, Points
-from calliper.comparison import compare as compare_methods
 from calliper.exceptions import CalliperError
-from calliper.report import Provenance, SourceFile, render_page
+from calliper.lab.comparison import Comparison, Points
+from calliper.lab.comparison import compare as compare_methods
+from calliper.lab.report import Provenance, SourceFile, render_page
 
 _ALONE = ("full", "jackknife", "split")
 _WITH_TRAINING = (*_ALONE, "mad-split", "slcp", "locart")

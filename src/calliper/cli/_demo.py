@@ -21,11 +21,11 @@ from calliper.calibrators import FullRescaled, JackknifeRescaled, MADSplit, Spli
 from calliper.cli import _output as out
 from calliper.cli._compare import command_without_folders
 from calliper.cli._options import seed as seed_option
-from calliper.comparison import Answer, Comparison, Points, compare
-from calliper.datasets import OneDimensional, one_dimensional
 from calliper.intervals import Intervals
 from calliper.kernels import KNN, RBF
-from calliper.report import Band, Provenance, Scene, draw_bands, render_page
+from calliper.lab.comparison import Answer, Comparison, Points, compare
+from calliper.lab.datasets import OneDimensional, one_dimensional
+from calliper.lab.report import Band, Provenance, Scene, draw_bands, render_page
 
 LEVEL, K = 0.9, 20
 N_TRAINING, N_CALIBRATION, N_TEST = 2000, 1000, 5000
@@ -189,7 +189,7 @@ def _page(comparison: Comparison, *, figure: str) -> str:
         title="Demonstration: noise that changes with x",
         provenance=Provenance(
             command=command_without_folders([figure]),
-            notes=("The data are drawn from calliper.datasets.one_dimensional with this seed.",),
+            notes=("Data: calliper.lab.datasets.one_dimensional with this seed.",),
         ),
     )
 

@@ -111,7 +111,7 @@ def _draw(file: str, calibration: Calibration | None, figure: str) -> None:
         raise CalliperError(
             f"{file}: was saved in Python, so that --figure has no rows to draw; omit it."
         )
-    from calliper.report import draw_calibration
+    from calliper.lab.report import draw_calibration
 
     errors, widths = calibration.sketch
     made = draw_calibration(errors, widths, calibration.calibrated.guarantee(0.9).method)

@@ -18,7 +18,7 @@ from calliper._json import to_text
 from calliper._types import FloatArray
 from calliper.cli._tables import Columns, listed, open_bytes
 from calliper.exceptions import CalliperError
-from calliper.tuning import TuningCurve
+from calliper.lab.tuning import TuningCurve
 
 FORMAT, VERSION = "calliper length scales", 1
 

@@ -19,11 +19,11 @@ from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli._scales import Origin, scales_text
 from calliper.cli._tables import open_table, read_numbers, read_training, require_columns
-from calliper.embedding import fit_embedding
 from calliper.exceptions import CalliperError
 from calliper.kernels import TunedRBF
+from calliper.lab.tuning import MEASURES, TuningCurve, tuning_curve
 from calliper.scores import AbsoluteError
-from calliper.tuning import MEASURES, TuningCurve, tuning_curve
+from calliper.space import fit_embedding
 
 #: Bytes for each pair of calibration points, as measured; and how many are worth a warning.
 _PAIR_BYTES, _MANY_BYTES = {"mse": 30, "deviance": 30, "mi": 70}, 2e9
@@ -226,7 +226,7 @@ def _write(request: TuneRequest, text: str, curve: TuningCurve) -> None:
         with out.writing(request.output):
             output.write(text.encode())
         if request.figure is not None:
-            from calliper.report import draw_tuning
+            from calliper.lab.report import draw_tuning
 
             figure = stack.enter_context(out.open_output(request.figure))
             out.save_figure(draw_tuning(curve), figure, request.figure)

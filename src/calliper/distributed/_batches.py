@@ -21,7 +21,7 @@ from calliper._dask import names_of_ends
 from calliper._types import Coverage
 from calliper._validation import check_levels
 from calliper.exceptions import CalliperError
-from calliper.keeping import load
+from calliper.files import load
 
 #: What this process has loaded, by who asked for it and the state of the file; so many at most.
 _LOADED: dict[tuple[Any, ...], Any] = {}

@@ -59,7 +59,7 @@ def mean_width(intervals: IntervalsLike, *, half: bool = False) -> float | Float
 
     The full width is what "interval size" (IS) says. The paper's tables seem to print the
     half-width on their one-dimensional task: no intervals that cover 95 % can have a mean full
-    width below 0.24 there (:func:`calliper.datasets.one_dimensional`), and the table has 0.16
+    width below 0.24 there (:func:`calliper.lab.datasets.one_dimensional`), and the table has 0.16
     to 0.22. Say which one you quote.
 
     Good: small, among methods that reach the same coverage.

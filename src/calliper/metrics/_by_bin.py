@@ -257,7 +257,7 @@ def coverage_by_group(y: Any, intervals: IntervalsLike, groups: Any) -> Coverage
 
     Misleads: small groups scatter (the bounds say how much), and the worst of many is low by
     chance alone. For bounds that hold for all groups together, see
-    :func:`calliper.guarantees.cell_coverage`.
+    :func:`calliper.lab.bounds.cell_coverage`.
 
     Parameters
     ----------

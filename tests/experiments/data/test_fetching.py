@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from calliper import CalliperError
-from experiments.data import (
+from studies.experiments.data import (
     digits,
     load_alphaseq,
     load_mnist,
@@ -20,7 +20,7 @@ from experiments.data import (
     load_tabular,
     molecules,
 )
-from experiments.data.fetching import RemoteFile, cache_folder, cached, fetch
+from studies.experiments.data.fetching import RemoteFile, cache_folder, cached, fetch
 
 CONTENT = b"Drug_ID\tDrug\tY\n" + b"a molecule\tCCO\t-0.77\n" * 20_000
 

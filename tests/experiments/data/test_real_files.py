@@ -8,7 +8,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from experiments.data import (
+from studies.experiments.data import (
     DataSource,
     load_alphaseq,
     load_clearance,

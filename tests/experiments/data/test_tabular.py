@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 from calliper import CalliperError
-from experiments.data import load_tabular
-from experiments.data.tabular import sha256_of_table
-from experiments.data.tabular_sources import TABLES
+from studies.experiments.data import load_tabular
+from studies.experiments.data.tabular import sha256_of_table
+from studies.experiments.data.tabular_sources import TABLES
 
 SMALL = {"y": np.array([0.11, 0.27, 3.0]), "x0": np.array([-2.3, 0.0, 1e6 + 0.125])}
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from calliper import CalliperError
-from experiments.data import tdc_split
+from studies.experiments.data import tdc_split
 
 
 def by_pandas(n: int, seed: int) -> list[np.ndarray]:

@@ -1,0 +1,1 @@
+"""How the library is attacked: promises, mutants, odd inputs, faults, releases."""

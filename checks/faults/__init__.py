@@ -1,0 +1,1 @@
+"""A kill, a full disk, Ctrl-C at every step of every write."""

@@ -1,0 +1,9 @@
+"""Calibrate once, keep it: one file of arrays and names that any version reads or refuses.
+
+``save`` writes what was calibrated, ``load`` gives it back beside the model, ``inspect`` says what
+a file is and promises. Nothing in a file runs when it is opened; see ``_file.py`` for its parts.
+"""
+
+from calliper.files._kept import Kept, inspect, load, save
+
+__all__ = ["Kept", "inspect", "load", "save"]

@@ -1,9 +1,0 @@
-"""Calibrate once, keep it: one file of arrays and names that any version reads or refuses.
-
-``save`` writes what was calibrated, ``load`` gives it back beside the model, ``inspect`` says what
-a file is and promises. Nothing in a file runs when it is opened; see ``_file.py`` for its parts.
-"""
-
-from calliper.keeping._kept import Kept, inspect, load, save
-
-__all__ = ["Kept", "inspect", "load", "save"]

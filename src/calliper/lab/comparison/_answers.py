@@ -1,0 +1,113 @@
+"""Every method on the same calibration points and test points, at every level at once."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from calliper._calibrated import StoredRows, calibrate_stored
+from calliper.calibrators import FullRescaled, Split
+from calliper.exceptions import CalliperError
+from calliper.guarantees import Guarantee
+from calliper.intervals import Intervals
+from calliper.lab.comparison._points import Points
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Sets:
+    """The rows of a comparison; training rows are those that the model has learnt from."""
+
+    calibration: Points
+    test: Points
+    training: Points | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Answer:
+    """What one method said, or why it said nothing.
+
+    Attributes
+    ----------
+    method : its name
+    intervals : of every test point at every level, (m, L); ``None`` if it failed
+    guarantees : what is promised at each level
+    seconds : to fit and to answer
+    constant : whether it is plain split conformal, the yardstick
+    default : whether it is the method that calliper takes if none is named
+    needs_training : whether it cannot do without training rows
+    what : what it is, in a line
+    failure : the error, in words
+    warned : what it warned about, each once
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import FullRescaled, Split
+    >>> from calliper.lab.comparison import Points, compare
+    >>> Z = np.random.default_rng(0).uniform(size=(400, 1))
+    >>> y = Z[:, 0] * np.random.default_rng(1).normal(size=400)
+    >>> cal, test = (Points(Z[i::2], y[i::2], np.zeros(200)) for i in (0, 1))
+    >>> found = compare(cal, test, methods={"full": FullRescaled(), "split": Split()}, coverage=0.9)
+    >>> [(answer.method, answer.constant) for answer in found.answers]
+    [('full', False), ('split', True)]
+    """
+
+    method: str
+    intervals: Intervals | None = None
+    guarantees: tuple[Guarantee, ...] = ()
+    seconds: float = 0.0
+    constant: bool = False
+    default: bool = False
+    needs_training: bool = False
+    what: str = ""
+    failure: str | None = None
+    warned: tuple[str, ...] = ()
+
+    def at(self, level: float) -> Intervals:
+        """Its intervals at one level."""
+        if self.intervals is None:
+            raise CalliperError(f"{self.method} failed: {self.failure}")
+        return self.intervals.at(level)
+
+
+def ask(name: str, calibrator: Any, sets: Sets, levels: Sequence[float]) -> Answer:
+    """Fit a copy of the calibrator and ask it for intervals; an error becomes the answer."""
+    about: dict[str, Any] = {
+        "method": name,
+        "constant": isinstance(calibrator, Split),
+        "default": type(calibrator) is FullRescaled,
+        "what": (type(calibrator).__doc__ or "").strip().split("\n")[0],
+        "needs_training": bool(getattr(calibrator, "needs", ())),
+    }
+    start = perf_counter()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            intervals, guarantees = _answer(calibrator, sets, tuple(levels))
+        except Exception as error:  # whatever one method does, the others are still compared
+            reason = f"{type(error).__name__}: {error}"
+            return Answer(**about, seconds=perf_counter() - start, failure=reason)
+    warned = dict.fromkeys(" ".join(str(entry.message).split()) for entry in caught)
+    return Answer(
+        **about,
+        intervals=intervals,
+        guarantees=guarantees,
+        seconds=perf_counter() - start,
+        warned=tuple(warned),
+    )
+
+
+def _answer(
+    calibrator: Any, sets: Sets, levels: tuple[float, ...]
+) -> tuple[Intervals, tuple[Guarantee, ...]]:
+    training = None if sets.training is None else _stored(sets.training)
+    fitted = calibrate_stored(calibrator, _stored(sets.calibration), training, check_rows=False)
+    intervals = fitted.intervals(sets.test.Z, sets.test.y_pred, levels)
+    return intervals, tuple(fitted.calibrated.guarantee(level) for level in levels)
+
+
+def _stored(points: Points) -> StoredRows:
+    return StoredRows(X=points.Z, y=points.y, y_pred=points.y_pred)

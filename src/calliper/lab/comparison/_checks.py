@@ -1,0 +1,324 @@
+"""Warnings that matter: what in the data or the answers makes numbers mean less than they seem.
+
+**Rows that occur twice**, within one set or in two. Predictions are left out, since the same row
+may have been predicted by two models.
+
+**Drift.** Do calibration and test points look alike? A classifier is asked to tell them apart. If
+the two sets are exchangeable, no classifier can: the area under its curve (AUC), measured on rows
+that it has not seen, scatters around 1/2. Where it can, features have drifted, and the guarantee,
+which assumes exchangeable points, does not apply. Which features differ is said by Kolmogorov and
+Smirnov's test of each, with Bonferroni's correction for their number.
+
+Reference: D. Lopez-Paz, M. Oquab (2017), "Revisiting Classifier Two-Sample Tests",
+arXiv:1610.06545.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Literal
+
+import numpy as np
+from scipy import stats
+
+from calliper._row_order import find_trend
+from calliper._shared_rows import find_shared, sketch_rows
+from calliper._types import FloatArray
+from calliper.lab.comparison._answers import Answer, Sets
+from calliper.lab.comparison._evenness import ShortGroup, short_groups
+from calliper.lab.comparison._points import FEWEST_TEST_POINTS, MISSING, Points
+from calliper.lab.comparison._tables import Part
+from calliper.lab.comparison._words import counted, first_of, listed, percent
+from calliper.quantile import conformal_rank, required_calibration_size
+
+Severity = Literal["void", "warning", "note"]
+
+#: Share of the targets at one extreme value that looks like a limit of measurement.
+CENSORED = 0.02
+#: Rows of each set that the classifier is trained on, and points that it takes at the least.
+MOST_ROWS, FEWEST_ROWS = 2_000, 30
+#: Of perfectly alike sets, the share that is suspected.
+DOUBT = 0.001
+#: An AUC below this is so near 1/2 that coverage can hardly feel it.
+HARMLESS = 0.55
+
+_SEEN = (
+    "The model has seen them: their errors are smaller than those on new rows, and no guarantee "
+    "holds. Use rows that took no part in training."
+)
+#: What follows from what was found, by its kind.
+_MEANINGS = {
+    "test-in-calibration": "The intervals were made from the errors of these very rows, so their "
+    "coverage is meaningless. Split the rows first, then compare.",
+    "calibration-in-training": _SEEN,
+    "test-in-training": _SEEN,
+    "twins": "Targets and features take few values, so that rows coincide without being the same. "
+    "If these are the same rows, all numbers here are meaningless: make sure.",
+    "duplicated-ids": "Rows of one unit are alike, so there are fewer independent points than "
+    "rows, and the errors given here are too small. If units shall be new, split by unit.",
+    "shared-ids": "If an id is a unit (a patient, a molecule), coverage on new units may be lower "
+    "than coverage here. Split by unit.",
+    "drift": "Every guarantee here assumes that calibration and new points are exchangeable. If "
+    "the test rows are what the future looks like, it does not hold as stated, and coverage may "
+    "be lower than promised; calibrate on rows like them.",
+    "censored": "It looks like a limit of measurement. There the recorded value, not the true "
+    "one, is covered; beyond the limit intervals promise nothing, and errors at it look smaller "
+    "than they are.",
+    "duplicated-inputs": "Ties in distance share their places, which is valid. But repeated "
+    "measurements of one unit are not independent points: if that is what they are, split by unit.",
+    "missing-groups": "Nothing is known of what they have in common: fill them in, or remove them.",
+    "single-member-group": "Its coverage is 0 or 1 and says nothing.",
+    "small-group": "Read their coverage with its error bar.",
+    "short-group": "Coverage is promised on average over all rows, not in each group; if all were "
+    "covered alike, so little would be seen in one case of 100. Calibrating by group repairs it "
+    "where a group has enough calibration rows (9 at 0.9): groups= in Python, calliper interval "
+    "--group. Or let the features tell the groups apart.",
+    "few-test-points": f"Nothing can be said with fewer than {FEWEST_TEST_POINTS}; some hundreds "
+    "tell coverage to a few percent.",
+    "infinite": "They are valid, cover always and say nothing; the mean width and the interval "
+    "score are infinite with them.",
+    "constant-widths": "It does not adapt here; measures of adaptivity do not exist for it.",
+}
+
+
+@dataclass(frozen=True)
+class Check:
+    """Something to know before trusting the numbers.
+
+    ``severity`` is ``"void"`` (they mean nothing), ``"warning"`` or ``"note"``; ``kind`` is a
+    word for machines; ``title`` says what was found and ``meaning`` what follows from it.
+
+    Parameters
+    ----------
+    kind, severity, title, meaning : str
+        As above.
+
+    Examples
+    --------
+    >>> Check("few", "note", "Few test points", "Coverage is known roughly.").severity
+    'note'
+    """
+
+    kind: str
+    severity: Severity
+    title: str
+    meaning: str
+
+
+def _warning(kind: str, title: str) -> Check:
+    return Check(kind, "warning", title, _MEANINGS[kind])
+
+
+def _note(kind: str, title: str) -> Check:
+    return Check(kind, "note", title, _MEANINGS[kind])
+
+
+def check_data(sets: Sets, groups: Sequence[str] | None, *, random_state: int) -> Iterator[Check]:
+    """What is wrong with the rows, whatever the method."""
+    calibration, test = sets.calibration, sets.test
+    yield from _seen("test-in-calibration", calibration, test)
+    if sets.training is not None:
+        yield from _seen("calibration-in-training", sets.training, calibration)
+        yield from _seen("test-in-training", sets.training, test)
+    yield from _ids(calibration, test)
+    yield from _row_order(calibration.y - calibration.y_pred)
+    yield from drift(calibration, test, random_state)
+    yield from _censored(np.concatenate([calibration.y, test.y]))
+    yield from _duplicates(calibration.Z)
+    yield from _groups(Counter(groups or ()))
+
+
+def check_answers(
+    answers: Sequence[Answer],
+    parts: Sequence[Part],
+    sets: Sets,
+    *,
+    levels: Sequence[float],
+    chosen: str | None,
+) -> Iterator[Check]:
+    """What is wrong with the number of points, and with what the methods answered.
+
+    ``parts`` are their coverage in parts of the test set at the level that was asked about, where
+    ``chosen`` is recommended.
+    """
+    n_calibration, coverage = len(sets.calibration), parts[0].level
+    yield from _too_few(levels, n_calibration, len(sets.test))
+    yield from _short_groups(short_groups(parts, n_calibration), parts, chosen)
+    for answer in answers:
+        if answer.intervals is None:
+            title = f"{answer.method} failed and is not compared."
+            yield Check("failed", "warning", title, str(answer.failure))
+            continue
+        yield from _widths(answer, coverage)
+        for text in answer.warned:
+            # What concerns the number of points is said above, for all methods together.
+            if not text.startswith(f"{n_calibration} calibration points cannot support"):
+                yield Check("method-warning", "note", f"{answer.method} warned.", text)
+
+
+def _seen(kind: str, known: Points, points: Points) -> Iterator[Check]:
+    """Rows that are in a set where they must not be, or so many twins that none could tell."""
+    shared = find_shared(sketch_rows(known.Z, known.y), points.Z, points.y)
+    if not shared.certain and shared.n_shared <= len(points) / 2:
+        return
+    rows, _, there = kind.partition("-in-")
+    title = f"{shared.n_shared:,} of {len(points):,} {rows} rows are also {there} rows."
+    if shared.certain:
+        yield Check(kind, "void", title, _MEANINGS[kind])
+    else:
+        yield Check(kind, "warning", title, _MEANINGS["twins"])
+
+
+def _ids(calibration: Points, test: Points) -> Iterator[Check]:
+    for points, name in ((calibration, "calibration"), (test, "test")):
+        twice = [label for label, count in Counter(points.ids or ()).items() if count > 1]
+        if twice:
+            title = f"{len(twice):,} ids occur more than once among the {name} rows, such as "
+            yield _warning("duplicated-ids", f"{title}{twice[0]!r}.")
+    both = set(calibration.ids or ()) & set(test.ids or ())
+    if both:
+        title = f"{len(both):,} ids are in both the calibration and the test rows, such as "
+        yield _warning("shared-ids", f"{title}{min(both)!r}.")
+
+
+def _row_order(errors: FloatArray) -> Iterator[Check]:
+    trend = find_trend(errors)
+    if trend is not None:
+        found, end, meaning = trend.describe().partition("). ")
+        yield Check("row-order", "warning", found + end.strip(), meaning)
+
+
+def _censored(y: FloatArray) -> Iterator[Check]:
+    for value, side in ((y.min(), "smallest"), (y.max(), "largest")):
+        share = float(np.mean(y == value))
+        # Few distinct values are a scale, not a limit of measurement.
+        if share >= CENSORED and len(np.unique(y)) > 2 / CENSORED:
+            title = f"{percent(share)} of the targets have the {side} value, {value:g}."
+            yield _warning("censored", title)
+
+
+def _duplicates(Z: FloatArray) -> Iterator[Check]:
+    counts = np.unique(Z, axis=0, return_counts=True)[1]
+    count = int(counts[counts > 1].sum())
+    if count > max(CENSORED * len(Z), 1):
+        title = f"{count:,} of {len(Z):,} calibration rows share their features with another row."
+        yield _note("duplicated-inputs", title)
+
+
+def _groups(sizes: Counter[str]) -> Iterator[Check]:
+    single = sorted(name for name, count in sizes.items() if count == 1)
+    small = sorted(name for name, count in sizes.items() if 1 < count < FEWEST_TEST_POINTS)
+    if MISSING in sizes:
+        how_many = f"{sizes[MISSING]:,} of {sizes.total():,}"
+        title = f"{how_many} test rows have no group; they are shown as {MISSING}."
+        yield _warning("missing-groups", title)
+    if single:
+        found = counted(len(single), len(sizes), "groups")
+        yield _warning("single-member-group", f"{found} one member: {first_of(single)}.")
+    if small:
+        found = f"{counted(len(small), len(sizes), 'groups')} fewer than {FEWEST_TEST_POINTS}"
+        yield _note("small-group", f"{found} test points: {first_of(small)}.")
+
+
+def _short_groups(
+    short: Sequence[ShortGroup], parts: Sequence[Part], chosen: str | None
+) -> Iterator[Check]:
+    """Groups that are covered less than chance explains, in one warning."""
+    if not short:
+        return
+    n_groups = next(len(part.table.n) for part in parts if part.by == "group")
+    told = [_tell(group, chosen) for group in short]
+    rest = f"; and {len(told) - 5} more" if len(told) > 5 else ""
+    covered = "is" if len(short) == 1 else "are"
+    title = f"{len(short)} of {n_groups} groups {covered} covered less than chance explains: "
+    yield _warning("short-group", f"{title}{'; '.join(told[:5])}{rest}.")
+
+
+def _tell(group: ShortGroup, chosen: str | None) -> str:
+    """A group with its coverage, by the recommended method first."""
+    shares = {method: f"{percent(share)} by {method}" for method, share in group.every.items()}
+    error = max((share * (1 - share) / group.n) ** 0.5 for share in group.found.values())
+    own = [f"{shares[chosen]} (recommended)"] if chosen in group.found else []
+    told = listed(own + [shares[method] for method in group.found if method != chosen])
+    if chosen is not None and not own:
+        told = f"{shares[chosen]} (recommended, within chance), but {told}"
+    allowed = f"standard error {percent(error)}, chance allows {percent(group.by_chance)}"
+    return f"{group.name} ({group.n:,} rows), {told} ({allowed})"
+
+
+def _too_few(levels: Sequence[float], n: int, n_test: int) -> Iterator[Check]:
+    out_of_reach = [level for level in levels if conformal_rank(level, n) > n]
+    if out_of_reach:
+        first = out_of_reach[0]
+        yield Check(
+            "few-calibration-points",
+            "warning",
+            f"{n:,} calibration points are too few for {listed([*map(percent, out_of_reach)])}.",
+            f"The only valid interval is then infinite. {percent(first)} needs "
+            f"{required_calibration_size(first):,} points.",
+        )
+    if n_test < FEWEST_TEST_POINTS:
+        yield _warning("few-test-points", f"There are only {n_test} test points.")
+
+
+def _widths(answer: Answer, coverage: float) -> Iterator[Check]:
+    width = answer.at(coverage).width
+    infinite = float(np.isinf(width).mean())
+    if infinite:
+        which = f"{'All' if infinite == 1 else percent(infinite)} of the intervals"
+        yield _warning(
+            "infinite", f"{which} of {answer.method} at {percent(coverage)} are infinite."
+        )
+    elif len(width) > 1 and not answer.constant and np.ptp(width) <= 1e-9 * width.max():
+        title = f"{answer.method} gives every test point the same width."
+        yield _note("constant-widths", title)
+
+
+def drift(calibration: Points, test: Points, random_state: int) -> Iterator[Check]:
+    """A warning if the two sets can be told apart."""
+    if min(len(calibration), len(test)) < FEWEST_ROWS:
+        return
+    names = (*calibration.feature_names, "the prediction")
+    known, new = (np.column_stack([points.Z, points.y_pred]) for points in (calibration, test))
+    auc, p_value = told_apart(known, new, random_state)
+    differing = [names[i] for i in _differing(known, new)]
+    if p_value >= DOUBT and not differing:
+        return
+    found = f" Features that differ: {first_of(differing, str)}." if differing else ""
+    small = auc < HARMLESS
+    title = (
+        f"Calibration and test features differ{' a little' if small else ''}: a classifier "
+        f"tells them apart with AUC {auc:.2f} (0.5 is none).{found}"
+    )
+    yield (_note if small else _warning)("drift", title)
+
+
+def told_apart(first: FloatArray, second: FloatArray, random_state: int) -> tuple[float, float]:
+    """The cross-validated AUC of first against second, and its p-value if they are alike."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.metrics import roc_auc_score
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+
+    rng = np.random.default_rng(random_state)
+    sets = [rows[rng.permutation(len(rows))[:MOST_ROWS]] for rows in (first, second)]
+    X, which = np.concatenate(sets), np.repeat([0, 1], [len(rows) for rows in sets])
+    model = HistGradientBoostingClassifier(
+        max_iter=30, max_leaf_nodes=8, early_stopping=False, random_state=random_state
+    )
+    folds = StratifiedKFold(3, shuffle=True, random_state=random_state)
+    guess = cross_val_predict(model, X, which, cv=folds, method="predict_proba")[:, 1]
+    a, b = map(len, sets)
+    auc = float(roc_auc_score(which, guess))
+    # Mann and Whitney's variance; three folds have three classifiers, which widens it a little.
+    error = sqrt((a + b + 1) / (12 * a * b)) * 1.15
+    return auc, float(stats.norm.sf((auc - 0.5) / error))
+
+
+def _differing(first: FloatArray, second: FloatArray) -> list[int]:
+    """Columns whose distributions differ, the most different first."""
+    pairs = zip(first.T, second.T, strict=True)
+    p_values = np.array([stats.ks_2samp(a, b, method="asymp").pvalue for a, b in pairs])
+    return [int(i) for i in np.argsort(p_values) if p_values[i] * len(p_values) < DOUBT]

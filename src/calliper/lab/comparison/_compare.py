@@ -1,0 +1,313 @@
+"""Every method on one calibration set and one test set: numbers, warnings, verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from calliper._json import to_text
+from calliper._progress import Progress, reporter
+from calliper._validation import check_levels
+from calliper.calibrators import Split
+from calliper.exceptions import CalliperError
+from calliper.lab.comparison._answers import Answer, Sets, ask
+from calliper.lab.comparison._checks import Check, check_answers, check_data
+from calliper.lab.comparison._contest import Redrawn, Resamples, Scores, redraw
+from calliper.lab.comparison._points import Points, check_labels
+from calliper.lab.comparison._tables import (
+    Cutting,
+    Deciles,
+    Part,
+    Record,
+    cut,
+    deciles,
+    features_to_show,
+    measure,
+)
+from calliper.lab.comparison._verdict import Case, Facts, Verdict, judge
+
+LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
+
+#: Raised when a field of the JSON changes its meaning or goes away; not when one is added.
+SCHEMA = 1
+
+_GRAVEST_FIRST = ("void", "warning", "note")
+
+#: Called with how much of the work is done, between 0 and 1.
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Comparison:
+    """All that was found; :meth:`to_json` for machines, ``calliper.lab.report.page`` for people.
+
+    Attributes
+    ----------
+    calibration, test : the points
+    levels, coverage : all levels, and the one that was asked about
+    answers : what each method said, failures among them
+    records : a row for each method that did not fail and each level
+    parts, deciles : coverage in parts of the test set; errors in each tenth of the widths
+    checks : what to know before trusting the numbers, the gravest first
+    verdicts : one for each level
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import FullRescaled, Split
+    >>> from calliper.lab.comparison import Points, compare
+    >>> Z = np.random.default_rng(0).uniform(size=(400, 1))
+    >>> y = Z[:, 0] * np.random.default_rng(1).normal(size=400)
+    >>> cal, test = (Points(Z[i::2], y[i::2], np.zeros(200)) for i in (0, 1))
+    >>> found = compare(cal, test, methods={"full": FullRescaled(), "split": Split()}, coverage=0.9)
+    >>> found.coverage, len(found.records) == 2 * len(found.levels)
+    (0.9, True)
+    """
+
+    calibration: Points
+    test: Points
+    n_training: int | None
+    levels: tuple[float, ...]
+    coverage: float
+    random_state: int
+    groups: tuple[str, ...] | None
+    group_name: str
+    shown_features: tuple[int, ...]
+    answers: tuple[Answer, ...]
+    records: tuple[Record, ...]
+    parts: tuple[Part, ...]
+    deciles: tuple[Deciles, ...]
+    checks: tuple[Check, ...]
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict at the level that was asked about."""
+        return self.verdicts[self.levels.index(self.coverage)]
+
+    @property
+    def is_void(self) -> bool:
+        """Whether rows that were seen before make the numbers meaningless."""
+        return any(check.severity == "void" for check in self.checks)
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Names of the methods that answered."""
+        return tuple(answer.method for answer in self.answers if answer.intervals is not None)
+
+    def record(self, method: str, level: float) -> Record:
+        """The measures of one method at one level."""
+        return next(r for r in self.records if r.method == method and r.level == level)
+
+    def to_json(self, *, provenance: Mapping[str, Any] | None = None) -> str:
+        """All numbers as JSON; ``null`` where a number does not exist, ``"inf"`` for infinity.
+
+        The schema is in ``docs/compare.md``.
+        """
+        values = {**self.to_values(), "provenance": dict(provenance or {})}
+        return to_text(values, ensure_ascii=False, indent=1)
+
+    def to_values(self) -> dict[str, Any]:
+        """What :meth:`to_json` writes: everything but the points themselves."""
+        return {
+            "schema": SCHEMA,
+            "coverage": self.coverage,
+            "levels": list(self.levels),
+            "methods": list(self.methods),
+            "random_state": self.random_state,
+            "n_calibration": len(self.calibration),
+            "n_test": len(self.test),
+            "n_training": self.n_training,
+            "features": list(self.test.feature_names),
+            "verdicts": [asdict(verdict) for verdict in self.verdicts],
+            "checks": [asdict(check) for check in self.checks],
+            "records": [asdict(record) for record in self.records],
+            "failures": [
+                {"method": answer.method, "failure": answer.failure}
+                for answer in self.answers
+                if answer.failure is not None
+            ],
+            "parts": [part.to_values() for part in self.parts],
+            "deciles": [asdict(tenths) for tenths in self.deciles],
+        }
+
+
+def compare(
+    calibration: Points,
+    test: Points,
+    *,
+    methods: Mapping[str, Any],
+    levels: Sequence[float] = LEVELS,
+    coverage: float = 0.9,
+    training: Points | None = None,
+    groups: Sequence[Any] | None = None,
+    group_name: str = "group",
+    random_state: int = 0,
+    progress: Progress | bool | None = None,
+) -> Comparison:
+    """Calibrate every method on the same points and say which one to use.
+
+    Each method is fitted once and asked for all levels. One that fails is recorded and shown, and
+    the others go on. Plain split conformal is the yardstick, and is added if it is not there.
+
+    Parameters
+    ----------
+    calibration, test : Points
+        Rows that the model has not seen; none in both.
+    methods : mapping of names to calibrators
+        Not fitted; copies are.
+    levels : sequence of float
+        Levels to look at; ``coverage`` is added if it is not among them.
+    coverage : float
+        The level that the verdict is about.
+    training : Points, optional
+        Rows that the model was trained on: features are standardised by them, and some methods
+        learn from them.
+    groups : sequence of labels, optional
+        One for each test point; coverage is shown for each group.
+    group_name : str
+        What the groups are, such as the name of their column.
+    random_state : int
+        Draws resamples; the methods have their own.
+    progress : callable or True, optional
+        Called with how much is done, between 0 and 1; ``True`` shows it, in a notebook as a bar.
+
+    Returns
+    -------
+    Comparison
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import KNN, FullRescaled
+    >>> rng = np.random.default_rng(0)
+    >>> def points(n):
+    ...     x = rng.uniform(size=n)
+    ...     return Points(x, y=x * rng.normal(size=n), y_pred=np.zeros(n))
+    >>> found = compare(points(1000), points(1000), methods={"full": FullRescaled(KNN(50))})
+    >>> found.verdict.headline
+    'Use full: it covers, and it adapts.'
+    >>> round(found.record("full", 0.9).coverage, 2)
+    0.89
+    """
+    level = check_levels(float(coverage))[0]
+    every = check_levels(sorted({*map(float, levels), level}))
+    sets = Sets(calibration=calibration, test=test, training=training)
+    _check_columns(sets)
+    labels = None if groups is None else check_labels(groups, "groups", n=len(test))
+    named, report = _with_yardstick(methods), reporter(progress, "comparing")
+    answers = _ask_all(named, sets, every, report)
+    checks = [*check_data(sets, labels, random_state=random_state)]
+    report(0.6)
+    answered = [answer for answer in answers if answer.intervals is not None]
+    redrawn = redraw(
+        {answer.method: named[answer.method] for answer in answered},
+        sets,
+        every,
+        random_state=random_state,
+        progress=lambda fraction: report(0.6 + 0.3 * fraction),
+    )
+    cutting = Cutting(
+        test=test,
+        features=features_to_show(calibration),
+        groups=labels,
+        group_name=str(group_name),
+    )
+    resamples, facts = Resamples(len(test), random_state), _facts(sets, checks)
+    cases = [
+        _case(at, answered, cutting, resamples, others, facts)
+        for at, others in zip(every, redrawn, strict=True)
+    ]
+    verdicts, asked = tuple(map(judge, cases)), every.index(level)
+    checks += check_answers(
+        answers, cases[asked].parts, sets, levels=every, chosen=verdicts[asked].method
+    )
+    report(1.0)
+    return Comparison(
+        calibration=calibration,
+        test=test,
+        n_training=None if training is None else len(training),
+        levels=every,
+        coverage=level,
+        random_state=random_state,
+        groups=labels,
+        group_name=cutting.group_name,
+        shown_features=cutting.features,
+        answers=tuple(answers),
+        records=tuple(record for case in cases for record in case.records),
+        parts=tuple(part for case in cases for part in case.parts),
+        deciles=tuple(deciles(answer, at, test) for at in every for answer in answered),
+        checks=tuple(sorted(checks, key=lambda check: _GRAVEST_FIRST.index(check.severity))),
+        verdicts=verdicts,
+    )
+
+
+def _ask_all(
+    named: Mapping[str, Any], sets: Sets, levels: Sequence[float], report: Progress
+) -> list[Answer]:
+    """What every method says; refused if not even the yardstick can answer."""
+    answers: list[Answer] = []
+    for name, calibrator in named.items():
+        report(0.5 * len(answers) / len(named))
+        answers.append(ask(name, calibrator, sets, levels))
+    yardsticks = [answer for answer in answers if answer.constant]
+    if all(answer.intervals is None for answer in yardsticks):
+        raise CalliperError(f"even split conformal failed: {yardsticks[0].failure}")
+    report(0.5)
+    return answers
+
+
+def _facts(sets: Sets, checks: Sequence[Check]) -> Facts:
+    return Facts(
+        n_calibration=len(sets.calibration),
+        n_test=len(sets.test),
+        mean_error=float(sets.test.errors.mean()),
+        void=next((check for check in checks if check.severity == "void"), None),
+    )
+
+
+def _case(
+    level: float,
+    answered: Sequence[Answer],
+    cutting: Cutting,
+    resamples: Resamples,
+    redrawn: Redrawn,
+    facts: Facts,
+) -> Case:
+    """All numbers at one level that a verdict is judged by."""
+    scores = Scores(cutting.test.y, answered, level, resamples)
+    parts = {answer.method: [*cut(answer, level, cutting)] for answer in answered}
+    shared: dict[str, Any] = {
+        "test": cutting.test,
+        "scores": scores,
+        "reference": next(answer.method for answer in answered if answer.constant),
+        "n_calibration": facts.n_calibration,
+    }
+    return Case(
+        answers=answered,
+        records=[measure(a, level, parts=parts[a.method], **shared) for a in answered],
+        parts=[part for own in parts.values() for part in own],
+        scores=scores,
+        redrawn=redrawn,
+        facts=facts,
+    )
+
+
+def _check_columns(sets: Sets) -> None:
+    expected = sets.calibration.feature_names
+    for points, name in ((sets.test, "test"), (sets.training, "training")):
+        if points is not None and points.feature_names != expected:
+            raise CalliperError(
+                f"calibration and {name} points must have the same features; got "
+                f"{expected} and {points.feature_names}."
+            )
+
+
+def _with_yardstick(methods: Mapping[str, Any]) -> dict[str, Any]:
+    named = dict(methods)
+    if not named:
+        raise CalliperError("methods must name one calibrator at least; got none.")
+    if not any(isinstance(calibrator, Split) for calibrator in named.values()):
+        name = "split" if "split" not in named else "split conformal"
+        named[name] = Split()
+    return named

@@ -1,0 +1,243 @@
+"""Is one method better than another, or was it lucky?
+
+Coverage. Given the calibration set, the coverage C of split conformal is Beta(Q, N+1−Q); m test
+points then cover Binomial(m, C) times. Together the number covered is beta-binomial, exactly for
+methods with that law and nearly so for the others, which adapt but use the same rank of as many
+scores.
+
+Scores. Resampling the test points tells how much of a difference is the luck of the test set. The
+luck of the calibration set is shared by all of them: a radius that happens to be too large makes
+its method look bad on every test point alike. Here it is measured. All points are put together, and
+two sets A and B of n points are drawn, R times over, without a point in common; each calibrates
+every method, and scores are compared on points that are in neither. A mean varies as one over the
+number of its points, so with D the difference of two methods' mean scores and N calibration points
+
+    var D_N ≈ (n / N) · (1/R) Σ_r (D_A,r − D_B,r)² / 2 .
+
+n is N where N is small and there are enough test points, which is where the luck of the
+calibration set decides; else it goes down to N/2, the delete-half jackknife. The estimate has about
+R degrees of freedom, which :func:`better` allows for. Only the choice of a method uses these draws:
+every number that is reported comes from the calibration set as it is.
+
+Reference: J. Shao, C. Wu (1989), "A General Theory for Jackknife Variance Estimation", Annals of
+Statistics, doi:10.1214/aos/1176347263.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf, nan, sqrt
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from calliper._types import FloatArray, IntArray
+from calliper.lab.comparison._answers import Answer, Sets, ask
+from calliper.metrics import interval_scores
+from calliper.quantile import conformal_rank
+
+#: Share of perfect methods that this page suspects of covering too little or too much.
+COVERAGE_DOUBT = 0.01
+#: Share of the score that a difference must make to be worth a name, however sure it is.
+WORTH_NAMING = 0.01
+#: Share of the comparisons of equal methods in which one is called better, at each side.
+DOUBT = 0.025
+#: Resamples of the test points: an error of an error of some five percent.
+N_RESAMPLES = 200
+#: Units that are drawn; of more rows, several at random make a unit, and memory stays bounded.
+MOST_UNITS = 20_000
+#: Pairs of calibration sets that are drawn.
+N_DRAWS = 6
+#: Points that they are compared on; of fewer, their own noise would be the larger part.
+MOST_ROWS = 3_000
+#: Of more calibration points than these, a half behaves as the whole does.
+LARGE = 1_000
+
+
+@dataclass(frozen=True)
+class Chance:
+    """Where the coverage of a method that keeps its promise may lie on this test set."""
+
+    low: float
+    high: float
+
+
+def coverage_by_chance(level: float, n_calibration: int, n_test: int) -> Chance:
+    """The range that holds the coverage in 99 of 100 repetitions.
+
+    >>> coverage_by_chance(0.9, 1000, 5000)
+    Chance(low=0.8718, high=0.9252)
+    """
+    rank = conformal_rank(level, n_calibration)
+    if rank > n_calibration:
+        return Chance(1.0, 1.0)  # infinite intervals cover always
+    law = stats.betabinom(n_test, rank, n_calibration + 1 - rank)
+    low, high = law.ppf([COVERAGE_DOUBT / 2, 1 - COVERAGE_DOUBT / 2]) / n_test
+    return Chance(float(low), float(high))
+
+
+def bins_by_chance(level: float, n_calibration: int, n: IntArray, *, looks: int = 1) -> FloatArray:
+    """What the coverage of each bin of ``n`` points may fall to if all bins are covered alike.
+
+    In 99 of 100 repetitions no bin falls below its bound, however many there are, nor at any of
+    several ``looks`` at them.
+    """
+    rank = conformal_rank(level, n_calibration)
+    if rank > n_calibration:
+        return np.ones(len(n))
+    law = stats.betabinom(n, rank, n_calibration + 1 - rank)
+    bounds: FloatArray = law.ppf(COVERAGE_DOUBT / (len(n) * looks)) / n
+    return bounds
+
+
+class Resamples:
+    """Resamples of ``n`` rows: which rows are drawn together, and how often.
+
+    Means over resamples of units that were put together at random scatter as those of rows do.
+    """
+
+    def __init__(self, n: int, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        self.n_units = min(n, MOST_UNITS)
+        drawn = [
+            np.bincount(rng.integers(self.n_units, size=self.n_units), minlength=self.n_units)
+            for _ in range(N_RESAMPLES)
+        ]
+        self.counts: FloatArray = np.array(drawn, dtype=np.float64)
+        unit = np.arange(n) if n == self.n_units else rng.permutation(n) % self.n_units
+        self.unit: IntArray = unit
+        self.sizes: FloatArray = self.counts @ np.bincount(unit, minlength=self.n_units)
+
+    def means(self, rows: FloatArray) -> FloatArray:
+        """The mean of each column of ``rows`` in each resample, (N_RESAMPLES, columns)."""
+        sums = np.zeros((self.n_units, rows.shape[1]))
+        for place, column in enumerate(rows.T):
+            sums[:, place] = np.bincount(self.unit, column, self.n_units)
+        found: FloatArray = self.counts @ sums / self.sizes[:, None]
+        return found
+
+
+class Scores:
+    """Interval scores of all methods at one level, and what resampling does to their means.
+
+    All methods share the resamples of the test points, so that errors of their differences are
+    those of pairs.
+    """
+
+    def __init__(
+        self,
+        y: FloatArray,
+        answers: Sequence[Answer],
+        level: float,
+        resamples: Resamples,
+    ) -> None:
+        self.names = [answer.method for answer in answers]
+        rows = np.column_stack(
+            [interval_scores(y, answer.at(level), coverage=level) for answer in answers]
+        )
+        self.means: FloatArray = rows.mean(axis=0)
+        finite = np.isfinite(self.means)
+        self.resampled = np.full((N_RESAMPLES, len(answers)), np.inf)
+        self.resampled[:, finite] = resamples.means(rows[:, finite])
+
+    def error(self, name: str) -> float:
+        """The bootstrap error of the mean score, over test points."""
+        return spread(self.resampled[:, self.names.index(name)])
+
+    def ratio(self, name: str, reference: str) -> tuple[float, float]:
+        """The score over that of another method, and its error over test points."""
+        a, b = self.names.index(name), self.names.index(reference)
+        if name == reference:
+            return 1.0, 0.0
+        if not np.isfinite(self.means[b]) or self.means[b] == 0:
+            return nan, nan
+        return float(self.means[a] / self.means[b]), spread(
+            self.resampled[:, a] / self.resampled[:, b]
+        )
+
+
+def spread(values: FloatArray) -> float:
+    """Half the distance of the percentiles one standard deviation to both sides of the middle."""
+    if not np.isfinite(values).all():
+        return nan
+    low, high = np.percentile(values, [15.865525, 84.134475])
+    return float(high - low) / 2
+
+
+@dataclass(frozen=True, eq=False)
+class Redrawn:
+    """Mean interval scores of each method from each set, (R, 2, methods), at one level.
+
+    Infinite where a set is too small for the level, or where the method failed on it. ``factor``
+    is n / 2N.
+    """
+
+    scores: FloatArray
+    factor: float
+
+    def variance(self, a: int, b: int) -> float:
+        """Of the difference of two methods' mean scores over calibration sets of N points."""
+        pair = self.scores[:, :, [a, b]]
+        if not np.isfinite(pair).all():
+            return inf
+        difference = pair[:, :, 1] - pair[:, :, 0]
+        return self.factor * float(np.mean((difference[:, 0] - difference[:, 1]) ** 2))
+
+
+def redraw(
+    methods: Mapping[str, Any],
+    sets: Sets,
+    levels: Sequence[float],
+    *,
+    random_state: int,
+    progress: Callable[[float], None] = lambda fraction: None,
+) -> list[Redrawn]:
+    """What other calibration sets say, one for each level."""
+    rng = np.random.default_rng(random_state)
+    known, pool = len(sets.calibration), sets.calibration.and_also(sets.test)
+    size = min(known, max(known // 2, min(len(pool) // 4, LARGE)))
+    scores = np.full((N_DRAWS, 2, len(levels), len(methods)), np.inf)
+    for draw in range(N_DRAWS if size else 0):
+        order = rng.permutation(len(pool))
+        rest = pool.take(order[2 * size :][:MOST_ROWS])
+        for side in (0, 1):
+            drawn = pool.take(order[side * size : (side + 1) * size])
+            own_sets = replace(sets, calibration=drawn, test=rest)
+            for place, (name, calibrator) in enumerate(methods.items()):
+                answer = ask(name, calibrator, own_sets, levels)
+                if answer.intervals is None:
+                    continue
+                for row, level in enumerate(levels):
+                    own = interval_scores(rest.y, answer.at(level), coverage=level)
+                    scores[draw, side, row, place] = own.mean()
+        progress((draw + 1) / N_DRAWS)
+    factor = size / (2 * known)
+    return [Redrawn(scores[:, :, row], factor) for row in range(len(levels))]
+
+
+def better(scores: Scores, redrawn: Redrawn, one: str, other: str, looks: int) -> bool:
+    """Whether ``one`` has the smaller mean score by more than both draws explain.
+
+    The gain is held against the errors of the test draw (resamples) and of the calibration draw
+    (``redrawn``), with Student's law for the few of these and Bonferroni's correction for
+    ``looks``.
+    """
+    a, b = scores.names.index(one), scores.names.index(other)
+    if a == b or not np.isfinite(scores.means[a]):
+        return False
+    if not np.isfinite(scores.means[b]):
+        return True
+    gain = float(scores.means[b] - scores.means[a])
+    if gain <= WORTH_NAMING * float(scores.means[b]):
+        return False
+    of_test = float((scores.resampled[:, b] - scores.resampled[:, a]).var())
+    of_calibration = redrawn.variance(a, b)
+    if not np.isfinite(of_calibration):
+        return False
+    total = of_test + of_calibration
+    # Welch and Satterthwaite: only the calibration sets are few.
+    few = len(redrawn.scores)
+    freedom = inf if of_calibration == 0 else few * (total / of_calibration) ** 2
+    return gain > float(stats.t.isf(DOUBT / looks, freedom)) * sqrt(total)

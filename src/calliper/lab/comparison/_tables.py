@@ -1,0 +1,256 @@
+"""What the test points say of each method: measures, coverage in parts, errors by width."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import nan, sqrt
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+from calliper._types import FloatArray
+from calliper.intervals import Intervals
+from calliper.lab.comparison._answers import Answer
+from calliper.lab.comparison._contest import Scores, coverage_by_chance
+from calliper.lab.comparison._points import FEWEST_TEST_POINTS, Points
+from calliper.metrics import (
+    Context,
+    CoverageTable,
+    coverage_by_group,
+    coverage_by_value,
+    coverage_by_width,
+    measured,
+    sqi_table,
+)
+
+#: Features that are looked at one by one; of more, those that go with the error most.
+MOST_FEATURES = 8
+#: What a record has of the registered measures, by the same names.
+_MEASURED = ("coverage", "mean_width", "median_width", "tau_si", "r2_sqi", "fraction_infinite")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """One method at one level; NaN where a measure does not exist.
+
+    Attributes
+    ----------
+    method, level : which
+    coverage, coverage_error : share of the test points inside, and its binomial standard error
+    chance_low, chance_high : where 99 of 100 draws of calibration and test set would put it
+    mean_width, median_width : in the unit of y
+    score, score_error : the mean interval score, smaller is better
+    relative_score, relative_score_error : the score divided by that of split, from the same
+        resamples; below 1 is better than a constant width
+    worst_by_prediction, worst_by_width : coverage of the worst tenth; of fewer, larger or smaller
+        parts where ties allow no tenths
+    tau_si, r2_sqi : do widths follow errors; see :mod:`calliper.metrics`
+    fraction_infinite : share of the intervals without a bound
+    proved : the proved coverage
+    guarantee : the promise in words
+    seconds : to fit the method and answer at all levels
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import FullRescaled, Split
+    >>> from calliper.lab.comparison import Points, compare
+    >>> Z = np.random.default_rng(0).uniform(size=(400, 1))
+    >>> y = Z[:, 0] * np.random.default_rng(1).normal(size=400)
+    >>> cal, test = (Points(Z[i::2], y[i::2], np.zeros(200)) for i in (0, 1))
+    >>> found = compare(cal, test, methods={"full": FullRescaled(), "split": Split()}, coverage=0.9)
+    >>> record = found.record("split", 0.9)
+    >>> record.relative_score, record.coverage > 0.8
+    (1.0, True)
+    """
+
+    method: str
+    level: float
+    coverage: float
+    coverage_error: float
+    chance_low: float
+    chance_high: float
+    mean_width: float
+    median_width: float
+    score: float
+    score_error: float
+    relative_score: float
+    relative_score_error: float
+    worst_by_prediction: float
+    worst_by_width: float
+    tau_si: float
+    r2_sqi: float
+    fraction_infinite: float
+    proved: float
+    guarantee: str
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Part:
+    """Coverage of one method at one level, cut by one quantity.
+
+    ``by`` is ``"width"``, ``"prediction"``, ``"group"`` or ``"feature"``, the latter two with their
+    ``name``.
+    """
+
+    method: str
+    level: float
+    by: str
+    name: str
+    table: CoverageTable
+
+    def to_values(self) -> dict[str, Any]:
+        """For JSON."""
+        columns = ("labels", "n", "coverage", "lower", "upper", "mean_width")
+        return {
+            "method": self.method,
+            "level": self.level,
+            "by": self.by,
+            "name": self.name,
+            **{column: getattr(self.table, column) for column in columns},
+        }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Deciles:
+    """In each tenth of the widths: the width in the middle, and the error at the level.
+
+    Intervals ŷ ± width/2 that are as wide as the errors ask for have width = 2 · error.
+    """
+
+    method: str
+    level: float
+    width: FloatArray
+    error: FloatArray
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Cutting:
+    """The test points, and the features and groups that they are cut into parts by."""
+
+    test: Points
+    features: tuple[int, ...]
+    groups: Sequence[str] | None
+    group_name: str
+
+
+def measure(
+    answer: Answer,
+    level: float,
+    *,
+    test: Points,
+    scores: Scores,
+    reference: str,
+    parts: Sequence[Part],
+    n_calibration: int,
+) -> Record:
+    """All measures of one method at one level; ``parts`` are its coverage in parts of the test."""
+    intervals, context = answer.at(level), Context(level=level, y_pred=test.y_pred)
+    found = measured(_MEASURED, test.y, intervals, context)
+    covered, m = found["coverage"], len(test)
+    chance = coverage_by_chance(level, n_calibration, m)
+    guarantee = next(g for g in answer.guarantees if g.coverage == level)
+    ratio, ratio_error = scores.ratio(answer.method, reference)
+    return Record(
+        method=answer.method,
+        level=level,
+        coverage_error=sqrt(covered * (1 - covered) / m),
+        chance_low=chance.low,
+        chance_high=chance.high,
+        score=float(scores.means[scores.names.index(answer.method)]),
+        score_error=scores.error(answer.method),
+        relative_score=ratio,
+        relative_score_error=ratio_error,
+        worst_by_prediction=_worst(parts, "prediction"),
+        worst_by_width=_worst(parts, "width"),
+        proved=guarantee.proved,
+        guarantee=replace(guarantee, method=answer.method, checks="").describe(),
+        seconds=answer.seconds,
+        **found,
+    )
+
+
+def _worst(parts: Sequence[Part], by: str) -> float:
+    """Coverage of the worst part; those of a handful of points count if there are no others."""
+    found = [part.table for part in parts if part.by == by]
+    if not found:
+        return nan
+    large = found[0].n >= FEWEST_TEST_POINTS
+    return float(found[0].coverage[large].min()) if large.any() else found[0].worst
+
+
+def cut(answer: Answer, level: float, cutting: Cutting) -> Iterator[Part]:
+    """All tables of one method at one level."""
+    for by, name, table in _cuts(answer.at(level), cutting):
+        yield Part(method=answer.method, level=level, by=by, name=name, table=table)
+
+
+def _cuts(intervals: Intervals, cutting: Cutting) -> Iterator[tuple[str, str, CoverageTable]]:
+    """What the test set is cut by, its name, and coverage in each part."""
+    test, y = cutting.test, cutting.test.y
+    with warnings.catch_warnings():
+        # What is tied, constant or alone in its bin is said once, by the checks.
+        warnings.simplefilter("ignore")
+        finite = np.isfinite(intervals.width)
+        if finite.any() and np.ptp(intervals.width[finite]) > 1e-9 * intervals.width[finite].max():
+            yield "width", "", coverage_by_width(y, intervals)
+        yield "prediction", "", coverage_by_value(y, intervals, test.y_pred)
+        for column in cutting.features:
+            table = coverage_by_value(y, intervals, test.Z[:, column])
+            yield "feature", test.feature_names[column], table
+        if cutting.groups is not None:
+            yield "group", cutting.group_name, by_group(y, intervals, cutting.groups)
+
+
+def by_group(y: FloatArray, intervals: Intervals, groups: Sequence[str]) -> CoverageTable:
+    """Coverage in each group, in the order of numbers if all names are numbers."""
+    names = sorted(set(groups), key=_natural)
+    place = {name: i for i, name in enumerate(names)}
+    table = coverage_by_group(y, intervals, np.array([place[name] for name in groups]))
+    return replace(table, labels=tuple(names))
+
+
+def _natural(name: str) -> tuple[bool, float, str]:
+    """Numbers by their value, then names by their letters."""
+    try:
+        value = float(name)
+    except ValueError:
+        return True, 0.0, name
+    return value != value, value if value == value else 0.0, name
+
+
+def deciles(answer: Answer, level: float, test: Points) -> Deciles:
+    """The points of R²_SQI, for drawing; infinite widths are left out."""
+    intervals = answer.at(level)
+    finite = np.isfinite(intervals.width)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table = sqi_table(
+            test.errors[finite],
+            intervals.width[finite],
+            level,
+            n_bins=10,
+            bin_width="median",
+            min_bin_size=None,
+        )
+    return Deciles(method=answer.method, level=level, width=table.isq, error=table.csq)
+
+
+def features_to_show(calibration: Points) -> tuple[int, ...]:
+    """Which columns are looked at; chosen by calibration errors, so that the test stays a test."""
+    Z = calibration.Z
+    varying = [column for column in range(Z.shape[1]) if np.ptp(Z[:, column]) > 0]
+    # A feature that is the prediction is shown as the prediction.
+    varying = [i for i in varying if not np.array_equal(Z[:, i], calibration.y_pred)]
+    if len(varying) <= MOST_FEATURES:
+        return tuple(varying)
+    error = rankdata(calibration.errors)
+    if np.ptp(error) == 0:
+        return tuple(varying[:MOST_FEATURES])
+    strength = [abs(np.corrcoef(rankdata(Z[:, i]), error)[0, 1]) for i in varying]
+    best = np.argsort(strength)[::-1][:MOST_FEATURES]
+    return tuple(sorted(varying[i] for i in best))

@@ -1,0 +1,158 @@
+"""Problems × methods × splits → records: the same splits for all, resumable, in parallel."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from calliper._progress import Progress, reporter
+from calliper._types import Coverage
+from calliper.exceptions import FailedTrialsWarning, warn
+from calliper.lab.evaluation._plan import Sizes, Trial, plan
+from calliper.lab.evaluation._problem import Problem
+from calliper.lab.evaluation._records import Records, Row
+from calliper.lab.evaluation._run import run_all
+from calliper.lab.evaluation._store import Keys, Store, versions
+
+
+def evaluate(
+    problems: Problem | Iterable[Problem],
+    calibrators: Mapping[str, Any] | Iterable[Any],
+    *,
+    coverage: Coverage = 0.9,
+    n_splits: int = 10,
+    n_calibration: Sizes = None,
+    n_test: int | None = None,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    store: str | os.PathLike[str] | None = None,
+    measures: Mapping[str, Any] | None = None,
+    progress: Progress | bool | None = None,
+) -> Records:
+    """Compare methods: every one on the same splits of every problem.
+
+    Each split draws N held-out rows to calibrate and others to test. It depends on
+    ``random_state``, the name of the problem, N and the number of the split only, so adding a
+    problem, a method or more splits changes no value. A method without a ``random_state`` of its
+    own is seeded by the split.
+
+    Parameters
+    ----------
+    problems : Problem, or several with different names
+    calibrators : mapping from a name to a calibrator or a :class:`Method`
+        A list is taken as well; its methods are named by how they print.
+    coverage : float or increasing list of floats, default 0.9
+    n_splits : int, default 10
+    n_calibration : int, several, or a mapping from names of problems to either
+        N; by default half of the held-out rows.
+    n_test : int, optional
+        Test rows of each split; by default all that do not calibrate.
+    random_state : int, default 0
+    n_jobs : int, optional
+        As in joblib, whose ``parallel_config`` chooses where trials run: processes, threads, or
+        any registered backend that can return results one by one, such as Dask.
+    store : folder or path of a ``.jsonl`` file, optional
+        Where each finished trial (one method on one split of one problem) is appended at once. A
+        later call with this store computes only what is missing: trials whose data, parameters,
+        levels, measures and versions are all the same are read. Trials in which the method or a
+        measure raised are computed again. Functions are compared by their text, their defaults
+        and what they close over, but not what they call, nor the code of your own classes: start
+        another store if that has changed.
+    measures : mapping from a name to a function or a :class:`calliper.metrics.Measure`
+        Functions of ``(y, intervals, context)``; by default ``calliper.metrics.MEASURES``.
+    progress : callable or True, optional
+        Called with the fraction of trials that are done; may raise to stop. ``True`` shows it: a
+        bar in a notebook, elsewhere a line on standard error.
+
+    Returns
+    -------
+    Records
+        A row for each problem × method × N × split × level. A method that raises, or whose worker
+        process dies, has rows with status "failed" and the text of its error, a measure that
+        raises is NaN and named in ``error``, and a :class:`FailedTrialsWarning` counts the rows of
+        both.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import FullRescaled, Split
+    >>> rng = np.random.default_rng(0)
+    >>> Z = rng.uniform(size=(400, 1))
+    >>> y = Z[:, 0] * rng.normal(size=400)
+    >>> problem = Problem("fan", Z=Z, y=y, y_pred=np.zeros(400))
+    >>> methods = {"Split": Split(), "FullRescaled": FullRescaled()}
+    >>> records = evaluate(problem, methods, n_splits=3, n_calibration=200)
+    >>> for row in records.where(split=0):
+    ...     print(row["method"], round(row["coverage"], 1), round(row["mean_width"], 1))
+    Split 0.9 2.0
+    FullRescaled 0.9 1.7
+    """
+    trials = plan(
+        problems,
+        calibrators,
+        coverage=coverage,
+        n_splits=n_splits,
+        n_calibration=n_calibration,
+        n_test=n_test,
+        random_state=random_state,
+        measures=measures,
+    )
+    kept = None if store is None else Store(store)
+    results = _compute(trials, n_jobs, kept, reporter(progress, "evaluating"))
+    rows = [row for place in range(len(trials)) for row in results[place]]
+    described = {name: measure.description() for name, measure in trials[0].measures.items()}
+    records = Records(rows, described, [_settings(trials)])
+    _warn_if_failed(records)
+    return records
+
+
+def _compute(
+    trials: list[Trial], n_jobs: int | None, store: Store | None, report: Progress
+) -> dict[int, list[Row]]:
+    """Rows of every trial by its place; read from the store where they are there."""
+    keys, results, todo = Keys(), {}, []
+    key_of: dict[int, str] = {}
+    for place, trial in enumerate(trials):
+        reason = trial.method.why_skipped(trial.problem)
+        if reason is not None:
+            results[place] = trial.rows("skipped", error=reason)
+            continue
+        if store is not None:
+            key_of[place] = keys.of(trial)
+            stored = store.get(key_of[place])
+            if stored is not None:
+                results[place] = stored
+                continue
+        todo.append(place)
+    report(len(results) / len(trials))
+    for place, rows in run_all({place: trials[place] for place in todo}, n_jobs):
+        if store is not None:
+            store.add(key_of[place], rows)
+        results[place] = rows
+        report(len(results) / len(trials))
+    return results
+
+
+def _settings(trials: list[Trial]) -> dict[str, Any]:
+    """What a reader needs to repeat the run, beside the data."""
+    first, methods = trials[0], {trial.name: trial.method for trial in trials}
+    return {
+        "coverage": list(first.levels),
+        "n_splits": 1 + max(trial.split for trial in trials),
+        "random_state": first.random_state,
+        "methods": {name: method.describe() for name, method in methods.items()},
+        "problems": {trial.problem.name: list(trial.problem.Z.shape) for trial in trials},
+        "versions": versions(),
+    }
+
+
+def _warn_if_failed(records: Records) -> None:
+    failures = records.failures
+    if failures:
+        methods = ", ".join(dict.fromkeys(row["method"] for row in failures))
+        warn(
+            f"{len(failures)} of {len(records)} rows have errors ({methods}); the first: "
+            f"{failures[0]['error']} See Records.failures.",
+            FailedTrialsWarning,
+        )

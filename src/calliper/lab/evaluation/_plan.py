@@ -1,0 +1,206 @@
+"""From the arguments of ``evaluate`` to the trials that it computes, checked before any work.
+
+A trial is one method on one split of one problem. Which rows calibrate and which test is drawn from
+(random_state, name of the problem, N, number of the split) alone, so that adding a problem, a
+method or a split changes no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from calliper._types import Coverage, IntArray
+from calliper._validation import check_levels
+from calliper.exceptions import CalliperError
+from calliper.lab.evaluation._problem import Method, Problem
+from calliper.lab.evaluation._records import FIELDS, Row
+from calliper.metrics import MEASURES, Measure, at_least
+
+#: N of every problem: one, several, or either by name of the problem; None is half of the rows.
+Sizes = int | Sequence[int] | Mapping[str, int | Sequence[int]] | None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Trial:
+    """One method on one split of one problem, at all levels; ``name`` is that of the method."""
+
+    problem: Problem
+    name: str
+    method: Method
+    n_calibration: int
+    n_test: int
+    split: int
+    random_state: int
+    levels: tuple[float, ...]
+    measures: Mapping[str, Measure]
+
+    @property
+    def drawn_by(self) -> dict[str, Any]:
+        """What the rows and the seed of the trial are drawn from."""
+        return {
+            "random_state": self.random_state,
+            "problem": self.problem.name,
+            "n_calibration": self.n_calibration,
+            "split": self.split,
+        }
+
+    def rows(self, status: str, **more: Any) -> list[Row]:
+        """A row for each level, with the fields that every row has."""
+        known = {
+            **dict.fromkeys(FIELDS),
+            "problem": self.problem.name,
+            "method": self.name,
+            "n_calibration": self.n_calibration,
+            "n_test": self.n_test,
+            "split": self.split,
+            "status": status,
+        }
+        measured = dict.fromkeys(self.measures, float("nan"))
+        return [
+            {**known, "level": level, "warnings": [], **measured, **more} for level in self.levels
+        ]
+
+
+def plan(
+    problems: Problem | Iterable[Problem],
+    calibrators: Mapping[str, Any] | Iterable[Any],
+    *,
+    coverage: Coverage,
+    n_splits: int,
+    n_calibration: Sizes,
+    n_test: int | None,
+    random_state: int,
+    measures: Mapping[str, Any] | None,
+) -> list[Trial]:
+    """All trials in the order of their rows: problem, N, method, split."""
+    levels = check_levels(coverage)
+    splits = at_least(n_splits, 1, "n_splits")
+    seed = at_least(random_state, 0, "random_state")
+    methods, measured = _check_methods(calibrators), _check_measures(measures)
+    trials = []
+    known = _check_problems(problems)
+    for problem in known:
+        for n in _sizes(n_calibration, problem, [p.name for p in known]):
+            m = _test_size(problem, n, n_test)
+            trials += [
+                Trial(
+                    problem=problem,
+                    name=name,
+                    method=method,
+                    n_calibration=n,
+                    n_test=m,
+                    split=split,
+                    random_state=seed,
+                    levels=levels,
+                    measures=measured,
+                )
+                for name, method in methods.items()
+                for split in range(splits)
+            ]
+    return trials
+
+
+def _check_problems(problems: Any) -> list[Problem]:
+    found = [problems] if isinstance(problems, Problem) else list(problems)
+    for problem in found:
+        if not isinstance(problem, Problem):
+            raise CalliperError(
+                f"problems must be Problem objects; got {type(problem).__name__}. "
+                f'Write Problem("name", Z=..., y=..., y_pred=...).'
+            )
+    if not found:
+        raise CalliperError("problems must not be empty: nothing to evaluate on.")
+    _refuse_repeats([problem.name for problem in found], "problems")
+    return found
+
+
+def _check_methods(calibrators: Any) -> dict[str, Method]:
+    if isinstance(calibrators, Mapping):
+        named = [(str(name), _as_method(c)) for name, c in calibrators.items()]
+    else:
+        found = calibrators if isinstance(calibrators, Iterable) else [calibrators]
+        named = [(method.describe(), method) for method in map(_as_method, found)]
+    if not named:
+        raise CalliperError("calibrators must not be empty: nothing to evaluate.")
+    _refuse_repeats([name for name, _ in named], "calibrators")
+    return dict(named)
+
+
+def _as_method(calibrator: Any) -> Method:
+    return calibrator if isinstance(calibrator, Method) else Method(calibrator)
+
+
+def _check_measures(measures: Mapping[str, Any] | None) -> dict[str, Measure]:
+    if measures is None:
+        return dict(MEASURES)
+    if not isinstance(measures, Mapping) or not measures:
+        raise CalliperError(
+            f"measures must map names to functions of (y, intervals, context); got {measures!r}."
+        )
+    for name in measures:
+        if name in FIELDS:
+            raise CalliperError(f"{name} is a field of every row: call the measure otherwise.")
+    return {n: m if isinstance(m, Measure) else Measure(m) for n, m in measures.items()}
+
+
+def _sizes(n_calibration: Sizes, problem: Problem, names: list[str]) -> list[int]:
+    if n_calibration is None:
+        return [max(1, len(problem) // 2)]
+    if isinstance(n_calibration, Mapping):
+        if n_calibration.keys() != set(names):
+            raise CalliperError(
+                f"n_calibration must name every problem and no other; it names "
+                f"{sorted(n_calibration)}, the problems are {sorted(names)}."
+            )
+        n_calibration = n_calibration[problem.name]
+    sizes: list[Any] = (
+        list(n_calibration) if isinstance(n_calibration, Iterable) else [n_calibration]
+    )
+    _refuse_repeats(sizes, "n_calibration")
+    return [at_least(n, 1, "n_calibration") for n in sizes]
+
+
+def _test_size(problem: Problem, n: int, n_test: int | None) -> int:
+    wanted = 1 if n_test is None else at_least(n_test, 1, "n_test")
+    if n + wanted > len(problem):
+        raise CalliperError(
+            f"{problem.name!r} has {len(problem)} held-out rows, too few for {n} to calibrate and "
+            f"{'any' if n_test is None else n_test} to test: lower n_calibration to at most "
+            f"{max(0, len(problem) - wanted)}, or hold out more rows."
+        )
+    return len(problem) - n if n_test is None else int(n_test)
+
+
+def _refuse_repeats(names: list[Any], what: str) -> None:
+    repeated = sorted({str(name) for name in names if names.count(name) > 1})
+    if repeated:
+        raise CalliperError(
+            f"{what} must differ in name; {', '.join(repeated)} comes more than once."
+        )
+
+
+def _seeds(
+    random_state: int, problem: str, n_calibration: int, split: int
+) -> np.random.SeedSequence:
+    name = int.from_bytes(sha256(problem.encode()).digest()[:16], "big")
+    return np.random.SeedSequence([random_state, name, n_calibration, split])
+
+
+def split_rows(
+    n: int, n_test: int, *, random_state: int, problem: str, n_calibration: int, split: int
+) -> tuple[IntArray, IntArray]:
+    """Rows that calibrate, (N,), and rows that test, (n_test,), apart from one another."""
+    rng = np.random.default_rng(_seeds(random_state, problem, n_calibration, split))
+    rows = rng.permutation(n)
+    return rows[:n_calibration], rows[n_calibration : n_calibration + n_test]
+
+
+def method_seed(random_state: int, problem: str, n_calibration: int, split: int) -> int:
+    """The seed of methods that were given none: the same for all, another for each split."""
+    spawned = _seeds(random_state, problem, n_calibration, split).spawn(1)[0]
+    return int(spawned.generate_state(1)[0] >> 1)

@@ -1,0 +1,488 @@
+"""From records to the paper's table: means over splits, with the uncertainty of the last digit.
+
+Uncertainty is, unless asked otherwise, the paper's 1-σ percentile error over splits: how far the
+value of one split lies from the mean. It says what to expect of *one* calibration set; the error
+of the printed mean itself (``uncertainty="bootstrap"``) is smaller. 0.952(6) is 0.952 ± 0.006.
+
+Bold is the best value of its group, and every value that differs from it by no more than the two
+printed uncertainties together (in quadrature). Values from fewer splits than there were take no
+part, nor, for widths, do methods that cover too little, or whose coverage nobody measured.
+
+A coverage is flagged with † if its mean lies below the level by more than three standard errors;
+these are at least what the binomial law and the Beta law of the coverage of one calibration set
+give, so that a few splits that agree by chance do not flag.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal, localcontext
+from math import hypot, isfinite, isinf, isnan, nan, sqrt
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from calliper.exceptions import CalliperError
+from calliper.lab.evaluation._records import Records, Row
+from calliper.metrics import MEASURES
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Uncertainty = Literal["splits", "bootstrap"]
+Covers = Literal["reached", "too low", "unknown"]
+
+#: Columns unless others are asked for, those of the paper first.
+TABLE = ("coverage", "mean_width", "r2_sqi", "tau_sqi", "tau_si", "interval_score")
+
+#: Below this, R²_SQI says "not adaptive" and no more; the paper prints ≪ 0.
+FAR_BELOW = -2.0
+
+#: Standard errors by which a flagged coverage misses its level.
+FLAG = 3.0
+
+#: Part of a normal distribution within one standard deviation of its mean, in percent.
+ONE_SIGMA = 68
+
+#: Numbers from here on are written with a power of ten.
+LARGE = 1e6
+
+#: Digits that hold every float beside every other.
+_EXACT = 1100
+
+_ARROWS = {"smaller": " ↓", "larger": " ↑"}
+_HEADS = {"n_calibration": "N"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableEntry:
+    """One value of the table: its mean over ``n`` of ``of`` splits, and how it is shown."""
+
+    value: float
+    error: float
+    n: int
+    of: int
+    text: str
+    best: bool = False
+    flagged: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A method in its group, with an entry for each measure.
+
+    ``group`` are the values that make the group; the first ``same`` of them are those of the line
+    above.
+    """
+
+    group: tuple[Any, ...]
+    same: int
+    method: str
+    entries: dict[str, TableEntry]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What :func:`summarise` returns; ``notes`` say what failed, was skipped or not compared.
+
+    Parameters
+    ----------
+    by : names by which records were put together
+    measures : of each measure what is known of it
+    lines : a line for each method and measure
+    notes : what failed, was skipped or not compared
+    levels : the coverages asked for
+    uncertainty : what errors are
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import Split
+    >>> from calliper.lab.evaluation import Problem, evaluate
+    >>> rng = np.random.default_rng(0)
+    >>> Z, y = rng.uniform(size=(300, 1)), rng.normal(size=300)
+    >>> records = evaluate(
+    ...     Problem("noise", Z=Z, y=y, y_pred=np.zeros(300)),
+    ...     {"split": Split()},
+    ...     coverage=0.9,
+    ...     n_calibration=100,
+    ...     n_splits=2,
+    ... )
+    >>> summarise(records).levels
+    (0.9,)
+    """
+
+    by: tuple[str, ...]
+    measures: dict[str, dict[str, Any]]
+    lines: list[Line]
+    notes: list[str]
+    levels: tuple[float, ...]
+    uncertainty: str
+
+    def to_markdown(self) -> str:
+        """The table in Markdown, with a legend and the notes below."""
+        heads = [_HEADS.get(name, name) for name in self.by]
+        heads += ["method", *(self._head(name) for name in self.measures)]
+        rows = [_markdown_row(_in_cell(head) for head in heads), "|---" * len(heads) + "|"]
+        for line in self.lines:  # a group is named on its first line only
+            new = line.group[line.same :]
+            group = [_in_cell(f"{v:g}" if isinstance(v, float) else str(v)) for v in new]
+            values = [_bold(line.entries[name]) for name in self.measures]
+            rows.append(_markdown_row([*[""] * line.same, *group, _in_cell(line.method), *values]))
+        notes = [f"- {_in_cell(note)}" for note in self.notes]
+        parts = ["\n".join(rows), " ".join(self.legend()), "\n".join(notes)]
+        return "\n\n".join(part for part in parts if part)
+
+    def legend(self, bold: str = "**Bold**") -> list[str]:
+        """What the marks of the table mean, a sentence each."""
+        entries = [entry for line in self.lines for entry in line.entries.values()]
+        kinds = {
+            "splits": "68th percentile of the distances of single splits from their mean",
+            "bootstrap": "68th percentile of the error of the mean, from resampled splits",
+        }
+        words = [f"In parentheses: the uncertainty of the last digit, {kinds[self.uncertainty]}."]
+        if any(entry.best for entry in entries):
+            words.append(f"{bold}: best of its group, or within the uncertainties of it.")
+        if any(entry.flagged for entry in entries):
+            words.append(
+                "†: coverage below the level by more than three standard errors; widths not "
+                "compared."
+            )
+        if any("[" in entry.text for entry in entries):
+            words.append("[k/n]: defined, or infinite (∞), on k of n splits only.")
+        if any(entry.text == "–" for entry in entries):
+            words.append("–: not defined (a constant width has no order).")
+        return words
+
+    def _head(self, name: str) -> str:
+        measure = self.measures[name]
+        best, levels = str(measure.get("best")), self.levels
+        target = f" (≥ {levels[0]:g})" if best == "level" and len(levels) == 1 else ""
+        return (measure.get("label") or name) + target + _ARROWS.get(best, "")
+
+    def to_frame(self) -> pd.DataFrame:
+        """Numbers: a row for each group and method, two columns (value, error) a measure."""
+        import pandas as pd
+
+        index = [(*line.group, line.method) for line in self.lines]
+        columns = {}
+        for name in self.measures:
+            entries = [line.entries[name] for line in self.lines]
+            columns[name] = [entry.value for entry in entries]
+            columns[f"{name}_error"] = [entry.error for entry in entries]
+        names = [*self.by, "method"]
+        return pd.DataFrame(columns, index=pd.MultiIndex.from_tuples(index, names=names))
+
+
+def summarise(
+    records: Records,
+    *,
+    measures: Sequence[str] | None = None,
+    by: Sequence[str] = ("problem", "n_calibration"),
+    uncertainty: Uncertainty = "splits",
+) -> Summary:
+    """Means over splits in the layout of the paper's table.
+
+    Parameters
+    ----------
+    records : Records
+    measures : list of names, optional
+        Columns. By default the paper's, the interval score, those that you brought yourself, and
+        the fraction of infinite intervals where there are any.
+    by : names of fields
+        What makes a group, inside which methods are compared. The level is added if there are
+        several.
+    uncertainty : {"splits", "bootstrap"}
+        ``"splits"``: the 68th percentile of the distances of single splits from their mean, the
+        paper's. ``"bootstrap"``: that of the means of resampled splits, the error of the mean.
+
+    Returns
+    -------
+    Summary
+        With ``to_markdown()`` and ``to_frame()``. Bold values are the best of
+        their group and those within the uncertainties of it; † marks coverage that is too low,
+        or the width where coverage is not among the columns;
+        methods that failed, were skipped, or are infinite or undefined are shown as such.
+
+    Examples
+    --------
+    >>> rows = [
+    ...     {"problem": "fan", "n_calibration": 50, "n_test": 90, "level": 0.9, "split": split,
+    ...      "method": "Split", "status": "ok", "error": None, "mean_width": width}
+    ...     for split, width in enumerate([1.0, 1.1, 1.2])
+    ... ]
+    >>> print(summarise(Records(rows, {"mean_width": {"best": "smaller"}})).to_markdown())
+    | problem | N | method | mean_width ↓ |
+    |---|---|---|---|
+    | fan | 50 | Split | 1.1(1) |
+    <BLANKLINE>
+    In parentheses: the uncertainty of the last digit, 68th percentile of the distances of single
+    splits from their mean.
+    """
+    if uncertainty not in get_args(Uncertainty):
+        raise CalliperError(f"uncertainty must be 'splits' or 'bootstrap'; got {uncertainty!r}.")
+    if not records.rows:
+        raise CalliperError("records must not be empty: there is nothing to summarise.")
+    levels = tuple(dict.fromkeys(row["level"] for row in records))
+    keys = (*by, "level") if len(levels) > 1 and "level" not in by else tuple(by)
+    _refuse_unknown(keys, records.rows[0], "by")
+    shown = _columns(records, measures)
+    groups: dict[tuple[Any, ...], dict[str, list[Row]]] = {}
+    for row in records:
+        methods = groups.setdefault(tuple(row[key] for key in keys), {})
+        methods.setdefault(row["method"], []).append(row)
+    lines: list[Line] = []
+    for group, methods in groups.items():
+        entries = {
+            method: {name: entry_of(rows, name, shown[name], uncertainty) for name in shown}
+            for method, rows in methods.items()
+        }
+        covers = {method: coverage_of(rows, records.measures) for method, rows in methods.items()}
+        mark_best(entries, shown, covers)
+        for method, of_method in entries.items():
+            above = lines[-1].group if lines else ()
+            same = [one == other for one, other in zip(group, above, strict=False)]
+            n_same = [*same, False].index(False)
+            lines.append(Line(group=group, same=n_same, method=method, entries=of_method))
+    return Summary(
+        by=keys,
+        measures=shown,
+        lines=lines,
+        notes=[*_not_compared(records, shown), *_notes(records)],
+        levels=levels,
+        uncertainty=uncertainty,
+    )
+
+
+def _columns(records: Records, measures: Sequence[str] | None) -> dict[str, dict[str, Any]]:
+    if measures is None:
+        known = records.measures
+        own = [name for name in known if name not in MEASURES]
+        infinite = any(row.get("fraction_infinite", 0) > 0 for row in records)
+        extra = ["fraction_infinite"] if infinite else []
+        measures = [*(name for name in TABLE if name in known), *extra, *own]
+    _refuse_unknown(measures, records.measures, "measures")
+    return {name: records.measures[name] for name in measures}
+
+
+def _refuse_unknown(names: Sequence[str], known: dict[str, Any], what: str) -> None:
+    unknown = [name for name in names if name not in known]
+    if isinstance(names, str) or unknown:
+        raise CalliperError(f"{what} must be a list of {', '.join(known)}; got {names!r}.")
+
+
+def _not_compared(records: Records, shown: dict[str, dict[str, Any]]) -> list[str]:
+    """Why no width is bold, if no coverage was measured: to miss is the easy way to be narrow."""
+    names = [name for name, measure in shown.items() if measure.get("if_covered")]
+    measured = any(measure.get("best") == "level" for measure in records.measures.values())
+    if measured or not names or len({row["method"] for row in records}) < 2:
+        return []
+    return [f"{', '.join(names)}: not compared, since no coverage was measured"]
+
+
+def _notes(records: Records) -> list[str]:
+    """What failed or was skipped, counted by method, problem and the text of the error."""
+    counts = Counter(
+        (row["method"], row["problem"], row["status"], " ".join(row["error"].split()))
+        for row in records
+        if row["error"]
+    )
+    words = {"ok": "measured in part", "failed": "failed", "skipped": "skipped"}
+    return [
+        f"{method} on {problem}: {words[status]} in {count} rows: {error}"
+        for (method, problem, status, error), count in counts.items()
+    ]
+
+
+def entry_of(rows: list[Row], name: str, measure: dict[str, Any], uncertainty: str) -> TableEntry:
+    """Mean of a measure over the splits of one method, and the words for it."""
+    done = [row for row in rows if row["status"] == "ok"]
+    if not done:
+        text = "failed" if any(row["status"] == "failed" for row in rows) else "skipped"
+        return TableEntry(value=nan, error=nan, n=0, of=len(rows), text=text)
+    values = np.array([row.get(name, nan) for row in done], dtype=np.float64)
+    values = values[~np.isnan(values)]
+    mean, error = one_sigma(values)
+    if uncertainty == "bootstrap" and isfinite(error):
+        error = _bootstrap_error(values)
+    counted = int(np.isinf(values).sum()) if np.isinf(mean) else len(values)
+    text = last_digit(mean, error)
+    if name == "r2_sqi" and mean + (error if isfinite(error) else 0.0) < FAR_BELOW:
+        text = "≪ 0"
+    if 0 < counted < len(rows):
+        text += f" [{counted}/{len(rows)}]"
+    flagged = measure.get("best") == "level" and _misses(mean, values, done)
+    return TableEntry(
+        value=mean, error=error, n=len(values), of=len(rows), text=text, flagged=flagged
+    )
+
+
+def _bootstrap_error(values: Any) -> float:
+    rng = np.random.default_rng(0)
+    means = rng.choice(values, size=(2000, len(values))).mean(axis=1)
+    return float(np.percentile(np.abs(means - values.mean()), ONE_SIGMA))
+
+
+def _misses(mean: float, values: Any, rows: list[Row]) -> bool:
+    """Whether a mean coverage lies below its level by more than chance."""
+    if not len(values):
+        return False
+    by_law = [
+        row["level"] * (1 - row["level"]) * (1 / (row["n_calibration"] + 2) + 1 / row["n_test"])
+        for row in rows
+    ]
+    seen = float(np.var(values, ddof=1)) if len(values) > 1 else 0.0
+    standard_error = sqrt(max(seen, float(np.mean(by_law))) / len(values))
+    return bool(mean < np.mean([row["level"] for row in rows]) - FLAG * standard_error)
+
+
+def coverage_of(rows: list[Row], measures: Mapping[str, dict[str, Any]]) -> Covers:
+    """Whether one method covers, by every coverage in its records, shown or not."""
+    level = {name: measure for name, measure in measures.items() if measure.get("best") == "level"}
+    entries = [entry_of(rows, name, measure, "splits") for name, measure in level.items()]
+    if any(entry.flagged for entry in entries):
+        return "too low"
+    return "reached" if any(entry.n for entry in entries) else "unknown"
+
+
+def mark_best(
+    entries: dict[str, dict[str, TableEntry]],
+    measures: Mapping[str, dict[str, Any]],
+    covers: Mapping[str, Covers],
+) -> None:
+    """Put ``best`` on the entries of one group, and † on widths whose coverage is not shown."""
+    coverage_shown = any(measure.get("best") == "level" for measure in measures.values())
+    for name, measure in measures.items():
+        only_covered = bool(measure.get("if_covered"))
+        for method, row in entries.items():
+            if only_covered and not coverage_shown and covers[method] == "too low":
+                row[name] = replace(row[name], flagged=True)
+        sign = {"smaller": 1, "larger": -1}.get(str(measure.get("best")))
+        rivals = {
+            method: row[name]
+            for method, row in entries.items()
+            if isfinite(row[name].value) and row[name].n == row[name].of and row[name].text != "≪ 0"
+            if not only_covered or covers[method] == "reached"
+        }
+        if sign is None or not rivals or len(entries) < 2:
+            continue
+        best = min(rivals.values(), key=lambda entry: sign * entry.value)
+        for method, entry in rivals.items():
+            tolerance = hypot(_known(entry.error), _known(best.error))
+            if abs(entry.value - best.value) <= tolerance:
+                entries[method][name] = replace(entry, best=True)
+
+
+def _known(error: float) -> float:
+    return error if isfinite(error) else 0.0
+
+
+def _markdown_row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _bold(entry: TableEntry) -> str:
+    text = entry.text + (" †" if entry.flagged else "")
+    return f"**{text}**" if entry.best else text
+
+
+def _in_cell(text: str) -> str:
+    # An underscore inside a word is only an underscore; at its edge it would start italics.
+    special = r"(^[#>+-]|[\\|*`<\[]|(?<![^\W_])_|_(?![^\W_]))"
+    return re.sub(special, r"\\\1", " ".join(text.split()))
+
+
+def one_sigma(values: Any) -> tuple[float, float]:
+    """Mean and 1-σ percentile error: the 68th percentile of the distances from the mean.
+
+    It is the standard deviation if the values are normal, and less moved by one outlier if not.
+    With fewer than two values the error is not known: NaN. An infinite value makes the mean
+    infinite.
+
+    Parameters
+    ----------
+    values : (n,) numbers
+
+    Returns
+    -------
+    tuple of float
+        The mean, and its error.
+
+    Examples
+    --------
+    >>> one_sigma([1.0, 1.5, 2.0])
+    (1.5, 0.5)
+    """
+    values = np.asarray(values, dtype=np.float64)
+    mean = float(np.mean(values)) if len(values) else float("nan")
+    if len(values) < 2 or not isfinite(mean):
+        return mean, float("nan")
+    # Of repeats of one number the rounded mean may differ in the last place.
+    if values.min() == values.max():
+        return float(values[0]), 0.0
+    return mean, float(np.percentile(np.abs(values - mean), ONE_SIGMA))
+
+
+def last_digit(value: float, error: float = float("nan")) -> str:
+    """A value with the uncertainty of its last digit in parentheses.
+
+    The error is rounded to one digit and the value to the same place. Without parentheses the
+    error is zero (three decimals are shown then) or not known. NaN is a dash.
+
+    Parameters
+    ----------
+    value : float
+    error : float, optional
+        Its uncertainty; NaN if not known.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> last_digit(0.9523, 0.0061), last_digit(0.9996, 0.0007), last_digit(187.3, 32.0)
+    ('0.952(6)', '0.9996(7)', '190(30)')
+    >>> last_digit(0.25, 0.0), last_digit(float("inf"), 1.0), last_digit(2.34e7, 1e6)
+    ('0.250', '∞', '2.3(1)e7')
+    """
+    if error < 0:
+        raise CalliperError(f"error must be at least 0, or NaN if it is not known; got {error!r}.")
+    if isnan(value):
+        return "–"
+    if isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if isinf(error):
+        return f"{_plain(value)}(∞)"
+    if isnan(error) or error == 0:
+        return _plain(value)
+    digit, place = (int(part) for part in f"{error:.0e}".split("e"))
+    size = max(abs(value), error)
+    if size >= LARGE or place < -9:
+        # In decimals, whose powers of ten neither overflow nor vanish; rounded before the power
+        # is read off, since 9.99(6)e6 may become 1.000e7.
+        with localcontext() as context:
+            context.prec = _EXACT
+            rounded = round(Decimal(value), -place)
+            power = max(rounded.adjusted(), place) if rounded else place
+            shown = _fixed(rounded.scaleb(-power), power - place)
+        return f"{shown}({digit})e{power}"
+    if place <= 0:
+        return f"{_fixed(value, -place)}({digit})"
+    return f"{_fixed(round(value, -place), 0)}({digit * 10**place})"
+
+
+def _plain(value: float) -> str:
+    """Three decimals where they say something, else three digits and a power of ten."""
+    if value == 0 or 1e-3 <= abs(value) < LARGE:
+        return f"{value:.3f}"
+    mantissa, power = f"{value:.2e}".split("e")
+    return f"{mantissa}e{int(power)}"
+
+
+def _fixed(value: float | Decimal, decimals: int) -> str:
+    text = f"{value:.{decimals}f}"
+    return text.removeprefix("-") if float(text) == 0 else text

@@ -1,0 +1,34 @@
+"""What a person looks at: figures, and one page that compares methods. Nothing is printed."""
+
+from calliper.lab.report._bands import Band, BandDisplay, Scene, draw_bands
+from calliper.lab.report._coverage import (
+    CalibrationCurveDisplay,
+    CoverageDisplay,
+    CoverageLawDisplay,
+    RunningCoverageDisplay,
+)
+from calliper.lab.report._curves import MetricCurveDisplay, draw_tuning
+from calliper.lab.report._distribution import FanDisplay, PITDisplay
+from calliper.lab.report._widths import EmbeddingDisplay, WidthErrorDisplay, draw_calibration
+from calliper.lab.report.page import Provenance, SourceFile, render_page
+
+__all__ = [
+    "Band",
+    "BandDisplay",
+    "CalibrationCurveDisplay",
+    "CoverageDisplay",
+    "CoverageLawDisplay",
+    "EmbeddingDisplay",
+    "FanDisplay",
+    "MetricCurveDisplay",
+    "PITDisplay",
+    "Provenance",
+    "RunningCoverageDisplay",
+    "Scene",
+    "SourceFile",
+    "WidthErrorDisplay",
+    "draw_bands",
+    "draw_calibration",
+    "draw_tuning",
+    "render_page",
+]

@@ -1,0 +1,503 @@
+"""Coverage drawn: over all levels, in parts of the data, over time and over calibration draws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from calliper import metrics
+from calliper._types import FloatArray
+from calliper._validation import check_level, check_levels, check_vector
+from calliper.exceptions import CalliperError
+from calliper.guarantees import coverage_law
+from calliper.lab.report import _style as style
+from calliper.quantile import conformal_rank
+
+
+@dataclass(eq=False)
+class CalibrationCurveDisplay(style.Display):
+    """Measured against asked for, level by level; made by :meth:`from_intervals`.
+
+    What to see: points on the diagonal, within their bounds. Below it intervals are too narrow
+    at that level, above it too wide. All levels are measured on the same rows, so neighbouring
+    points err together.
+
+    Attributes
+    ----------
+    asked : (L,) levels, ascending
+    covered : (L,) share of the targets inside at each
+    lower, upper : (L,) exact 68 % (1-σ) binomial bounds on it, for these very intervals
+    n : number of test points
+    ax_, figure_ : where it was drawn last
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import Intervals
+    >>> y, radius = np.linspace(-1, 1, 101)[:, None], np.array([0.5, 0.9])
+    >>> intervals = Intervals(0 * y - radius, 0 * y + radius, (0.5, 0.9))
+    >>> CalibrationCurveDisplay.from_intervals(y[:, 0], intervals).covered.round(2)
+    array([0.5 , 0.89])
+    """
+
+    asked: FloatArray
+    covered: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    n: int
+
+    @classmethod
+    def from_intervals(cls, y: Any, intervals: metrics.IntervalsLike) -> CalibrationCurveDisplay:
+        """Count the targets inside at each level.
+
+        Parameters
+        ----------
+        y : array of shape (m,)
+        intervals : Intervals of several levels
+            For example ``predict_interval(X, coverage=[0.1, 0.2, ..., 0.9])``.
+        """
+        read = metrics.as_intervals(intervals)
+        if read.coverage is None:
+            raise CalliperError(
+                "intervals must carry their levels: pass Intervals(lower, upper, coverage=[...])."
+            )
+        asked = np.atleast_1d(np.asarray(read.coverage, float))
+        inside = read.contains(y).reshape(len(read.lower), -1)
+        if inside.shape[1] != len(asked):
+            raise CalliperError(f"intervals have {inside.shape[1]} levels, and name {len(asked)}.")
+        order, n = np.argsort(asked), np.full(len(asked), len(inside))
+        asked, hits = asked[order], inside.sum(axis=0)[order]
+        lower, upper = metrics.binomial_bounds(hits, n)
+        return cls(asked=asked, covered=hits / n, lower=lower, upper=upper, n=len(inside))
+
+    @property
+    def largest_gap(self) -> float:
+        """Largest distance from the diagonal over the levels."""
+        return float(np.abs(self.covered - self.asked).max())
+
+    def plot(
+        self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE, marker: str = "o"
+    ) -> CalibrationCurveDisplay:
+        """Draw the curve with its bounds; draw others on the same ``ax`` to compare."""
+        fresh = ax is None or not ax.lines
+        ax = self._start(ax, (5.0, 4.8))
+        points = style.several(self.n, "test point")
+        if fresh:
+            ax.plot([0, 1], [0, 1], label="exact", **style.TARGET)
+            gap = f"largest distance from the diagonal {style.percent(self.largest_gap)}"
+            style.entitle(ax, "Calibration curve", f"{points} · {gap}")
+        else:
+            for words in ax.texts[:1]:
+                words.set_text(f"{points} · bars are 1-σ binomial bounds")
+        ax.errorbar(
+            self.asked,
+            self.covered,
+            yerr=style.bars(self.covered, self.lower, self.upper),
+            color=color,
+            marker=marker,
+            ms=4.5,
+            linewidth=1.4,
+            elinewidth=1.4,
+            label=name or "measured, with 1-σ bounds",
+        )
+        for axis in (ax.xaxis, ax.yaxis):
+            style.in_percent(axis)
+        ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+        style.label(ax, "coverage asked for", "coverage measured")
+        return self
+
+
+@dataclass(eq=False)
+class CoverageDisplay(style.Display):
+    """Coverage bin by bin with its 1-σ bounds, beside the level asked for.
+
+    What to see: about two bars of three touch the line. Bars that stay off it on one side of the
+    figure show where coverage is lost, and what it is paid with elsewhere.
+
+    Attributes
+    ----------
+    table : CoverageTable
+    coverage : the level asked for, or None
+    what : what the bins are bins of, for the axis
+    ax_, figure_ : where it was drawn last
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import Intervals
+    >>> y = np.tile([0.0, 0.5, 2.0, 0.1], 20)
+    >>> intervals = Intervals(-np.ones(80), np.ones(80), 0.9)
+    >>> CoverageDisplay.from_intervals(y, intervals, groups=list("aabb") * 20).table.coverage
+    array([1. , 0.5])
+    """
+
+    table: metrics.CoverageTable
+    coverage: float | None = None
+    what: str = "bin"
+
+    @classmethod
+    def from_intervals(
+        cls,
+        y: Any,
+        intervals: metrics.IntervalsLike,
+        *,
+        values: Any = None,
+        groups: Any = None,
+        what: str | None = None,
+        n_bins: int = 10,
+        coverage: float | None = None,
+    ) -> CoverageDisplay:
+        """Coverage by the values or the groups that are given, else by width.
+
+        Parameters
+        ----------
+        y : array of shape (m,)
+        intervals : Intervals or (lower, upper), of one level
+        values, groups : array of shape (m,), optional
+            As in :func:`calliper.metrics.coverage_by_value` and
+            :func:`calliper.metrics.coverage_by_group`; one of them at most.
+        what : str, optional
+            What the values or groups are, with the unit, for the axis; by default the name of
+            the series that holds them.
+        n_bins : int
+        coverage : float, optional
+            The level to draw; by default the one the intervals carry, if any.
+        """
+        read = metrics.one_level(intervals)
+        if values is not None and groups is not None:
+            raise CalliperError("pass values or groups, not both: a figure has one axis for them.")
+        if groups is not None:
+            table = metrics.coverage_by_group(y, read, groups)
+            default = style.name_of(groups, "group")
+        elif values is not None:
+            table = metrics.coverage_by_value(y, read, values, n_bins=n_bins)
+            default = style.name_of(values, "value")
+        else:
+            table = metrics.coverage_by_width(y, read, n_bins=n_bins)
+            default = "width of the interval (unit of y)"
+        level = read.coverage if coverage is None else coverage
+        level = None if level is None else check_levels(level)[0]
+        return cls(table, level, default if what is None else what)
+
+    def plot(
+        self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE
+    ) -> CoverageDisplay:
+        """Draw a dot and its bounds for each bin: upright for bins of numbers, else in rows."""
+        table, in_rows = self.table, self.table.edges is None
+        height = max(2.6, 1.8 + 0.32 * len(table.n)) if in_rows else 4.0
+        ax = self._start(ax, (6.4, height))
+        place = np.arange(len(table.n))
+        ax.errorbar(
+            *((table.coverage, place) if in_rows else (place, table.coverage)),
+            **{"xerr" if in_rows else "yerr": style.bars(table.coverage, table.lower, table.upper)},
+            fmt="o",
+            color=color,
+            ms=5.5,
+            elinewidth=1.6,
+            zorder=3,
+            label="covered, with 1-σ bounds",
+        )
+        self._draw_level(ax, in_rows)
+        if in_rows:
+            self._name_groups(ax, place)
+        else:
+            self._name_edges(ax)
+        self._bound(ax, in_rows)
+        by = style.literal(self.what.split(" (")[0])
+        style.entitle(ax, name or f"Coverage by {by}", self._caption(in_rows))
+        return self
+
+    def _draw_level(self, ax: Any, in_rows: bool) -> None:
+        if self.coverage is not None:
+            # In rows, not down into the legend.
+            ends = [-0.6 if in_rows else -0.5, len(self.table.n) - 0.5]
+            line = (ends, [self.coverage, self.coverage])
+            words = f"asked for: {style.percent(self.coverage)}"
+            ax.plot(*(line[::-1] if in_rows else line), label=words, **style.TARGET)
+
+    def _caption(self, in_rows: bool) -> str:
+        least, most = int(self.table.n.min()), int(self.table.n.max())
+        size = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+        bin_or_group = "group" if in_rows else "bin"
+        return f"worst {style.percent(self.table.worst)} · {size} rows in a {bin_or_group}"
+
+    def _bound(self, ax: Any, in_rows: bool) -> None:
+        """All bars in view with room for the legend below, and never past 1 without need."""
+        from matplotlib.ticker import MaxNLocator
+
+        low = min(float(self.table.lower.min()), 1.0 if self.coverage is None else self.coverage)
+        span, inside = max(1.0 - low, 0.05), "share of targets inside"
+        axis = ax.xaxis if in_rows else ax.yaxis
+        axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+        style.in_percent(axis)
+        if in_rows:
+            ax.set_xlim(max(-0.02, low - 0.15 * span), 1.0 + 0.05 * span)
+            style.label(ax, inside, self.what, legend="lower left", ncols=2)
+        else:
+            ax.set_ylim(low - 0.45 * span, 1.0 + 0.05 * span)
+            style.label(ax, self.what, inside, legend="lower left")
+
+    def _name_groups(self, ax: Any, place: Any) -> None:
+        named = zip(self.table.labels, self.table.n, strict=True)
+        ax.set_yticks(place, [style.literal(f"{name}  (n = {n:,})") for name, n in named])
+        ax.set_ylim(len(place) + 0.3, -0.6)  # the last row is the legend's
+        ax.tick_params(axis="y", length=0)
+
+    def _name_edges(self, ax: Any) -> None:
+        """The edges between the bins, drawn equally wide because they hold equally many."""
+        edges = self.table.edges
+        assert edges is not None
+        known = edges[~np.isnan(edges)]
+        ticks, names = np.arange(len(known)) - 0.5, [_short(edge) for edge in known]
+        for tick in ticks:
+            ax.axvline(tick, color=style.QUIET, alpha=0.12, linewidth=0.8, zorder=0)
+        if len(known) < len(edges):  # rows without a value: named in the middle of their bin
+            ticks, names = np.append(ticks, len(edges) - 2), [*names, self.table.labels[-1]]
+        ax.set_xticks(ticks, names)
+        ax.tick_params(axis="x", labelsize=8.5)
+        if max(map(len, names)) * len(edges) > 60:  # crowded
+            for words in ax.get_xticklabels():
+                words.set(rotation=35, ha="right", rotation_mode="anchor")
+        ax.set_xlim(-0.5, len(edges) - 1.5)
+
+
+def _short(edge: float) -> str:
+    return "∞" if np.isinf(edge) else f"{edge:.3g}".replace("-", "−")
+
+
+@dataclass(eq=False)
+class RunningCoverageDisplay(style.Display):
+    """The share inside of the latest ``window`` steps; made by :meth:`from_outside`.
+
+    What to see: a line that stays in the grey band, where it would be nine times of ten if steps
+    missed by chance alone. A line that leaves it downwards shows drift that nothing makes up for.
+
+    Attributes
+    ----------
+    running : (T − window + 1,) share inside of each window
+    coverage : the level asked for in the long run
+    window : steps in a window
+    mean : share inside over all steps
+    lower, upper : 5th and 95th percentile of the share in a window, if chance alone decides
+    ax_, figure_ : where it was drawn last
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> outside = np.arange(500) % 10 == 0
+    >>> RunningCoverageDisplay.from_outside(outside, coverage=0.9, window=100).mean
+    0.9
+    """
+
+    running: FloatArray
+    coverage: float
+    window: int
+    mean: float
+    lower: float
+    upper: float
+
+    @classmethod
+    def from_outside(
+        cls, outside: Any, *, coverage: float, window: int = 200
+    ) -> RunningCoverageDisplay:
+        """Average over windows.
+
+        Parameters
+        ----------
+        outside : array of shape (T,)
+            1 where the target was outside and 0 where not, in order of time: ``history.outside``
+            of a controller, or ``~intervals.contains(y)``.
+        coverage : float
+            The level asked for in the long run.
+        window : int, default 200
+        """
+        values, level = check_vector(outside, "outside"), check_level(coverage)
+        size = metrics.at_least(window, 1, "window")
+        if len(values) < size or values.min() < 0 or values.max() > 1:
+            raise CalliperError(
+                f"outside must hold shares between 0 and 1, at least the {size} of one window; got "
+                f"{len(values)}, from {values.min(initial=0):g} to {values.max(initial=0):g}."
+            )
+        total = np.concatenate([[0.0], np.cumsum(values)])
+        low, high = stats.binom(size, level).ppf([0.05, 0.95]) / size
+        return cls(
+            running=1 - (total[size:] - total[:-size]) / size,
+            coverage=level,
+            window=size,
+            mean=float(1 - values.mean()),
+            lower=float(low),
+            upper=float(high),
+        )
+
+    def plot(
+        self, ax: Any = None, *, name: str = "running", color: str = style.BLUE
+    ) -> RunningCoverageDisplay:
+        """Draw the line; draw others on the same ``ax`` to compare."""
+        fresh = ax is None or not ax.lines
+        ax = self._start(ax, (7.2, 4.0))
+        if fresh:
+            band = "9 of 10, by chance alone"
+            ax.axhspan(self.lower, self.upper, color=style.GREY, alpha=0.22, lw=0, label=band)
+            asked = f"asked for: {style.percent(self.coverage)}"
+            ax.axhline(self.coverage, label=asked, **style.TARGET)
+            words = f"share inside of the latest {style.several(self.window, 'step')}"
+            style.entitle(ax, "Coverage over time", words)
+        label = f"{name}: {style.percent(self.mean)} in all"
+        shown = style.thin(len(self.running))
+        ax.plot(shown + self.window, self.running[shown], color=color, linewidth=1.5, label=label)
+        low = min(self.lower, *(float(np.min(line.get_ydata())) for line in ax.lines))
+        ax.set_ylim(1.0 - 1.4 * (1.0 - low), 1.0 + 0.02 * (1.0 - low))  # the legend is below
+        style.in_percent(ax.yaxis)
+        style.label(ax, "step", "share of targets inside", legend="lower left", ncols=2)
+        return self
+
+
+@dataclass(eq=False)
+class CoverageLawDisplay(style.Display):
+    """Coverage of many calibration sets of one size, beside its law; from :meth:`from_coverages`.
+
+    The law, Beta(Q, N+1−Q) with Q = ⌈c(N+1)⌉, is exact for split conformal prediction and
+    MADSplit if points are exchangeable and scores have no ties. Coverage measured on ``n_test``
+    points scatters more: the law is then beta-binomial with the same parameters.
+
+    What to see: bars that follow the line. Bars to the left of it mean that exchangeability
+    fails, or that another method was used, which has no known law (a narrower or wider heap is
+    then no fault).
+
+    Attributes
+    ----------
+    coverages : (R,) measured coverage of each calibration draw, ascending
+    coverage : the level asked for
+    n_calibration, n_test : N, and the test points of each measurement (None: exact)
+    mean, error : of the coverages, and the standard error of that mean
+    law_mean : Q/(N+1)
+    law_quantiles : 5th and 95th percentile of the law
+    x, density : the law, at 400 points or at each possible coverage
+    share_inside : share of the coverages between the two percentiles
+    ax_, figure_ : where it was drawn last
+
+    Examples
+    --------
+    >>> shares = [0.88, 0.91, 0.93]
+    >>> display = CoverageLawDisplay.from_coverages(shares, coverage=0.9, n_calibration=99)
+    >>> display.law_mean, round(display.mean, 3)
+    (0.9, 0.907)
+    """
+
+    coverages: FloatArray
+    coverage: float
+    n_calibration: int
+    n_test: int | None
+    mean: float
+    error: float
+    law_mean: float
+    law_quantiles: tuple[float, float]
+    x: FloatArray
+    density: FloatArray
+    share_inside: float
+
+    @classmethod
+    def from_coverages(
+        cls, coverages: Any, *, coverage: float, n_calibration: int, n_test: int | None = None
+    ) -> CoverageLawDisplay:
+        """Set measured coverages beside their law.
+
+        Parameters
+        ----------
+        coverages : array of shape (R,)
+            One for each independent calibration set of ``n_calibration`` points.
+        coverage : float
+            The level asked for.
+        n_calibration : int
+        n_test : int, optional
+            Test points that each was measured on; leave out if coverage is known exactly.
+        """
+        values = np.sort(check_vector(coverages, "coverages"))
+        if len(values) < 2 or values[0] < 0 or values[-1] > 1:
+            raise CalliperError(
+                f"coverages must be at least two shares between 0 and 1; got {len(values)}"
+                + (f" from {values[0]:g} to {values[-1]:g}." if len(values) else ".")
+            )
+        level, n = check_levels(coverage)[0], metrics.at_least(n_calibration, 1, "n_calibration")
+        rank = conformal_rank(level, n)
+        if rank > n:
+            raise CalliperError(
+                f"{n} calibration points cannot support coverage {level:g}: every interval is "
+                f"infinite and covers, so there is no law to compare with."
+            )
+        (low, high), x, density = _law(level, n, n_test)
+        inside = (values >= low - 1e-12) & (values <= high + 1e-12)
+        error = float(values.std(ddof=1) / np.sqrt(len(values)))
+        return cls(
+            coverages=values,
+            coverage=level,
+            n_calibration=n,
+            n_test=n_test,
+            mean=float(values.mean()),
+            error=error,
+            law_mean=rank / (n + 1),
+            law_quantiles=(low, high),
+            x=x,
+            density=density,
+            share_inside=float(inside.mean()),
+        )
+
+    def plot(
+        self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE
+    ) -> CoverageLawDisplay:
+        """Draw bars for what was measured, a line for the law."""
+        ax = self._start(ax)
+        law = "Beta" if self.n_test is None else "beta-binomial"
+        measured = f"measured, {len(self.coverages):,} calibration sets"
+        ax.hist(
+            self.coverages, bins=self._bins(), density=True, color=color, alpha=0.4, label=measured
+        )
+        ax.plot(self.x, self.density, color=style.VERMILION, linewidth=1.8, label=f"{law} law")
+        asked = f"asked for: {style.percent(self.coverage)}"
+        ax.axvline(self.coverage, label=asked, **style.TARGET)
+        style.in_percent(ax.xaxis)
+        ax.set_ylim(0, 1.3 * max(self.density.max(), ax.get_ylim()[1] / 1.05))
+        style.label(ax, "coverage given one calibration set", "density")
+        style.entitle(ax, name or "Coverage over calibration draws", self._caption())
+        return self
+
+    def _caption(self) -> str:
+        test = "" if self.n_test is None else f", {self.n_test:,} test points each"
+        low, high = self.law_quantiles
+        return (
+            f"N = {self.n_calibration:,}{test} · mean {style.percent(self.mean)} (law: "
+            f"{style.percent(self.law_mean)})\n{style.percent(self.share_inside)} lie between the "
+            f"law's 5th and 95th percentiles, {low:.3f} and {high:.3f}"
+        )
+
+    def _bins(self) -> FloatArray:
+        """About √R bars; between the possible values where coverage is a share of few points."""
+        low, high = min(self.coverages[0], self.x[0]), max(self.coverages[-1], self.x[-1])
+        n_bars = int(np.clip(np.sqrt(len(self.coverages)), 5, 40))
+        if self.n_test is None:
+            return np.linspace(low, high, n_bars + 1)
+        step = max(1, round((high - low) * self.n_test / n_bars))
+        first = round(low * self.n_test) - 0.5
+        n_steps = int(np.ceil((high * self.n_test + 0.5 - first) / step))
+        bins: FloatArray = (first + step * np.arange(n_steps + 1)) / self.n_test
+        return bins
+
+
+def _law(
+    level: float, n: int, n_test: int | None
+) -> tuple[tuple[float, float], FloatArray, FloatArray]:
+    """The law's 5th and 95th percentile, where it is drawn, and its density there."""
+    if n_test is None:
+        law = coverage_law(level, n)
+        low, high = law.ppf([0.05, 0.95]).tolist()
+        first, last = law.ppf([1e-4, 1 - 1e-4])
+        x = np.linspace(first, last, 400)
+        return (low, high), x, law.pdf(x)
+    size, rank = metrics.at_least(n_test, 1, "n_test"), conformal_rank(level, n)
+    counts = stats.betabinom(size, rank, n + 1 - rank)
+    low, high = (counts.ppf([0.05, 0.95]) / size).tolist()
+    x = np.arange(counts.ppf(1e-4), counts.ppf(1 - 1e-4) + 1) / size
+    return (low, high), x, counts.pmf(np.rint(x * size)) * size

@@ -1,0 +1,185 @@
+"""A comparison as one HTML page that needs nothing but itself."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from calliper._json import to_text
+from calliper._version import __version__
+from calliper.lab.comparison import Comparison, percent
+from calliper.lab.report.page._figures import figure_items
+from calliper.lab.report.page._payload import COLUMNS, payload, table_rows
+
+_TEMPLATES = Path(__file__).with_name("templates")
+_SCRIPTS = ("data.js", "theme.js", "figures.js", "words.js", "report.js")
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "bokeh")
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file that the numbers come from, named so that it can be found again.
+
+    Parameters
+    ----------
+    name : str
+    part : str
+        What it was used for.
+    n_rows : int
+    sha256 : str
+        Of its content.
+
+    Examples
+    --------
+    >>> SourceFile("cal.csv", "calibration", 500, "9f86d0").n_rows
+    500
+    """
+
+    name: str
+    part: str
+    n_rows: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What it takes to do it again.
+
+    Attributes
+    ----------
+    command : as it was typed
+    files : what was read
+    notes : how rows were split, and the like
+    use : a command that applies what was found, with ``{method}`` and ``{coverage}`` to fill in
+
+    Examples
+    --------
+    >>> Provenance(command="python compare.py", notes=("split at random",)).notes
+    ('split at random',)
+    """
+
+    command: str = ""
+    files: tuple[SourceFile, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+    use: str = ""
+
+    def to_use(self, method: str | None, level: float) -> str:
+        """The command that applies this method; empty if there is none."""
+        if method is None:
+            return ""
+        return self.use.replace("{method}", method).replace("{coverage}", f"{level:g}")
+
+    def values(self) -> dict[str, Any]:
+        """For JSON, with the versions of what computed it."""
+        return {**asdict(self), "versions": versions()}
+
+
+def versions() -> dict[str, str]:
+    """What the numbers depend on."""
+    packages = {name: version(name) for name in _PACKAGES}
+    return {"calliper": __version__, "python": platform.python_version(), **packages}
+
+
+def render_page(
+    comparison: Comparison,
+    *,
+    title: str = "",
+    provenance: Provenance | None = None,
+    descriptions: Mapping[str, str] | None = None,
+) -> str:
+    """One self-contained HTML page: verdict, guarantee, figures, table, warnings, how to repeat.
+
+    It asks nothing of the network and is forbidden to. Needs the extra ``cli`` (Bokeh, Jinja).
+
+    Parameters
+    ----------
+    comparison : Comparison
+        From :func:`calliper.lab.comparison.compare`.
+    title : str
+        What the data are, above the verdict.
+    provenance : Provenance, optional
+        Command and files, to repeat it.
+    descriptions : mapping of methods to text, optional
+        A plain line for each method; by default the first line of its class.
+
+    Returns
+    -------
+    str
+        The page, to be written to a file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calliper import FullRescaled, Split
+    >>> from calliper.lab.comparison import Points, compare
+    >>> Z = np.random.default_rng(0).uniform(size=(400, 1))
+    >>> y = Z[:, 0] * np.random.default_rng(1).normal(size=400)
+    >>> cal, test = (Points(Z[i::2], y[i::2], np.zeros(200)) for i in (0, 1))
+    >>> found = compare(cal, test, methods={"full": FullRescaled(), "split": Split()}, coverage=0.9)
+    >>> render_page(found, title="Noise that grows")[:15]
+    '<!doctype html>'
+    """
+    from bokeh.resources import INLINE
+
+    values = payload(comparison)
+    tables = [table_rows(comparison, level) for level in comparison.levels]
+    values["tables"] = [[asdict(row) for row in table] for table in tables]
+    source, what = provenance or Provenance(), dict(descriptions or {})
+    values["use"] = [source.to_use(v.method, v.level) for v in comparison.verdicts]
+    return str(
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            comparison=comparison,
+            title=title or "Prediction intervals compared",
+            verdict=comparison.verdict,
+            void=comparison.is_void,
+            failures=[answer for answer in comparison.answers if answer.failure is not None],
+            columns=COLUMNS,
+            rows=tables[comparison.levels.index(comparison.coverage)],
+            values=_script_json(values),
+            figures=_script_json(figure_items()),
+            bokeh="\n".join(INLINE.js_raw[:1]),
+            script="\n".join((_TEMPLATES / name).read_text("utf-8") for name in _SCRIPTS),
+            style=(_TEMPLATES / "style.css").read_text("utf-8"),
+            provenance=source,
+            use=source.to_use(comparison.verdict.method, comparison.coverage),
+            what={a.method: what.get(a.method, a.what) for a in comparison.answers},
+            versions=versions(),
+        )
+    )
+
+
+def _environment() -> Any:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,  # names of columns, files and groups are other people's text
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["percent"] = percent
+    environment.filters["breakable"] = _breakable
+    return environment
+
+
+def _breakable(name: str) -> Any:
+    """A name that may go on in the next line after an underscore, a slash or a full stop."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"([_/.])(?=\w)", r"\1<wbr>", str(escape(name))))
+
+
+def _script_json(values: Mapping[str, Any]) -> str:
+    """JSON that may stand in a script element: nothing in it can end the element."""
+    text = to_text(values, ensure_ascii=False, separators=(",", ":"))
+    for letter in "<>&\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return text

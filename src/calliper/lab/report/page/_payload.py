@@ -1,0 +1,223 @@
+"""What the page shows: its table as text, the numbers and points that its script reads."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import floor, isinf, isnan, log10
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calliper._json import plain
+from calliper.lab.comparison import (
+    Comparison,
+    Record,
+    number,
+    percent,
+    percent_down,
+    seconds,
+    with_error,
+)
+from calliper.metrics import MEASURES
+
+#: Test points that are drawn; all of them are counted. More would be a stain, and slow.
+MOST_POINTS = 2_000
+#: Of these, the ones that are drawn with their interval.
+MOST_INTERVALS = 150
+#: Letters of an id that are shown.
+LONGEST_ID = 40
+
+
+def payload(comparison: Comparison) -> dict[str, Any]:
+    """Everything, in values that JSON takes."""
+    values = comparison.to_values()
+    wanted = ("coverage", "levels", "methods", "n_test", "verdicts", "records", "parts", "deciles")
+    points = _points(comparison)
+    chosen: dict[str, Any] = {
+        **{name: values[name] for name in wanted},
+        "yardstick": next(a.method for a in comparison.answers if a.constant),
+        "is_void": comparison.is_void,
+        "group_name": comparison.group_name,
+    }
+    # The points are packed already, and their centres must keep all digits.
+    return {**{name: rounded(plain(value)) for name, value in chosen.items()}, "points": points}
+
+
+def _points(comparison: Comparison) -> dict[str, Any]:
+    """Some test points, drawn at random without replacement; arrays once, as 32-bit numbers.
+
+    32 bits hold seven digits. Errors are therefore differences already, and predictions and
+    features are distances from a centre that has all digits: targets of 10⁹ ± 1 stay apart.
+    """
+    test, n = comparison.test, len(comparison.test)
+    rng = np.random.default_rng(comparison.random_state)
+    rows = rng.permutation(n)[:MOST_POINTS]
+    names = [test.feature_names[i] for i in comparison.shown_features]
+    answers = {a.method: a.intervals for a in comparison.answers if a.intervals is not None}
+    return {
+        "n": len(rows),
+        "n_intervals": min(MOST_INTERVALS, len(rows)),
+        "ids": [
+            f"row {row + 1}" if test.ids is None else test.ids[row][:LONGEST_ID] for row in rows
+        ],
+        "error": packed((test.y - test.y_pred)[rows], np.float32),  # with its sign
+        "y_pred": centred(test.y_pred[rows]),
+        "features": names,
+        "Z": [centred(test.Z[rows, i]) for i in comparison.shown_features],
+        # Level after level; the intervals are symmetric about the prediction.
+        "half_width": {
+            method: packed(intervals.width[rows].T / 2, np.float32)
+            for method, intervals in answers.items()
+        },
+        # Not left to the 32 bits of the half-width, which could put a point on the other side.
+        "inside": {
+            method: packed(intervals.contains(test.y)[rows].T, np.uint8)
+            for method, intervals in answers.items()
+        },
+    }
+
+
+def centred(values: NDArray[Any]) -> dict[str, Any]:
+    """Distances from a centre, and the centre."""
+    centre = float(np.median(values))
+    return {"centre": centre, "from_centre": packed(values - centre, np.float32)}
+
+
+def packed(values: NDArray[Any], kind: type[np.float32] | type[np.uint8]) -> str:
+    """Little-endian bytes in base64."""
+    array = np.ascontiguousarray(values, dtype=np.dtype(kind).newbyteorder("<"))
+    return base64.b64encode(array.tobytes()).decode("ascii")
+
+
+def rounded(value: Any) -> Any:
+    """Numbers to ten digits: so many that they read as the whole ones do, at half the size."""
+    if isinstance(value, dict):
+        return {key: rounded(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [rounded(entry) for entry in value]
+    if isinstance(value, float) and value != 0:
+        return round(value, 9 - floor(log10(abs(value))))
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageColumn:
+    """A heading, what it means in a line, which end is the better one, and its cells.
+
+    ``name`` is the field of a record that is sorted by; ``text`` is how a record reads there.
+    """
+
+    name: str
+    text: Callable[[Record], str]
+    title: str
+    meaning: str
+    best: Literal["high", "low"]
+
+
+def _measure(name: str, show: Callable[[float], str], /, **other: Any) -> PageColumn:
+    """The column of a registered measure."""
+    measure = MEASURES[name]
+    known: dict[str, Any] = {
+        "name": name,
+        "text": lambda record: show(getattr(record, name)),
+        "title": measure.label or name,
+        "meaning": measure.meaning,
+        "best": "low" if measure.best == "smaller" else "high",
+    }
+    return PageColumn(**known | other)
+
+
+def _relative(record: Record) -> str:
+    ratio, error = record.relative_score, record.relative_score_error
+    if ratio == 1 and error == 0:
+        return "100\u00a0%"
+    if isnan(ratio) or isinf(ratio) or isnan(error):
+        return number(ratio)
+    return f"{100 * ratio:.1f} ± {100 * error:.1f}\u00a0%"
+
+
+def _plain(value: float) -> str:
+    return "–" if isnan(value) else f"{value:.2f}".replace("-", "−")
+
+
+COLUMNS = (
+    PageColumn(
+        name="proved",
+        text=lambda record: percent_down(record.proved),
+        title="proved",
+        meaning="the coverage that is proved, if the assumptions hold",
+        best="high",
+    ),
+    _measure(
+        "coverage", percent, text=lambda r: f"{percent(r.coverage)} ± {100 * r.coverage_error:.1f}"
+    ),
+    _measure("mean_width", number),
+    _measure("median_width", number),
+    _measure(
+        "interval_score", number, name="score", text=lambda r: with_error(r.score, r.score_error)
+    ),
+    PageColumn(
+        name="relative_score",
+        text=_relative,
+        title="score against constant width",
+        meaning="interval score in percent of split's; below 100 % is better than one width for "
+        "all",
+        best="low",
+    ),
+    _measure("worst_by_prediction", percent),
+    _measure("worst_by_width", percent),
+    _measure("tau_si", _plain),
+    _measure("r2_sqi", lambda value: "< −10" if value < -10 else _plain(value)),
+    _measure("fraction_infinite", percent),
+    PageColumn(
+        name="seconds",
+        text=lambda record: seconds(record.seconds),
+        title="seconds",
+        meaning="to fit and to answer at all levels",
+        best="low",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class TableCell:
+    """What is read, and what is sorted by."""
+
+    text: str
+    value: float
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One method at one level; ``note`` is said beside its name."""
+
+    method: str
+    note: str
+    cells: tuple[TableCell, ...]
+
+
+def table_rows(comparison: Comparison, level: float) -> list[TableRow]:
+    """The table at one level, in the order in which the methods were given."""
+    chosen = comparison.verdicts[comparison.levels.index(level)].method
+    found = [comparison.record(method, level) for method in comparison.methods]
+    return [
+        TableRow(record.method, "" if comparison.is_void else _note(record, chosen), _cells(record))
+        for record in found
+    ]
+
+
+def _note(record: Record, chosen: str | None) -> str:
+    if record.method == chosen:
+        return "use this"
+    if record.fraction_infinite == 1:
+        return "infinite"
+    if record.coverage < record.chance_low:
+        return "covers too little"
+    return "covers more than asked" if record.coverage > record.chance_high else ""
+
+
+def _cells(record: Record) -> tuple[TableCell, ...]:
+    return tuple(TableCell(c.text(record), getattr(record, c.name)) for c in COLUMNS)

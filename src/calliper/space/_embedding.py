@@ -1,0 +1,456 @@
+"""A space and a model together: rows in, predictions and places out; and how the space is chosen.
+
+``embed="auto"`` looks at the fitted model:
+
+| model | space |
+|---|---|
+| forest, extra trees, bagging, vote: the prediction is the mean of members | prediction, spread |
+| gradient boosting of scikit-learn | prediction, how much the last stages move it |
+| XGBoost, LightGBM, CatBoost | the same, and how many training rows the leaves held |
+| network (a PyTorch module) | its penultimate layer |
+| states a standard deviation (``return_std``) | prediction, deviation |
+| any other, with training rows | standardised inputs and prediction |
+| linear, without training rows | what each input adds, and prediction |
+| any other without training rows, or inputs that have no columns | prediction |
+| any but the first five, with one input | that input |
+
+Categories, text, dates and sparse columns become numbers (``_encoding.py``). Where nothing but the
+prediction is left, a warning says why.
+
+Everything is a function of the fitted model and of training rows. That the numbers really are the
+model's predictions is known of scikit-learn's own classes; any other class that looks like one of
+them is tried on training rows, and has no spread without. Calibration rows show one thing, their
+layout: how many columns, and whether of numbers. No value in them is looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils.validation import check_is_fitted
+
+from calliper._models import OpenedModel, check_predictions, is_module, open_model, predictions
+from calliper._types import FloatArray
+from calliper._validation import check_features, n_rows
+from calliper.exceptions import CalliperError, EmbeddingWarning, UnscaledFeaturesWarning, warn
+from calliper.space._boosters import BOOSTERS
+from calliper.space._encoding import ColumnEncoder
+from calliper.space._network import Layer, Network
+from calliper.space._spaces import (
+    Contributions,
+    InputsAndPrediction,
+    Mapped,
+    OneInput,
+    Prediction,
+    Space,
+    Untouched,
+    as_features,
+    coefficients,
+    one_target,
+    prepared_and_predicted,
+)
+from calliper.space._spread import (
+    DEVIATION,
+    MEMBERS,
+    STAGES,
+    TREE_STAGES,
+    SpreadSource,
+    UnreadableError,
+    spread_space,
+)
+
+#: Where a spread may be kept, asked in this order.
+SOURCES = (BOOSTERS, MEMBERS, TREE_STAGES, STAGES, DEVIATION)
+#: Distance within which one row speaks for another where coordinates are in absolute units:
+#: LENGTH · N^(−1/3), within the limits (studies/experiments/nearness).
+LENGTH, SHORTEST, LONGEST = 4.0, 0.25, 1.5
+#: Training rows on which the predictions of a class that is not known are compared, at most.
+N_CHECKED = 1000
+#: Ratio of the spreads of two raw inputs beyond which the larger alone decides who is near.
+SPREAD_RATIO = 100.0
+#: Rows that are predicted and mapped twice to see whether the same comes out.
+N_REPEATED = 8
+#: By how much two calls may differ, since batches of other sizes round otherwise: part of the range
+#: of a column, and of its largest value, which single precision rounds.
+REPEAT_TOLERANCE, ROUNDING = 1e-3, 1e-6
+
+RAW = Mapped(name="inputs as they are")
+UNTOUCHED = Untouched()
+
+
+class Embedding:
+    """A fitted map from inputs to the space where nearness is judged.
+
+    Parameters
+    ----------
+    space : Space, default the inputs as they are
+    model : regressor or callable, optional
+        Whose predictions the space may use.
+    n_outputs : int
+        Predictions that the model makes for each row.
+    """
+
+    def __init__(self, space: Space | None = None, model: Any = None, n_outputs: int = 1) -> None:
+        self.space: Space = RAW if space is None else space
+        self.model, self.n_outputs = model, n_outputs
+        self.n_dimensions: int | None = None
+
+    def transform(self, X: Any) -> FloatArray:
+        """Features of each row, (m, d)."""
+        return self._checked(self.space.locate(X, self._predict)[1])
+
+    def predict_and_transform(self, X: Any) -> tuple[FloatArray, FloatArray]:
+        """Predictions and features of each row, in one pass where the space predicts itself."""
+        y_pred, Z = self.space.locate(X, self._predict)
+        if y_pred is None:
+            return self._predict(X), self._checked(Z)
+        n_columns = getattr(self.space, "n_outputs", self.n_outputs)
+        return check_predictions(y_pred, n_rows(X), n_columns), self._checked(Z)
+
+    def length_scale(self, n: int) -> float | None:
+        """Distance at which rows still speak for one another, for n calibration rows.
+
+        None where coordinates have no unit of their own.
+        """
+        if not self.space.has_unit:
+            return None
+        return float(np.clip(LENGTH * n ** (-1 / 3), SHORTEST, LONGEST))
+
+    def refitted(self, model: Any) -> Embedding:
+        """The same space, in the same units, around another fit of the model."""
+        return Embedding(self.space.with_model(open_model(model)), model, self.n_outputs)
+
+    def _predict(self, X: Any) -> FloatArray:
+        return predictions(self.model, X, self.n_outputs)
+
+    def _checked(self, Z: FloatArray) -> FloatArray:
+        if self.space is UNTOUCHED:  # a frame, perhaps: who asked for it knows what to do
+            return Z
+        features = check_features(Z, "the embedding")
+        self.n_dimensions = features.shape[1]
+        return features
+
+    def __repr__(self) -> str:
+        n = self.n_dimensions
+        size = "" if n is None else f", {n} dimension{'s' if n != 1 else ''}"
+        return f"Space({self.space.name!r}{size})"
+
+
+def fit_embedding(
+    embed: Any,
+    X_train: Any,
+    X_calibration: Any,
+    *,
+    model: Any = None,
+    n_outputs: int = 1,
+    units: Any = None,
+    y_train: FloatArray | None = None,
+    raw: Space | None = None,
+    nearness: bool = True,
+) -> Embedding:
+    """The map that ``embed`` asks for, learnt from the model and training rows alone.
+
+    Parameters
+    ----------
+    embed : "auto", "inputs" (or None), "prediction", transformer or callable
+    X_train : rows that the model was trained on, or None
+    X_calibration : rows on which the map is tried out; nothing is learnt from them
+    model : fitted regressor or callable, for "auto" and "prediction"
+    n_outputs : predictions that the model makes for each row
+    units : of each of these, where they differ, for a space of bare predictions
+    y_train : targets of the training rows, (n,) or (n, k), or None
+    raw : what "auto" and "inputs" shall mean where no distance is asked of the inputs, ``RAW`` for
+        numbers (kernels that are made of a model of their own) or ``UNTOUCHED``; None elsewhere
+    nearness : whether any distance will be asked; if not, inputs need not be numbers, and the
+        prediction takes their place
+    """
+    given = ModelAndRows(
+        model=model,
+        n_outputs=n_outputs,
+        bare=Prediction() if units is None else Prediction(units=np.asarray(units)),
+        X_train=X_train,
+        y_train=None if y_train is None else one_target(y_train),
+        X_calibration=X_calibration,
+        nearness=nearness,
+    )
+    return Embedding(_space(embed, given, raw=raw), model, n_outputs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelAndRows:
+    """What a space may be chosen by; of ``X_calibration`` only the layout.
+
+    ``bare`` is the space of predictions; ``nearness`` says whether any distance will be asked.
+    """
+
+    model: Any
+    n_outputs: int
+    bare: Prediction
+    X_train: Any
+    y_train: FloatArray | None
+    X_calibration: Any
+    nearness: bool = True
+
+    def prediction_alone(self, why: str) -> Prediction:
+        """The space that is left, pointed out if it matters."""
+        if self.nearness:
+            warn(
+                f"Nearness is judged by the prediction alone, since {why}. embed='prediction' "
+                f"says that this is meant, another embed= chooses another space.",
+                EmbeddingWarning,
+            )
+        return self.bare
+
+
+def _space(embed: Any, given: ModelAndRows, *, raw: Space | None) -> Space:
+    name = "inputs" if embed is None else embed if isinstance(embed, str) else ""
+    if raw is not None and name in ("auto", "inputs"):
+        return raw
+    if name == "inputs":
+        return _inputs(given) if given.nearness else given.bare
+    if name == "auto":
+        return choose_space(given)
+    if name == "prediction":
+        return given.bare
+    if isinstance(embed, Layer):
+        mine = embed.module is given.model
+        return Network(embed) if mine else Mapped(mapping=embed, name=_name_of(embed))
+    if hasattr(embed, "transform"):
+        fitted = _fit_transformer(embed, given.X_train)
+        return Mapped(mapping=fitted.transform, name=type(fitted).__name__)
+    if callable(embed):
+        return Mapped(mapping=embed, name=_name_of(embed))
+    raise TypeError(
+        f"embed must be a function of the inputs, a transformer with a transform method, 'auto', "
+        f"'inputs' or 'prediction'; got {embed!r}."
+    )
+
+
+def _inputs(given: ModelAndRows) -> Space:
+    if given.X_train is not None:
+        # Numbers that are too large are refused here, not moved: they may decide who is near.
+        encode = replace(ColumnEncoder.learn(given.X_train, given.y_train), largest=np.inf)
+        scaler = StandardScaler().fit(as_features(encode(given.X_train), given.X_train))
+        return Mapped(mapping=encode, scaler=scaler, name="standardised inputs")
+    _warn_if_unscaled(as_features(given.X_calibration, given.X_calibration))
+    return RAW
+
+
+def _fit_transformer(transformer: Any, X_train: Any) -> Any:
+    if X_train is not None:
+        return clone(transformer).fit(X_train)
+    try:
+        check_is_fitted(transformer)
+    except NotFittedError as error:
+        raise NotFittedError(
+            f"{type(transformer).__name__} is not fitted: fit it on training inputs, or pass "
+            f"X_train to calibrate. Fitting it to the calibration rows would cost the guarantee."
+        ) from error
+    return transformer
+
+
+def _name_of(mapping: Any) -> str:
+    """What a function calls itself; a ``Layer`` has a name in words."""
+    name = getattr(mapping, "name_in_words", None) or getattr(mapping, "__name__", None)
+    return "function" if name in (None, "<lambda>") else str(name)
+
+
+def choose_space(given: ModelAndRows) -> Space:
+    """The first space of the table that fits the model."""
+    opened = open_model(given.model)
+    if is_module(opened.core):
+        return Network(Layer(opened.core)) if given.nearness else given.bare
+    if given.n_outputs == 1:
+        for source in SOURCES:
+            if source.suits(opened.core):
+                disagreement = _disagreement(opened, source, given)
+                if disagreement is not None:
+                    _warn_of_disagreement(opened.core, disagreement)
+                    continue
+                try:
+                    space = spread_space(opened, source, given.X_train, given.y_train)
+                except UnreadableError as reason:
+                    _warn_of_no_spread(opened.core, reason)
+                    break
+                if space.unit is None and hasattr(opened.core, "coef_"):
+                    break  # a linear model has places in a unit to offer
+                return space
+    return _inputs_space(opened, given)
+
+
+def _inputs_space(opened: OpenedModel, given: ModelAndRows) -> Space:
+    """The space of a model without a spread."""
+    if given.X_train is None:
+        return _untrained_space(opened, given)
+    try:
+        rows = opened.prepare(given.X_train)
+        encode = ColumnEncoder.learn(rows, given.y_train)
+        features = encode(rows)
+    except (TypeError, ValueError) as error:  # nothing that has columns
+        return given.prediction_alone(f"the inputs cannot be turned into numbers ({error})")
+    inputs = StandardScaler().fit(features)
+    if features.shape[1] == 1:  # predictions are a function of the one input, and add nothing
+        return OneInput(opened=opened, encode=encode, scaler=inputs)
+    _, y_pred = prepared_and_predicted(opened, given.X_train, given.n_outputs)
+    return InputsAndPrediction(
+        opened=opened,
+        n_outputs=given.n_outputs,
+        encode=encode,
+        inputs=inputs,
+        outputs=StandardScaler().fit(y_pred.reshape(len(y_pred), -1)),
+    )
+
+
+def _untrained_space(opened: OpenedModel, given: ModelAndRows) -> Space:
+    """The space of a model without a spread and without training rows."""
+    d = _n_inputs(opened, given.X_calibration)
+    if d == 1:
+        return OneInput(opened=opened, encode=ColumnEncoder.of_numbers(1))
+    if given.n_outputs == 1 and hasattr(opened.core, "coef_"):
+        weights = coefficients(opened.core)
+        if len(weights) == d and weights.any():
+            used = np.count_nonzero(weights)
+            return Contributions(opened=opened, name=f"what {used} inputs add each, and prediction")
+    return given.prediction_alone("there are no training rows (pass X_train and y_train)")
+
+
+def _n_inputs(opened: OpenedModel, X: Any) -> int | None:
+    """The number of inputs of the core; None for text, sparse rows or anything without columns.
+
+    Told by the layout of rows, never by values: a gap in one of them must change nothing.
+    """
+    rows = opened.prepare(_safe_indexing(X, [0])) if opened.steps else X
+    if isinstance(rows, list):  # which a model of scikit-learn takes for an array of numbers
+        return getattr(opened.core, "n_features_in_", None)
+    if sparse.issparse(rows) or len(getattr(rows, "shape", ())) != 2:
+        return None
+    types = list(rows.dtypes) if hasattr(rows, "columns") else [rows.dtype]
+    return int(rows.shape[1]) if all(_is_number(each) for each in types) else None
+
+
+def _is_number(dtype: Any) -> bool:
+    """For types of NumPy and pandas; of Polars; of PyTorch."""
+    if hasattr(dtype, "kind"):
+        return dtype.kind in "biuf"
+    is_numeric = getattr(dtype, "is_numeric", None)
+    return bool(is_numeric()) if is_numeric else bool(getattr(dtype, "is_floating_point", False))
+
+
+def _disagreement(opened: OpenedModel, source: SpreadSource, given: ModelAndRows) -> str | None:
+    """How the source's predictions of training rows differ from the model's, in words.
+
+    None if they agree, or if the core's class is known to agree.
+    """
+    if source.known(opened.core):
+        return None
+    if given.X_train is None:
+        return "its class is not known, and there are no training rows to try it on (pass X_train)"
+    n = n_rows(given.X_train)
+    rows = _safe_indexing(indexable(given.X_train)[0], np.arange(0, n, -(-n // N_CHECKED)))
+    expected = predictions(given.model, rows, given.n_outputs)
+    try:
+        read = source.read(opened.core)
+        found = opened.finish(source.measure(read, opened.prepare(rows))[0])
+    except (AttributeError, TypeError, ValueError, IndexError) as error:
+        return f"asking for it failed ({type(error).__name__}: {error})"
+    if found.shape != expected.shape:
+        return f"its prediction has shape {found.shape}, that of the model {expected.shape}"
+    tolerance = 1e-5 * np.abs(expected).max(initial=1e-300)  # members may compute in float32
+    differs = np.flatnonzero(~(np.abs(found - expected) <= tolerance))
+    if not len(differs):
+        return None
+    at = differs[0]
+    return (
+        f"on {len(differs)} of {len(expected)} training rows the predictions differ from what its "
+        f"members, trees or stated mean give, the first time {found[at]:.6g} where the model "
+        f"predicts {expected[at]:.6g}"
+    )
+
+
+def _warn_of_disagreement(core: Any, disagreement: str) -> None:
+    warn(
+        f"{type(core).__name__} looks as if it kept a spread that may not belong to its "
+        f"predictions, since {disagreement}. Nearness is judged without it; pass embed= to choose "
+        f"a space.",
+        EmbeddingWarning,
+    )
+
+
+def _warn_of_no_spread(core: Any, reason: UnreadableError) -> None:
+    warn(
+        f"The trees of this {type(core).__name__} say nothing about its error, since {reason}. "
+        f"Nearness is judged without them; pass embed= to choose a space.",
+        EmbeddingWarning,
+    )
+
+
+def _warn_if_unscaled(features: FloatArray) -> None:
+    spread = features.std(axis=0)
+    spread = spread[spread > 0]
+    if len(spread) > 1 and spread.max() > SPREAD_RATIO * spread.min():
+        warn(
+            f"Nearness is judged on raw inputs whose standard deviations range from "
+            f"{spread.min():.3g} to {spread.max():.3g}: the widest decide. Pass X_train to "
+            f"calibrate (it standardises the inputs), or embed=.",
+            UnscaledFeaturesWarning,
+        )
+
+
+def warn_if_poor(embedding: Embedding, Z: FloatArray) -> None:
+    """Places in which nearness says little: all the same, or more dimensions than rows."""
+    n, d = Z.shape
+    if n > 1 and not np.ptp(Z, axis=0).any():
+        problem = (
+            f"gives all {n} calibration rows the same place: all are equally near, and "
+            f"widths do not adapt. Pass embed= with something that varies."
+        )
+    elif d > n:
+        problem = (
+            f"has {d} dimensions for {n} calibration rows, so that all are about equally far from "
+            f"one another. Reduce it on training rows (for example {_reduction(embedding)}), or "
+            f"use embed='prediction'."
+        )
+    else:
+        return
+    warn(f"The space ({embedding.space.name}) {problem}", EmbeddingWarning)
+
+
+def _reduction(embedding: Embedding) -> str:
+    """How to say that the coordinates, and not the inputs, are to be reduced."""
+    layer = isinstance(embedding.space, Network)
+    return "embed=make_pipeline(Layer(module), PCA(5))" if layer else "embed=PCA(5)"
+
+
+def refuse_changing(embedding: Embedding, X: Any, y_pred: FloatArray, Z: FloatArray) -> None:
+    """Some rows are predicted and mapped again, in a smaller batch: the same must come out.
+
+    Dropout left on fails since it is random, batch normalisation in training mode since rows
+    change with the rows beside them; then calibration and new rows would not be treated alike.
+    """
+    few = np.arange(min(N_REPEATED, (n_rows(X) + 1) // 2))
+    y_again, again = embedding.predict_and_transform(_safe_indexing(indexable(X)[0], few))
+    _refuse_change(y_pred.reshape(len(y_pred), -1), y_again.reshape(len(few), -1), "the model")
+    if embedding.space is not UNTOUCHED:
+        _refuse_change(Z, again, f"the space ({embedding.space.name})")
+
+
+def _refuse_change(before: FloatArray, again: FloatArray, what: str) -> None:
+    change = np.abs(before[: len(again)] - again).max(axis=0, initial=0.0)
+    allowed = REPEAT_TOLERANCE * np.ptp(before, axis=0) + ROUNDING * np.abs(before).max(axis=0)
+    moved = np.flatnonzero(change > allowed)
+    if len(moved):
+        worst = moved[np.argmax((change / np.maximum(allowed, 1e-300))[moved])]
+        column = f" in column {worst}" if len(change) > 1 else ""
+        raise CalliperError(
+            f"{what} changes between calls: the same rows, asked for in a smaller batch, moved by "
+            f"up to {change[worst]:.3g}{column} (of a range of "
+            f"{np.ptp(before[:, worst]):.3g}). Is dropout or batch normalisation left on? Put the "
+            f"network into evaluation mode (module.eval()), or fix the random state."
+        )

@@ -1,0 +1,279 @@
+"""A model of left-out errors, sign included: where the model is biased, and how far it errs.
+
+The errors r = y − ŷ that a model makes on rows left out of its training show more than their size.
+Boosted trees learn from the inputs, the prediction and what the model says of its own doubt
+
+    the shift   b(x) = λ · E[r | x],
+    each side   d(x) = (1−m) · (−q₁₀(x)) / g + m,    u(x) = (1−m) · q₉₀(x) / g + m,
+
+q₁₀ and q₉₀ the tenths of r − b at either end (0 if on the other side), and g half the distance
+between those of all errors. Errors are then measured around the *centre* ŷ + b in the unit of their
+side, s = (ŷ + b − y) / d below it and (y − ŷ − b) / u above, and a radius t gives back the interval
+[ŷ + b − t·d, ŷ + b + t·u]. A unit of 1 is the average one, so s is in the unit of y.
+
+Neither part is trusted further than left-out rows bear it out. All predictions that decide are made
+by trees that have not seen the row (5 folds). The number of trees behind the shift and its share λ
+are those of the least squared error; the shift is dropped unless it lowers that error by more than
+half a standard error, and never exceeds what was seen. Units are mixed with the average one, so
+that they cannot vanish where errors do (m = SHARE), and dropped unless they lower the interval
+score as clearly.
+
+Everything here is learnt from training rows: calibration and new rows are treated alike, so every
+guarantee stays what it was, however wrong the model of errors may be. The constants are those of
+the study in ``studies/experiments/nearness``.
+
+Relatives: Friedberg, Tibshirani and others correct a bias that is local; Lei, G'Sell, Rinaldo,
+Tibshirani, Wasserman (2018), doi:10.1080/01621459.2017.1307116, divide by a learnt size of errors;
+CLEAR (arXiv:2507.08150) and RCP learn quantiles of residuals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.ensemble import GradientBoostingRegressor
+from sklearn.model_selection import KFold
+from sklearn.utils.validation import check_is_fitted
+
+from calliper._types import FloatArray
+from calliper._validation import check_features, check_vector
+from calliper.exceptions import CalliperError
+from calliper.quantile import conformal_rank
+from calliper.space._walk import BoostedTrees
+
+#: With fewer errors than two leaves of a tree hold there is nothing to learn.
+FEWEST_ERRORS = 40
+#: Errors that are learnt from, at most, and rows that one tree is grown on.
+MOST_ERRORS, MOST_ROWS = 8_000, 2_000
+#: Parts that are set apart in turn, so that no error is judged by trees that have seen it.
+N_FOLDS = 5
+#: The part of errors that a side's unit reaches, and the average unit's part in every unit.
+REACH, SHARE = 0.9, 0.6
+#: Trees behind a shift: so many, and more where the last of them still help.
+CHUNKS = (60, 120, 200, 300)
+#: Trees behind each side, and behind the mean size.
+N_TREES = 50
+#: Standard errors by which a shift must lower the squared error, and units the interval score.
+CLEARLY = 0.5
+#: Levels at which intervals with and without units are compared.
+LEVELS = (0.8, 0.9, 0.95)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a model of errors says of rows, each (m,).
+
+    Attributes
+    ----------
+    shift : from the prediction to the centre
+    down, up : units of errors below and above the centre
+    size : the expected size of an error, in the unit of y
+    """
+
+    shift: FloatArray
+    down: FloatArray
+    up: FloatArray
+    size: FloatArray
+
+
+class ErrorModel(BaseEstimator):  # type: ignore[misc]
+    """Where a model is biased, and how far it errs on either side, learnt from left-out errors.
+
+    ``ConformalRegressor`` fits one by itself where errors on training rows are known that the
+    model was not trained on; pass one to switch parts of it off.
+
+    Parameters
+    ----------
+    recentre : bool, default True
+        Whether intervals lie around the prediction plus its expected error. The prediction then
+        need not be in the middle, nor even inside, of its interval; with False it always is
+        inside.
+    units : bool, default True
+        Whether errors below and above the centre are measured in units of their own, as large as
+        such errors are expected to be there. With neither, only the expected size is learnt.
+    random_state : int, RandomState or None, default 0
+        Draws the rows of each tree and deals rows to folds. Nothing here touches calibration rows.
+
+    Attributes
+    ----------
+    n_errors_ : how many errors were learnt from
+    shift_share_ : λ, the share of the learnt shift that is used; 0 if it was dropped
+    units_kept_ : whether each side has its unit; False if that was dropped
+    left_out_ : what trees that have not seen a row say of it, :class:`Expected`
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(2000, 1))
+    >>> errors = np.where(X[:, 0] > 0.5, 1.0, 0.0) + rng.normal(size=2000) * (0.1 + X[:, 0])
+    >>> expected = ErrorModel().fit(X, errors).predict([[0.2], [0.8]])
+    >>> expected.shift.round(1), expected.size.round(1)
+    (array([0. , 0.9]), array([0.2, 0.7]))
+    """
+
+    def __init__(self, *, recentre: bool = True, units: bool = True, random_state: Any = 0) -> None:
+        self.recentre = recentre
+        self.units = units
+        self.random_state = random_state
+
+    @property
+    def adjusts(self) -> bool:
+        """Whether anything but the expected size is asked for."""
+        return self.recentre or self.units
+
+    def fit(self, clues: Any, errors: Any) -> Self:
+        """Learn from left-out errors.
+
+        Parameters
+        ----------
+        clues : (n, d) what is known of each row beforehand: inputs, prediction, spread
+        errors : (n,) y − ŷ by models that were not trained on the row
+        """
+        clues = check_features(clues, "clues")
+        errors = check_vector(errors, "errors", n=len(clues))
+        if len(errors) < FEWEST_ERRORS or not errors.any():
+            raise CalliperError(
+                f"an ErrorModel needs at least {FEWEST_ERRORS} left-out errors, not all of them "
+                f"0; got {len(errors)}, {np.count_nonzero(errors)} of them not 0."
+            )
+        self.n_errors_, self.n_features_in_ = len(errors), clues.shape[1]
+        self.range_ = float(errors.min()), float(errors.max())
+        shift, of_shift = self._fit_shift(clues, errors)
+        beyond = errors - shift
+        self.mean_size_ = float(np.abs(beyond).mean()) or float(np.abs(errors).mean())
+        reach = np.quantile(-beyond, REACH), np.quantile(beyond, REACH)
+        self.reach_ = float(np.mean(np.maximum(reach, 0.0))) or self.mean_size_
+        sides, of_sides = self._fit_sides(clues, beyond)
+        self.units_kept_ = bool(self.units) and _shortens(beyond, self._units(sides))
+        self.left_out_ = self._expected(shift, sides)
+        self._trees = BoostedTrees([*of_shift, *of_sides])
+        return self
+
+    def predict(self, clues: Any) -> Expected:
+        """What is to be expected of new rows."""
+        check_is_fitted(self)
+        rows = check_features(clues, "clues")
+        if rows.shape[1] != self.n_features_in_:
+            raise CalliperError(
+                f"clues have {rows.shape[1]} columns; those of fit had {self.n_features_in_}."
+            )
+        said = self._trees.predict(rows)
+        shift = np.zeros(len(rows))
+        if self.shift_share_:
+            shift = self._bounded(said[0])
+        return self._expected(shift, said[-3:])
+
+    def describe(self) -> str:
+        """What it does to an interval, in words; empty if nothing."""
+        parts = []
+        if self.shift_share_:
+            parts.append("the centre is the prediction plus the error expected there")
+        if self.units_kept_:
+            parts.append("each side has its own unit")
+        learnt = f" (learnt from {self.n_errors_:,} left-out errors)"
+        return f"{' and '.join(parts)}{learnt}" if parts else ""
+
+    def _fit_shift(self, clues: FloatArray, errors: FloatArray) -> tuple[FloatArray, list[Any]]:
+        """(n,) the shift of each row by trees that have not seen it; and its booster, if any."""
+        self.shift_share_ = 0.0
+        if not self.recentre:
+            return np.zeros(len(errors)), []
+        booster = self._booster(
+            len(errors), learning_rate=0.05, min_samples_leaf=5, subsample=0.7, warm_start=True
+        )
+        folds = [(clone(booster), *fold) for fold in self._folds(errors)]
+        stages = np.zeros((0, len(errors)))
+        for n_trees in CHUNKS:
+            stages = np.concatenate([stages, _further(folds, clues, errors, n_trees)])
+            power = np.maximum((stages**2).sum(axis=1), np.finfo(float).tiny)
+            shares = np.clip((stages @ errors) / power, 0.0, 1.0)
+            squares = (errors - shares[:, None] * stages) ** 2
+            best = int(np.argmin(squares.mean(axis=1)))
+            if best < 0.8 * n_trees:  # more trees would only overfit
+                break
+        gain = errors**2 - squares[best]
+        if not _clearly_positive(gain):
+            return np.zeros(len(errors)), []
+        booster.set_params(n_estimators=best + 1, warm_start=False)
+        self.shift_share_ = float(shares[best])
+        return self._bounded(stages[best]), [booster.fit(clues, errors)]
+
+    def _bounded(self, said: FloatArray) -> FloatArray:
+        """The share of what trees say that is used, within the errors that were seen."""
+        return np.clip(self.shift_share_ * said, *self.range_)
+
+    def _fit_sides(self, clues: FloatArray, beyond: FloatArray) -> tuple[FloatArray, list[Any]]:
+        """(3, n) the reach of errors on either side and their mean size, for rows unseen.
+
+        And the boosters of all three.
+        """
+        ends: dict[str, Any] = {"loss": "quantile", "alpha": REACH}
+        targets: list[Any] = [(-beyond, ends), (beyond, ends), (np.abs(beyond), {})]
+        left_out, boosters = np.zeros((3, len(beyond))), []
+        for row, (target, how) in zip(left_out, targets, strict=True):
+            booster = self._booster(len(beyond), n_estimators=N_TREES, **how)
+            for others, fold in self._folds(beyond):
+                row[fold] = clone(booster).fit(clues[others], target[others]).predict(clues[fold])
+            boosters.append(booster.fit(clues, target))
+        return left_out, boosters
+
+    def _expected(self, shift: FloatArray, sides: FloatArray) -> Expected:
+        """``sides`` are (3, m): reach below, above, and mean size."""
+        units = self._units(sides) if self.units_kept_ else np.ones((2, len(shift)))
+        return Expected(shift, units[0], units[1], np.maximum(sides[2], 0.0))
+
+    def _units(self, sides: FloatArray) -> FloatArray:
+        """(2, m) the unit of each side; the average one is 1."""
+        return (1 - SHARE) * np.maximum(sides[:2], 0.0) / self.reach_ + SHARE
+
+    def _booster(self, n: int, **how: Any) -> GradientBoostingRegressor:
+        usual = {"min_samples_leaf": 10, "subsample": 0.5, "max_features": 1 / 3}
+        usual |= {**how, "random_state": self.random_state}
+        usual["subsample"] = min(usual["subsample"], MOST_ROWS / n)
+        return GradientBoostingRegressor(**usual)
+
+    def _folds(self, errors: FloatArray) -> Iterator[tuple[Any, Any]]:
+        seed = 0 if self.random_state is None else self.random_state
+        return iter(KFold(N_FOLDS, shuffle=True, random_state=seed).split(errors))
+
+
+def _further(
+    folds: list[tuple[Any, Any, Any]], clues: FloatArray, errors: FloatArray, n_trees: int
+) -> FloatArray:
+    """(new stages, n) what the folds' boosters, grown to so many trees, say of rows left out."""
+    n_before = getattr(folds[0][0], "n_estimators_", 0)
+    stages = np.zeros((n_trees - n_before, len(errors)))
+    for booster, others, fold in folds:
+        booster.set_params(n_estimators=n_trees).fit(clues[others], errors[others])
+        for number, said in enumerate(booster.staged_predict(clues[fold])):
+            if number >= n_before:
+                stages[number - n_before, fold] = said
+    return stages
+
+
+def _shortens(beyond: FloatArray, units: FloatArray) -> bool:
+    """Whether units of each side clearly lower the interval score, one radius for all rows."""
+    alike = np.ones((2, len(beyond)))
+    with_units, without = (
+        np.mean([_scores(beyond, each, level) for level in LEVELS], axis=0)
+        for each in (units, alike)
+    )
+    return _clearly_positive(without - with_units)
+
+
+def _clearly_positive(gain: FloatArray) -> bool:
+    """Whether a gain is more than chance would often give."""
+    return bool(gain.mean() > CLEARLY * gain.std() / np.sqrt(len(gain)))
+
+
+def _scores(beyond: FloatArray, units: FloatArray, level: float) -> FloatArray:
+    """(n,) interval scores of the errors themselves."""
+    scores = np.where(beyond < 0, -beyond / units[0], beyond / units[1])
+    rank = min(conformal_rank(level, len(scores)), len(scores))
+    ends = np.partition(scores, rank - 1)[rank - 1] * units
+    outside = np.maximum(-beyond - ends[0], 0.0) + np.maximum(beyond - ends[1], 0.0)
+    return np.asarray(ends.sum(axis=0) + 2 / (1 - level) * outside)

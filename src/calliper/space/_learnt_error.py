@@ -1,0 +1,244 @@
+"""What left-out errors teach, put to use: a centre and units beside the prediction, a coordinate.
+
+An :class:`ErrorModel` is learnt from the signed errors on rows that the model had not seen. Its
+clues are the inputs (as numbers: see ``_encoding.py``), the prediction (centred, since trees
+compute in single precision) and the model's spread. It does two things for a row: it moves the
+centre of the interval and gives each side its unit, and where the space was chosen here it adds
+
+    WEIGHT · log(max(ê(x), LEAST · mean e) / u + FLOOR),     u the standard deviation of y,
+
+as one coordinate more, ê the expected size of the error: such as noise that depends on an input
+which the mean ignores, of which the model's spread knows nothing.
+
+All this depends on training data alone. It may be as wrong as it likes: it moves rows and centres,
+and coverage is counted on rows that had no part in it, so that the guarantees are untouched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing, indexable
+
+from calliper._models import OpenedModel, open_model, unwrapped
+from calliper._types import FloatArray
+from calliper.exceptions import EmbeddingWarning, warn
+from calliper.scores import ScaledError
+from calliper.space._embedding import Embedding
+from calliper.space._encoding import ColumnEncoder
+from calliper.space._error_model import FEWEST_ERRORS, MOST_ERRORS, ErrorModel, Expected
+from calliper.space._left_out import LeftOut, Training
+from calliper.space._spaces import InputsAndPrediction, Predict, Prediction, Space
+from calliper.space._spread import NO_SPREAD, PredictionAndSpread
+
+WEIGHT, LEAST, FLOOR = 2.0, 0.02, 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learnt:
+    """A space, and what left-out errors teach it, the score and a calibrator.
+
+    Attributes
+    ----------
+    embedding : the space; its predictions have three columns where ``errors`` adjusts them
+    unseen : training rows as seen by models that were not trained on them, or None
+    score : what an error is now called
+    errors : the model of errors, or None
+    extras : what a calibrator may be told of left-out rows
+    """
+
+    embedding: Embedding
+    score: Any
+    unseen: LeftOut | None = None
+    errors: ErrorModel | None = None
+    extras: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithErrorModel:
+    """A space, its predictions adjusted and the expected error added, each if it is wanted.
+
+    Attributes
+    ----------
+    base : the space
+    opened : the model, whose inputs are the first clues
+    errors : the fitted model of errors
+    encode : makes numbers of the inputs; levels are in the order of their left-out errors
+    centre, unit : mean and standard deviation of the training targets
+    adds : whether the expected error is one coordinate more
+    adjusts : whether predictions become centre and units
+    """
+
+    base: Space
+    opened: OpenedModel
+    errors: ErrorModel
+    encode: ColumnEncoder
+    centre: float
+    unit: float
+    adds: bool
+    adjusts: bool
+
+    @property
+    def name(self) -> str:
+        """What the coordinates are, in words."""
+        base = self.base.name
+        return f"{base.replace(' and ', ', ')} and expected error" if self.adds else base
+
+    @property
+    def has_unit(self) -> bool:
+        """As without: one coordinate more, in the same unit."""
+        return self.base.has_unit
+
+    @property
+    def n_outputs(self) -> int:
+        """Columns of what is returned as predictions: centre and two units, or one."""
+        return 3 if self.adjusts else 1
+
+    def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
+        """Predictions, or centres with units, and coordinates; inputs are prepared once."""
+        rows = self.opened.prepare(X)
+        if isinstance(self.base, PredictionAndSpread):
+            y_pred, Z = self.base.place(rows, X, predict)
+        else:
+            predicted, Z = self.base.locate(X, predict)
+            y_pred = predict(X) if predicted is None else predicted
+        expected = self.errors.predict(self.clues(self.encode(rows), y_pred, Z))
+        if self.adds:
+            Z = np.column_stack([Z, self.coordinate(expected.size)])
+        return (adjusted(y_pred, expected) if self.adjusts else y_pred), Z
+
+    def clues(self, features: FloatArray, y_pred: FloatArray, Z: FloatArray) -> FloatArray:
+        """What errors are learnt from: inputs, prediction, and spread where the model has one."""
+        spread = Z[:, 1:] if isinstance(self.base, PredictionAndSpread) else Z[:, :0]
+        return np.column_stack([features, (y_pred - self.centre) / self.unit, spread])
+
+    def coordinate(self, size: FloatArray) -> FloatArray:
+        """The expected error on the scale of the other coordinates."""
+        least = LEAST * self.errors.mean_size_
+        return np.asarray(WEIGHT * np.log(np.maximum(size, least) / self.unit + FLOOR))
+
+    def with_model(self, opened: OpenedModel) -> WithErrorModel:
+        """The other model's numbers; the same errors are expected."""
+        return replace(self, base=self.base.with_model(opened), opened=opened)
+
+
+def adjusted(y_pred: FloatArray, expected: Expected) -> FloatArray:
+    """Centre and units of each row, (m, 3), as ``ScaledError`` takes them."""
+    return np.column_stack([y_pred + expected.shift, expected.down, expected.up])
+
+
+def learn_errors(
+    training: Training, embedding: Embedding, score: Any, model: ErrorModel, *, chosen: bool
+) -> Learnt:
+    """Left-out errors, if there are any, and what they teach.
+
+    ``chosen`` says whether the space was chosen here, and may be added to. Where nothing can be
+    learnt (few errors, all of them zero, several predictions a row, inputs without columns), space
+    and score are returned as they came.
+    """
+    unseen = training.left_out(embedding)
+    if unseen is None or training.y is None:
+        return Learnt(embedding=embedding, score=score)
+    y = training.y[unseen.rows]
+    learnt = _fitted_space(training, embedding, unseen, y - unseen.y_pred, model, chosen=chosen)
+    if learnt is None:
+        extras = {"Z_left_out": unseen.Z, "scores_left_out": score.magnitude(y, unseen.y_pred)}
+        return Learnt(embedding=embedding, score=score, unseen=unseen, extras=extras)
+    space, expected, Z = learnt
+    y_pred = unseen.y_pred
+    if space.adjusts:
+        score, y_pred = ScaledError(), adjusted(y_pred, expected)
+    if space.adds:
+        Z = np.column_stack([Z, space.coordinate(expected.size)])
+    return Learnt(
+        embedding=Embedding(space, embedding.model),
+        score=score,
+        unseen=replace(unseen, Z=Z),
+        errors=space.errors,
+        extras={"Z_left_out": Z, "scores_left_out": score.magnitude(y, y_pred)},
+    )
+
+
+def _fitted_space(
+    training: Training,
+    embedding: Embedding,
+    unseen: LeftOut,
+    errors: FloatArray,
+    model: ErrorModel,
+    *,
+    chosen: bool,
+) -> tuple[WithErrorModel, Expected, FloatArray] | None:
+    """The space, what is expected of left-out rows, and their places in its base.
+
+    None where nothing can be learnt.
+    """
+    unit, centre = float(training.y.std()), float(training.y.mean())  # type: ignore[union-attr]
+    base = _with_unit(embedding, unit) if chosen else None
+    if not (model.adjusts or base) or embedding.n_outputs > 1 or not unit > 0:
+        return None
+    if len(errors) < FEWEST_ERRORS or not errors.any():
+        return None
+    opened = base.opened if base else _opened(embedding.model)
+    X = _safe_indexing(indexable(training.X)[0], unseen.rows)
+    try:
+        encode, features = ColumnEncoder.learn_and_encode(opened.prepare(X), np.abs(errors))
+    except (TypeError, ValueError) as error:
+        if not isinstance(embedding.space, Prediction):  # of which this was said before
+            warn(
+                f"Where the model errs was not learnt from the inputs, since they cannot be "
+                f"turned into numbers: {error}",
+                EmbeddingWarning,
+            )
+        return None
+    Z = unseen.Z
+    if base is not None and base is not embedding.space:  # inputs go into the expected error
+        Z = base.coordinates(unseen.y_pred, np.empty((0, len(errors))))
+    space = WithErrorModel(
+        base=embedding.space if base is None else base,
+        opened=opened,
+        errors=clone(model),
+        encode=encode,
+        centre=centre,
+        unit=unit,
+        adds=base is not None,
+        adjusts=model.adjusts,
+    )
+    clues = space.clues(features, unseen.y_pred, Z)
+    return space, _learn(space.errors, clues, errors), Z
+
+
+def _learn(model: ErrorModel, clues: FloatArray, errors: FloatArray) -> Expected:
+    """Fit, and what is expected of every row by trees that have not seen it."""
+    n = len(errors)
+    if n <= MOST_ERRORS:
+        return model.fit(clues, errors).left_out_
+    taken = np.zeros(n, dtype=bool)
+    taken[np.random.default_rng(0).permutation(n)[:MOST_ERRORS]] = True
+    known, rest = model.fit(clues[taken], errors[taken]).left_out_, model.predict(clues[~taken])
+    whole = [np.empty(n) for _ in range(4)]
+    for column, name in zip(whole, ("shift", "down", "up", "size"), strict=True):
+        column[taken], column[~taken] = getattr(known, name), getattr(rest, name)
+    return Expected(*whole)
+
+
+def _with_unit(embedding: Embedding, unit: float) -> PredictionAndSpread | None:
+    """The space that the expected error is added to; None where it cannot be."""
+    space = embedding.space
+    if not unit > 0 or embedding.n_outputs > 1:
+        return None
+    if isinstance(space, PredictionAndSpread):
+        return None if space.unit is None else space
+    if isinstance(space, InputsAndPrediction | Prediction):
+        opened = _opened(embedding.model)
+        return PredictionAndSpread(opened=opened, source=NO_SPREAD, read=opened.core, unit=unit)
+    return None
+
+
+def _opened(model: Any) -> OpenedModel:
+    opened = open_model(model)
+    if opened.targets:  # the core predicts in another unit: leave it wrapped
+        opened = OpenedModel(core=unwrapped(model))
+    return opened

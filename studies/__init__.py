@@ -1,0 +1,1 @@
+"""Whether the claims are true, and how fast: experiments and benchmarks."""

@@ -1,0 +1,147 @@
+"""What is compared: spaces and locality for our method, and the other methods of the library.
+
+Each method is a function of a draw whose calibration part is cut to N rows, and gives radii, or
+the two ends where they are not symmetric, at the levels asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+from calliper import (
+    KNN,
+    AbsoluteError,
+    ConformalRegressor,
+    FullRescaled,
+    Intervals,
+    JackknifeRescaled,
+    QuantileError,
+    QuantilePair,
+    Split,
+)
+from calliper.calibrators import RCP, SLCP, LoCart, MADSplit, NormalizedKNN
+from calliper.space import (
+    Embedding,
+    ErrorModel,
+    LeftOut,
+    Refits,
+    Training,
+    fit_embedding,
+    learn_errors,
+)
+from studies.experiments.nearness.problems import Draw
+
+LEVELS = (0.8, 0.9, 0.95)
+LEVEL = 0.9
+REFERENCE = "split"
+DEFAULT = "defaults"
+TRAINING = "defaults, training rows"
+REFITS = "defaults, left-out errors"
+NO_UNITS, NO_BIAS, NEITHER = (f"{REFITS}, {part}" for part in ("no units", "no bias", "neither"))
+Method = Callable[[Draw, int], Intervals]
+
+
+def around(calibrator: Any = None, *, embed: Any = "auto", training: bool = True) -> Method:
+    """Intervals around the draw's model, with or without its training rows."""
+
+    def intervals(draw: Draw, seed: int) -> Intervals:
+        wrapped = ConformalRegressor(draw.model, calibrator, embed=embed, random_state=seed)
+        known = {"X_train": draw.train.X, "y_train": draw.train.y} if training else {}
+        wrapped.calibrate(draw.calibration.X, draw.calibration.y, **known)
+        return wrapped.predict_interval(draw.test.X, LEVELS)
+
+    return intervals
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedOnce(Training):
+    """Training rows whose left-out errors are computed once for all that ask."""
+
+    known: dict[str, LeftOut | None] = field(default_factory=dict)
+
+    def left_out(self, embedding: Embedding) -> LeftOut | None:
+        """What models that were not trained on them say of training rows."""
+        if "rows" not in self.known:
+            self.known["rows"] = super().left_out(embedding)
+        return self.known["rows"]
+
+
+def with_left_out_errors(errors: ErrorModel) -> Method:
+    """``ConformalRegressor`` with five refits, or errors out of bag, in its single steps.
+
+    What does not depend on the calibration rows is done once for a draw and all N.
+    """
+
+    def intervals(draw: Draw, seed: int) -> Intervals:
+        kept = draw.kept
+        if "training" not in kept:
+            X, y = draw.train.X, draw.train.y
+            kept["training"] = TrainedOnce(X=X, y=y, folds=5, refits=Refits(random_state=seed))
+            kept["space"] = fit_embedding("auto", X, draw.test.X, model=draw.model, y_train=y)
+        if repr(errors) not in kept:
+            kept[repr(errors)] = learn_errors(
+                kept["training"], kept["space"], AbsoluteError(), errors, chosen=True
+            )
+        learnt = kept[repr(errors)]
+        y_pred, Z = learnt.embedding.predict_and_transform(draw.calibration.X)
+        scores = learnt.score.measure(draw.calibration.y, y_pred)
+        length = learnt.embedding.length_scale(len(scores))
+        method = FullRescaled(random_state=seed)
+        method.fit(Z, scores, length_scale=length, **learnt.extras)
+        y_pred, Z = learnt.embedding.predict_and_transform(draw.test.X)
+        radius = method.predict_radius(Z, LEVELS)
+        lower, upper = learnt.score.invert(y_pred[:, None], radius)
+        return Intervals(lower, upper, LEVELS)
+
+    return intervals
+
+
+def conformal_quantile_regression(draw: Draw, seed: int) -> Intervals:
+    """CQR: two quantiles by histogram boosting, for one level."""
+    boosting = HistGradientBoostingRegressor(loss="quantile", random_state=seed)
+    pair = QuantilePair(boosting, coverage=LEVEL).fit(draw.train.X, draw.train.y)
+    wrapped = ConformalRegressor(
+        pair, Split(), score_function=QuantileError(), embed="prediction", random_state=seed
+    )
+    wrapped.calibrate(draw.calibration.X, draw.calibration.y)
+    return wrapped.predict_interval(draw.test.X, [LEVEL])
+
+
+#: At every N.
+OURS: dict[str, Method] = {
+    REFERENCE: around(Split(), embed="prediction", training=False),
+    DEFAULT: around(training=False),
+    REFITS: with_left_out_errors(ErrorModel()),
+    NO_UNITS: with_left_out_errors(ErrorModel(units=False)),
+    NO_BIAS: with_left_out_errors(ErrorModel(recentre=False)),
+    NEITHER: with_left_out_errors(ErrorModel(recentre=False, units=False)),
+}
+
+#: At N = 500: training rows without refits, spaces, and the other methods with training errors as
+#: their papers have it on standardised inputs.
+OTHERS: dict[str, Method] = {
+    TRAINING: around(),
+    "prediction": around(embed="prediction", training=False),
+    "inputs, 10 nearest": around(FullRescaled(KNN(10)), embed="inputs"),
+    "JackknifeRescaled": around(JackknifeRescaled(KNN(10)), embed="inputs"),
+    "MADSplit, 10 nearest": around(MADSplit(), embed="inputs"),
+    "NormalizedKNN": around(NormalizedKNN(), embed="inputs"),
+    "SLCP": around(SLCP(), embed="inputs"),
+    "RCP": around(RCP(), embed="inputs"),
+    "LoCart": around(LoCart(), embed="inputs"),
+    "RCP, auto": around(RCP()),
+    "SLCP, auto": around(SLCP()),
+    "CQR": conformal_quantile_regression,
+}
+
+
+def methods(n: int, model: str) -> dict[str, Method]:
+    """All of them at N = 500, ours at the other sizes."""
+    chosen = OURS | (OTHERS if n == 500 else {})
+    if model == "forest":  # whose errors out of bag cost no refit: the same as with refits
+        chosen.pop(TRAINING, None)
+    return chosen

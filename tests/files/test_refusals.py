@@ -1,0 +1,387 @@
+"""What cannot be saved, read or matched is refused by name; nothing is left behind."""
+
+import errno
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Ridge
+from sklearn.preprocessing import FunctionTransformer
+
+import calliper
+from calliper import KNN, ConformalRegressor, JackknifeRescaled, Split
+from calliper.exceptions import (
+    CalliperError,
+    CannotSaveError,
+    DamagedFileError,
+    NewerFormatError,
+    OtherModelError,
+    OtherVersionWarning,
+)
+from calliper.files import _file
+from cases import kept
+
+X, Y = kept.rows(120)
+RIDGE = Ridge().fit(X[:60], Y[:60])
+
+
+def halves(X):
+    """A space of the user's own."""
+    return np.asarray(X)[:, :1] / 2
+
+
+class Shift(TransformerMixin, BaseEstimator):
+    """A transformer of the user's own."""
+
+    def fit(self, X, y=None):
+        self.mean_ = np.mean(X, axis=0)
+        return self
+
+    def transform(self, X):
+        return np.asarray(X) - self.mean_
+
+
+class OwnKNN(KNN):
+    """A kernel of the user's own."""
+
+
+def ends(made, X=X, **asked):
+    return np.array([*made.predict_interval(X, **asked)])
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "kept.calliper"
+
+
+@pytest.fixture
+def ridge(path):
+    made = ConformalRegressor(RIDGE).calibrate(X[60:], Y[60:])
+    made.predict_interval(X[:5])
+    calliper.save(made, path)
+    return made
+
+
+def rewritten(path, change):
+    """The file again, with its JSON changed and a hash that is right."""
+    from checks.fuzzing.files import rehashed
+
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    header, whole = (json.loads(members[name]) for name in (_file.HEADER, _file.OBJECT))
+    change(header, whole)
+    members[_file.HEADER], members[_file.OBJECT] = (json.dumps(e).encode() for e in (header, whole))
+    path.write_bytes(rehashed(members))
+
+
+def test_three_lines(ridge, path):
+    again = calliper.load(path, RIDGE)
+    assert np.array_equal(ends(again), ends(ridge))
+    calliper.save(again, path)  # what was loaded can be saved, and is still compared
+    with pytest.raises(OtherModelError):
+        calliper.load(path, Ridge(alpha=99).fit(X, Y))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Ridge(alpha=50.0).fit(X[:60], Y[:60]),
+        Ridge().fit(X[:40], Y[:40]),
+        RandomForestRegressor(5, random_state=0).fit(X[:60], Y[:60]),
+    ],
+    ids=["parameters", "retrained", "class"],
+)
+@pytest.mark.usefixtures("ridge")
+def test_another_model(path, other):
+    with pytest.raises(
+        OtherModelError, match=r"(remembers otherwise|cannot be asked).*made for Ridge\(alpha=1"
+    ):
+        calliper.load(path, other)
+
+
+def test_another_class_that_lacks_what_is_read_from_the_model(path):
+    forest = RandomForestRegressor(5, random_state=0).fit(X[:60], Y[:60])
+    calliper.save(ConformalRegressor(forest).calibrate(X[60:], Y[60:]), path)
+    with pytest.raises(OtherModelError, match=r"is a .*Ridge; .* made for a .*RandomForest"):
+        calliper.load(path, RIDGE)
+
+
+@pytest.mark.usefixtures("ridge")
+def test_other_columns(path):
+    wider = Ridge().fit(np.hstack([X, X])[:60], Y[:60])
+    with pytest.raises(OtherModelError, match=r"cannot be asked.*4 features"):
+        calliper.load(path, wider)
+
+
+def test_another_class_where_no_row_could_be_kept(path):
+    times = pd.DataFrame({"x": X[:, 0], "at": pd.date_range("2024", periods=120, tz="UTC")})
+    calliper.save(
+        ConformalRegressor(kept_model, Split(), embed="prediction").calibrate(times, Y), path
+    )
+    calliper.load(path, kept_model)
+    with pytest.raises(OtherModelError, match=r"is a sklearn.*made for a .*kept_model"):
+        calliper.load(path, RIDGE)
+
+
+def kept_model(X):
+    return np.asarray(X["x"], dtype=float)
+
+
+@pytest.mark.usefixtures("ridge")
+def test_models_that_are_missing_or_not_needed(path, tmp_path):
+    with pytest.raises(CalliperError, match=r"around a model, which is not in it: pass the fitted"):
+        calliper.load(path)
+    alone = tmp_path / "alone.calliper"
+    calliper.save(Split().fit(X, np.abs(Y)), alone)
+    with pytest.raises(CalliperError, match=r"without a model: leave out model="):
+        calliper.load(alone, RIDGE)
+
+
+@pytest.mark.usefixtures("ridge")
+def test_a_newer_format(path):
+    rewritten(path, lambda header, whole: header.update(format=99))
+    with pytest.raises(NewerFormatError, match=r"has format 99.*reads formats up to 1: update"):
+        calliper.load(path, RIDGE)
+
+
+@pytest.mark.usefixtures("ridge")
+def test_another_version_of_scikit_learn(path):
+    rewritten(path, lambda header, whole: header["versions"].update(sklearn="0.1.0"))
+    with pytest.warns(OtherVersionWarning, match=r"scikit-learn 0\.1\.0"):
+        calliper.load(path, RIDGE)
+
+
+def test_what_was_never_calibrated(path):
+    for each in (ConformalRegressor(RIDGE), Split()):
+        with pytest.raises(NotFittedError):
+            calliper.save(each, path)
+    with pytest.raises(TypeError, match=r"takes a calibrated ConformalRegressor.*got Ridge"):
+        calliper.save(RIDGE, path)
+    assert not list(path.parent.iterdir())
+
+
+def test_a_function_without_a_name_and_then_with_one(path):
+    made = ConformalRegressor(RIDGE, embed=lambda X: np.asarray(X)[:, :1])
+    made.calibrate(X[60:], Y[60:])
+    with pytest.raises(CannotSaveError, match=r"embed.*lambda.*function of a module.*trusted="):
+        calliper.save(made, path)
+    made = ConformalRegressor(RIDGE, embed=halves).calibrate(X[60:], Y[60:])
+    calliper.save(made, path)
+    with pytest.raises(CalliperError, match=r"names .*:halves.*trusted=\[halves, …\]"):
+        calliper.load(path, RIDGE)
+    again = calliper.load(path, RIDGE, trusted=[halves])
+    assert np.array_equal(ends(again), ends(made))
+    assert any("halves" in line for line in calliper.files.inspect(path).describe())
+
+
+def test_classes_of_ones_own(path):
+    shifted = ConformalRegressor(RIDGE, embed=Shift())
+    shifted.calibrate(X[60:], Y[60:], X_train=X[:60], y_train=Y[:60])
+    near = ConformalRegressor(RIDGE, JackknifeRescaled(OwnKNN(5))).calibrate(X[60:], Y[60:])
+    for made, own in ((shifted, Shift), (near, OwnKNN)):
+        calliper.save(made, path)
+        with pytest.raises(CalliperError, match=f"trusted=.{own.__name__}"):
+            calliper.load(path, RIDGE)
+        again = calliper.load(path, RIDGE, trusted=[own])
+        assert np.array_equal(ends(again), ends(made))
+
+
+def test_a_class_that_keeps_no_attributes(path):
+    class Local(Shift):
+        pass
+
+    made = ConformalRegressor(RIDGE, embed=Local())
+    made.calibrate(X[60:], Y[60:], X_train=X[:60], y_train=Y[:60])
+    with pytest.raises(CannotSaveError, match=r"Local.*class of a module"):
+        calliper.save(made, path)
+    calliper.save(Split().fit(X, np.abs(Y)), path)
+    with pytest.raises(TypeError, match=r"trusted takes functions and classes"):
+        calliper.load(path, trusted=["Split"])
+
+
+def test_functions_of_a_script_are_known_by_their_name(path):
+    made = ConformalRegressor(RIDGE, embed=halves).calibrate(X[60:], Y[60:])
+    calliper.save(made, path)
+
+    def as_if_in_a_script(header, whole):
+        (name,) = header["trusted"]
+        text = json.dumps(whole).replace(name, "__main__:halves")
+        whole.update(json.loads(text))
+        header["trusted"] = ["__main__:halves"]
+
+    rewritten(path, as_if_in_a_script)
+    calliper.load(path, RIDGE, trusted=[halves])
+
+
+@pytest.mark.parametrize("fails_at", range(0, 33, 2))
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(ridge, path, monkeypatch, fails_at):
+    before, opened = path.read_bytes(), Path.open
+
+    class Full(io.FileIO):
+        left = fails_at
+
+        def write(self, data):
+            if Full.left == 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            Full.left -= 1
+            return super().write(data)
+
+    def full(self, mode="r", *rest, **known):
+        return Full(self, mode) if "x" in mode else opened(self, mode, *rest, **known)
+
+    monkeypatch.setattr(Path, "open", full)
+    other = ConformalRegressor(RIDGE, Split()).calibrate(X[60:], Y[60:])
+    with pytest.raises(CalliperError, match=r"No space left"):
+        calliper.save(other, path)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
+def test_no_permission(ridge, path):
+    path.parent.chmod(0o500)
+    try:
+        with pytest.raises(CalliperError, match=r"Permission denied.*permission to write"):
+            calliper.save(ridge, path.parent / "other.calliper")
+    finally:
+        path.parent.chmod(0o700)
+
+
+def test_permission_is_refused_by_name(ridge, path, monkeypatch):
+    def forbidden(*_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "open", forbidden)
+    with pytest.raises(CalliperError, match=r"Permission denied.*permission to write"):
+        calliper.save(ridge, path)
+    with pytest.raises(CalliperError, match=r"cannot be read: Permission denied"):
+        calliper.load(path, RIDGE)
+
+
+def test_paths_that_lead_nowhere(ridge, tmp_path):
+    for bad in (tmp_path / "no" / "x", tmp_path, "", ".", "a\0b", "/", tmp_path / ("x" * 300)):
+        with pytest.raises(CalliperError, match=r"nothing was written"):
+            calliper.save(ridge, bad)
+    for bad in (tmp_path / "no", tmp_path, "a\0b"):
+        with pytest.raises(CalliperError, match=r"cannot be read"):
+            calliper.load(bad, RIDGE)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_link_stays_a_link(ridge, path, tmp_path):
+    link = tmp_path / "current"
+    link.symlink_to(path)
+    path.write_bytes(b"old")
+    calliper.save(ridge, link)
+    assert link.is_symlink() and path.stat().st_size > 1000
+    calliper.load(link, RIDGE)
+
+
+@pytest.mark.parametrize("what", ["text", "empty", "npz", "zip", "cut", "flipped"])
+def test_other_files(ridge, path, what):
+    data = bytearray(path.read_bytes())
+    if what == "npz":
+        np.savez(path.with_suffix(".npz"), a=np.arange(3))
+    elif what == "zip":
+        with zipfile.ZipFile(path.with_suffix(".zip"), "w") as archive:
+            archive.writestr("../../x", b"x")
+    made = {
+        "text": lambda: path.write_text("a,b\n1,2\n"),
+        "empty": lambda: path.write_bytes(b""),
+        "npz": lambda: path.with_suffix(".npz").replace(path),
+        "zip": lambda: path.with_suffix(".zip").replace(path),
+        "cut": lambda: path.write_bytes(data[:-300]),
+        "flipped": lambda: path.write_bytes(data.replace(b"Ridge", b"Rigde", 1)),
+    }
+    made[what]()
+    for read in (lambda: calliper.load(path, RIDGE), lambda: calliper.files.inspect(path)):
+        with pytest.raises(DamagedFileError, match=re.escape(path.name)):
+            read()
+
+
+SAVING = """
+import sys, numpy as np, calliper
+rng = np.random.default_rng(0)
+Z = rng.normal(size=(30_000, 4))
+made = [calliper.Split().fit(Z[:n], np.abs(Z[:n, 0])) for n in (20_000, 30_000)]
+calliper.save(made[0], sys.argv[1])
+print("ready", flush=True)
+while True:
+    for each in made:
+        calliper.save(each, sys.argv[1])
+"""
+
+
+def test_a_process_that_dies_while_saving_leaves_a_whole_file(path):
+    environment = {**os.environ, "PYTHONPATH": str(Path(calliper.__file__).parents[1])}
+    command = [sys.executable, "-c", SAVING, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as first:
+        first.stdout.readline()
+        first.send_signal(signal.SIGSTOP)
+        sizes = set()
+        for pause in np.linspace(0.001, 0.02, 15):  # stopped at many moments, whole at each
+            first.send_signal(signal.SIGCONT)
+            time.sleep(pause)
+            first.send_signal(signal.SIGSTOP)
+            sizes.add(calliper.load(path).n_calibration_)
+        first.kill()
+    assert sizes <= {20_000, 30_000}
+    left = [each for each in path.parent.iterdir() if each != path]
+    assert len(left) <= 1 and all(each.name.startswith(".calliper-") for each in left)
+    calliper.save(Split().fit(X, np.abs(Y)), path)
+    assert [*path.parent.iterdir()] == [path]
+    assert calliper.load(path).n_calibration_ == 120
+
+
+def test_save_while_others_predict(path):
+    from concurrent.futures import ThreadPoolExecutor
+
+    made = ConformalRegressor(RIDGE).calibrate(X[60:], Y[60:])
+    expected = ends(made, coverage=0.8)
+
+    def ask(number):
+        made.predict_interval(X[: 1 + number % 7], coverage=0.5 + number / 1000)
+
+    def save(number):
+        place = path.with_name(f"{number % 3}.calliper")
+        calliper.save(made, place)
+        return np.array_equal(ends(calliper.load(place, RIDGE), coverage=0.8), expected)
+
+    with ThreadPoolExecutor(6) as pool:
+        asked = [pool.submit(ask, number) for number in range(120)]
+        assert all(pool.map(save, range(24)))
+        for each in asked:
+            each.result()
+
+
+def test_levels_and_words_of_a_file(ridge, path):
+    said = calliper.files.inspect(path)
+    assert said.header["levels"] == [0.9] and said.n_bytes == path.stat().st_size
+    text = "\n".join(said.describe())
+    for words in (
+        "ConformalRegressor calibrated on 60 rows",
+        "Ridge(alpha=1.0",
+        "probability at least",
+    ):
+        assert words in text
+
+
+def test_functions_of_numpy_are_named(path):
+    made = ConformalRegressor(RIDGE, embed=FunctionTransformer(np.tanh))
+    made.calibrate(X[60:], Y[60:], X_train=X[:60], y_train=Y[:60])
+    calliper.save(made, path)
+    again = calliper.load(path, RIDGE, trusted=[FunctionTransformer, np.tanh])
+    assert np.array_equal(ends(again), ends(made))
