@@ -17,9 +17,10 @@ from calliper.intervals import Intervals
 from calliper.kernels import KNN, RBF
 from calliper.lab.comparison import compare
 from calliper.lab.evaluation import evaluate
+from calliper.models import Layer
 from calliper.regressor import ConformalRegressor
 from calliper.scores import AbsoluteError, JointError, QuantileError, SignedError
-from calliper.space import ErrorModel, Layer
+from calliper.space import ErrorModel
 
 #: Topics, loaded when first asked for.
 _SUBMODULES = (

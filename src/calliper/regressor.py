@@ -32,19 +32,6 @@ from calliper._dask import (
     lazy_predictions,
     refuse_collection,
 )
-from calliper._models import (
-    check_known_rows,
-    check_new_rows,
-    check_sample_weight,
-    first_rows,
-    fit_params_of,
-    fit_router,
-    fresh,
-    is_frozen,
-    predictions,
-    routed,
-    unchanged_if_refused,
-)
 from calliper._notebook import card, floored
 from calliper._per_row import PerRow, row_values
 from calliper._progress import reporter
@@ -57,6 +44,19 @@ from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError, EmbeddingWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
+from calliper.models import (
+    check_known_rows,
+    check_new_rows,
+    check_sample_weight,
+    first_rows,
+    fit_params_of,
+    fit_router,
+    fresh,
+    is_frozen,
+    predictions,
+    routed,
+    unchanged_if_refused,
+)
 from calliper.scores import AbsoluteError
 from calliper.shift import ShiftReport
 from calliper.space import (

@@ -18,7 +18,6 @@ from calliper.space._left_out import (
     Training,
     left_out,
 )
-from calliper.space._network import Layer
 
 __all__ = [
     "LEFT_OUT",
@@ -28,7 +27,6 @@ __all__ = [
     "Embedding",
     "ErrorModel",
     "Expected",
-    "Layer",
     "Learnt",
     "LeftOut",
     "Refits",

@@ -36,38 +36,38 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._models import OpenedModel, check_predictions, is_module, open_model, predictions
 from calliper._types import FloatArray
 from calliper._validation import check_features, n_rows
 from calliper.exceptions import CalliperError, EmbeddingWarning, UnscaledFeaturesWarning, warn
-from calliper.space._boosters import BOOSTERS
+from calliper.models import (
+    Family,
+    Layer,
+    OpenedModel,
+    UnreadableError,
+    check_predictions,
+    coefficients,
+    families,
+    is_linear,
+    is_module,
+    open_model,
+    predictions,
+)
 from calliper.space._encoding import ColumnEncoder
-from calliper.space._network import Layer, Network
 from calliper.space._spaces import (
     Contributions,
     InputsAndPrediction,
     Mapped,
+    Network,
     OneInput,
     Prediction,
+    PredictionAndSpread,
     Space,
     Untouched,
     as_features,
-    coefficients,
     one_target,
     prepared_and_predicted,
 )
-from calliper.space._spread import (
-    DEVIATION,
-    MEMBERS,
-    STAGES,
-    TREE_STAGES,
-    SpreadSource,
-    UnreadableError,
-    spread_space,
-)
 
-#: Where a spread may be kept, asked in this order.
-SOURCES = (BOOSTERS, MEMBERS, TREE_STAGES, STAGES, DEVIATION)
 #: Distance within which one row speaks for another where coordinates are in absolute units:
 #: LENGTH · N^(−1/3), within the limits (studies/experiments/nearness).
 LENGTH, SHORTEST, LONGEST = 4.0, 0.25, 1.5
@@ -268,18 +268,18 @@ def choose_space(given: ModelAndRows) -> Space:
     if is_module(opened.core):
         return Network(Layer(opened.core)) if given.nearness else given.bare
     if given.n_outputs == 1:
-        for source in SOURCES:
-            if source.suits(opened.core):
-                disagreement = _disagreement(opened, source, given)
+        for family in families():
+            if family.is_mine(opened.core):
+                disagreement = _disagreement(opened, family, given)
                 if disagreement is not None:
                     _warn_of_disagreement(opened.core, disagreement)
                     continue
                 try:
-                    space = spread_space(opened, source, given.X_train, given.y_train)
+                    space = PredictionAndSpread.learn(opened, family, given.X_train, given.y_train)
                 except UnreadableError as reason:
                     _warn_of_no_spread(opened.core, reason)
                     break
-                if space.unit is None and hasattr(opened.core, "coef_"):
+                if space.unit is None and is_linear(opened.core):
                     break  # a linear model has places in a unit to offer
                 return space
     return _inputs_space(opened, given)
@@ -313,7 +313,7 @@ def _untrained_space(opened: OpenedModel, given: ModelAndRows) -> Space:
     d = _n_inputs(opened, given.X_calibration)
     if d == 1:
         return OneInput(opened=opened, encode=ColumnEncoder.of_numbers(1))
-    if given.n_outputs == 1 and hasattr(opened.core, "coef_"):
+    if given.n_outputs == 1 and is_linear(opened.core):
         weights = coefficients(opened.core)
         if len(weights) == d and weights.any():
             used = np.count_nonzero(weights)
@@ -343,12 +343,12 @@ def _is_number(dtype: Any) -> bool:
     return bool(is_numeric()) if is_numeric else bool(getattr(dtype, "is_floating_point", False))
 
 
-def _disagreement(opened: OpenedModel, source: SpreadSource, given: ModelAndRows) -> str | None:
-    """How the source's predictions of training rows differ from the model's, in words.
+def _disagreement(opened: OpenedModel, family: type[Family], given: ModelAndRows) -> str | None:
+    """How the family's predictions of training rows differ from the model's, in words.
 
     None if they agree, or if the core's class is known to agree.
     """
-    if source.known(opened.core):
+    if family.is_known(opened.core):
         return None
     if given.X_train is None:
         return "its class is not known, and there are no training rows to try it on (pass X_train)"
@@ -356,8 +356,7 @@ def _disagreement(opened: OpenedModel, source: SpreadSource, given: ModelAndRows
     rows = _safe_indexing(indexable(given.X_train)[0], np.arange(0, n, -(-n // N_CHECKED)))
     expected = predictions(given.model, rows, given.n_outputs)
     try:
-        read = source.read(opened.core)
-        found = opened.finish(source.measure(read, opened.prepare(rows))[0])
+        found = opened.finish(family(opened.core).measure(opened.prepare(rows))[0])
     except (AttributeError, TypeError, ValueError, IndexError) as error:
         return f"asking for it failed ({type(error).__name__}: {error})"
     if found.shape != expected.shape:

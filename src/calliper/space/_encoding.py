@@ -50,6 +50,7 @@ from sklearn.utils.extmath import randomized_svd
 
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
+from calliper.models import is_tensor, without_names
 
 #: Inputs beyond are as good as infinite: trees compute in single precision, distances square.
 LARGEST = 1e30
@@ -383,15 +384,6 @@ def _opened(X: Any) -> tuple[tuple[Hashable, ...] | None, list[Any]]:
     return None, list(array.T)
 
 
-def without_names(X: Any, kinds: str) -> Any:
-    """A frame of pandas as an array (n, d), if its columns are all of such kinds of NumPy's."""
-    if not (hasattr(X, "iloc") and hasattr(X, "dtypes")):
-        return X
-    types = X.dtypes.to_numpy() if hasattr(X, "columns") else ()
-    plain = len(types) and all(isinstance(each, np.dtype) and each.kind in kinds for each in types)
-    return X.to_numpy(dtype=np.float64) if plain else X
-
-
 def _named(
     names: tuple[Hashable, ...], columns: list[Any]
 ) -> tuple[tuple[Hashable, ...] | None, list[Any]]:
@@ -403,7 +395,7 @@ def _named(
 def _array(X: Any) -> Values:
     if sparse.issparse(X):
         return np.asarray(X.toarray())
-    if hasattr(X, "detach"):  # a tensor, which may be of a type that NumPy has not
+    if is_tensor(X):  # one, which may be of a type that NumPy has not
         return np.asarray(X.detach().cpu().double().numpy())
     if hasattr(X, "__array__"):
         return np.asarray(X)

@@ -43,7 +43,7 @@ from calliper._types import FloatArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError
 from calliper.quantile import conformal_rank
-from calliper.space._walk import BoostedTrees
+from calliper.space._error_trees import BoostedTrees
 
 #: With fewer errors than two leaves of a tree hold there is nothing to learn.
 FEWEST_ERRORS = 40

@@ -23,16 +23,21 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, indexable
 
-from calliper._models import OpenedModel, open_model, unwrapped
 from calliper._types import FloatArray
 from calliper.exceptions import EmbeddingWarning, warn
+from calliper.models import Family, OpenedModel, open_model, unwrapped
 from calliper.scores import ScaledError
 from calliper.space._embedding import Embedding
 from calliper.space._encoding import ColumnEncoder
 from calliper.space._error_model import FEWEST_ERRORS, MOST_ERRORS, ErrorModel, Expected
 from calliper.space._left_out import LeftOut, Training
-from calliper.space._spaces import InputsAndPrediction, Predict, Prediction, Space
-from calliper.space._spread import NO_SPREAD, PredictionAndSpread
+from calliper.space._spaces import (
+    InputsAndPrediction,
+    Predict,
+    Prediction,
+    PredictionAndSpread,
+    Space,
+)
 
 WEIGHT, LEAST, FLOOR = 2.0, 0.02, 0.01
 
@@ -233,7 +238,7 @@ def _with_unit(embedding: Embedding, unit: float) -> PredictionAndSpread | None:
         return None if space.unit is None else space
     if isinstance(space, InputsAndPrediction | Prediction):
         opened = _opened(embedding.model)
-        return PredictionAndSpread(opened=opened, source=NO_SPREAD, read=opened.core, unit=unit)
+        return PredictionAndSpread(opened=opened, doubt=Family(opened.core), unit=unit)
     return None
 
 
