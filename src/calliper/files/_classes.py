@@ -46,14 +46,13 @@ OWN = {
     "calliper.calibrators._split": "Split",
     "calliper.space._embedding": "Embedding",
     "calliper.space._encoding": "ColumnEncoder Levels Numbers Times",
-    "calliper.space._error_model": "ErrorModel Expected",
+    "calliper.space._error_model": "BoostedTrees ErrorModel Expected",
     "calliper.space._learnt_error": "WithErrorModel",
     "calliper.space._left_out": "LeftOut",
     "calliper.models._networks": "Layer",
     "calliper.space._spaces": (
         "Contributions InputsAndPrediction Mapped Network OneInput Prediction PredictionAndSpread"
     ),
-    "calliper.space._error_trees": "BoostedTrees",
     "calliper.kernels._cell_bag": "BagCells CellMean",
     "calliper.kernels._cells": "CellSearch Cells Placed PlacedCells",
     "calliper.kernels._criterion": "LeaveFoldOutRBF LeaveTwoOutTuned RescaledInformation Tuning",
