@@ -59,8 +59,8 @@ CLEARLY = 0.5
 LEVELS = (0.8, 0.9, 0.95)
 #: Questions that a tree asks of a row.
 DEPTH = 3
-#: Rows that go down all trees at once, at most, and rows that go down one tree after another.
-FEW_AT_ONCE, MANY_AT_ONCE = 1_000, 8_192
+#: Rows that go down all trees at once, at most, and rows that go down a tree together.
+FEW_AT_ONCE, MANY_AT_ONCE = 500, 8_192
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,30 +68,32 @@ class BoostedTrees:
     """Boosted trees of a few models as plain arrays: T trees, one model after another.
 
     Every tree asks ``DEPTH`` questions of a row, whether feature > threshold, and goes right if so;
-    a branch that ends early asks what nobody exceeds. The questions of node k are followed by those
-    of 2k + 1 (left) and 2k + 2 (right). Sums are to the last bit those of the models.
+    a branch that ends early asks what no number exceeds. After node k comes 2k + 1 (left) or 2k + 2
+    (right). Sums are to the last bit those of the models.
 
     Attributes
     ----------
-    counts, rates, constants : (models,) trees of each model, their rate, and what it starts from
-    features, thresholds : (T, 2^DEPTH − 1)
-    values : (T, 2^DEPTH) what is at the leaves, from left to right
+    counts, constants : (models,) trees of each model, and what it starts from
+    features, thresholds : (T, 2^DEPTH − 1) of each node
+    steps : (T, 2^DEPTH) what each leaf adds, from left to right
     """
 
     counts: IntArray
-    rates: FloatArray
     constants: FloatArray
     features: IntArray
     thresholds: FloatArray
-    values: FloatArray
+    steps: FloatArray
 
     @classmethod
     def of(cls, models: Sequence[Any]) -> BoostedTrees:
         """From fitted ``GradientBoostingRegressor``s that start from a constant."""
-        trees = [_complete(tree.tree_) for model in models for tree in model.estimators_[:, 0]]
+        trees = [
+            _complete(tree.tree_, model.learning_rate)
+            for model in models
+            for tree in model.estimators_[:, 0]
+        ]
         return cls(
             np.array([len(model.estimators_) for model in models]),
-            np.array([model.learning_rate for model in models], dtype=np.float64),
             np.array([model.init_.constant_.item() for model in models]),
             *(np.array(each) for each in zip(*trees, strict=True)),
         )
@@ -99,17 +101,12 @@ class BoostedTrees:
     def predict(self, rows: FloatArray) -> FloatArray:
         """(models, m) what each model predicts of finite rows, which trees see in float32."""
         single = rows.astype(np.float32).astype(np.float64)
-        if len(rows) > FEW_AT_ONCE:
-            blocks = [
-                self._one_by_one(single[part]) for part in row_slices(len(rows), MANY_AT_ONCE)
-            ]
-        else:
-            size = max(1, FEW_AT_ONCE * FEW_AT_ONCE // self.features.size)
-            blocks = [self._all_at_once(single[part]) for part in row_slices(len(rows), size)]
-        return np.concatenate([self._sums(each) for each in blocks], axis=1)
+        ask = self._one_by_one if len(rows) > FEW_AT_ONCE else self._all_at_once
+        blocks = row_slices(len(rows), MANY_AT_ONCE)
+        return np.concatenate([ask(single[block]) for block in blocks], axis=1)
 
     def _all_at_once(self, rows: FloatArray) -> FloatArray:
-        """(T, m) values, all trees a level at a time: a tree costs nothing by itself."""
+        """All trees a level at a time: for few rows, since a tree costs nothing by itself."""
         cells, starts = rows.ravel(), np.arange(len(rows)) * rows.shape[1]
         n_trees, n_nodes = self.features.shape
         trees = np.arange(n_trees)[:, None]
@@ -118,30 +115,28 @@ class BoostedTrees:
             asked = n_nodes * trees + node
             right = cells.take(starts + self.features.take(asked)) > self.thresholds.take(asked)
             node = 2 * node + 1 + right
-        return np.asarray(self.values.take((n_nodes + 1) * trees + node - n_nodes))
+        steps = self.steps.take((n_nodes + 1) * trees + node - n_nodes)
+        first = np.cumsum(self.counts) - self.counts
+        steps[first] += self.constants[:, None]
+        return np.array([np.cumsum(part, axis=0)[-1] for part in np.split(steps, first[1:])])
 
     def _one_by_one(self, rows: FloatArray) -> FloatArray:
-        """(T, m) values, a tree at a time: a column is compared with one number, which is quick."""
-        columns, values = np.ascontiguousarray(rows.T), np.empty((len(self.values), len(rows)))
-        trees = zip(self.features, self.thresholds, self.values, values, strict=True)
-        for features, thresholds, leaves, out in trees:
+        """A tree at a time: a column is compared with one number, which is quick for many rows."""
+        columns = np.ascontiguousarray(rows.T)
+        total = np.repeat(self.constants[:, None], len(rows), axis=1)
+        models = np.repeat(np.arange(len(self.counts)), self.counts)
+        trees = zip(models, self.features, self.thresholds, self.steps, strict=True)
+        for model, features, thresholds, steps in trees:
             top, *rest = (columns[j] > at for j, at in zip(features, thresholds, strict=True))
             second = np.where(top, rest[1], rest[0])
             right, left = np.where(second, rest[5], rest[4]), np.where(second, rest[3], rest[2])
-            out[:] = leaves.take(4 * top.astype(np.int8) + 2 * second + np.where(top, right, left))
-        return values
-
-    def _sums(self, values: FloatArray) -> FloatArray:
-        """(models, m) from the values of all trees, added in their order."""
-        parts = np.split(values, np.cumsum(self.counts)[:-1])
-        steps = [rate * part for rate, part in zip(self.rates, parts, strict=True)]
-        for each, constant in zip(steps, self.constants, strict=True):
-            each[0] += constant
-        return np.array([np.cumsum(each, axis=0)[-1] for each in steps])
+            a, b, c = (each.view(np.int8) for each in (top, second, np.where(top, right, left)))
+            total[model] += steps.take(4 * a + 2 * b + c)
+        return total
 
 
-def _complete(tree: Any) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Features and thresholds of a ``Tree`` by level, and values of its leaves."""
+def _complete(tree: Any, rate: float) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Features and thresholds of a ``Tree`` by level, and what its leaves add."""
     features, thresholds, nodes = [], [], np.zeros(1, dtype=np.intp)
     for _ in range(DEPTH):
         ends = tree.children_left[nodes] < 0
@@ -149,7 +144,8 @@ def _complete(tree: Any) -> tuple[IntArray, FloatArray, FloatArray]:
         thresholds.append(np.where(ends, np.inf, tree.threshold[nodes]))
         sides = (tree.children_left[nodes], tree.children_right[nodes])
         nodes = np.stack([np.where(ends, nodes, side) for side in sides], axis=1).ravel()
-    return np.concatenate(features), np.concatenate(thresholds), tree.value[nodes].ravel()
+    steps = rate * tree.value[nodes].ravel()
+    return np.concatenate(features), np.concatenate(thresholds), steps
 
 
 @dataclass(frozen=True)
@@ -334,13 +330,8 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         return (1 - SHARE) * np.maximum(sides[:2], 0.0) / self.reach_ + SHARE
 
     def _booster(self, n: int, **how: Any) -> GradientBoostingRegressor:
-        usual = {
-            "max_depth": DEPTH,
-            "min_samples_leaf": 10,
-            "subsample": 0.5,
-            "max_features": 1 / 3,
-        }
-        usual |= {**how, "random_state": self.random_state}
+        usual = {"min_samples_leaf": 10, "subsample": 0.5, "max_features": 1 / 3}
+        usual |= {**how, "max_depth": DEPTH, "random_state": self.random_state}
         usual["subsample"] = min(usual["subsample"], MOST_A_TREE / n)
         return GradientBoostingRegressor(**usual)
 
