@@ -51,7 +51,8 @@ OWN = {
     "calliper.space._left_out": "LeftOut",
     "calliper.models._networks": "Layer",
     "calliper.space._spaces": (
-        "Contributions InputsAndPrediction Mapped Network OneInput Prediction PredictionAndSpread"
+        "Contributions InputsAndPrediction Mapped Network OneInput Prediction PredictionAndSpread "
+        "Scaling"
     ),
     "calliper.kernels._cell_bag": "BagCells CellMean",
     "calliper.kernels._cells": "CellSearch Cells Placed PlacedCells",

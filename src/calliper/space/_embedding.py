@@ -32,7 +32,6 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_is_fitted
 
@@ -61,9 +60,11 @@ from calliper.space._spaces import (
     OneInput,
     Prediction,
     PredictionAndSpread,
+    Scaling,
     Space,
     Untouched,
     as_features,
+    is_transformer,
     one_target,
     prepared_and_predicted,
 )
@@ -222,9 +223,9 @@ def _space(embed: Any, given: ModelAndRows, *, raw: Space | None) -> Space:
     if isinstance(embed, Layer):
         mine = embed.module is given.model
         return Network(embed) if mine else Mapped(mapping=embed, name=_name_of(embed))
-    if hasattr(embed, "transform"):
+    if is_transformer(embed):
         fitted = _fit_transformer(embed, given.X_train)
-        return Mapped(mapping=fitted.transform, name=type(fitted).__name__)
+        return Mapped(mapping=fitted, name=type(fitted).__name__)
     if callable(embed):
         return Mapped(mapping=embed, name=_name_of(embed))
     raise TypeError(
@@ -237,8 +238,8 @@ def _inputs(given: ModelAndRows) -> Space:
     if given.X_train is not None:
         # Numbers that are too large are refused here, not moved: they may decide who is near.
         encode = replace(ColumnEncoder.learn(given.X_train, given.y_train), largest=np.inf)
-        scaler = StandardScaler().fit(as_features(encode(given.X_train), given.X_train))
-        return Mapped(mapping=encode, scaler=scaler, name="standardised inputs")
+        scaling = Scaling.learn(as_features(encode(given.X_train), given.X_train))
+        return Mapped(mapping=encode, scaling=scaling, name="standardised inputs")
     _warn_if_unscaled(as_features(given.X_calibration, given.X_calibration))
     return RAW
 
@@ -295,16 +296,16 @@ def _inputs_space(opened: OpenedModel, given: ModelAndRows) -> Space:
         features = encode(rows)
     except (TypeError, ValueError) as error:  # nothing that has columns
         return given.prediction_alone(f"the inputs cannot be turned into numbers ({error})")
-    inputs = StandardScaler().fit(features)
+    inputs = Scaling.learn(features)
     if features.shape[1] == 1:  # predictions are a function of the one input, and add nothing
-        return OneInput(opened=opened, encode=encode, scaler=inputs)
+        return OneInput(opened=opened, encode=encode, scaling=inputs)
     _, y_pred = prepared_and_predicted(opened, given.X_train, given.n_outputs)
     return InputsAndPrediction(
         opened=opened,
         n_outputs=given.n_outputs,
         encode=encode,
         inputs=inputs,
-        outputs=StandardScaler().fit(y_pred.reshape(len(y_pred), -1)),
+        outputs=Scaling.learn(y_pred.reshape(len(y_pred), -1)),
     )
 
 

@@ -60,7 +60,7 @@ LEVELS = (0.8, 0.9, 0.95)
 #: Questions that a tree asks of a row.
 DEPTH = 3
 #: Rows that go down all trees at once, at most, and rows that go down a tree together.
-FEW_AT_ONCE, MANY_AT_ONCE = 500, 8_192
+FEW_AT_ONCE, MANY_AT_ONCE = 300, 8_192
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,6 +39,23 @@ from calliper.space._encoding import ColumnEncoder
 Predict = Callable[[Any], FloatArray]
 
 
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """Features in units of their deviations among training rows, (d,) each."""
+
+    centre: FloatArray
+    scale: FloatArray
+
+    @classmethod
+    def learn(cls, features: FloatArray) -> Scaling:
+        """Mean and deviation; 1 for what does not vary."""
+        fitted = StandardScaler().fit(features)
+        return cls(fitted.mean_, fitted.scale_)
+
+    def __call__(self, features: FloatArray) -> FloatArray:
+        return np.asarray((features - self.centre) / self.scale)
+
+
 class Space(Protocol):
     """A way to place rows."""
 
@@ -62,21 +79,20 @@ class Space(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Mapped:
-    """The output of a function of the inputs; the inputs themselves where there is none."""
+    """What a function or a fitted transformer makes of the inputs; without one, the inputs."""
 
     name: str
-    mapping: Callable[[Any], Any] | None = None
-    scaler: StandardScaler | None = None
+    mapping: Any = None
+    scaling: Scaling | None = None
 
     has_unit = False
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
-        """No predictions, and what the function says of each row."""
+        """No predictions, and what is made of each row."""
         if self.mapping is None:
-            features = as_features(X, X)
-        else:
-            features = as_features(self.mapping(X), X, name="embed(X)")
-        return None, _scaled(features, self.scaler)
+            return None, as_features(X, X)
+        features = as_features(transformation(self.mapping)(X), X, name="embed(X)")
+        return None, features if self.scaling is None else self.scaling(features)
 
     def with_model(self, opened: OpenedModel) -> Mapped:
         """The same space: it does not depend on the model."""
@@ -106,14 +122,15 @@ class OneInput:
 
     opened: OpenedModel
     encode: ColumnEncoder
-    scaler: StandardScaler | None = None
+    scaling: Scaling | None = None
     name: str = "the one input"
 
     has_unit = False
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """No predictions, and the input as the core is given it, gaps at the training median."""
-        return None, _scaled(self.encode(self.opened.prepare(X)), self.scaler)
+        features = self.encode(self.opened.prepare(X))
+        return None, features if self.scaling is None else self.scaling(features)
 
     def with_model(self, opened: OpenedModel) -> OneInput:
         """The input as the other model's core is given it."""
@@ -150,8 +167,8 @@ class InputsAndPrediction:
     opened: OpenedModel
     n_outputs: int
     encode: ColumnEncoder
-    inputs: StandardScaler
-    outputs: StandardScaler
+    inputs: Scaling
+    outputs: Scaling
 
     has_unit = True
 
@@ -163,8 +180,8 @@ class InputsAndPrediction:
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions and coordinates; inputs are prepared once for both."""
         rows, y_pred = prepared_and_predicted(self.opened, X, self.n_outputs)
-        features = self.inputs.transform(self.encode(rows))
-        columns = self.outputs.transform(y_pred.reshape(len(y_pred), -1))
+        features = self.inputs(self.encode(rows))
+        columns = self.outputs(y_pred.reshape(len(y_pred), -1))
         return y_pred, np.hstack([features / np.sqrt(features.shape[1]), columns])
 
     def with_model(self, opened: OpenedModel) -> InputsAndPrediction:
@@ -304,8 +321,14 @@ def one_target(y: FloatArray) -> FloatArray:
     return np.asarray(((y - y.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)).mean(axis=1))
 
 
-def _scaled(features: FloatArray, scaler: StandardScaler | None) -> FloatArray:
-    return features if scaler is None else np.asarray(scaler.transform(features))
+def transformation(mapping: Any) -> Callable[[Any], Any]:
+    """From rows to features: what a transformer does, or the function itself."""
+    return mapping.transform if is_transformer(mapping) else mapping  # type: ignore[no-any-return]
+
+
+def is_transformer(mapping: Any) -> bool:
+    """Whether it has a ``transform``."""
+    return hasattr(mapping, "transform")
 
 
 def as_features(values: Any, X: Any, *, name: str = "X") -> FloatArray:
@@ -331,4 +354,4 @@ def _table(values: Any, name: str) -> Any:
     refuse_sparse(values, name)
     if is_tensor(values):
         values = values.detach().cpu().numpy()
-    return np.asarray(values).reshape(-1, 1) if getattr(values, "ndim", 2) == 1 else values
+    return np.asarray(values).reshape(-1, 1) if np.ndim(values) == 1 else values
