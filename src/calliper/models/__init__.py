@@ -33,7 +33,9 @@ from calliper.models._asking import (
     check_new_rows,
     check_predictions,
     first_rows,
+    is_frame,
     predictions,
+    shape_of,
     unchanged_if_refused,
     without_names,
 )
@@ -51,7 +53,14 @@ from calliper.models._training import (
     trainable,
     untrained_core,
 )
-from calliper.models._wrapped import OpenedModel, learnt, open_model, predicts_as, unwrapped
+from calliper.models._wrapped import (
+    OpenedModel,
+    comes_from,
+    learnt,
+    open_model,
+    predicts_as,
+    unwrapped,
+)
 
 __all__ = [
     "Family",
@@ -64,12 +73,14 @@ __all__ = [
     "check_predictions",
     "check_sample_weight",
     "coefficients",
+    "comes_from",
     "families",
     "family_of",
     "first_rows",
     "fit_params_of",
     "fit_router",
     "fresh",
+    "is_frame",
     "is_frozen",
     "is_linear",
     "is_module",
@@ -79,6 +90,7 @@ __all__ = [
     "predictions",
     "predicts_as",
     "routed",
+    "shape_of",
     "trainable",
     "unchanged_if_refused",
     "untrained_core",

@@ -24,6 +24,7 @@ from calliper._types import FloatArray
 from calliper._validation import check_vector, has_known_columns, n_rows, refuse_sparse
 from calliper.exceptions import CalliperError, warn
 from calliper.models._networks import is_module, is_tensor, outputs
+from calliper.models._wrapped import learnt
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -82,7 +83,7 @@ def check_new_rows(estimator: Any, X: Any) -> None:
     if has_known_columns(estimator, X):
         return
     _refuse_rowless(X)
-    if getattr(X, "ndim", 2) == 1 and hasattr(estimator, "n_features_in_"):
+    if len(shape_of(X)) == 1 and learnt(estimator, "n_features_in_") is not None:
         raise CalliperError(
             f"X must have rows and columns; got shape {X.shape}. Reshape your data: "
             f"X.reshape(-1, 1) for one input, X.reshape(1, -1) for one row."
@@ -140,11 +141,11 @@ def _some_rows(X: Any) -> Any:
 
     Nor is a frame of one row, which is asked for in a hurry; calibration had more.
     """
-    shape = getattr(X, "shape", (0,))
+    shape = shape_of(X) or (0,)
     step = max(1, shape[0] // max(1, min(N_COMPARED, MOST_COMPARED // max(1, prod(shape[1:])))))
     if isinstance(X, np.ndarray):
         return X[::step].tobytes() if X.dtype.kind in "biuf" else None
-    if not hasattr(X, "iloc") or len(shape) != 2 or shape[0] < 2:
+    if not is_frame(X) or shape[0] < 2:
         return None
     rows = X.iloc[::step]
     return [(name, rows[name].to_numpy().tolist().__repr__()) for name in rows.columns]
@@ -153,7 +154,7 @@ def _some_rows(X: Any) -> Any:
 def check_predictions(y_pred: Any, n: int, n_outputs: int = 1) -> FloatArray:
     """Finite predictions of n rows: (n,), or (n, n_outputs) for more than one."""
     if n_outputs == 1:
-        _refuse_several(getattr(y_pred, "shape", ()))
+        _refuse_several(shape_of(y_pred))
         return check_vector(y_pred, "predictions", n=n)
     return _check_columns(np.asarray(y_pred), n, n_outputs)
 
@@ -195,19 +196,27 @@ def is_native_xgboost(model: Any) -> bool:
 
 def xgboost_matrix(model: Any, X: Any) -> Any:
     """Rows as XGBoost has them, by the settings of a model of its kind that has any."""
-    settings = {name: getattr(model, name, None) for name in ("missing", "feature_types")}
-    return sys.modules["xgboost"].DMatrix(
-        X,
-        nthread=getattr(model, "n_jobs", None),
-        enable_categorical=getattr(model, "enable_categorical", True),
-        **settings,
-    )
+    how = {"enable_categorical": True}
+    if not is_native_xgboost(model):
+        how = {"missing": model.missing, "nthread": model.n_jobs}
+        how["enable_categorical"] = model.enable_categorical
+    return sys.modules["xgboost"].DMatrix(X, feature_types=model.feature_types, **how)
+
+
+def shape_of(values: Any) -> tuple[int, ...]:
+    """The shape of an array, a frame or a tensor; () of anything else."""
+    return getattr(values, "shape", ())
+
+
+def is_frame(X: Any) -> bool:
+    """Whether it is a frame of pandas, or of a library like it."""
+    return hasattr(X, "iloc") and hasattr(X, "columns")
 
 
 def without_names(X: Any, kinds: str) -> Any:
     """A frame of pandas as an array (n, d), if its columns are all of such kinds of NumPy's."""
-    if not (hasattr(X, "iloc") and hasattr(X, "dtypes")):
+    if not is_frame(X):
         return X
-    types = X.dtypes.to_numpy() if hasattr(X, "columns") else ()
+    types = X.dtypes.to_numpy()
     plain = len(types) and all(isinstance(each, np.dtype) and each.kind in kinds for each in types)
     return X.to_numpy(dtype=np.float64) if plain else X

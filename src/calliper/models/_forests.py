@@ -217,7 +217,8 @@ def _is_all(columns: Any, n: int | None) -> bool:
 
 def _samples(core: Any, n: int) -> list[IntArray] | None:
     """Rows that each member was trained on; None if all of them saw all, or nobody kept count."""
-    if not getattr(core, "bootstrap", False) and getattr(core, "max_samples", None) in (None, 1.0):
+    params = core.get_params(deep=False)
+    if not params.get("bootstrap") and params.get("max_samples") in (None, 1.0):
         return None
     try:
         samples = [np.asarray(rows) for rows in core.estimators_samples_]

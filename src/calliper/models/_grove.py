@@ -21,16 +21,6 @@ from calliper._types import FloatArray
 #: takes little memory.
 MOST_AT_ONCE, MOST_NODES = 3_000, 5_000_000
 
-#: What the nodes of a ``Tree`` say, and what they call it in histogram boosting.
-FIELDS = {
-    "feature": "feature_idx",
-    "threshold": "num_threshold",
-    "children_left": "left",
-    "children_right": "right",
-    "missing_go_to_left": "missing_go_to_left",
-    "value": "value",
-}
-
 
 class Grove:
     """Trees of scikit-learn, their nodes in one list that is made when few rows first come.
@@ -44,7 +34,7 @@ class Grove:
 
     def __init__(self, trees: Sequence[Any], columns: Sequence[Any] | None = None) -> None:
         self.trees, self.columns = trees, columns
-        n_nodes = sum(len(_field(tree, "feature")) for tree in trees)
+        n_nodes = sum(len(_fields(tree)[0]) for tree in trees)
         self.most_rows = MOST_AT_ONCE // len(trees) if n_nodes <= MOST_NODES else 0
 
     def __getstate__(self) -> dict[str, Any]:
@@ -75,7 +65,7 @@ class Grove:
 
         A leaf is its own next node, so that all rows can go down equally far.
         """
-        parts = [[_field(tree, name) for name in FIELDS] for tree in self.trees]
+        parts = [_fields(tree) for tree in self.trees]
         roots = np.cumsum([0, *(len(part[0]) for part in parts[:-1])])
         for number, part in enumerate(parts):
             leaf, own = part[2] <= 0, np.arange(len(part[2]))
@@ -91,10 +81,18 @@ class Grove:
         return roots, depth, feature, threshold, next_nodes, gap_left.astype(bool), value
 
 
-def _field(tree: Any, name: str) -> Any:
-    """(nodes,) what a tree's nodes say."""
-    return tree.nodes[FIELDS[name]] if hasattr(tree, "nodes") else getattr(tree, name).ravel()
+def _is_histogram(tree: Any) -> bool:
+    return type(tree).__name__ != "Tree"
+
+
+def _fields(tree: Any) -> list[Any]:
+    """(nodes,) each: feature, threshold, left and right child, whether gaps go left, value."""
+    if _is_histogram(tree):
+        names = "feature_idx", "num_threshold", "left", "right", "missing_go_to_left", "value"
+        return [tree.nodes[name] for name in names]
+    children = tree.children_left, tree.children_right
+    return [tree.feature, tree.threshold, *children, tree.missing_go_to_left, tree.value.ravel()]
 
 
 def _depth(tree: Any) -> int:
-    return int(tree.nodes["depth"].max() if hasattr(tree, "nodes") else tree.max_depth)
+    return int(tree.nodes["depth"].max() if _is_histogram(tree) else tree.max_depth)

@@ -37,7 +37,13 @@ from calliper._blocks import BLOCK_FLOATS, row_slices
 from calliper._types import FloatArray, IntArray
 from calliper._validation import n_rows
 from calliper.exceptions import CalliperError
-from calliper.models._asking import is_native_xgboost, predictions, without_names, xgboost_matrix
+from calliper.models._asking import (
+    is_native_xgboost,
+    predictions,
+    shape_of,
+    without_names,
+    xgboost_matrix,
+)
 from calliper.models._family import (
     STEP_FLOOR,
     Family,
@@ -45,7 +51,7 @@ from calliper.models._family import (
     explained_deviation,
     leaf_values_deviation,
 )
-from calliper.models._wrapped import learnt
+from calliper.models._wrapped import comes_from, learnt
 
 #: One in so many stages, the first, are asked how many training rows their leaves held.
 EARLY = 10
@@ -162,7 +168,7 @@ class Library(Family):
     @classmethod
     def is_mine(cls, core: Any) -> bool:
         """Whether the model, or what it is derived from, comes from the library."""
-        return any(base.__module__.split(".")[0] == cls.library for base in type(core).__mro__)
+        return comes_from(core, cls.library)
 
     @classmethod
     def is_known(cls, core: Any) -> bool:
@@ -204,7 +210,7 @@ class Library(Family):
     def _check_columns(self, rows: Any) -> None:
         """Another number is refused in words of our own; some libraries take it, or crash."""
         listed = isinstance(rows, list) and rows
-        n = len(rows[0]) if listed else (*getattr(rows, "shape", ()), 0, 0)[1]
+        n = len(rows[0]) if listed else (*shape_of(rows), 0, 0)[1]
         if n and n != self.n_features:
             raise CalliperError(
                 f"X has {n} columns, but {type(self.core).__name__} was trained on "

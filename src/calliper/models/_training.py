@@ -84,15 +84,20 @@ def is_frozen(model: Any) -> bool:
     """Whether the model, or a part of it, must not be trained again."""
     while isinstance(model, MethodType | BuiltinMethodType):
         model = model.__self__
-    parts = model.get_params(deep=True).values() if hasattr(model, "get_params") else ()
-    return any(isinstance(part, FrozenEstimator) for part in (model, *parts))
+    parts = _parameters(model, deep=True) or {}
+    return any(isinstance(part, FrozenEstimator) for part in (model, *parts.values()))
+
+
+def _parameters(model: Any, *, deep: bool) -> dict[str, Any] | None:
+    """By name, as an estimator tells them; None if it is none."""
+    return model.get_params(deep=deep) if hasattr(model, "get_params") else None
 
 
 def _rebuilt(part: Any) -> Any:
     """A copy with the same parameters and nothing learnt; a CatBoost trained twice may hang."""
-    if hasattr(part, "get_params"):
-        parameters = part.get_params(deep=False).items()
-        copies = {name: _rebuilt(value) for name, value in parameters}
+    parameters = _parameters(part, deep=False)
+    if parameters is not None:
+        copies = {name: _rebuilt(value) for name, value in parameters.items()}
         as_one = type(part).__module__ == "catboost.core" and type(part).__name__ == "CatBoost"
         return type(part)(copies) if as_one else type(part)(**copies)
     return type(part)(map(_rebuilt, part)) if type(part) in (list, tuple) else deepcopy(part)

@@ -114,6 +114,11 @@ def learnt(model: Any, name: str) -> Any:
     return getattr(model, name, None)
 
 
+def comes_from(value: Any, library: str) -> bool:
+    """Whether its class, or what that is derived from, is of a library, which need not be there."""
+    return any(base.__module__.partition(".")[0] == library for base in type(value).__mro__)
+
+
 def _is_fitted_as(model: Any, known: type, part: str) -> bool:
     """Whether it predicts as the class does, by the part that ``fit`` has left."""
     return predicts_as(model, known) and learnt(model, part) is not None

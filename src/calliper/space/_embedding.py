@@ -45,11 +45,15 @@ from calliper.models import (
     UnreadableError,
     check_predictions,
     coefficients,
+    comes_from,
     families,
     is_linear,
     is_module,
+    is_tensor,
+    learnt,
     open_model,
     predictions,
+    shape_of,
 )
 from calliper.space._encoding import ColumnEncoder
 from calliper.space._spaces import (
@@ -96,11 +100,20 @@ class Embedding:
         Whose predictions the space may use.
     n_outputs : int
         Predictions that the model makes for each row.
+    n_columns : int, optional
+        Columns that ``space`` returns as predictions, if not ``n_outputs``.
     """
 
-    def __init__(self, space: Space | None = None, model: Any = None, n_outputs: int = 1) -> None:
+    def __init__(
+        self,
+        space: Space | None = None,
+        model: Any = None,
+        n_outputs: int = 1,
+        n_columns: int | None = None,
+    ) -> None:
         self.space: Space = RAW if space is None else space
         self.model, self.n_outputs = model, n_outputs
+        self.n_columns = n_outputs if n_columns is None else n_columns
         self.n_dimensions: int | None = None
 
     def transform(self, X: Any) -> FloatArray:
@@ -112,8 +125,7 @@ class Embedding:
         y_pred, Z = self.space.locate(X, self._predict)
         if y_pred is None:
             return self._predict(X), self._checked(Z)
-        n_columns = getattr(self.space, "n_outputs", self.n_outputs)
-        return check_predictions(y_pred, n_rows(X), n_columns), self._checked(Z)
+        return check_predictions(y_pred, n_rows(X), self.n_columns), self._checked(Z)
 
     def length_scale(self, n: int) -> float | None:
         """Distance at which rows still speak for one another, for n calibration rows.
@@ -126,7 +138,8 @@ class Embedding:
 
     def refitted(self, model: Any) -> Embedding:
         """The same space, in the same units, around another fit of the model."""
-        return Embedding(self.space.with_model(open_model(model)), model, self.n_outputs)
+        space = self.space.with_model(open_model(model))
+        return Embedding(space, model, self.n_outputs, self.n_columns)
 
     def _predict(self, X: Any) -> FloatArray:
         return predictions(self.model, X, self.n_outputs)
@@ -259,8 +272,10 @@ def _fit_transformer(transformer: Any, X_train: Any) -> Any:
 
 def _name_of(mapping: Any) -> str:
     """What a function calls itself; a ``Layer`` has a name in words."""
-    name = getattr(mapping, "name_in_words", None) or getattr(mapping, "__name__", None)
-    return "function" if name in (None, "<lambda>") else str(name)
+    if isinstance(mapping, Layer):
+        return mapping.name_in_words
+    name = str(getattr(mapping, "__name__", "<lambda>"))
+    return "function" if name == "<lambda>" else name
 
 
 def choose_space(given: ModelAndRows) -> Space:
@@ -329,19 +344,19 @@ def _n_inputs(opened: OpenedModel, X: Any) -> int | None:
     """
     rows = opened.prepare(_safe_indexing(X, [0])) if opened.steps else X
     if isinstance(rows, list):  # which a model of scikit-learn takes for an array of numbers
-        return getattr(opened.core, "n_features_in_", None)
-    if sparse.issparse(rows) or len(getattr(rows, "shape", ())) != 2:
+        return learnt(opened.core, "n_features_in_")  # type: ignore[no-any-return]
+    if sparse.issparse(rows) or len(shape_of(rows)) != 2:
         return None
-    types = list(rows.dtypes) if hasattr(rows, "columns") else [rows.dtype]
+    plain = isinstance(rows, np.ndarray) or is_tensor(rows)
+    types = [rows.dtype] if plain else list(rows.dtypes)
     return int(rows.shape[1]) if all(_is_number(each) for each in types) else None
 
 
 def _is_number(dtype: Any) -> bool:
-    """For types of NumPy and pandas; of Polars; of PyTorch."""
-    if hasattr(dtype, "kind"):
-        return dtype.kind in "biuf"
-    is_numeric = getattr(dtype, "is_numeric", None)
-    return bool(is_numeric()) if is_numeric else bool(getattr(dtype, "is_floating_point", False))
+    """For types of PyTorch; of Polars; of NumPy and pandas."""
+    if comes_from(dtype, "torch"):
+        return bool(dtype.is_floating_point)
+    return bool(dtype.is_numeric() if comes_from(dtype, "polars") else dtype.kind in "biuf")
 
 
 def _disagreement(opened: OpenedModel, family: type[Family], given: ModelAndRows) -> str | None:

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -148,8 +148,7 @@ def _complete(tree: Any, rate: float) -> tuple[IntArray, FloatArray, FloatArray]
     return np.concatenate(features), np.concatenate(thresholds), steps
 
 
-@dataclass(frozen=True)
-class Expected:
+class Expected(NamedTuple):
     """What a model of errors says of rows, each (m,).
 
     Attributes

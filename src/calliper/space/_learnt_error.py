@@ -97,11 +97,6 @@ class WithErrorModel:
         """As without: one coordinate more, in the same unit."""
         return self.base.has_unit
 
-    @property
-    def n_outputs(self) -> int:
-        """Columns of what is returned as predictions: centre and two units, or one."""
-        return 3 if self.adjusts else 1
-
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions, or centres with units, and coordinates; inputs are prepared once."""
         rows = self.opened.prepare(X)
@@ -159,7 +154,7 @@ def learn_errors(
     if space.adds:
         Z = np.column_stack([Z, space.coordinate(expected.size)])
     return Learnt(
-        embedding=Embedding(space, embedding.model),
+        embedding=Embedding(space, embedding.model, n_columns=3 if space.adjusts else 1),
         score=score,
         unseen=replace(unseen, Z=Z),
         errors=space.errors,
@@ -223,10 +218,10 @@ def _learn(model: ErrorModel, clues: FloatArray, errors: FloatArray) -> Expected
     taken = np.zeros(n, dtype=bool)
     taken[np.random.default_rng(0).permutation(n)[:MOST_ERRORS]] = True
     known, rest = model.fit(clues[taken], errors[taken]).left_out_, model.predict(clues[~taken])
-    whole = [np.empty(n) for _ in range(4)]
-    for column, name in zip(whole, ("shift", "down", "up", "size"), strict=True):
-        column[taken], column[~taken] = getattr(known, name), getattr(rest, name)
-    return Expected(*whole)
+    whole = Expected(*np.empty((4, n)))
+    for column, of_known, of_rest in zip(whole, known, rest, strict=True):
+        column[taken], column[~taken] = of_known, of_rest
+    return whole
 
 
 def _with_unit(embedding: Embedding, unit: float) -> PredictionAndSpread | None:

@@ -32,7 +32,15 @@ from sklearn.preprocessing import StandardScaler
 from calliper._types import FloatArray
 from calliper._validation import check_features, n_rows, refuse_sparse
 from calliper.exceptions import CalliperError
-from calliper.models import Family, Layer, OpenedModel, coefficients, is_tensor, predictions
+from calliper.models import (
+    Family,
+    Layer,
+    OpenedModel,
+    coefficients,
+    is_tensor,
+    predictions,
+    shape_of,
+)
 from calliper.space._encoding import ColumnEncoder
 
 #: From rows to what the whole model predicts of them.
@@ -354,4 +362,4 @@ def _table(values: Any, name: str) -> Any:
     refuse_sparse(values, name)
     if is_tensor(values):
         values = values.detach().cpu().numpy()
-    return np.asarray(values).reshape(-1, 1) if np.ndim(values) == 1 else values
+    return np.asarray(values).reshape(-1, 1) if len(shape_of(values)) == 1 else values
