@@ -27,14 +27,14 @@ from calliper import models
 from calliper._boxes import Boxes, check_targets, listed, target_names
 from calliper._calibrated import Calibrated
 from calliper._dask import LazyRows, is_collection, lazy_predictions, refuse_collection
-from calliper._per_row import PerRow
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import check_bounds
-from calliper.calibrators import FullRescaled
+from calliper.calibrators import FullRescaled, as_calibrator
 from calliper.exceptions import CalliperError, UnbalancedBoxWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.regressor import ConformalRegressor
+from calliper.rows import PerRow
 from calliper.scores import AbsoluteError, JointError
 from calliper.space import Refits, Training, fit_embedding, left_out
 
@@ -277,7 +277,7 @@ class MultiTargetRegressor(ConformalRegressor):
             return np.ones(k)
         space = fit_embedding("prediction", training.X, X, model=estimator, n_outputs=k)
         method = FullRescaled() if self.calibrator is None else self.calibrator
-        asked = getattr(method, "uses_left_out", False) or self.left_out_folds is not None
+        asked = "left_out" in as_calibrator(method).uses or self.left_out_folds is not None
         folds = training.n_refits if asked else 0
         unseen = left_out(space, training.X, training.y, n_folds=folds, refits=training.refits)
         y_pred = space.transform(training.X) if unseen is None else unseen.y_pred

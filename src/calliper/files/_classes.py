@@ -25,10 +25,9 @@ from calliper.exceptions import DamagedFileError
 OWN = {
     "calliper._device": "DeviceRows",
     "calliper._calibrated": "Calibrated CalibratedOnStored",
-    "calliper._per_row": "PerRow",
     "calliper._shared_rows": "RowSketch",
     "calliper._targets": "MultiTargetRegressor",
-    "calliper.calibrators._base": "FitRows",
+    "calliper.rows": "PerRow Rows",
     "calliper.calibrators._conditional": "ConditionalCalibration Span",
     "calliper.calibrators._full_rescaled": "FullRescaled",
     "calliper.calibrators._grouped": "Grouped",
