@@ -8,7 +8,8 @@ import pytest
 
 import calliper
 
-MODULES = [calliper, *(import_module(f"calliper.{name}") for name in sorted(calliper._SUBMODULES))]
+TOPICS = [*calliper._SUBMODULES, *(f"lab.{name}" for name in calliper.lab.__all__)]
+MODULES = [calliper, *(import_module(f"calliper.{name}") for name in sorted(TOPICS))]
 NAMES = {
     f"{module.__name__}.{name}": getattr(module, name)
     for module in MODULES
