@@ -116,7 +116,7 @@ def _note(kind: str, title: str) -> Check:
     return Check(kind, "note", title, _MEANINGS[kind])
 
 
-def check_data(sets: Sets, groups: Sequence[str] | None, *, random_state: int) -> Iterator[Check]:
+def check_data(sets: Sets, *, random_state: int) -> Iterator[Check]:
     """What is wrong with the rows, whatever the method."""
     calibration, test = sets.calibration, sets.test
     yield from _seen("test-in-calibration", calibration, test)
@@ -128,7 +128,7 @@ def check_data(sets: Sets, groups: Sequence[str] | None, *, random_state: int) -
     yield from drift(calibration, test, random_state)
     yield from _censored(np.concatenate([calibration.y, test.y]))
     yield from _duplicates(calibration.Z)
-    yield from _groups(Counter(groups or ()))
+    yield from _groups(Counter(sets.groups or ()))
 
 
 def check_answers(

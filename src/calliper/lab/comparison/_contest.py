@@ -56,26 +56,18 @@ MOST_ROWS = 3_000
 LARGE = 1_000
 
 
-@dataclass(frozen=True)
-class Chance:
-    """Where the coverage of a method that keeps its promise may lie on this test set."""
-
-    low: float
-    high: float
-
-
-def coverage_by_chance(level: float, n_calibration: int, n_test: int) -> Chance:
-    """The range that holds the coverage in 99 of 100 repetitions.
+def coverage_by_chance(level: float, n_calibration: int, n_test: int) -> tuple[float, float]:
+    """The range that holds the coverage of a method that keeps its promise, 99 times of 100.
 
     >>> coverage_by_chance(0.9, 1000, 5000)
-    Chance(low=0.8718, high=0.9252)
+    (0.8718, 0.9252)
     """
     rank = conformal_rank(level, n_calibration)
     if rank > n_calibration:
-        return Chance(1.0, 1.0)  # infinite intervals cover always
+        return 1.0, 1.0  # infinite intervals cover always
     law = stats.betabinom(n_test, rank, n_calibration + 1 - rank)
     low, high = law.ppf([COVERAGE_DOUBT / 2, 1 - COVERAGE_DOUBT / 2]) / n_test
-    return Chance(float(low), float(high))
+    return float(low), float(high)
 
 
 def bins_by_chance(level: float, n_calibration: int, n: IntArray, *, looks: int = 1) -> FloatArray:
@@ -127,13 +119,9 @@ class Scores:
     """
 
     def __init__(
-        self,
-        y: FloatArray,
-        answers: Sequence[Answer],
-        level: float,
-        resamples: Resamples,
+        self, y: FloatArray, answers: Sequence[Answer], level: float, resamples: Resamples
     ) -> None:
-        self.names = [answer.method for answer in answers]
+        self.level, self.names = level, [answer.method for answer in answers]
         rows = np.column_stack(
             [interval_scores(y, answer.at(level), coverage=level) for answer in answers]
         )
