@@ -43,7 +43,7 @@ COVERAGE_DOUBT = 0.01
 #: Share of the score that a difference must make to be worth a name, however sure it is.
 WORTH_NAMING = 0.01
 #: Share of the comparisons of equal methods in which one is called better, at each side.
-DOUBT = 0.025
+SCORE_DOUBT = 0.025
 #: Resamples of the test points: an error of an error of some five percent.
 N_RESAMPLES = 200
 #: Units that are drawn; of more rows, several at random make a unit, and memory stays bounded.
@@ -51,9 +51,9 @@ MOST_UNITS = 20_000
 #: Pairs of calibration sets that are drawn.
 N_DRAWS = 6
 #: Points that they are compared on; of fewer, their own noise would be the larger part.
-MOST_ROWS = 3_000
+REDRAWN_ROWS = 3_000
 #: Of more calibration points than these, a half behaves as the whole does.
-LARGE = 1_000
+ENOUGH_POINTS = 1_000
 
 
 def coverage_by_chance(level: float, n_calibration: int, n_test: int) -> tuple[float, float]:
@@ -185,11 +185,11 @@ def redraw(
     """What other calibration sets say, one for each level."""
     rng = np.random.default_rng(random_state)
     known, pool = len(sets.calibration), sets.calibration.and_also(sets.test)
-    size = min(known, max(known // 2, min(len(pool) // 4, LARGE)))
+    size = min(known, max(known // 2, min(len(pool) // 4, ENOUGH_POINTS)))
     scores = np.full((N_DRAWS, 2, len(levels), len(methods)), np.inf)
     for draw in range(N_DRAWS if size else 0):
         order = rng.permutation(len(pool))
-        rest = pool.take(order[2 * size :][:MOST_ROWS])
+        rest = pool.take(order[2 * size :][:REDRAWN_ROWS])
         for side in (0, 1):
             drawn = pool.take(order[side * size : (side + 1) * size])
             own_sets = replace(sets, calibration=drawn, test=rest)
@@ -228,4 +228,4 @@ def better(scores: Scores, redrawn: Redrawn, one: str, other: str, looks: int) -
     # Welch and Satterthwaite: only the calibration sets are few.
     few = len(redrawn.scores)
     freedom = inf if of_calibration == 0 else few * (total / of_calibration) ** 2
-    return gain > float(stats.t.isf(DOUBT / looks, freedom)) * sqrt(total)
+    return gain > float(stats.t.isf(SCORE_DOUBT / looks, freedom)) * sqrt(total)

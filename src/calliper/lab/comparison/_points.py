@@ -14,7 +14,7 @@ from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError
 
 #: The label of rows that have none.
-MISSING = "(missing)"
+NO_LABEL = "(missing)"
 #: Fewer test points, in all or in a part, say nothing about coverage.
 FEWEST_TEST_POINTS = 20
 #: Features that are looked at one by one; of more, those that go with the error most.
@@ -84,7 +84,8 @@ class Points:
     def and_also(self, other: Points) -> Points:
         """The rows of both, without their ids."""
         pairs = ((self.Z, other.Z), (self.y, other.y), (self.y_pred, other.y_pred))
-        return Points(*map(np.concatenate, pairs), feature_names=self.feature_names)
+        Z, y, y_pred = map(np.concatenate, pairs)
+        return Points(Z, y, y_pred, feature_names=self.feature_names)
 
 
 def features_to_show(calibration: Points) -> tuple[int, ...]:
@@ -104,8 +105,8 @@ def features_to_show(calibration: Points) -> tuple[int, ...]:
 
 
 def check_labels(labels: Sequence[Any], name: str, *, n: int) -> tuple[str, ...]:
-    """One label a row, as text; :data:`MISSING` where there is none."""
-    texts = tuple(MISSING if _is_missing(label) else str(label) for label in labels)
+    """One label a row, as text; :data:`NO_LABEL` where there is none."""
+    texts = tuple(NO_LABEL if _is_missing(label) else str(label) for label in labels)
     if len(texts) != n:
         raise CalliperError(f"{name} has {len(texts)} labels for {n} rows.")
     return texts

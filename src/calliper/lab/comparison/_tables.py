@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import nan, sqrt
 from typing import Any
 
@@ -102,14 +102,10 @@ class Part:
 
     def to_values(self) -> dict[str, Any]:
         """For JSON."""
+        values = asdict(self)
+        table = values.pop("table")
         columns = ("labels", "n", "coverage", "lower", "upper", "mean_width")
-        return {
-            "method": self.method,
-            "level": self.level,
-            "by": self.by,
-            "name": self.name,
-            **{column: getattr(self.table, column) for column in columns},
-        }
+        return values | {column: table[column] for column in columns}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

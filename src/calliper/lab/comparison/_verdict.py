@@ -33,7 +33,7 @@ from calliper.lab.comparison._words import listed, percent, percent_down, rough,
 #: Fewer test points say little about coverage.
 FEW_TEST_POINTS = 50
 #: If an honest method may fall this far below the level, coverage cannot be told.
-WIDE = 0.1
+WIDE_CHANCE = 0.1
 #: Seconds that are worth a word in the choice of a method.
 WORTH_WAITING = 1.0
 
@@ -248,7 +248,7 @@ def _void(level: float, check: Check) -> Verdict:
 
 def cannot_be_told(record: Record, n_test: int) -> bool:
     """Whether so few points leave room for almost any coverage."""
-    return n_test < FEW_TEST_POINTS or record.chance_low < record.level - WIDE
+    return n_test < FEW_TEST_POINTS or record.chance_low < record.level - WIDE_CHANCE
 
 
 def say_headline(case: Case, choice: Choice) -> str:

@@ -18,7 +18,7 @@ from calliper._types import Coverage, IntArray
 from calliper._validation import check_levels
 from calliper.exceptions import CalliperError
 from calliper.lab.evaluation._problem import Method, Problem
-from calliper.lab.evaluation._records import FIELDS, Row
+from calliper.lab.evaluation._records import ROW_FIELDS, Row
 from calliper.metrics import MEASURES, Measure, at_least
 
 #: N of every problem: one, several, or either by name of the problem; None is half of the rows.
@@ -64,7 +64,7 @@ class Trial:
     def rows(self, status: str, **more: Any) -> list[Row]:
         """A row for each level, with the fields that every row has."""
         known = {
-            **dict.fromkeys(FIELDS),
+            **dict.fromkeys(ROW_FIELDS),
             "problem": self.problem.name,
             "method": self.name,
             "n_calibration": self.draw.n_calibration,
@@ -148,7 +148,7 @@ def _check_measures(measures: Mapping[str, Any] | None) -> dict[str, Measure]:
             f"measures must map names to functions of (y, intervals, context); got {measures!r}."
         )
     for name in measures:
-        if name in FIELDS:
+        if name in ROW_FIELDS:
             raise CalliperError(f"{name} is a field of every row: call the measure otherwise.")
     return {n: m if isinstance(m, Measure) else Measure(m) for n, m in measures.items()}
 

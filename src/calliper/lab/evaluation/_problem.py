@@ -63,8 +63,8 @@ class Problem:
         if not isinstance(self.name, str) or not self.name:
             raise CalliperError(f"name must be a text that is not empty; got {self.name!r}.")
         checked = _checked("", self.Z, self.y, self.y_pred, self.outputs)
-        known = {"y": self.y_train, "y_pred": self.y_pred_train}
-        known |= {"outputs": self.outputs_train or None}
+        known: dict[str, Any] = {"y": self.y_train, "y_pred": self.y_pred_train}
+        known["outputs"] = self.outputs_train or None
         if self.Z_train is not None:
             checked |= _checked("_train", self.Z_train, **known)
             if self.y_pred_train is not None and self.y_train is None:
