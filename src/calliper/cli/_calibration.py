@@ -13,7 +13,7 @@ from typing import Any
 import click
 import numpy as np
 
-from calliper import __version__, keeping
+from calliper import __version__, files
 from calliper._calibrated import CalibratedOnStored, StoredRows, calibrate_stored
 from calliper._json import to_text
 from calliper._types import FloatArray
@@ -219,15 +219,15 @@ class Calibration:
         """Keep it in a file."""
         about = {name: value for name, value in vars(self).items() if name != "calibrated"}
         about |= {"wanted": asdict(self.wanted), "filling": vars(self.filling)}
-        keeping.save(replace(self.calibrated, about=about), path)
+        files.save(replace(self.calibrated, about=about), path)
 
 
 def load_calibration(path: str) -> Calibration:
     """What was kept in a file by ``calliper calibrate``."""
     with tables.open_bytes(path):  # whose message says what is wrong with the name
         pass
-    kind = keeping.inspect(path).header["object"]
-    calibrated = keeping.load(path) if kind == CalibratedOnStored.__name__ else None
+    kind = files.inspect(path).header["object"]
+    calibrated = files.load(path) if kind == CalibratedOnStored.__name__ else None
     if calibrated is None or calibrated.about is None:
         raise CalliperError(
             f"{path}: holds a {kind} that knows no columns, for calliper.load in Python; make a "
