@@ -6,14 +6,13 @@ What a few lines need is here; everything else is in the submodules, each a topi
 from importlib import import_module
 from typing import Any
 
-from calliper._boxes import Boxes
 from calliper._quantile_pair import QuantilePair
 from calliper._targets import MultiTargetRegressor
 from calliper._version import __version__ as __version__
 from calliper.calibrators import FullRescaled, JackknifeRescaled, Split
 from calliper.exceptions import CalliperError
 from calliper.files import load, save
-from calliper.intervals import Intervals
+from calliper.intervals import Boxes, Intervals
 from calliper.kernels import KNN, RBF
 from calliper.lab.comparison import compare
 from calliper.lab.evaluation import evaluate

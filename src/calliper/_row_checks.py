@@ -1,15 +1,21 @@
-"""Rows that two sets have in common: calibration rows that are training rows, and the like.
+"""What calibration rows are checked for: rows shared with another set, and errors with a trend.
 
-Rows are the same if inputs *and* target are, numbers to four digits of the spread of their column,
-since files round. Rows also coincide by chance, where values are few or the data hold copies. What
-chance does is known: if the two sets are random parts of one pool, every way to deal the rows to
-them is equally likely. So rows are dealt anew some times: if equal rows are divided between the
-sets more evenly than that, by six standard deviations, it is no chance. Two rules see what this
-cannot: sets that are the same but for the order of rows; and ten rows or more in common, 1 % at
-least, or five and 5 %, where a column hardly ever repeats a value and no row is twice in its own
-set. Of pools that hold ten (five) copies, dealt at random, the last rule is wrong about one in 2¹⁰
-(2⁵); wrong alarms of the others are rarer than one in 10⁵. Sets that were not dealt at random, such
-as even and odd rows of a sorted table, may be divided too evenly without sharing a row.
+**Shared rows.** Two rows are the same if inputs *and* target agree, numbers to four digits of the
+spread of their column, since files round. Rows also coincide by chance, where values are few or the
+data hold copies. What chance does is known: if the two sets are random parts of one pool, every way
+to deal the rows to them is equally likely. So rows are dealt anew some times: if equal rows are
+divided between the sets more evenly than that, by six standard deviations, it is not chance. Two
+rules see what this cannot: sets that are the same but for the order of rows; and ten rows or more
+in common, 1 % at least, or five and 5 %, where a column hardly ever repeats a value and no row is
+twice in its own set. Of pools that hold ten (five) copies, dealt at random, the last rule is wrong
+about one in 2¹⁰ (2⁵); false alarms of the others are rarer than one in 10⁵. Sets that were not
+dealt at random, such as even and odd rows of a sorted table, may be divided too evenly without
+sharing a row.
+
+**A trend.** Rank correlations of the row number with the size of the error and with the error
+itself. If rows are exchangeable, every order of them is equally likely, and the correlation r of n
+ranks (ties share theirs) has mean 0 and variance 1/(n − 1), whatever the errors are; r √(n − 1) is
+about normal. Each of the two is tested at half of the level.
 """
 
 from __future__ import annotations
@@ -22,13 +28,18 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.special import ndtr
+from scipy.stats import rankdata
 
-from calliper._types import FloatArray, IntArray
+from calliper._types import FloatArray, Frame, IntArray, Tensor
+from calliper.exceptions import RowOrderWarning, warn
 
 #: How a cell that holds nothing reads, in Python, NumPy and pandas.
 GAPS = frozenset({"", "None", "nan", "NaN", "NaT", "<NA>"})
 #: Part of a column's spread to which numbers must agree.
-TOLERANCE = 1e-4
+AGREEMENT = 1e-4
+#: Share of sets in random order whose errors are said to have a trend.
+TREND_LEVEL = 1e-4
 #: Standard deviations beyond chance, and how often rows are dealt anew to know it.
 BEYOND, N_DEALT = 6.0, 40
 #: Shared rows that are noticed where only copies can coincide: how many and what share at least.
@@ -114,14 +125,10 @@ def sketch_rows(X: Any, y: Any = None) -> RowSketch:
     """
     columns = [*_columns(X), *([] if y is None else _columns(y))]
     units = tuple(_unit(column) for column in columns)
-    n = len(columns[-1])
-    fine = any(len(np.unique(_hashed(column))) > FINE * n for column in columns)
+    fine = any(len(np.unique(_hashed(column))) > FINE * len(column) for column in columns)
+    numbers, has_targets = _projected(columns, units), y is not None
     return RowSketch(
-        numbers=_projected(columns, units),
-        units=units,
-        fine=fine,
-        names=_names(X),
-        has_targets=y is not None,
+        numbers=numbers, units=units, fine=fine, names=_names(X), has_targets=has_targets
     )
 
 
@@ -200,10 +207,8 @@ def _evenness(in_a: IntArray, in_b: IntArray) -> float:
 
 def _cells(numbers: FloatArray, offset: float) -> IntArray:
     """The cell of each row: rows whose numbers agree up to the tolerance have the same."""
-    steps = np.floor(numbers / TOLERANCE + offset) + 0.0
-    rows = np.ascontiguousarray(steps).view(
-        np.dtype((np.void, steps.dtype.itemsize * steps.shape[1]))
-    )
+    steps = np.ascontiguousarray(np.floor(numbers / AGREEMENT + offset) + 0.0)
+    rows = steps.view(np.dtype((np.void, steps.strides[0])))  # faster than unique over an axis
     return np.unique(rows.ravel(), return_inverse=True)[1].reshape(-1)
 
 
@@ -261,9 +266,9 @@ def _columns(X: Any) -> list[NDArray[Any]]:
     """The columns of rows of any kind; one column of things where rows are not numbers."""
     if sparse.issparse(X):
         X = _narrowed(X)
-    if hasattr(X, "detach"):
+    if isinstance(X, Tensor):
         X = X.detach().cpu().numpy()
-    if hasattr(X, "columns") and hasattr(X, "shape"):
+    if isinstance(X, Frame):
         return [_plain(np.asarray(X[name])) for name in X.columns]
     try:
         rows = np.asarray(X)
@@ -279,7 +284,7 @@ def _columns(X: Any) -> list[NDArray[Any]]:
 
 def _names(X: Any) -> tuple[Any, ...] | None:
     """Names of the columns of a frame."""
-    return tuple(X.columns) if hasattr(X, "columns") and hasattr(X, "shape") else None
+    return tuple(X.columns) if isinstance(X, Frame) else None
 
 
 def _narrowed(rows: Any) -> Any:
@@ -294,3 +299,69 @@ def _plain(column: NDArray[Any]) -> NDArray[Any]:
         column = column.astype(f"{column.dtype.kind}8[us]").astype(np.int64).astype(np.float64)
         column[gaps] = np.nan
     return column
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowTrend:
+    """Errors that depend on the row number.
+
+    Attributes
+    ----------
+    of_size : whether it is their size that does; else it is the errors with their sign
+    correlation, p_value : rank correlation with the row number, and its chance in random order
+    first, last : mean size, or mean error, in the first and in the last quarter of the rows
+    """
+
+    of_size: bool
+    correlation: float
+    p_value: float
+    first: float
+    last: float
+
+    def describe(self, rows: str = "calibration") -> str:
+        """What was found and what follows from it; for a message."""
+        what = "size of the error" if self.of_size else "error"
+        return (
+            f"The {what} depends on the row number among the {rows} rows: its mean is "
+            f"{self.first:.3g} in the first quarter and {self.last:.3g} in the last (rank "
+            f"correlation {self.correlation:.2f}, p = {self.p_value:.1g}). If rows are in order of "
+            f"time, rows to come will err otherwise still, and coverage may be lower than promised:"
+            f" train on the older rows and calibrate on the latest ones (shuffle=False where "
+            f"calliper splits). If they are sorted by something else, nothing is wrong."
+        )
+
+
+def find_trend(errors: Any, order: Any = None) -> RowTrend | None:
+    """How errors y − ŷ depend on the row number; None if they do not, beyond chance.
+
+    ``order`` holds the row numbers where rows were drawn from a longer table.
+    """
+    errors = np.asarray(errors, dtype=np.float64)
+    if order is not None:
+        errors = errors[np.argsort(order, kind="stable")]
+    found = [_trend(np.abs(errors), of_size=True), _trend(errors, of_size=False)]
+    clearest = min(found, key=lambda trend: trend.p_value)
+    return clearest if clearest.p_value < TREND_LEVEL else None
+
+
+def warn_of_trend(errors: Any, order: Any = None) -> RowTrend | None:
+    """As :func:`find_trend` of calibration rows, with a warning if there is one."""
+    trend = find_trend(errors, order)
+    if trend is not None:
+        warn(trend.describe(), RowOrderWarning)
+    return trend
+
+
+def _trend(values: FloatArray, *, of_size: bool) -> RowTrend:
+    n = len(values)
+    place, ranks = np.arange(n) - (n - 1) / 2, rankdata(values) - (n + 1) / 2
+    spread = np.sqrt((place @ place) * (ranks @ ranks))
+    correlation = float(place @ ranks / spread) if spread > 0 else 0.0
+    quarter = max(n // 4, 1)
+    return RowTrend(
+        of_size=of_size,
+        correlation=correlation,
+        p_value=min(1.0, float(4 * ndtr(-abs(correlation) * np.sqrt(max(n - 1, 0))))),
+        first=float(values[:quarter].mean()),
+        last=float(values[-quarter:].mean()),
+    )

@@ -1,19 +1,28 @@
-"""Whole files or none: written beside their place by another name, and moved there when complete.
+"""What calliper writes: files that are complete or not there at all, and strict JSON.
 
-Who writes a file holds a lock on it until it has its name. What a killed run has left is locked by
-nobody, which is how the next one to write in that folder knows it, and removes it. No clock is
-asked: a file that looks abandoned between its making and its locking is made once more.
+**Files** are written under another name in the same folder and renamed when complete. Whoever
+writes a file holds a lock on it until it has its name, so a file without a lock was left by a
+killed run, and the next one to write in that folder removes it. This needs no clock: a file that
+looks abandoned between its making and its locking is simply made once more.
+
+**JSON** has no infinity and no NaN, and other languages refuse to read what Python writes for them.
+So infinities are the texts ``"inf"`` and ``"-inf"``, and NaN is null. All other floats come back
+to the last bit.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from math import isinf, isnan, nan
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
+
+import numpy as np
 
 
 class Unfinished:
@@ -92,3 +101,30 @@ def _created(folder: Path) -> Any:
             return handle
         handle.close()
         path.unlink(missing_ok=True)
+
+
+def plain(value: Any) -> Any:
+    """A value as strict JSON has it: arrays as lists, NaN as null, infinity as "inf"."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, float) and isnan(value):
+        return None
+    if isinstance(value, float) and isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return value
+
+
+def number(value: Any) -> Any:
+    """What :func:`plain` made of a number, as a number again; other values as they are."""
+    if value is None:
+        return nan
+    return float(value) if value in ("inf", "-inf") else value
+
+
+def to_text(value: Any, **how: Any) -> str:
+    """Strict JSON of a value that :func:`plain` can turn; ``how`` as ``json.dumps`` takes it."""
+    return json.dumps(plain(value), allow_nan=False, **how)
