@@ -47,6 +47,13 @@ def folded(title: str, text: str) -> str:
     return f"<details><summary>{escape(title)}</summary>{card('', text.splitlines())}</details>"
 
 
+def aligned(rows: Sequence[Sequence[str]], first: Any = str.rjust) -> list[str]:
+    """A line for each row of text, in columns of equal width; ``first`` aligns the first one."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    cells = ([first(row[0], widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows)
+    return ["  ".join(each).rstrip() for each in cells]
+
+
 def table(rows: Sequence[Sequence[str]], pictures: Sequence[str] = ()) -> str:
     """Rows of text, the first of them names; a picture ends each of the others, if there are."""
     head, *body = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
@@ -213,11 +220,7 @@ def reporter(progress: Progress | bool | None, work: str) -> Progress:
     """What to tell the share to: the caller's own function, a bar for True, nobody for None."""
     if progress is True:
         return _Shown(work)
-    return progress if callable(progress) else _nobody
-
-
-def _nobody(fraction: float) -> None:
-    """Report to nobody."""
+    return progress if callable(progress) else lambda fraction: None
 
 
 class _Shown:

@@ -30,10 +30,32 @@ class Frame(Protocol):
 
 
 @runtime_checkable
+class IndexedFrame(Frame, Protocol):
+    """One whose rows have labels, as those of pandas."""
+
+    @property
+    def index(self) -> Any: ...
+
+
+@runtime_checkable
 class Tensor(Protocol):
     """A tensor of torch, on whichever device."""
 
     def detach(self) -> Any: ...
+
+
+@runtime_checkable
+class IntervalModel(Protocol):
+    """A model that answers with intervals."""
+
+    def predict_interval(self, X: Any, *, coverage: Any) -> Any: ...
+
+
+@runtime_checkable
+class RadiusModel(Protocol):
+    """A calibrator, which answers with radii."""
+
+    def predict_radius(self, Z: Any, coverage: Any) -> Any: ...
 
 
 @runtime_checkable

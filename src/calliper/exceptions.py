@@ -19,12 +19,12 @@ coverage must lie strictly between 0 and 1; got 1.5.
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from types import FrameType
 from typing import Any
 
 __all__ = [
@@ -130,8 +130,8 @@ class TornStoreWarning(UserWarning):
     """A line of the store cannot be read; its trial is computed again."""
 
 
-#: Packages between the user's line and a warning of ours.
-_PASSED_OVER = frozenset({"calliper", "joblib", "sklearn", "concurrent", "threading"})
+#: Modules between the user's line and a warning of ours.
+_PACKAGE = re.compile(r"(calliper|joblib|sklearn|concurrent|threading)(\.|$)")
 
 #: Warnings that the caller in this thread deals with itself, so they are not shown.
 _UNHEARD: ContextVar[tuple[type[Warning], ...]] = ContextVar("unheard", default=())
@@ -172,11 +172,6 @@ def warn(message: str, category: type[Warning]) -> None:
         said.add(category)
         tell = getattr(sys.modules.get("distributed.worker"), "warn", tell)
     level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and _package(frame) in _PASSED_OVER:
+    while frame.f_back is not None and _PACKAGE.match(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back
     tell(message, category, stacklevel=level)
-
-
-def _package(frame: FrameType) -> str:
-    """Top-level package of the code that a frame runs."""
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn import get_config
 
-from calliper._notebook import card, interval_bars, sampled, table
-from calliper._types import BoolArray, FloatArray
+from calliper._notebook import aligned, card, interval_bars, sampled, table
+from calliper._types import BoolArray, FloatArray, Frame
 from calliper._validation import check_vector
 from calliper._writing import number, plain, to_text
 from calliper.exceptions import CalliperError
@@ -70,18 +70,16 @@ class Intervals:
             )
         wrong = np.argwhere(~(lower <= upper) | ((lower == upper) & np.isinf(lower)))
         if len(wrong):
-            where = tuple(int(i) for i in wrong[0])
+            at = tuple(int(i) for i in wrong[0])
             raise CalliperError(
                 f"lower must not exceed upper, and only -inf below and inf above are no bound; at "
-                f"{where} they are "
-                f"{lower[where]} and {upper[where]} ({len(wrong)} such in all)."
+                f"{at} they are {lower[at]} and {upper[at]} ({len(wrong)} such in all)."
             )
-        if self.coverage is not None and lower.ndim == 2:
-            n_levels = len(np.atleast_1d(self.coverage))
-            if n_levels != lower.shape[1]:
-                raise CalliperError(
-                    f"there are {lower.shape[1]} columns of ends but {n_levels} levels."
-                )
+        n_levels = np.size(self.coverage)
+        if self.coverage is not None and lower.ndim == 2 and n_levels != lower.shape[1]:
+            raise CalliperError(
+                f"there are {lower.shape[1]} columns of ends but {n_levels} levels."
+            )
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
 
@@ -115,13 +113,8 @@ class Intervals:
         if self.lower.ndim == 1:
             return self
         column = int(found[0])
-        return Intervals(
-            self.lower[:, column],
-            self.upper[:, column],
-            float(levels[column]),
-            self.index,
-            self.centre,
-        )
+        lower, upper = self.lower[:, column], self.upper[:, column]
+        return replace(self, lower=lower, upper=upper, coverage=float(levels[column]))
 
     def column_names(self) -> list[str]:
         """Columns of :meth:`to_frame`: ``lower`` and ``upper``, with the level if many."""
@@ -130,10 +123,7 @@ class Intervals:
         return [f"{end}_{level}" for level in self._levels() for end in ("lower", "upper")]
 
     def __repr__(self) -> str:
-        rows = self._shown()
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        table = ["  ".join(map(str.rjust, row, widths)) for row in rows]
-        return "\n".join([self._summary(), *table])
+        return "\n".join([self._summary(), *aligned(self._shown())])
 
     def _repr_html_(self) -> str:
         return card(self._summary(), self._widths(), self._picture(), table(self._shown()))
@@ -167,10 +157,10 @@ class Intervals:
     def _shown(self) -> list[list[str]]:
         """Names, then the ends of the first and of the last rows."""
         m = len(self.lower)
-        places = [*range(m)] if m <= 2 * N_SHOWN else [*range(N_SHOWN), *range(m - N_SHOWN, m)]
+        shown = [*range(m)] if m <= 2 * N_SHOWN else [*range(N_SHOWN), *range(m - N_SHOWN, m)]
         labels = range(m) if self.index is None else self.index
         ends = self.ends()
-        rows = [[str(labels[i]), *(f"{end:.6g}" for end in ends[i])] for i in places]
+        rows = [[str(labels[i]), *(f"{end:.6g}" for end in ends[i])] for i in shown]
         if m > 2 * N_SHOWN:
             rows.insert(N_SHOWN, ["…"] * (1 + ends.shape[1]))
         return [["", *self.column_names()], *rows]
@@ -189,9 +179,8 @@ class Intervals:
 
     def ends(self) -> FloatArray:
         """Lower and upper ends side by side, a column for each of :meth:`column_names`."""
-        return np.stack([self.lower, self.upper], axis=-1).reshape(
-            len(self.lower), len(self.column_names())
-        )
+        shape = len(self.lower), len(self.column_names())
+        return np.stack([self.lower, self.upper], axis=-1).reshape(shape)
 
     def to_dict(self) -> dict[str, Any]:
         """Values that strict JSON takes, by the names of the attributes.
@@ -348,8 +337,8 @@ def check_targets(y: Any, name: str, names: tuple[Any, ...]) -> FloatArray:
     """Finite targets, (n, k), in the order of ``names``: by name where a frame has them."""
     found = target_names(y)
     if set(found) == set(names):
-        y = y[list(names)] if hasattr(y, "columns") else y
-    elif len(found) != len(names) or (hasattr(y, "columns") and names != (*range(len(names)),)):
+        y = y[list(names)] if isinstance(y, Frame) else y
+    elif len(found) != len(names) or (isinstance(y, Frame) and names != (*range(len(names)),)):
         raise CalliperError(
             f"{name} must have {len(names)} targets: {listed(names)}; got {len(found)}: "
             f"{listed(found)}."
@@ -360,7 +349,7 @@ def check_targets(y: Any, name: str, names: tuple[Any, ...]) -> FloatArray:
 
 def target_names(y: Any) -> tuple[Any, ...]:
     """Names of the columns of a frame; 0, 1, … of anything else that has columns."""
-    if hasattr(y, "columns"):
+    if isinstance(y, Frame):
         return tuple(y.columns)
     shape = np.asarray(y).shape
     if len(shape) != 2 or not shape[1]:
