@@ -46,43 +46,29 @@ BEYOND, N_DEALT = 6.0, 40
 FEW = ((5, 0.05), (10, 0.01))
 #: Share of the rows that is as good as all; share of different values that makes a column fine.
 NEARLY_ALL, FINE = 0.99, 0.95
-#: Kinds of rows of which no two sets hold the same number each by chance; rows of one kind that
-#: are few.
+#: Different rows from which on two sets hold each equally often only if they are copies; copies of
+#: one row that are few.
 _CELLS, _FEW_ROWS = 20, 8
 #: Numbers that a row is projected to, and the two grids they are rounded on: what lies at an edge
-#: of one does not in the other.
+#: of one grid does not in the other.
 _PROJECTED, _OFFSETS = 3, (0.318, 0.818)
-#: Columns beyond which rows are projected as they are, without units; the place of gaps.
+#: Columns beyond which rows are projected as they are, without units; the number for a gap.
 _WIDE, _GAP = 512, -97.3
 
 
 @dataclass(frozen=True, kw_only=True)
 class SharedRows:
-    """Which part of one set is in another, and whether that can be chance.
+    """Which part of one set is in another, and whether that can be chance."""
 
-    Attributes
-    ----------
-    n_shared : rows of the second set that also occur in the first
-    n_rows : rows of the second set
-    by_chance : about how many would be so by chance
-    certain : whether there is more in common than chance would bring
-    all_shared : whether, beyond chance, the second set is in the first but for 1 % of it
-    by_target : whether targets were compared, too
-    """
-
-    n_shared: int
-    n_rows: int
-    by_chance: float = 0.0
-    certain: bool = False
-    all_shared: bool = False
-    by_target: bool = True
+    n_shared: int  # rows of the second set that also occur in the first
+    n_rows: int  # rows of the second set
+    by_chance: float = 0.0  # about how many would be shared by chance
+    certain: bool = False  # whether chance cannot explain it
+    all_shared: bool = False  # whether it is certain, and all rows but 1 % are shared
+    by_target: bool = True  # whether targets were compared, too
 
     def describe(self, rows: str = "calibration", known: str = "training") -> str:
-        """What was found, in a sentence; for a message.
-
-        >>> SharedRows(n_shared=12, n_rows=100, certain=True).describe()
-        '12 of 100 calibration rows are also training rows (same inputs and target).'
-        """
+        """What was found, in a sentence; for a message."""
         count = "All" if self.n_shared == self.n_rows else f"{self.n_shared:,} of"
         same = "same inputs and target" if self.by_target else "same inputs"
         text = f"{count} {self.n_rows:,} {rows} rows are also {known} rows ({same})"
@@ -94,22 +80,13 @@ class SharedRows:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowSketch:
-    """Rows as a few numbers each, by which copies of them are known again; 24 bytes a row.
+    """Rows as a few numbers each, by which copies of them are recognised; 24 bytes a row."""
 
-    Attributes
-    ----------
-    numbers : (n, 3) random projections of columns in units of their spread
-    units : where each column starts and how far it spreads; None for text
-    fine : whether a column hardly ever repeats a value
-    names : of the columns of a frame
-    has_targets : whether the last column is the target
-    """
-
-    numbers: FloatArray
-    units: tuple[tuple[float, float] | None, ...]
-    fine: bool
-    names: tuple[Any, ...] | None = None
-    has_targets: bool = True
+    numbers: FloatArray  # (n, 3) random projections of columns in units of their spread
+    units: tuple[tuple[float, float] | None, ...]  # low end and spread of columns; None for text
+    fine: bool  # whether a column hardly ever repeats a value
+    names: tuple[Any, ...] | None = None  # of the columns of a frame
+    has_targets: bool = True  # whether the last column is the target
 
     def columns(self, X: Any, y: Any) -> list[NDArray[Any]]:
         """Columns of other rows: by name where both have names, else by position."""
@@ -137,8 +114,6 @@ def find_shared(known: RowSketch, X: Any, y: Any) -> SharedRows:
 
     Rows of another width share nothing.
 
-    Examples
-    --------
     >>> X = np.random.default_rng(0).normal(size=(200, 3))
     >>> known = sketch_rows(X[:100], X[:100, 0])
     >>> find_shared(known, X[90:190], X[90:190, 0]).describe()
@@ -256,6 +231,7 @@ def _hashed(column: NDArray[Any]) -> FloatArray:
 
 
 def _as_numbers(column: NDArray[Any]) -> FloatArray | None:
+    """The column as floats; None for text."""
     try:
         return column.astype(np.float64)
     except (TypeError, ValueError):
@@ -303,20 +279,13 @@ def _plain(column: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class RowTrend:
-    """Errors that depend on the row number.
+    """Errors that depend on the row number."""
 
-    Attributes
-    ----------
-    of_size : whether it is their size that does; else it is the errors with their sign
-    correlation, p_value : rank correlation with the row number, and its chance in random order
-    first, last : mean size, or mean error, in the first and in the last quarter of the rows
-    """
-
-    of_size: bool
-    correlation: float
+    of_size: bool  # whether it is their size; else it is the errors with their sign
+    correlation: float  # rank correlation with the row number
     p_value: float
-    first: float
-    last: float
+    first: float  # mean size, or mean error, in the first quarter of the rows
+    last: float  # and in the last
 
     def describe(self, rows: str = "calibration") -> str:
         """What was found and what follows from it; for a message."""

@@ -26,21 +26,15 @@ import numpy as np
 
 
 class Unfinished:
-    """A file beside its place, until it takes the place or is discarded.
-
-    Attributes
-    ----------
-    target : where it goes, no link
-    handle : open for writing bytes, and locked
-    """
+    """A file under another name, open for writing and locked, until it is finished or discarded."""
 
     def __init__(self, target: Path) -> None:
         remove_abandoned(target.parent)
-        self.target, self.handle = target, _created(target.parent)
+        self.target, self.handle = target, _created(target.parent)  # the target is not a link
         self._path = Path(self.handle.name)
 
     def finish(self) -> None:
-        """Write all of it to the disk, and give it its name."""
+        """Write all of it to the disk, and rename it to the target."""
         self.handle.flush()
         os.fsync(self.handle.fileno())
         if self.target.exists():
@@ -50,16 +44,16 @@ class Unfinished:
         os.replace(self._path, self.target)
 
     def discard(self) -> None:
-        """Remove what has not got its name; close it in any case."""
-        with suppress(OSError):  # on a disk that takes nothing any more, not even that
+        """Remove the file if it is not finished; close it in any case."""
+        with suppress(OSError):  # a broken disk may refuse even that
             self._path.unlink(missing_ok=True)
-        with suppress(OSError):  # nor what is left in a buffer
+        with suppress(OSError):  # or to write what is left in a buffer
             self.handle.close()
 
 
 @contextmanager
 def whole_file(path: Any) -> Iterator[Any]:
-    """A file to write bytes to, which takes its place if the block ends well, or is removed."""
+    """A file to write bytes to, which is there if the block ends well, and else is not."""
     part = Unfinished(Path(os.path.realpath(path)))  # a link stays a link
     try:
         yield part.handle
@@ -69,7 +63,7 @@ def whole_file(path: Any) -> Iterator[Any]:
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove what runs that were killed have left behind: files of ours that nobody holds."""
+    """Remove what killed runs have left behind: files of ours that nobody has locked."""
     for path in folder.glob(".calliper-*.tmp"):
         with suppress(OSError), path.open("rb+") as handle:
             if lock(handle):
@@ -77,10 +71,7 @@ def remove_abandoned(folder: Path) -> None:
 
 
 def lock(handle: Any) -> bool | None:
-    """Whether the file is ours; it is until it is closed or the program ends, however that may be.
-
-    False where another has it, None where nobody can tell.
-    """
+    """Whether it was locked, until it is closed or the program ends; None if that is unknown."""
     try:
         import fcntl
 
@@ -93,7 +84,7 @@ def lock(handle: Any) -> bool | None:
 
 
 def _created(folder: Path) -> Any:
-    """A new file, ours before anyone took it for abandoned."""
+    """A new file, locked before another run took it for abandoned."""
     while True:
         path = folder / f".calliper-{token_hex(8)}.tmp"
         handle = path.open("xb")

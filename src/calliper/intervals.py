@@ -75,7 +75,7 @@ class Intervals:
                 f"lower must not exceed upper, and only -inf below and inf above are no bound; at "
                 f"{at} they are {lower[at]} and {upper[at]} ({len(wrong)} such in all)."
             )
-        n_levels = np.size(self.coverage)
+        n_levels = len(np.atleast_1d(np.asarray(self.coverage)))
         if self.coverage is not None and lower.ndim == 2 and n_levels != lower.shape[1]:
             raise CalliperError(
                 f"there are {lower.shape[1]} columns of ends but {n_levels} levels."
@@ -148,7 +148,7 @@ class Intervals:
         return np.atleast_1d(known)
 
     def _summary(self) -> str:
-        """How many, at which level, and how many of them say nothing."""
+        """How many, at which level, and how many of them are infinite."""
         m, levels = len(self.lower), "" if self.coverage is None else f", coverage {self.coverage}"
         infinite = float(np.isinf(self.width).mean()) if m else 0.0
         unbounded = f", {infinite:.1%} infinite" if infinite else ""

@@ -102,8 +102,8 @@ def conformal_thresholds(
     if shares is None:
         ranks = [conformal_rank(level, len(ordered)) for level in levels]
         return np.array([ordered[rank - 1] if rank <= len(ordered) else np.inf for rank in ranks])
-    ranks = [np.searchsorted(shares.reached, shares.needed(level)) for level in levels]
-    return np.append(ordered, np.inf)[np.stack(ranks, axis=1)]
+    columns = [np.searchsorted(shares.reached, shares.needed(level)) for level in levels]
+    return np.asarray(np.append(ordered, np.inf)[np.stack(columns, axis=1)])
 
 
 def merged_order_statistic(
@@ -113,15 +113,9 @@ def merged_order_statistic(
 
     A row's N values follow the order of the columns closely enough that, exceptions apart, all
     columns before ``low`` are at most the answer and all columns past the window at least the
-    answer. The exceptions are taken out of the order and merged back by value.
-
-    Parameters
-    ----------
-    window : (m, W) values of the columns low … low+W−1; changed in place
-    low : first column of the window
-    position : (m, E) columns that are exceptions, distinct within a row; N pads a short row
-    value : (m, E) their values; NaN pads a short row
-    rank : 1-based, at most N
+    answer. The exceptions are taken out of the order and merged back by value. ``window``, (m, W),
+    holds the columns from ``low`` on and is changed in place; ``position``, (m, E), says which
+    columns are exceptions (N pads a short row), and ``value`` what they are (NaN pads).
     """
     row, entry = np.nonzero((position >= low) & (position < low + window.shape[1]))
     window[row, position[row, entry] - low] = np.nan
@@ -333,19 +327,10 @@ class Shares:
 def weighted_quantiles(
     ordered: FloatArray, weights: FloatArray, at_infinity: FloatArray, levels: Sequence[float]
 ) -> FloatArray:
-    """The threshold of each row at each level, (m, L).
+    """The threshold of each row at each level, (m, L), from ascending scores, (N,), in O(mN).
 
-    O(mN). The weights are replaced by their cumulated sums, which saves an array of their size.
+    The weights, (m, N), are replaced by their cumulated sums, which saves an array of their size.
 
-    Parameters
-    ----------
-    ordered : (N,) ascending scores
-    weights : (m, N) non-negative, in that order; changed in place
-    at_infinity : (m,) non-negative
-    levels : L numbers in (0, 1), each taken as the simple fraction that it stands for
-
-    Examples
-    --------
     >>> scores, weights = np.array([1.0, 2.0, 3.0]), np.array([[1.0, 1.0, 1.0], [5.0, 1.0, 1.0]])
     >>> weighted_quantiles(scores, weights, np.array([1.0, 1.0]), [0.5, 0.9])
     array([[ 2., inf],

@@ -17,10 +17,10 @@ import numpy as np
 from scipy.stats import kendalltau
 
 from calliper._types import FloatArray, IntArray
-from calliper._validation import check_vector
+from calliper._validation import at_least, check_vector
 from calliper.exceptions import CalliperError, SparseBinsWarning, warn
 from calliper.intervals import Intervals
-from calliper.metrics._inputs import IntervalsLike, at_least, level_of, one_level, undefined
+from calliper.metrics._inputs import IntervalsLike, level_of, one_level, undefined
 from calliper.quantile import as_fraction
 
 Infinite = Literal["keep", "cap", "drop"]
@@ -349,10 +349,10 @@ def sort_widths(intervals: Intervals) -> tuple[IntArray, FloatArray]:
 
 
 class SQITable(NamedTuple):
-    """A row for each bin, from the narrowest intervals to the widest."""
+    """The interval size and the score quantile of each bin, from narrow intervals to wide."""
 
-    isq: FloatArray  # the interval size that stands for the bin
-    csq: FloatArray  # the quantile of the scores in the bin
+    isq: FloatArray
+    csq: FloatArray
 
 
 def sqi_table(

@@ -15,11 +15,12 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import _safe_indexing, check_random_state
 
 from calliper._types import FloatArray
+from calliper._validation import at_least
 from calliper.exceptions import CalliperError, SparseBinsWarning, warn
 from calliper.intervals import Intervals
 from calliper.metrics._by_bin import ONE_SIGMA_TAIL
 from calliper.metrics._conditional import excess_risk_of_target_coverage, worst_slab_coverage
-from calliper.metrics._inputs import IntervalsLike, at_least, one_level
+from calliper.metrics._inputs import IntervalsLike, one_level
 
 _SPLIT_THE_ROWS = (worst_slab_coverage, excess_risk_of_target_coverage)
 

@@ -12,10 +12,10 @@ from scipy import stats
 
 from calliper._notebook import aligned, table
 from calliper._types import BoolArray, FloatArray, IntArray
-from calliper._validation import check_vector
+from calliper._validation import at_least, check_vector
 from calliper.exceptions import CalliperError, SparseBinsWarning, warn
 from calliper.metrics._adaptivity import sort_widths
-from calliper.metrics._inputs import FEWEST, IntervalsLike, at_least, one_level
+from calliper.metrics._inputs import FEWEST, IntervalsLike, one_level
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,9 +16,8 @@ import numpy as np
 from scipy import stats
 
 from calliper._types import FloatArray
-from calliper._validation import check_levels, check_vector
+from calliper._validation import at_least, check_levels, check_vector
 from calliper.distribution import Distribution
-from calliper.metrics._inputs import at_least
 from calliper.quantile import conformal_rank
 
 if TYPE_CHECKING:
