@@ -102,7 +102,7 @@ def sketch_rows(X: Any, y: Any = None) -> RowSketch:
     """
     columns = [*_columns(X), *([] if y is None else _columns(y))]
     units = tuple(_unit(column) for column in columns)
-    fine = any(len(np.unique(_hashed(column))) > FINE * len(column) for column in columns)
+    fine = any(len(np.unique(_coded(column))) > FINE * len(column) for column in columns)
     numbers, has_targets = _projected(columns, units), y is not None
     return RowSketch(
         numbers=numbers, units=units, fine=fine, names=_names(X), has_targets=has_targets
@@ -141,9 +141,8 @@ def _judge(cell: IntArray, n_a: int, fine: bool) -> SharedRows:
     beyond = _evenness(in_a, in_b) > even.mean() + BEYOND * max(float(even.std()), 0.25)
     equal = np.array_equal(in_a, in_b) and len(in_a) >= _CELLS
     no_twins = max(in_a.max(), in_b.max()) == 1
-    few = any(n_shared >= max(count, share * n_b) for count, share in FEW)
-    copies = fine and no_twins and few
-    certain = bool(beyond or equal or copies)
+    enough = any(n_shared >= max(count, share * n_b) for count, share in FEW)
+    certain = bool(beyond or equal or (fine and no_twins and enough))
     return SharedRows(
         n_shared=n_shared,
         n_rows=n_b,
@@ -194,48 +193,31 @@ def _projected(
     rng = np.random.default_rng(0)
     numbers = np.zeros((len(columns[-1]), _PROJECTED))
     for column, unit in zip(columns, units, strict=True):
-        scaled = _hashed(column) if unit is None else _in_units(column, *unit)
-        numbers += np.outer(scaled, rng.normal(size=_PROJECTED))
+        numbers += np.outer(_coded(column, unit), rng.normal(size=_PROJECTED))
     return np.asarray(numbers / np.sqrt(len(columns)))
 
 
 def _unit(column: NDArray[Any]) -> tuple[float, float] | None:
     """The low end and the spread of a column of numbers; None for text."""
-    numbers = _as_numbers(column)
-    if numbers is None:
+    if column.dtype.kind != "f":
         return None
-    finite = numbers[np.isfinite(numbers)]
+    finite = column[np.isfinite(column)]
     if not len(finite):
         return 0.0, 1.0
     low, high = np.percentile(finite, [5, 95])
     return float(low), float((high - low) or np.ptp(finite) or 1.0)
 
 
-def _in_units(column: NDArray[Any], low: float, spread: float) -> FloatArray:
-    """Numbers in units of the spread; gaps, text and infinities have places of their own."""
-    numbers = _as_numbers(column)
-    if numbers is None:
-        return _hashed(column)
+def _coded(column: NDArray[Any], unit: tuple[float, float] | None = None) -> FloatArray:
+    """A number for each cell: itself, in units of the spread if known, or a hash of its text."""
+    if column.dtype.kind != "f":
+        texts = ["" if str(cell) in GAPS else str(cell) for cell in column.tolist()]
+        return np.array([crc32(text.encode()) / 2**20 if text else _GAP for text in texts])
+    if unit is None:
+        return np.asarray(np.nan_to_num(column, nan=_GAP))
     with np.errstate(over="ignore"):
-        scaled = (numbers - low) / spread
+        scaled = (column - unit[0]) / unit[1]
     return np.asarray(np.nan_to_num(scaled, nan=_GAP, posinf=1e9, neginf=-1e9))
-
-
-def _hashed(column: NDArray[Any]) -> FloatArray:
-    """A number for each cell: itself, or one made of its text, the same wherever it stands."""
-    numbers = _as_numbers(column)
-    if numbers is not None:
-        return np.asarray(np.nan_to_num(numbers, nan=_GAP))
-    texts = ["" if str(cell) in GAPS else str(cell) for cell in column.tolist()]
-    return np.array([crc32(text.encode()) / 2**20 if text else _GAP for text in texts])
-
-
-def _as_numbers(column: NDArray[Any]) -> FloatArray | None:
-    """The column as floats; None for text."""
-    try:
-        return column.astype(np.float64)
-    except (TypeError, ValueError):
-        return None
 
 
 def _columns(X: Any) -> list[NDArray[Any]]:
@@ -245,7 +227,7 @@ def _columns(X: Any) -> list[NDArray[Any]]:
     if isinstance(X, Tensor):
         X = X.detach().cpu().numpy()
     if isinstance(X, Frame):
-        return [_plain(np.asarray(X[name])) for name in X.columns]
+        return [_as_numbers(np.asarray(X[name])) for name in X.columns]
     try:
         rows = np.asarray(X)
     except ValueError:  # rows of different lengths
@@ -255,7 +237,7 @@ def _columns(X: Any) -> list[NDArray[Any]]:
     rows = rows.reshape(len(rows), -1)
     if rows.shape[1] > _WIDE and rows.dtype.kind in "biuf":
         rows = _narrowed(np.nan_to_num(rows.astype(np.float64), nan=_GAP))
-    return [_plain(column) for column in rows.T]
+    return [_as_numbers(column) for column in rows.T]
 
 
 def _names(X: Any) -> tuple[Any, ...] | None:
@@ -268,13 +250,15 @@ def _narrowed(rows: Any) -> Any:
     return rows @ np.random.default_rng(1).normal(size=(rows.shape[1], _PROJECTED))
 
 
-def _plain(column: NDArray[Any]) -> NDArray[Any]:
-    """Dates as numbers of microseconds, all else as it is."""
+def _as_numbers(column: NDArray[Any]) -> NDArray[Any]:
+    """Floats, dates as microseconds; the column itself if it holds text."""
     if column.dtype.kind in "mM":
-        gaps = np.isnat(column)
-        column = column.astype(f"{column.dtype.kind}8[us]").astype(np.int64).astype(np.float64)
-        column[gaps] = np.nan
-    return column
+        micro = column.astype(f"{column.dtype.kind}8[us]").astype(np.int64)
+        return np.where(np.isnat(column), np.nan, micro)
+    try:
+        return column.astype(np.float64, copy=False)
+    except (TypeError, ValueError):
+        return column
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,9 +307,9 @@ def warn_of_trend(errors: Any, order: Any = None) -> RowTrend | None:
 
 def _trend(values: FloatArray, *, of_size: bool) -> RowTrend:
     n = len(values)
-    place, ranks = np.arange(n) - (n - 1) / 2, rankdata(values) - (n + 1) / 2
-    spread = np.sqrt((place @ place) * (ranks @ ranks))
-    correlation = float(place @ ranks / spread) if spread > 0 else 0.0
+    rows, ranks = np.arange(n) - (n - 1) / 2, rankdata(values) - (n + 1) / 2
+    spread = np.sqrt((rows @ rows) * (ranks @ ranks))
+    correlation = float(rows @ ranks / spread) if spread > 0 else 0.0
     quarter = max(n // 4, 1)
     return RowTrend(
         of_size=of_size,
