@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -72,7 +72,7 @@ class MetricCurveDisplay(style.Display):
         *,
         problem: str | None = None,
         level: float | None = None,
-    ) -> MetricCurveDisplay:
+    ) -> Self:
         """Mean and 1-σ error over the splits, for each method and N.
 
         Parameters
@@ -106,7 +106,7 @@ class MetricCurveDisplay(style.Display):
         words = (known and known.label) or self.metric.replace("_", " ")
         return words[0].upper() + words[1:] if words[0].isascii() else words
 
-    def plot(self, ax: Any = None, *, name: str | None = None) -> MetricCurveDisplay:
+    def plot(self, ax: Any = None, *, name: str | None = None) -> Self:
         """Draw a line with bars for each method; N is on a logarithmic axis."""
         ax = self._start(ax)
         for place, method in enumerate(self.curves):
