@@ -51,9 +51,9 @@ def code_lines(text: str) -> int:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.body[0] if node.body else None
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-                if isinstance(first.value.value, str):
-                    docs.update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+            constant = first.value if isinstance(first, ast.Expr) else None
+            if isinstance(constant, ast.Constant) and isinstance(constant.value, str):
+                docs.update(range(constant.lineno, (constant.end_lineno or 0) + 1))
     skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
     skipped |= {tokenize.ENDMARKER, tokenize.ENCODING}
     held: set[int] = set()

@@ -9,14 +9,13 @@ from calliper._lazy import on_demand
 from calliper._version import __version__ as __version__
 from calliper.calibrators import FullRescaled, JackknifeRescaled, Split
 from calliper.exceptions import CalliperError
-from calliper.intervals import Intervals
+from calliper.intervals import Boxes, Intervals
 from calliper.kernels import KNN, RBF
 from calliper.regressor import ConformalRegressor
 from calliper.scores import AbsoluteError, JointError, QuantileError, SignedError
 from calliper.space import ErrorModel, Layer
 
 if TYPE_CHECKING:
-    from calliper._boxes import Boxes
     from calliper._quantile_pair import QuantilePair
     from calliper._targets import MultiTargetRegressor
     from calliper.files import load, save
@@ -68,7 +67,6 @@ __all__ = [
 __getattr__ = on_demand(
     __name__,
     {
-        "Boxes": "_boxes",
         "MultiTargetRegressor": "_targets",
         "QuantilePair": "_quantile_pair",
         "compare": "lab.comparison",

@@ -15,8 +15,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
-from calliper._row_order import warn_of_trend
-from calliper._shared_rows import RowSketch, SharedRows, find_shared, sketch_rows
+from calliper._row_checks import RowSketch, SharedRows, find_shared, sketch_rows, warn_of_trend
 from calliper._types import Coverage, FloatArray, Score
 from calliper._validation import check_bounds, check_level, check_levels, like_coverage
 from calliper.calibrators import Grouped, refuse_distribution, takers_of_weights

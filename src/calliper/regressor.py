@@ -45,11 +45,9 @@ from calliper._models import (
     routed,
     unchanged_if_refused,
 )
-from calliper._notebook import card, floored
+from calliper._notebook import card, floored, reporter
 from calliper._per_row import PerRow, row_values
-from calliper._progress import reporter
-from calliper._row_order import warn_of_trend
-from calliper._shared_rows import sketch_rows
+from calliper._row_checks import sketch_rows, warn_of_trend
 from calliper._types import Coverage, FloatArray, IntArray, Score
 from calliper._validation import check_vector, check_window
 from calliper.calibrators import FullRescaled, Grouped, picture_of

@@ -10,7 +10,7 @@ from shlex import split
 import numpy as np
 import pytest
 
-from calliper import FullRescaled, files
+from calliper import FullRescaled
 
 ROWS = split("--calibration cal.csv --target y --prediction y_pred")
 TRAINED = ["--features", "a,b", "--training", "train.csv"]

@@ -15,8 +15,8 @@ import numpy as np
 
 from calliper import __version__, files
 from calliper._calibrated import CalibratedOnStored, StoredRows, calibrate_stored
-from calliper._json import to_text
 from calliper._types import FloatArray
+from calliper._writing import to_text
 from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from calliper import __version__
-from calliper._json import to_text
-from calliper._whole import lock
+from calliper._writing import lock, to_text
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._answering import Answering, Tally

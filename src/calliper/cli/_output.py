@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from calliper._whole import Unfinished
+from calliper._writing import Unfinished
 from calliper.exceptions import CalliperError
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from calliper._json import to_text
 from calliper._types import FloatArray
+from calliper._writing import to_text
 from calliper.cli._tables import Columns, listed, open_bytes
 from calliper.exceptions import CalliperError
 from calliper.lab.tuning import TuningCurve

@@ -13,7 +13,7 @@ import click
 import numpy as np
 
 from calliper._calibrated import refuse_seen
-from calliper._shared_rows import sketch_rows
+from calliper._row_checks import sketch_rows
 from calliper._types import FloatArray, IntArray
 from calliper.cli import _options as options
 from calliper.cli import _output as out

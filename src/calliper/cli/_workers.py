@@ -24,7 +24,7 @@ from typing import Any
 
 from joblib import cpu_count
 
-from calliper._whole import remove_abandoned
+from calliper._writing import remove_abandoned
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._answering import Answering, Tally

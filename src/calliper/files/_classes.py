@@ -26,7 +26,7 @@ OWN = {
     "calliper._device": "DeviceRows",
     "calliper._calibrated": "Calibrated CalibratedOnStored",
     "calliper._per_row": "PerRow",
-    "calliper._shared_rows": "RowSketch",
+    "calliper._row_checks": "RowSketch",
     "calliper._targets": "MultiTargetRegressor",
     "calliper.calibrators._base": "FitRows",
     "calliper.calibrators._conditional": "ConditionalCalibration Span",

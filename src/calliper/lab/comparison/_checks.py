@@ -24,8 +24,7 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
-from calliper._row_order import find_trend
-from calliper._shared_rows import find_shared, sketch_rows
+from calliper._row_checks import find_shared, find_trend, sketch_rows
 from calliper._types import FloatArray
 from calliper.lab.comparison._answers import Answer, Sets
 from calliper.lab.comparison._evenness import ShortGroup, short_groups

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from calliper._json import to_text
-from calliper._progress import Progress, reporter
+from calliper._notebook import Progress, reporter
 from calliper._validation import check_levels
+from calliper._writing import to_text
 from calliper.calibrators import Split
 from calliper.exceptions import CalliperError
 from calliper.lab.comparison._answers import Answer, Sets, ask

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from calliper._progress import Progress, reporter
+from calliper._notebook import Progress, reporter
 from calliper._types import Coverage
 from calliper._validation import check_levels
 from calliper.exceptions import FailedTrialsWarning, warn

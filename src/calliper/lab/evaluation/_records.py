@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calliper._json import number, to_text
-from calliper._whole import whole_file
+from calliper._writing import number, to_text, whole_file
 from calliper.exceptions import CalliperError
 
 if TYPE_CHECKING:

@@ -37,8 +37,8 @@ from typing import Any
 from joblib.hashing import NumpyHasher
 from sklearn.base import clone
 
-from calliper._json import to_text
 from calliper._version import __version__
+from calliper._writing import to_text
 from calliper.exceptions import CalliperError, TornStoreWarning, warn
 from calliper.lab.evaluation._plan import Trial
 from calliper.lab.evaluation._records import Row, read_row

@@ -10,8 +10,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from calliper._json import to_text
 from calliper._version import __version__
+from calliper._writing import to_text
 from calliper.lab.comparison import Comparison, percent
 from calliper.lab.report.page._figures import figure_items
 from calliper.lab.report.page._payload import PAGE_COLUMNS, payload, table_rows

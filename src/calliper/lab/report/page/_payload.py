@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calliper._json import plain
+from calliper._writing import plain
 from calliper.lab.comparison import (
     Comparison,
     Record,
