@@ -62,20 +62,15 @@ class Answering:
         """The level, or the levels if there are several."""
         return self.coverage[0] if len(self.coverage) == 1 else self.coverage
 
-    @property
-    def added(self) -> list[str]:
-        """The columns that are added to the new rows."""
-        return added_columns(self.coverage)
-
     def write(self, new: tables.Table, output: str, report: out.Progress) -> Tally:
         """Write the new rows with their intervals, a chunk at a time."""
         schema, tally = self.calibration.schema, Tally()
         needed = schema.numbers(schema.columns.new)
-        filling = replace(self.calibration.filling, n_filled=0)
+        filling, added = replace(self.calibration.filling, n_filled=0), added_columns(self.coverage)
         with ExitStack() as stack:
             handle = stack.enter_context(out.open_output(output))
             writer = stack.enter_context(
-                tables.open_writer(output, handle, new, self.form, numeric=needed, added=self.added)
+                tables.open_writer(output, handle, new, self.form, numeric=needed, added=added)
             )
             for chunk in new.chunks(needed, carry=True, gaps=filling.gaps):
                 ends = self._ends(chunk, filling.fill(chunk.numbers.copy()), tally)

@@ -78,7 +78,12 @@ def open_output(path: str) -> Iterator[BinaryIO]:
         return
     target = Path(os.path.realpath(path))  # through a link, which stays a link
     _check_writable(target, path)
-    part = _part(target, path)
+    try:
+        part = Unfinished(target)
+    except OSError as error:
+        raise CalliperError(
+            f"cannot write {path}: {error.strerror} in {target.parent}; choose another folder."
+        ) from error
     try:
         yield part.handle
         with writing(path):
@@ -137,15 +142,6 @@ def _check_writable(target: Path, path: str, option: str = "--output") -> None:
         raise CalliperError(f"cannot write {path}: not a plain file; use {option} - and redirect.")
     if not os.access(target, os.W_OK):
         raise CalliperError(f"cannot write {path}: it is read-only; choose another file.")
-
-
-def _part(target: Path, path: str) -> Unfinished:
-    try:
-        return Unfinished(target)
-    except OSError as error:
-        raise CalliperError(
-            f"cannot write {path}: {error.strerror} in {target.parent}; choose another folder."
-        ) from error
 
 
 @contextmanager

@@ -42,19 +42,21 @@ class Scales:
 
     def require_columns(self, columns: Columns, *, has_training: bool) -> None:
         """The names are those that the scales were chosen with, standardised if they were then."""
-        made, again = self.columns, "give the same, or run calliper tune again"
-        for what, own, given in (
-            ("the features", listed(made.features, 5), listed(columns.features, 5)),
-            ("--target", made.target, columns.target),
-            ("--prediction", made.prediction, columns.prediction),
-        ):
-            if own != given or (what == "the features" and made.features != columns.features):
-                raise CalliperError(
-                    f"{self.path}: was made with {what} {own}, not {given}; {again}."
-                )
+        made = self.columns
+        if made.features != columns.features:
+            features = f"the features {listed(made.features, 5)}"
+            self._refuse_columns(features, listed(columns.features, 5))
+        if made.target != columns.target:
+            self._refuse_columns(f"--target {made.target}", columns.target)
+        if made.prediction != columns.prediction:
+            self._refuse_columns(f"--prediction {made.prediction}", columns.prediction)
         if has_training != (self.training is not None):
             then, do = ("without", "omit it") if has_training else ("with", "give the same file")
             raise CalliperError(f"{self.path}: was made {then} --training; {do} here too.")
+
+    def _refuse_columns(self, was: str, now: str) -> NoReturn:
+        again = "give the same, or run calliper tune again"
+        raise CalliperError(f"{self.path}: was made with {was}, not {now}; {again}.")
 
     def require_rows(self, known: FloatArray, training: FloatArray | None) -> None:
         """The numbers are those that the scales were chosen on."""

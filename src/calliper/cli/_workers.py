@@ -6,7 +6,6 @@ dies, another begins its file anew; Dask does the same.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
 import sys
@@ -27,7 +26,7 @@ from joblib import cpu_count
 from calliper._writing import remove_abandoned
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
-from calliper.cli._answering import Answering, Tally
+from calliper.cli._answering import Answering, Tally, added_columns
 from calliper.exceptions import CalliperError
 
 #: How often a file is begun anew whose process died.
@@ -60,15 +59,9 @@ class Stamp:
     @classmethod
     def of(cls, path: str, *, contents: bool = False) -> Stamp:
         """The stamp of a file, with the sum of its contents if asked for."""
-        contained = sum_of(path) if contents else ""
+        contained = tables.sum_of(path) if contents else ""
         status = os.stat(path)
         return cls(status.st_size, status.st_mtime_ns, contained)
-
-
-def sum_of(path: str) -> str:
-    """SHA-256 of the bytes of a file."""
-    with open(path, "rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 @dataclass(frozen=True)
@@ -86,7 +79,7 @@ def work(answering: Answering, task: Task, report: out.Progress = lambda part: N
     """Put intervals on the rows of one file; its output appears whole or not at all."""
     before = Stamp.of(task.new)
     with tables.open_table(task.new, answering.form) as table:
-        answering.calibration.schema.check(table, answering.added)
+        answering.calibration.schema.check(table, added_columns(answering.coverage))
         with out.writing(task.output):
             os.makedirs(os.path.dirname(task.output), exist_ok=True)
         tally = answering.write(table, task.output, report)
