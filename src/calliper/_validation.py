@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set, Sized
+from collections.abc import Callable, Mapping, Sequence, Set, Sized
 from numbers import Integral, Real
 from typing import Any
 
@@ -265,6 +265,14 @@ def each_level(
     """``value(level, n)`` as a number for one level, as an array for several."""
     values = [value(level, n) for level in check_levels(coverage)]
     return values[0] if np.ndim(coverage) == 0 else np.array(values)
+
+
+def check_option(value: Any, options: Sequence[str], name: str) -> str:
+    """One of the texts that a parameter may be."""
+    if value not in options:
+        listed = f"{', '.join(map(repr, options[:-1]))} or {options[-1]!r}"
+        raise CalliperError(f"{name} must be {listed}; got {value!r}.")
+    return str(value)
 
 
 def check_window(window: Any) -> int:

@@ -36,6 +36,7 @@ from calliper._types import BoolArray, Coverage, FloatArray, IntArray
 from calliper._validation import (
     at_least,
     check_levels,
+    check_option,
     check_vector,
     like_coverage,
     warn_if_too_few,
@@ -115,8 +116,7 @@ class Distribution:
         "upper": y*_(⌈p(N+1)⌉), at or below which a target lies with probability at least p.
         "lower": y*_(⌊p(N+1)⌋), at or above which it lies with at least 1 − p.
         """
-        if side not in ("upper", "lower"):
-            raise ValueError(f"side must be 'upper' or 'lower'; got {side!r}.")
+        check_option(side, ("upper", "lower"), "side")
         levels = check_levels(p, "p")
         if side == "lower":
             levels = tuple(float(1 - as_fraction(level)) for level in levels)

@@ -43,7 +43,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from calliper._types import FloatArray
-from calliper._validation import check_offset, check_vector
+from calliper._validation import check_offset, check_option, check_vector
 from calliper.exceptions import CalliperError, QuantileCrossingWarning, warn
 from calliper.quantile import above, below, not_below
 
@@ -66,9 +66,7 @@ class AbsoluteError(BaseEstimator):  # type: ignore[misc]
         """``|y − ŷ|``, shape (n,)."""
         return np.abs(y - y_pred)
 
-    def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """The score itself."""
-        return np.abs(y - y_pred)
+    magnitude = measure
 
     def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Targets whose score is at most ``radius``: [ŷ − radius, ŷ + radius]."""
@@ -197,9 +195,7 @@ class SignedError(BaseEstimator):  # type: ignore[misc]
         return -unbounded, above(y_pred, radius)
 
     def _checked_side(self) -> str:
-        if self.side not in ("both", "lower", "upper"):
-            raise ValueError(f"side must be 'both', 'lower' or 'upper'; got {self.side!r}.")
-        return self.side
+        return check_option(self.side, ("both", "lower", "upper"), "side")
 
 
 class ScaledError(BaseEstimator):  # type: ignore[misc]
@@ -221,9 +217,7 @@ class ScaledError(BaseEstimator):  # type: ignore[misc]
         """The distance from the centre in the unit of its side, shape (n,)."""
         return np.abs(self.signed(y, y_pred))
 
-    def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """The score itself."""
-        return self.measure(y, y_pred)
+    magnitude = measure
 
     def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
         """The same, negative below the centre."""
@@ -355,10 +349,7 @@ class QuantileError(BaseEstimator):  # type: ignore[misc]
         return np.sort(outputs, axis=-1)
 
     def _checked_variant(self) -> str:
-        if self.variant not in VARIANTS:
-            names = ", ".join(repr(name) for name in VARIANTS)
-            raise ValueError(f"variant must be one of {names}; got {self.variant!r}.")
-        return self.variant
+        return check_option(self.variant, VARIANTS, "variant")
 
     def _checked_offset(self) -> float:
         offset = check_offset(self.offset)

@@ -11,13 +11,13 @@ with Jackknife+ Rescaled Scores", TMLR, section 2.2.
 from __future__ import annotations
 
 from math import ceil
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from scipy.stats import kendalltau
 
 from calliper._types import FloatArray, IntArray
-from calliper._validation import at_least, check_vector
+from calliper._validation import at_least, check_option, check_vector
 from calliper.exceptions import CalliperError, SparseBinsWarning, warn
 from calliper.intervals import Intervals
 from calliper.metrics._inputs import IntervalsLike, level_of, one_level, undefined
@@ -47,9 +47,8 @@ def tau_si(
 
     Parameters
     ----------
-    y : array of shape (m,)
-        True targets.
-    intervals : Intervals or (lower, upper), of one level
+    y, intervals
+        As in :func:`interval_score`.
     y_pred : array of shape (m,), optional
         Predictions; by default the middles of the intervals.
     infinite : {"keep", "cap", "drop"}
@@ -274,8 +273,7 @@ def scores_and_widths(
 
 
 def _checked_cap(infinite: Infinite, max_score: float | None) -> float | None:
-    if infinite not in ("keep", "cap", "drop"):
-        raise CalliperError(f"infinite must be 'keep', 'cap' or 'drop'; got {infinite!r}.")
+    check_option(infinite, get_args(Infinite), "infinite")
     if infinite != "cap":
         if max_score is not None:
             raise CalliperError(
@@ -365,8 +363,7 @@ def sqi_table(
     min_bin_size: int | None,
 ) -> SQITable:
     """ISQ and CSQ of every bin; two sorts and one partition a bin, O(n log n)."""
-    if bin_width not in ("median", "midpoint"):
-        raise CalliperError(f"bin_width must be 'median' or 'midpoint'; got {bin_width!r}.")
+    check_option(bin_width, get_args(BinWidth), "bin_width")
     n_bins = at_least(n_bins, 2, "n_bins")
     if min_bin_size is None:
         smallest = max(20, ceil(2 / (1 - as_fraction(coverage))))

@@ -152,10 +152,8 @@ def coverage_by_width(y: Any, intervals: IntervalsLike, *, n_bins: int = 10) -> 
 
     Parameters
     ----------
-    y : array of shape (m,)
-        True targets.
-    intervals : Intervals or (lower, upper), of one level
-        Infinite widths have a bin of their own, the last.
+    y, intervals
+        As in :func:`interval_score`; infinite widths have a bin of their own, the last.
     n_bins : int
         Bins of as equal numbers as ties allow: equal widths (up to rounding) share a bin.
 

@@ -15,6 +15,7 @@ from math import nan
 from typing import Any, Literal, get_args
 
 from calliper._types import FloatArray
+from calliper._validation import check_option
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.metrics._adaptivity import r2_sqi, tau_si, tau_sqi
@@ -103,9 +104,7 @@ class Measure:
             raise CalliperError(
                 f"a measure must be a function of (y, intervals, context); got {self.function!r}."
             )
-        if self.best not in get_args(Best):
-            options = ", ".join(repr(name) for name in get_args(Best))
-            raise CalliperError(f"best must be one of {options}; got {self.best!r}.")
+        check_option(self.best, get_args(Best), "best")
 
     def description(self) -> dict[str, Any]:
         """What records keep of a measure: what a table needs."""
