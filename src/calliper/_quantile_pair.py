@@ -116,7 +116,7 @@ class QuantilePair(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 #: Which parameter sets the quantile, for each parameter that names the quantile loss.
-LOSSES = {
+QUANTILE_PARAMETERS = {
     ("loss", "quantile"): ("quantile", "alpha"),
     ("objective", "quantile"): ("alpha",),
     ("objective", "reg:quantileerror"): ("quantile_alpha",),
@@ -161,7 +161,7 @@ def _levels_of(name: str, parameters: dict[str, Any]) -> Iterator[str]:
     if last == "quantile" and f"{owner}loss" not in parameters:  # QuantileRegressor
         yield name
     loss = str(parameters[name]).partition(":")[0] if last == "loss_function" else parameters[name]
-    known = LOSSES.get((last, loss), ()) if isinstance(loss, str) else ()
+    known = QUANTILE_PARAMETERS.get((last, loss), ()) if isinstance(loss, str) else ()
     # XGBoost and LightGBM take parameters that they do not list.
     listed = [f"{owner}{level}" for level in known if f"{owner}{level}" in parameters]
     yield from listed or [f"{owner}{level}" for level in known[:1]]

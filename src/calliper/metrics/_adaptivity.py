@@ -247,7 +247,7 @@ def scores_and_widths(
 ) -> tuple[FloatArray, FloatArray]:
     """|y − ŷ| and upper − lower of the rows to compare, equal where only rounding differs.
 
-    The rows come in the order of their scores, which costs nothing here and spares a sort there.
+    The rows come in the order of their scores, which saves the caller a sort.
     """
     cap = _checked_cap(infinite, max_score)
     n, width = len(intervals.lower), intervals.width
@@ -312,7 +312,7 @@ def sort_with_ties(values: FloatArray, magnitude: FloatArray) -> tuple[IntArray,
     """
     order = np.argsort(values)
     ordered, size = values[order], magnitude[order]
-    # No magnitude makes neighbours ties where the largest one does not.
+    # Neighbours that are no ties by the largest magnitude are none by their own.
     largest = float(size.max(initial=0.0))
     close = np.append(False, ~(ordered[1:] > _clearly_above(ordered[:-1], largest, largest)))
     if not close.any():
@@ -376,7 +376,7 @@ def sqi_table(
     cuts = quantile_edges(ordered, n_bins)
     edges = np.unique(cuts)
     if np.isinf(cuts[-2]):
-        # Enough infinite widths to fill a bin: it is theirs alone.
+        # Enough infinite widths to fill a bin of their own.
         edges = np.append(edges, np.inf)
     start = np.concatenate([[0], np.searchsorted(ordered, edges[1:-1])])
     stop = np.append(start[1:], len(ordered))
@@ -398,7 +398,7 @@ def quantile_edges(ordered: FloatArray, n_bins: int) -> FloatArray:
     """
     below, rest = np.divmod(np.arange(n_bins + 1) * (len(ordered) - 1), n_bins)
     left, right = ordered[below], ordered[np.minimum(below + 1, len(ordered) - 1)]
-    # Where both ends are infinite, or nothing of the right one is taken, there is no step.
+    # No step where the edge is a value itself, or between two infinite ones.
     flat = (rest == 0) | (left == right)
     step = np.subtract(right, left, out=np.zeros_like(left), where=~flat)
     edges: FloatArray = left + step * (rest / n_bins)

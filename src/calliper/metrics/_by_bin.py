@@ -25,7 +25,7 @@ ONE_SIGMA_TAIL = float(stats.norm.sf(1.0))
 #: Bins that are printed at each end of a long table.
 _PRINTED = 5
 #: The bin of rows without a value.
-MISSING = "missing"
+NO_VALUE = "missing"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -233,7 +233,7 @@ def coverage_by_value(
     edges = np.append(known[start], known[-1])
     labels = _labels(edges)
     if n_known < len(numbers):
-        labels, start = [*labels, MISSING], np.append(start, n_known)
+        labels, start = [*labels, NO_VALUE], np.append(start, n_known)
         edges = np.append(edges, np.nan)
     return coverage_table(labels, covered[order], read.width[order], start, edges)
 

@@ -1,4 +1,4 @@
-r"""Does a miss depend on anything? On the width, on a slab of inputs, on what a classifier sees.
+r"""Does coverage depend on anything: the width, a slab of inputs, what a classifier sees?
 
 **Dependence.** HSIC and plain correlation of being covered and the width.
 
@@ -432,7 +432,7 @@ def _forecasts(
     if classifier is None:
         from sklearn.ensemble import HistGradientBoostingClassifier
 
-        # Shallow and few: what is sought is a smooth pattern in noisy labels.
+        # Few and shallow trees: labels are noisy, and the pattern sought is smooth.
         classifier = HistGradientBoostingClassifier(
             max_iter=50, max_leaf_nodes=8, early_stopping=False, random_state=rng.randint(2**31)
         )

@@ -1,4 +1,4 @@
-"""The measures by name: how each is computed, what it is called, and which end is the better one.
+"""The measures by name: how each is computed, what it is called, and which values are better.
 
 Evaluations, comparisons, their page and the demonstration all read them here. A measure is a
 function ``(y, intervals, context)`` that gives one number; ``intervals`` carry their level,
@@ -114,7 +114,7 @@ class Measure:
 def _ask(
     metric: Callable[..., Any], takes: Iterable[str], y: Any, intervals: Intervals, context: Context
 ) -> float:
-    """What a metric says of the intervals, told of what else it takes."""
+    """A metric of the intervals, called with what else it takes."""
     known = {"y": y, "y_pred": context.y_pred, "coverage": context.level}
     return float(metric(intervals=intervals, **{name: known[name] for name in takes}))
 
