@@ -32,7 +32,7 @@ from calliper._models import (
     routed,
 )
 from calliper._types import FloatArray
-from calliper._validation import check_levels, n_rows
+from calliper._validation import check_level, n_rows
 from calliper.exceptions import CalliperError
 from calliper.quantile import as_fraction
 
@@ -83,12 +83,7 @@ class QuantilePair(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
         """Train a copy for each quantile; ``fit_params`` go to ``fit`` of each."""
-        if np.ndim(self.coverage) != 0:
-            raise CalliperError(
-                f"coverage must be one level such as 0.9; got {self.coverage!r}: a pair is "
-                f"trained for one level, and intervals can be asked for at any other."
-            )
-        level = as_fraction(check_levels(self.coverage)[0])
+        level = as_fraction(check_level(self.coverage))
         middle = (0.5,) if self.median else ()
         quantiles = (float((1 - level) / 2), *middle, float((1 + level) / 2))
         name = _quantile_parameter(self.estimator)
