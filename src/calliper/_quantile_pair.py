@@ -89,7 +89,9 @@ class QuantilePair(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         name = _quantile_parameter(self.estimator)
         y = check_known_rows(self, X, y)
         fit_params = routed(self, fit_params)
-        settings = [{name: _value(name, q)} for q in quantiles] if name else [{}]
+        # CatBoost takes the level within the name of the loss.
+        form = "Quantile:alpha={}".format if name.endswith("loss_function") else float
+        settings: list[Any] = [{name: form(q)} for q in quantiles] if name else [{}]
         self.estimators_ = tuple(
             fresh(self.estimator).set_params(**s).fit(X, y, **fit_params) for s in settings
         )
@@ -160,8 +162,3 @@ def _levels_of(name: str, parameters: dict[str, Any]) -> Iterator[str]:
     # XGBoost and LightGBM take parameters that they do not list.
     listed = [f"{owner}{level}" for level in known if f"{owner}{level}" in parameters]
     yield from listed or [f"{owner}{level}" for level in known[:1]]
-
-
-def _value(name: str, quantile: float) -> Any:
-    """What the parameter is set to; CatBoost takes the level within the name of the loss."""
-    return f"Quantile:alpha={quantile}" if name.endswith("loss_function") else quantile

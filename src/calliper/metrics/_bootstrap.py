@@ -122,7 +122,12 @@ def bootstrap(
     read = one_level(intervals)
     n = len(read.lower)
     draws = at_least(n_resamples, 2, "n_resamples")
-    _refuse_other_lengths([y, *rows], n)
+    for position, part in enumerate([y, *rows]):
+        if _n_entries(part) != n:
+            name = f"rows[{position - 1}]" if position else "y"
+            raise CalliperError(
+                f"{name} must have a row for each of the {n} intervals; got {_n_entries(part)}."
+            )
     if replace is None:
         replace = not _splits_the_rows(metric)
     takes = signature(metric).parameters
@@ -180,12 +185,3 @@ def _n_entries(value: Any) -> int | None:
         return len(value)
     shape: Any = getattr(value, "shape", ())
     return int(shape[0]) if len(shape) else None
-
-
-def _refuse_other_lengths(parts: list[Any], n: int) -> None:
-    for position, part in enumerate(parts):
-        if _n_entries(part) != n:
-            name = f"rows[{position - 1}]" if position else "y"
-            raise CalliperError(
-                f"{name} must have a row for each of the {n} intervals; got {_n_entries(part)}."
-            )
