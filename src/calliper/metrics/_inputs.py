@@ -1,4 +1,4 @@
-"""What measures do first: read intervals and rows, find the level, or say why there is no value."""
+"""What measures have in common: reading intervals, rows and the level, and having no value."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _ends(intervals: Any) -> tuple[FloatArray, FloatArray]:
         if isinstance(intervals, Frame) and {"lower", "upper"} <= set(intervals.columns):
             lower, upper = intervals["lower"], intervals["upper"]
         elif shape is not None and len(shape) == 2 and shape[1] == 2:
-            # Two rows of (lower, upper) would unpack as well, into the wrong ends.
+            # Two rows of (lower, upper) would unpack into the wrong ends.
             raise ValueError("the ends are in the columns")
         else:
             lower, upper = intervals
