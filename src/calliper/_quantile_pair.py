@@ -23,7 +23,10 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._models import (
+from calliper._types import FloatArray
+from calliper._validation import check_level, n_rows
+from calliper.exceptions import CalliperError
+from calliper.models import (
     check_known_rows,
     check_new_rows,
     fit_router,
@@ -31,9 +34,6 @@ from calliper._models import (
     predictions,
     routed,
 )
-from calliper._types import FloatArray
-from calliper._validation import check_level, n_rows
-from calliper.exceptions import CalliperError
 from calliper.quantile import as_fraction
 
 

@@ -23,7 +23,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 
-from calliper import _models as models
+from calliper import models
 from calliper._calibrated import Calibrated
 from calliper._dask import LazyRows, is_collection, lazy_predictions, refuse_collection
 from calliper._types import Coverage, FloatArray, IntArray

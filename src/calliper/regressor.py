@@ -27,7 +27,16 @@ from calliper._dask import (
     lazy_predictions,
     refuse_collection,
 )
-from calliper._models import (
+from calliper._notebook import card, floored, reporter
+from calliper._row_checks import sketch_rows, warn_of_trend
+from calliper._types import Coverage, FloatArray, IntArray
+from calliper._validation import check_vector, check_window
+from calliper.calibrators import Calibrator, FullRescaled, Grouped, as_calibrator, picture_of
+from calliper.distribution import Distribution
+from calliper.exceptions import CalliperError, EmbeddingWarning, warn
+from calliper.guarantees import Guarantee
+from calliper.intervals import Intervals
+from calliper.models import (
     check_known_rows,
     check_new_rows,
     check_sample_weight,
@@ -40,15 +49,6 @@ from calliper._models import (
     routed,
     unchanged_if_refused,
 )
-from calliper._notebook import card, floored, reporter
-from calliper._row_checks import sketch_rows, warn_of_trend
-from calliper._types import Coverage, FloatArray, IntArray
-from calliper._validation import check_vector, check_window
-from calliper.calibrators import Calibrator, FullRescaled, Grouped, as_calibrator, picture_of
-from calliper.distribution import Distribution
-from calliper.exceptions import CalliperError, EmbeddingWarning, warn
-from calliper.guarantees import Guarantee
-from calliper.intervals import Intervals
 from calliper.rows import PerRow, Rows, row_values
 from calliper.scores import AbsoluteError, Score, as_score
 from calliper.shift import ShiftReport

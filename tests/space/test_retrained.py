@@ -10,8 +10,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from calliper import ConformalRegressor
-from calliper._models import fit_params_of, open_model, untrained_core
 from calliper.exceptions import EmbeddingWarning
+from calliper.models import fit_params_of, open_model, untrained_core
 from calliper.space import Refits
 
 RNG = np.random.default_rng(0)

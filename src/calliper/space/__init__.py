@@ -16,7 +16,6 @@ from calliper.space._left_out import (
     Training,
     left_out,
 )
-from calliper.space._network import Layer
 
 __all__ = [
     "RAW",
@@ -24,7 +23,6 @@ __all__ = [
     "Embedding",
     "ErrorModel",
     "Expected",
-    "Layer",
     "Learnt",
     "LeftOut",
     "Refits",

@@ -23,17 +23,22 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, indexable
 
-from calliper._models import OpenedModel, open_model, unwrapped
 from calliper._types import FloatArray
 from calliper.exceptions import EmbeddingWarning, warn
+from calliper.models import Family, OpenedModel, open_model, unwrapped
 from calliper.rows import Rows
 from calliper.scores import ScaledError
 from calliper.space._embedding import Embedding
 from calliper.space._encoding import ColumnEncoder
 from calliper.space._error_model import FEWEST_ERRORS, MOST_ERRORS, ErrorModel, Expected
 from calliper.space._left_out import LeftOut, Training
-from calliper.space._spaces import InputsAndPrediction, Predict, Prediction, Space
-from calliper.space._spread import NO_SPREAD, PredictionAndSpread
+from calliper.space._spaces import (
+    InputsAndPrediction,
+    Predict,
+    Prediction,
+    PredictionAndSpread,
+    Space,
+)
 
 WEIGHT, LEAST, FLOOR = 2.0, 0.02, 0.01
 
@@ -93,11 +98,6 @@ class WithErrorModel:
         """As without: one coordinate more, in the same unit."""
         return self.base.has_unit
 
-    @property
-    def n_outputs(self) -> int:
-        """Columns of what is returned as predictions: centre and two units, or one."""
-        return 3 if self.adjusts else 1
-
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions, or centres with units, and coordinates; inputs are prepared once."""
         rows = self.opened.prepare(X)
@@ -155,7 +155,7 @@ def learn_errors(
     if space.adds:
         Z = np.column_stack([Z, space.coordinate(expected.size)])
     return Learnt(
-        embedding=Embedding(space, embedding.model),
+        embedding=Embedding(space, embedding.model, n_columns=3 if space.adjusts else 1),
         score=score,
         unseen=replace(unseen, Z=Z),
         errors=space.errors,
@@ -219,10 +219,10 @@ def _learn(model: ErrorModel, clues: FloatArray, errors: FloatArray) -> Expected
     taken = np.zeros(n, dtype=bool)
     taken[np.random.default_rng(0).permutation(n)[:MOST_ERRORS]] = True
     known, rest = model.fit(clues[taken], errors[taken]).left_out_, model.predict(clues[~taken])
-    whole = [np.empty(n) for _ in range(4)]
-    for column, name in zip(whole, ("shift", "down", "up", "size"), strict=True):
-        column[taken], column[~taken] = getattr(known, name), getattr(rest, name)
-    return Expected(*whole)
+    whole = Expected(*np.empty((4, n)))
+    for column, of_known, of_rest in zip(whole, known, rest, strict=True):
+        column[taken], column[~taken] = of_known, of_rest
+    return whole
 
 
 def _with_unit(embedding: Embedding, unit: float) -> PredictionAndSpread | None:
@@ -234,7 +234,7 @@ def _with_unit(embedding: Embedding, unit: float) -> PredictionAndSpread | None:
         return None if space.unit is None else space
     if isinstance(space, InputsAndPrediction | Prediction):
         opened = _opened(embedding.model)
-        return PredictionAndSpread(opened=opened, source=NO_SPREAD, read=opened.core, unit=unit)
+        return PredictionAndSpread(opened=opened, doubt=Family(opened.core), unit=unit)
     return None
 
 

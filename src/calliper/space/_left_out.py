@@ -18,23 +18,17 @@ import numpy as np
 from sklearn.model_selection import GroupKFold, KFold
 from sklearn.utils import _safe_indexing, indexable
 
-from calliper._models import fit_params_of, fresh, is_frozen, unwrapped
 from calliper._types import FloatArray, IntArray
 from calliper._validation import n_rows
 from calliper.declarations import Uses
 from calliper.exceptions import EmbeddingWarning, warn
+from calliper.models import fit_params_of, fresh, is_frozen, trainable, unwrapped
 from calliper.rows import Rows
 from calliper.space._embedding import Embedding
-from calliper.space._retrained import trainable
-from calliper.space._spaces import one_target
-from calliper.space._spread import MEMBERS, Member, PredictionAndSpread, moments
+from calliper.space._spaces import PredictionAndSpread, one_target
 
 #: Refits behind left-out errors, where nothing else was said.
 N_REFITS = 5
-#: A spread takes two members at least.
-LEAST_MEMBERS = 2
-#: Trees whose leaves are counted to see whether rows are those that they were grown on.
-N_VERIFIED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,47 +172,21 @@ def left_out(
 
 
 def out_of_bag(embedding: Embedding, X_train: Any) -> LeftOut | None:
-    """Means and spreads of the members that have not seen a row; None without such members."""
+    """What members say of rows that they have not seen; None in a model without such members."""
     space = embedding.space
-    if not isinstance(space, PredictionAndSpread) or space.source is not MEMBERS:
+    if not isinstance(space, PredictionAndSpread) or not space.predicts:
+        return None  # or the model makes something else of its members
+    found = space.doubt.left_out(X_train, space.opened.prepare)
+    if found is None:
         return None
-    if not space.predicts:  # the model makes something else of its members
-        return None
-    n, core, X = n_rows(X_train), space.opened.core, space.opened.prepare(X_train)
-    samples = _samples(core, n)
-    if samples is None:
-        return None
-    rows = space.read.rows(X)
-    if not _grown_on(core, rows, samples):
-        return None
-    kept, mean, spread = _out_of_bag_moments(rows, space.read.members, samples)
-    if not len(kept):
-        return None
+    rows, mean, spreads = found
     return LeftOut(
-        rows=kept,
+        rows=rows,
         y_pred=space.opened.finish(mean),
-        Z=space.coordinates(mean, spread[None]),
-        n_training=n,
+        Z=space.coordinates(mean, spreads),
+        n_training=n_rows(X_train),
         source="out of bag",
     )
-
-
-def _out_of_bag_moments(
-    rows: Any, members: list[Member], samples: list[IntArray]
-) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Rows that enough members have not seen, (r,); mean and spread of those members, (r,)."""
-    first, total, squares, count = np.zeros((4, rows.shape[0]))
-    for member, seen in zip(members, samples, strict=True):
-        out = np.ones(len(count), dtype=bool)
-        out[seen] = False
-        y_pred = member(rows[out])
-        beyond = np.where(count[out] == 0, 0.0, y_pred - first[out])
-        first[out] = np.where(count[out] == 0, y_pred, first[out])
-        total[out] += beyond
-        squares[out] += beyond**2
-        count[out] += 1
-    kept = np.flatnonzero(count >= LEAST_MEMBERS)
-    return kept, *moments(first[kept], total[kept], squares[kept], count[kept])
 
 
 def out_of_fold(
@@ -242,40 +210,3 @@ def out_of_fold(
         n_training=n,
         source=f"{len(parts)} folds",
     )
-
-
-def _samples(core: Any, n: int) -> list[IntArray] | None:
-    """Rows that each member was trained on; None if all of them saw all, or nobody kept count."""
-    if not getattr(core, "bootstrap", False) and getattr(core, "max_samples", None) in (None, 1.0):
-        return None
-    try:
-        samples = [np.asarray(rows) for rows in core.estimators_samples_]
-    except (AttributeError, ValueError):
-        return None
-    if len(samples) != len(core.estimators_) or any(rows.max(initial=-1) >= n for rows in samples):
-        return None
-    return samples
-
-
-def _grown_on(core: Any, rows: Any, samples: list[IntArray]) -> bool:
-    """Whether each leaf holds as many of the rows in the bag as it did when it was grown."""
-    columns = getattr(core, "estimators_features_", None)
-    for place, member in enumerate(core.estimators_[:N_VERIFIED]):
-        tree = getattr(member, "tree_", None)
-        if tree is None:
-            return False
-        leaves = tree.children_left < 0
-        # Rows drawn twice count once where they were weighted, twice where they were repeated.
-        if not any(
-            np.array_equal(
-                _counts(tree, rows, bag, columns, place)[leaves], tree.n_node_samples[leaves]
-            )
-            for bag in (np.unique(samples[place]), samples[place])
-        ):
-            return False
-    return True
-
-
-def _counts(tree: Any, rows: Any, bag: IntArray, columns: Any, place: int) -> IntArray:
-    inside = rows[bag] if columns is None else rows[bag][:, columns[place]]
-    return np.bincount(tree.apply(inside), minlength=tree.node_count)
