@@ -40,17 +40,13 @@ from calliper._types import BoolArray, FloatArray, IntArray
 
 #: Shares of the total weight that differ by less than this are equal.
 TOLERANCE = 1e-12
-
-#: Columns that tell roughly where a weighted threshold is, and places to either side of theirs.
+#: Columns sampled to guess where a weighted threshold is, and how many of them to either side.
 SAMPLE, MARGIN = 128, 12
-
-#: What sums and products of many numbers may be wrong by, in relation to their size.
+#: Relative error of sums and products of many numbers.
 ROUNDING = 1e-11
-
-#: Logarithm of the size below which means of sizes lose digits, and of the largest that leaves
-#: room to multiply them by such ratios as they have.
+#: Exponents of two: of the size below which means lose digits, and of the largest size that
+#: leaves room for ratios of sizes.
 VANISHING, ROOM = -960, 256
-
 #: Weights of some rows, (m, N), written into ``out``, and their mass at infinity, (m,).
 Weigh = Callable[[slice, FloatArray], tuple[FloatArray, FloatArray]]
 
@@ -87,14 +83,9 @@ def required_calibration_size(coverage: float) -> int:
 
 
 def _share(level: float) -> float:
-    """The share of all weight that reaches a level: less than it by what rounding may have cost."""
+    """The share of all weight that reaches a level, a little less than it to allow for rounding."""
     exact = as_fraction(level)
     return float(exact) - min(TOLERANCE, float(min(exact, 1 - exact)) * 1e-6)
-
-
-def order_statistic(ordered: FloatArray, rank: int) -> float:
-    """The rank-th smallest (1-based) of ascending values; +∞ beyond the last."""
-    return float(ordered[rank - 1]) if rank <= len(ordered) else float("inf")
 
 
 def conformal_thresholds(
@@ -104,12 +95,11 @@ def conformal_thresholds(
 
     With shares, in the order of the values, the weighted threshold of each new row, (m, L).
     """
-    if shares is not None:
-        extended = np.append(ordered, np.inf)
-        places = [np.searchsorted(shares.reached, shares.needed(level)) for level in levels]
-        return np.stack([extended[place] for place in places], axis=1)
-    n = len(ordered)
-    return np.array([order_statistic(ordered, conformal_rank(level, n)) for level in levels])
+    if shares is None:
+        ranks = [conformal_rank(level, len(ordered)) for level in levels]
+        return np.array([ordered[rank - 1] if rank <= len(ordered) else np.inf for rank in ranks])
+    columns = [np.searchsorted(shares.reached, shares.needed(level)) for level in levels]
+    return np.asarray(np.append(ordered, np.inf)[np.stack(columns, axis=1)])
 
 
 def merged_order_statistic(
@@ -119,15 +109,9 @@ def merged_order_statistic(
 
     A row's N values follow the order of the columns closely enough that, exceptions apart, all
     columns before ``low`` are at most the answer and all columns past the window at least the
-    answer. The exceptions are taken out of the order and merged back by value.
-
-    Parameters
-    ----------
-    window : (m, W) values of the columns low … low+W−1; changed in place
-    low : first column of the window
-    position : (m, E) columns that are exceptions, distinct within a row; N pads a short row
-    value : (m, E) their values; NaN pads a short row
-    rank : 1-based, at most N
+    answer. The exceptions are taken out of the order and merged back by value. ``window``, (m, W),
+    holds the columns from ``low`` on and is changed in place; ``position``, (m, E), says which
+    columns are exceptions (N pads a short row), and ``value`` what they are (NaN pads).
     """
     row, entry = np.nonzero((position >= low) & (position < low + window.shape[1]))
     window[row, position[row, entry] - low] = np.nan
@@ -190,8 +174,8 @@ def pad_exceptions(
 
 def row_order_statistics(values: FloatArray, ranks: list[int]) -> FloatArray:
     """The rank-th smallest of each row of (m, N), for each rank: (m, L); no NaN among them."""
-    places = [rank - 1 for rank in ranks]
-    return np.partition(values, places, axis=1)[:, places]
+    columns = np.array(ranks) - 1
+    return np.partition(values, columns, axis=1)[:, columns]
 
 
 def row_thresholds(
@@ -208,9 +192,9 @@ def row_thresholds(
 def _reaching(values: FloatArray, weights: FloatArray, needed: FloatArray) -> FloatArray:
     """The first value of each row of (m, N) at which weights, (N,), reach what is needed, (m,).
 
-    To sort all of a long row costs more than all else. Every so-many-th column, in order, tells
-    between which two values the answer should be; what lies below is summed, what lies between is
-    sorted, and a row that was told wrong is sorted whole.
+    Sorting a long row costs more than everything else. So a sample of the columns is sorted to
+    guess between which two values the answer lies; what is below is summed, what is between is
+    sorted, and a row for which the guess was wrong is sorted whole.
     """
     step = values.shape[1] // SAMPLE
     if step < 8:
@@ -288,7 +272,7 @@ class Shares:
 
     @property
     def equal(self) -> bool:
-        """Whether all weights are the same, which are none."""
+        """Whether all weights are the same, which is as good as no weights."""
         return bool((self.calibration == 1).all() and (self.new == 1).all())
 
     def of_rows(self, rows: Any) -> Shares:
@@ -339,19 +323,10 @@ class Shares:
 def weighted_quantiles(
     ordered: FloatArray, weights: FloatArray, at_infinity: FloatArray, levels: Sequence[float]
 ) -> FloatArray:
-    """The threshold of each row at each level, (m, L).
+    """The threshold of each row at each level, (m, L), from ascending scores, (N,), in O(mN).
 
-    O(mN). The weights are replaced by their cumulated sums, which saves an array of their size.
+    The weights, (m, N), are replaced by their cumulated sums, which saves an array of their size.
 
-    Parameters
-    ----------
-    ordered : (N,) ascending scores
-    weights : (m, N) non-negative, in that order; changed in place
-    at_infinity : (m,) non-negative
-    levels : L numbers in (0, 1), each taken as the simple fraction that it stands for
-
-    Examples
-    --------
     >>> scores, weights = np.array([1.0, 2.0, 3.0]), np.array([[1.0, 1.0, 1.0], [5.0, 1.0, 1.0]])
     >>> weighted_quantiles(scores, weights, np.array([1.0, 1.0]), [0.5, 0.9])
     array([[ 2., inf],
@@ -389,13 +364,13 @@ def with_signs(sizes: FloatArray, signs: FloatArray) -> FloatArray:
 
 
 def count_true(mask: BoolArray) -> IntArray:
-    """How many entries of each row hold; several times faster than a count along an axis."""
+    """How many entries of each row are true; several times faster than a count along an axis."""
     counts: IntArray = mask.view(np.uint8).sum(axis=1, dtype=np.uint32).astype(np.intp)
     return counts
 
 
 def outward(radius: FloatArray) -> FloatArray:
-    """The radius a little enlarged, so that rounding never makes it smaller than it is.
+    """The radius, slightly enlarged so that rounding never makes it too small.
 
     A radius computed as a product of ratios may fall short of an equal score by its last digits,
     and a score that ties with its threshold must be covered. The factor exceeds the rounding of
@@ -406,10 +381,7 @@ def outward(radius: FloatArray) -> FloatArray:
 
 
 def not_below(ratio: FloatArray) -> FloatArray:
-    """Ratios, the next number up for those so small that a digit of them is lost.
-
-    What multiplies such a ratio back would magnify the loss.
-    """
+    """Ratios; those too small for all their digits are rounded up, since products magnify that."""
     lossy = (ratio != 0) & (np.abs(ratio) < np.finfo(np.float64).tiny)
     return np.where(lossy, np.nextafter(ratio, np.inf), ratio)
 
@@ -421,9 +393,9 @@ def rescaled_back(scale: FloatArray, threshold: FloatArray) -> FloatArray:
 
 
 def lift(sizes: FloatArray) -> int:
-    """The power of two by which sizes ≥ 0 are multiplied lest means of the smallest lose digits.
+    """The s of the factor 2ˢ that keeps means of very small sizes exact; 0 if none is needed.
 
-    0 where none is so small, and where the largest leave no room.
+    0 also where the largest sizes leave no room.
     """
     smallest = float(sizes[sizes > 0].min(initial=np.inf))
     return 0 if smallest > 2.0**VANISHING else max(0, ROOM - exponent(sizes))
@@ -435,7 +407,7 @@ def lifted(sizes: FloatArray, shift: int) -> FloatArray:
 
 
 def lowered(radius: FloatArray, shift: int) -> FloatArray:
-    """Radii of sizes that were multiplied by 2ˢ, in the unit that these had before."""
+    """Radii of sizes that were multiplied by 2ˢ, back in the unit from before."""
     with np.errstate(over="ignore"):
         return not_below(np.ldexp(radius, -shift)) if shift else radius
 

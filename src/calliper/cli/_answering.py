@@ -62,20 +62,15 @@ class Answering:
         """The level, or the levels if there are several."""
         return self.coverage[0] if len(self.coverage) == 1 else self.coverage
 
-    @property
-    def added(self) -> list[str]:
-        """The columns that are added to the new rows."""
-        return added_columns(self.coverage)
-
     def write(self, new: tables.Table, output: str, report: out.Progress) -> Tally:
         """Write the new rows with their intervals, a chunk at a time."""
-        wanted, tally = self.calibration.wanted, Tally()
-        needed = wanted.numbers(wanted.columns.new)
-        filling = replace(self.calibration.filling, n_filled=0)
+        schema, tally = self.calibration.schema, Tally()
+        needed = schema.numbers(schema.columns.new)
+        filling, added = replace(self.calibration.filling, n_filled=0), added_columns(self.coverage)
         with ExitStack() as stack:
             handle = stack.enter_context(out.open_output(output))
             writer = stack.enter_context(
-                tables.open_writer(output, handle, new, self.form, numeric=needed, added=self.added)
+                tables.open_writer(output, handle, new, self.form, numeric=needed, added=added)
             )
             for chunk in new.chunks(needed, carry=True, gaps=filling.gaps):
                 ends = self._ends(chunk, filling.fill(chunk.numbers.copy()), tally)
@@ -91,8 +86,8 @@ class Answering:
         """Lower and upper ends of each level, (m, 2 L)."""
         rows, weights = self.calibration.split(numbers)
         how: dict[str, Any] = {"bounds": self.bounds, "confidence": self.confidence, **weights}
-        if self.calibration.wanted.group is not None:
-            how["groups"] = tables.known_labels(chunk, self.calibration.wanted.group)
+        if self.calibration.schema.group is not None:
+            how["groups"] = tables.known_labels(chunk, self.calibration.schema.group)
         ends = self.calibration.calibrated.intervals(rows[:, 1:], rows[:, 0], self.levels, **how)
         tally.rows += len(rows)
         if weights:

@@ -19,17 +19,17 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from calliper import __version__
-from calliper._json import to_text
-from calliper._whole import lock
+from calliper._writing import lock, to_text
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._answering import Answering, Tally
-from calliper.cli._calibration import Wanted
-from calliper.cli._crew import Crew, Stamp, Task, Written, sum_of
+from calliper.cli._calibration import RowSchema
 from calliper.cli._csv import Form
+from calliper.cli._workers import Stamp, Task, WorkerPool, Written
 from calliper.exceptions import CalliperError
 
-JOURNAL, FORMAT, VERSION = "_calliper.jsonl", "calliper outputs", 1
+JOURNAL = "_calliper.jsonl"
+_HEAD = {"format": "calliper outputs", "version": 1}
 
 #: Names that begin so are not data, by a custom of all who write folders of Parquet.
 _HIDDEN = ("_", ".")
@@ -78,7 +78,8 @@ class DataSet:
         """What a folder holds or a pattern matches."""
         base = Path(new) if os.path.isdir(new) else _fixed_part(new)
         found = [new] if os.path.isdir(new) else glob.glob(new, recursive=True)
-        seen = (name for name in found if not _is_hidden(Path(name).relative_to(base)))
+        parts = {name: Path(name).relative_to(base).parts for name in found}
+        seen = [name for name in found if not any(p.startswith(_HIDDEN) for p in parts[name])]
         paths = sorted({path for name in seen for path in _files(name)})
         if not paths:
             what = "the folder holds" if os.path.isdir(new) else "the pattern matches"
@@ -94,12 +95,12 @@ class DataSet:
             )
         return cls(new, {Path(path).relative_to(base).as_posix(): path for path in paths}, form)
 
-    def check(self, wanted: Wanted, added: list[str]) -> None:
+    def check(self, schema: RowSchema, added: list[str]) -> None:
         """All files have what is needed, and columns as those of the first."""
         first: dict[str, str] = {}
         for path in self.paths.values():
             with tables.open_table(path, self.form) as table:
-                wanted.check(table, added)
+                schema.check(table, added)
                 own = table.kinds()
                 if table.n_rows == 0:
                     tables.refuse_no_rows(table)
@@ -112,18 +113,18 @@ class DataSet:
                     )
 
     def write(
-        self, answering: Answering, output: str, crew: Crew, *, overwrite: bool
+        self, answering: Answering, output: str, pool: WorkerPool, *, overwrite: bool
     ) -> tuple[Tally, str]:
         """Write what is not yet written; what was counted, and what was done in words."""
-        tally = Tally()
+        tally, folder = Tally(), os.path.realpath(output)
         with _journal(output, _made_with(answering), overwrite=overwrite) as journal:
-            tasks = [self._task(name, output) for name in journal.undone(self.paths)]
+            tasks = [self._task(name, folder) for name in journal.undone(self.paths)]
             before = len(self.paths) - len(tasks)
             _warn_of_space(output, tasks)
             said: dict[str, None] = {}
             with _telling_what_is_done(journal, self.paths, output):
-                for written in crew.run(answering, tasks):
-                    journal.add(os.path.relpath(written.task.output, _absolute(output)), written)
+                for written in pool.run(answering, tasks):
+                    journal.add(os.path.relpath(written.task.output, folder), written)
                     tally.add(written.tally)
                     said.update(dict.fromkeys(written.said))
         for text in said:
@@ -131,13 +132,9 @@ class DataSet:
         done = f"{tally.rows} rows in {len(tasks)} files written to {output}"
         return tally, done + (f", where {before} were done before" if before else "")
 
-    def _task(self, name: str, output: str) -> Task:
+    def _task(self, name: str, folder: str) -> Task:
         path = os.path.abspath(self.paths[name])
-        return Task(path, os.path.join(_absolute(output), *name.split("/")), os.path.getsize(path))
-
-
-def _absolute(output: str) -> str:
-    return os.path.realpath(output)
+        return Task(path, os.path.join(folder, *name.split("/")), os.path.getsize(path))
 
 
 def _has(name: str, kinds: dict[str, str]) -> str:
@@ -149,10 +146,6 @@ def _fixed_part(pattern: str) -> Path:
     parts = Path(pattern).parts
     varying = next(place for place, part in enumerate(parts) if glob.has_magic(part))
     return Path(*parts[:varying])
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(_HIDDEN) for part in path.parts)
 
 
 def _files(path: str) -> Iterator[str]:
@@ -206,7 +199,7 @@ class Journal:
         if content and not content.endswith(b"\n"):  # a run was killed while it wrote
             self.handle.write(b"\n")
         if not events:
-            return self._append({"format": FORMAT, "version": VERSION, "made_with": made_with})
+            return self._append({**_HEAD, "made_with": made_with})
         self._refuse_other(events[0], made_with)
         for event in events[1:]:
             self.planned.update(event.get("planned", ()))
@@ -246,7 +239,7 @@ class Journal:
             return False
         now = Stamp.of(path)
         same = (now.size, now.changed) == (read.size, read.changed)
-        return same or (now.size == read.size and sum_of(path) == read.sum)
+        return same or (now.size == read.size and tables.sum_of(path) == read.sum)
 
     def _append(self, event: dict[str, Any]) -> None:
         with out.writing(os.path.join(self.folder, JOURNAL)):
@@ -258,7 +251,7 @@ class Journal:
         """Outputs of one folder are all made with the same."""
         before = head.get("made_with")
         advice = "name another --output folder, or give --overwrite"
-        if head.get("format") != FORMAT or head.get("version") != VERSION or not before:
+        if not before or any(head.get(name) != value for name, value in _HEAD.items()):
             raise CalliperError(f"{self.folder}: {JOURNAL} is none of this calliper's; {advice}.")
         for name, now in made_with.items():
             was = before.get(name)
@@ -286,7 +279,7 @@ def _event(line: bytes) -> dict[str, Any] | None:
 @contextmanager
 def _journal(output: str, made_with: dict[str, Any], *, overwrite: bool) -> Iterator[Journal]:
     """The journal of a folder, which is made if need be; ours alone while the block lasts."""
-    folder = _absolute(output)
+    folder = os.path.realpath(output)
     with ExitStack() as stack:
         with out.writing(output):
             os.makedirs(folder, exist_ok=True)

@@ -14,12 +14,13 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from calliper._whole import Unfinished
+from calliper._writing import Unfinished
 from calliper.exceptions import CalliperError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def check_output(output: str, inputs: Sequence[str] = (), *, option: str = "--ou
     ``option`` is how the command line names the output.
     """
     if output == "-":
-        if getattr(sys.stdout, "name", None) == os.devnull:
+        if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.name == os.devnull:
             raise CalliperError("cannot write to standard output: it is closed; name a file.")
         return
     for path in inputs:
@@ -77,7 +78,12 @@ def open_output(path: str) -> Iterator[BinaryIO]:
         return
     target = Path(os.path.realpath(path))  # through a link, which stays a link
     _check_writable(target, path)
-    part = _part(target, path)
+    try:
+        part = Unfinished(target)
+    except OSError as error:
+        raise CalliperError(
+            f"cannot write {path}: {error.strerror} in {target.parent}; choose another folder."
+        ) from error
     try:
         yield part.handle
         with writing(path):
@@ -136,15 +142,6 @@ def _check_writable(target: Path, path: str, option: str = "--output") -> None:
         raise CalliperError(f"cannot write {path}: not a plain file; use {option} - and redirect.")
     if not os.access(target, os.W_OK):
         raise CalliperError(f"cannot write {path}: it is read-only; choose another file.")
-
-
-def _part(target: Path, path: str) -> Unfinished:
-    try:
-        return Unfinished(target)
-    except OSError as error:
-        raise CalliperError(
-            f"cannot write {path}: {error.strerror} in {target.parent}; choose another folder."
-        ) from error
 
 
 @contextmanager

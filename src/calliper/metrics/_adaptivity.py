@@ -11,16 +11,16 @@ with Jackknife+ Rescaled Scores", TMLR, section 2.2.
 from __future__ import annotations
 
 from math import ceil
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from scipy.stats import kendalltau
 
-from calliper._types import BoolArray, FloatArray, IntArray
-from calliper._validation import check_vector
+from calliper._types import FloatArray, IntArray
+from calliper._validation import at_least, check_option, check_vector
 from calliper.exceptions import CalliperError, SparseBinsWarning, warn
 from calliper.intervals import Intervals
-from calliper.metrics._inputs import IntervalsLike, at_least, level_of, one_level, undefined
+from calliper.metrics._inputs import IntervalsLike, level_of, one_level, undefined
 from calliper.quantile import as_fraction
 
 Infinite = Literal["keep", "cap", "drop"]
@@ -47,9 +47,8 @@ def tau_si(
 
     Parameters
     ----------
-    y : array of shape (m,)
-        True targets.
-    intervals : Intervals or (lower, upper), of one level
+    y, intervals
+        As in :func:`interval_score`.
     y_pred : array of shape (m,), optional
         Predictions; by default the middles of the intervals.
     infinite : {"keep", "cap", "drop"}
@@ -131,16 +130,10 @@ def tau_sqi(
     >>> tau_sqi(radius / 2, (-radius, radius), coverage=0.95)
     1.0
     """
-    read = one_level(intervals)
-    level = level_of(read, coverage)
-    scores, widths = scores_and_widths(
-        y, read, y_pred=y_pred, infinite=infinite, max_score=max_score
-    )
-    table = sqi_table(
-        scores, widths, level, n_bins=n_bins, bin_width="median", min_bin_size=min_bin_size
-    )
-    if len(table.csq) < 2:
-        return undefined("tau_sqi", _too_few_bins(widths))
+    bins: Any = {"n_bins": n_bins, "bin_width": "median", "min_bin_size": min_bin_size}
+    table = _in_bins(y, intervals, y_pred, coverage, infinite, max_score, bins)
+    if isinstance(table, str):
+        return undefined("tau_sqi", table)
     narrow, wide = np.triu_indices(len(table.csq), 1)
     csq = tie_rounding(table.csq, table.csq)
     rise = np.sign(csq[wide] - csq[narrow])
@@ -206,16 +199,10 @@ def r2_sqi(
     >>> round(r2_sqi(y, (-3.92 * spread, 3.92 * spread), coverage=0.95), 2)
     -0.96
     """
-    read = one_level(intervals)
-    level = level_of(read, coverage)
-    scores, widths = scores_and_widths(
-        y, read, y_pred=y_pred, infinite=infinite, max_score=max_score
-    )
-    table = sqi_table(
-        scores, widths, level, n_bins=n_bins, bin_width=bin_width, min_bin_size=min_bin_size
-    )
-    if len(table.isq) < 2:
-        return undefined("r2_sqi", _too_few_bins(widths))
+    bins: Any = {"n_bins": n_bins, "bin_width": bin_width, "min_bin_size": min_bin_size}
+    table = _in_bins(y, intervals, y_pred, coverage, infinite, max_score, bins)
+    if isinstance(table, str):
+        return undefined("r2_sqi", table)
     if np.isinf(table.isq[-1]):
         which = f"{np.count_nonzero(np.isinf(table.isq))} of {len(table.isq)} bins"
         return undefined("r2_sqi", f"the size of {which} is infinite; use 'cap' or 'drop'")
@@ -227,7 +214,24 @@ def r2_sqi(
     return float(1 - np.sum((isq - 2 * csq) ** 2) / total)
 
 
-def _too_few_bins(widths: FloatArray) -> str:
+def _in_bins(
+    y: Any,
+    intervals: IntervalsLike,
+    y_pred: Any,
+    coverage: float | None,
+    infinite: Infinite,
+    max_score: float | None,
+    bins: Any,
+) -> SQITable | str:
+    """ISQ and CSQ of two bins or more, or why there are fewer."""
+    read = one_level(intervals)
+    level = level_of(read, coverage)
+    scores, widths = scores_and_widths(
+        y, read, y_pred=y_pred, infinite=infinite, max_score=max_score
+    )
+    table = sqi_table(scores, widths, level, **bins)
+    if len(table.isq) > 1:
+        return table
     if len(widths) and widths.min() == widths.max():
         return f"all {len(widths)} widths are equal ({widths[0]:g})"
     return f"{len(widths)} rows leave fewer than two bins of widths"
@@ -243,20 +247,24 @@ def scores_and_widths(
 ) -> tuple[FloatArray, FloatArray]:
     """|y − ŷ| and upper − lower of the rows to compare, equal where only rounding differs.
 
-    The rows come in the order of their scores, which costs nothing here and spares a sort there.
+    The rows come in the order of their scores, which saves the caller a sort.
     """
     cap = _checked_cap(infinite, max_score)
-    n, unbounded = len(intervals.lower), np.isinf(intervals.width)
-    kept = ~unbounded if infinite == "drop" else np.ones_like(unbounded)
+    n, width = len(intervals.lower), intervals.width
+    kept = ~np.isinf(width) if infinite == "drop" else np.ones(n, dtype=bool)
     target = check_vector(y, "y", n=n)[kept]
-    lower, upper, width, unbounded = (
-        part[kept] for part in (*intervals, intervals.width, unbounded)
-    )
-    if y_pred is None:
-        _refuse_no_middle(unbounded)
-        centre = lower / 2 + upper / 2
-    else:
+    lower, upper, width = (part[kept] for part in (*intervals, width))
+    unbounded = np.isinf(width)
+    if y_pred is not None:
         centre = check_vector(y_pred, "y_pred", n=n)[kept]
+    elif unbounded.any():
+        raise CalliperError(
+            f"y_pred is needed: {unbounded.sum()} of {len(unbounded)} intervals are infinite, the "
+            f"first at position {unbounded.argmax()}, and have no middle. Pass y_pred, or "
+            f"infinite='drop'."
+        )
+    else:
+        centre = lower / 2 + upper / 2
     if cap is not None:
         width = np.where(unbounded, 2 * cap, width)
     ends = np.where(unbounded, 0.0, np.abs(lower) + np.abs(upper))
@@ -265,8 +273,7 @@ def scores_and_widths(
 
 
 def _checked_cap(infinite: Infinite, max_score: float | None) -> float | None:
-    if infinite not in ("keep", "cap", "drop"):
-        raise CalliperError(f"infinite must be 'keep', 'cap' or 'drop'; got {infinite!r}.")
+    check_option(infinite, get_args(Infinite), "infinite")
     if infinite != "cap":
         if max_score is not None:
             raise CalliperError(
@@ -282,15 +289,6 @@ def _checked_cap(infinite: Infinite, max_score: float | None) -> float | None:
     if not 0 < max_score < np.inf:
         raise CalliperError(f"max_score must be positive and finite; got {max_score!r}.")
     return float(max_score)
-
-
-def _refuse_no_middle(unbounded: BoolArray) -> None:
-    wrong = np.flatnonzero(unbounded)
-    if len(wrong):
-        raise CalliperError(
-            f"y_pred is needed: {len(wrong)} of {len(unbounded)} intervals are infinite, the first "
-            f"at position {wrong[0]}, and have no middle. Pass y_pred, or infinite='drop'."
-        )
 
 
 def tie_rounding(values: FloatArray, magnitude: FloatArray) -> FloatArray:
@@ -314,19 +312,16 @@ def sort_with_ties(values: FloatArray, magnitude: FloatArray) -> tuple[IntArray,
     """
     order = np.argsort(values)
     ordered, size = values[order], magnitude[order]
-    # No magnitude makes neighbours ties where the largest one does not.
+    # Neighbours that are no ties by the largest magnitude are none by their own.
     largest = float(size.max(initial=0.0))
     close = np.append(False, ~(ordered[1:] > _clearly_above(ordered[:-1], largest, largest)))
     if not close.any():
         return order, ordered
-    place = np.arange(len(values))
-    first = np.maximum.accumulate(np.where(close, 0, place))
+    first = np.maximum.accumulate(np.where(close, 0, np.arange(len(values))))
     apart = ordered > _clearly_above(ordered[first], size[first], size)
     for run in np.unique(first[apart]):  # runs that are wider than one tie, one by one
-        leader = run
-        for here in range(run + 1, len(values)):
-            if not close[here]:
-                break
+        leader, here = run, run
+        while (here := here + 1) < len(values) and close[here]:
             if ordered[here] > _clearly_above(ordered[leader], size[leader], size[here]):
                 leader = here
             first[here] = leader
@@ -352,10 +347,10 @@ def sort_widths(intervals: Intervals) -> tuple[IntArray, FloatArray]:
 
 
 class SQITable(NamedTuple):
-    """A row for each bin, from the narrowest intervals to the widest."""
+    """The interval size and the score quantile of each bin, from narrow intervals to wide."""
 
-    isq: FloatArray  # the interval size that stands for the bin
-    csq: FloatArray  # the quantile of the scores in the bin
+    isq: FloatArray
+    csq: FloatArray
 
 
 def sqi_table(
@@ -368,8 +363,7 @@ def sqi_table(
     min_bin_size: int | None,
 ) -> SQITable:
     """ISQ and CSQ of every bin; two sorts and one partition a bin, O(n log n)."""
-    if bin_width not in ("median", "midpoint"):
-        raise CalliperError(f"bin_width must be 'median' or 'midpoint'; got {bin_width!r}.")
+    check_option(bin_width, get_args(BinWidth), "bin_width")
     n_bins = at_least(n_bins, 2, "n_bins")
     if min_bin_size is None:
         smallest = max(20, ceil(2 / (1 - as_fraction(coverage))))
@@ -382,20 +376,18 @@ def sqi_table(
     cuts = quantile_edges(ordered, n_bins)
     edges = np.unique(cuts)
     if np.isinf(cuts[-2]):
-        # Enough infinite widths to fill a bin: it is theirs alone.
+        # Enough infinite widths to fill a bin of their own.
         edges = np.append(edges, np.inf)
     start = np.concatenate([[0], np.searchsorted(ordered, edges[1:-1])])
     stop = np.append(start[1:], len(ordered))
-    filled = stop > start
-    first, last = merge(stop[filled] - start[filled], smallest)
-    low, high = edges[:-1][filled[: len(edges) - 1]], edges[1:][filled[: len(edges) - 1]]
-    start, stop = start[filled][first], stop[filled][last]
+    filled = np.flatnonzero(stop > start)
+    first, last = (filled[side] for side in merge((stop - start)[filled], smallest))
+    bins = [slice(*ends) for ends in zip(start[first], stop[last], strict=True)]
     if bin_width == "midpoint" and len(edges) > 1:
-        isq = low[first] / 2 + high[last] / 2
+        isq = edges[first] / 2 + edges[last + 1] / 2
     else:
-        isq = np.array([np.median(ordered[a:b]) for a, b in zip(start, stop, strict=True)])
-    csq = [np.quantile(scores[a:b], coverage) for a, b in zip(start, stop, strict=True)]
-    return SQITable(isq, np.array(csq))
+        isq = np.array([np.median(ordered[each]) for each in bins])
+    return SQITable(isq, np.array([np.quantile(scores[each], coverage) for each in bins]))
 
 
 def quantile_edges(ordered: FloatArray, n_bins: int) -> FloatArray:
@@ -406,7 +398,7 @@ def quantile_edges(ordered: FloatArray, n_bins: int) -> FloatArray:
     """
     below, rest = np.divmod(np.arange(n_bins + 1) * (len(ordered) - 1), n_bins)
     left, right = ordered[below], ordered[np.minimum(below + 1, len(ordered) - 1)]
-    # Where both ends are infinite, or nothing of the right one is taken, there is no step.
+    # No step where the edge is a value itself, or between two infinite ones.
     flat = (rest == 0) | (left == right)
     step = np.subtract(right, left, out=np.zeros_like(left), where=~flat)
     edges: FloatArray = left + step * (rest / n_bins)
@@ -419,17 +411,14 @@ def merge(count: IntArray, smallest: int) -> tuple[IntArray, IntArray]:
     From the narrowest up, a bin that is too small is joined with the next; what is left over
     at the top joins the group below it.
     """
-    first, last, held = [0], [], 0
-    for place, points in enumerate(count):
+    last, held = [], 0
+    for position, points in enumerate(count):
         held += points
         if held >= smallest:
-            last.append(place)
-            first.append(place + 1)
+            last.append(position)
             held = 0
-    if not last:
-        last, first = [len(count) - 1], [0]
-    last[-1] = len(count) - 1
-    first = first[: len(last)]
+    last[-1:] = [len(count) - 1]
+    first = [0, *(end + 1 for end in last[:-1])]
     if len(last) < len(count):
         warn(
             f"{np.count_nonzero(count < smallest)} of {len(count)} bins of the widths hold fewer "

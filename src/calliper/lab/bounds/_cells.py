@@ -39,7 +39,7 @@ from calliper._validation import check_features, check_level, check_vector
 from calliper.exceptions import CalliperError
 
 #: Cells that a notebook shows.
-SHOWN = 30
+SHOWN_CELLS = 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +164,7 @@ class CellCoverage:
         return min(self.cells, key=lambda cell: cell.lower)
 
     def _repr_html_(self) -> str:
-        worst = sorted(self.cells, key=lambda cell: cell.lower)[:SHOWN]
+        worst = sorted(self.cells, key=lambda cell: cell.lower)[:SHOWN_CELLS]
         rows = [
             [str(cell.label), f"{cell.n:,}", f"{cell.coverage:.3f}", floored(cell.lower)]
             for cell in worst
@@ -227,11 +227,12 @@ def cell_coverage(
     unknown = _distinct(set(names) - set(every))
     if unknown:
         raise CalliperError(f"labels must name all cells; {unknown} of cells are not in {every}.")
-    position = {label: place for place, label in enumerate(every)}
-    place = np.array([position[name] for name in names], dtype=np.intp)
-    n = np.bincount(place, minlength=len(every))
-    k = np.bincount(place[hits], minlength=len(every))
-    lower = _clopper_pearson(k, n, (1 - level) / len(every))
+    position = {label: i for i, label in enumerate(every)}
+    cell = np.array([position[name] for name in names], dtype=np.intp)
+    n, k = (np.bincount(rows, minlength=len(every)) for rows in (cell, cell[hits]))
+    # Clopper and Pearson's one-sided bounds; 0 without a success.
+    bound = stats.beta.ppf((1 - level) / len(every), np.maximum(k, 1), n - k + 1)
+    lower = np.where(k > 0, bound, 0.0)
     return CellCoverage(
         tuple(
             Cell(label, int(size), float(hit / size) if size else float("nan"), float(bound))
@@ -239,12 +240,6 @@ def cell_coverage(
         ),
         level,
     )
-
-
-def _clopper_pearson(k: IntArray, n: IntArray, delta: float) -> FloatArray:
-    """One-sided lower bounds; 0 without a success."""
-    bound = stats.beta.ppf(delta, np.maximum(k, 1), n - k + 1)
-    return np.where(k > 0, bound, 0.0)
 
 
 def _check_labels(cells: Any, name: str) -> list[Any]:
@@ -281,5 +276,4 @@ def _check_covered(covered: Any, n: int) -> BoolArray:
             f"covered must be True or False a row; got {values[wrong[0]]:g} at position "
             f"{wrong[0]}. Pass intervals.contains(y)."
         )
-    hits: BoolArray = values == 1
-    return hits
+    return np.asarray(values == 1)

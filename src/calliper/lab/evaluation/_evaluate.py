@@ -6,14 +6,25 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from calliper._progress import Progress, reporter
+from calliper._notebook import Progress, reporter
 from calliper._types import Coverage
+from calliper._validation import check_levels
 from calliper.exceptions import FailedTrialsWarning, warn
-from calliper.lab.evaluation._plan import Sizes, Trial, plan
+from calliper.lab.evaluation._plan import (
+    Draw,
+    Sizes,
+    Trial,
+    check_measures,
+    check_methods,
+    check_problems,
+    size_of_test,
+    sizes,
+)
 from calliper.lab.evaluation._problem import Problem
 from calliper.lab.evaluation._records import Records, Row
 from calliper.lab.evaluation._run import run_all
 from calliper.lab.evaluation._store import Keys, Store, versions
+from calliper.metrics import at_least
 
 
 def evaluate(
@@ -88,20 +99,28 @@ def evaluate(
     Split 0.9 2.0
     FullRescaled 0.9 1.7
     """
-    trials = plan(
-        problems,
-        calibrators,
-        coverage=coverage,
-        n_splits=n_splits,
-        n_calibration=n_calibration,
-        n_test=n_test,
-        random_state=random_state,
-        measures=measures,
-    )
+    splits, seed = at_least(n_splits, 1, "n_splits"), at_least(random_state, 0, "random_state")
+    levels, measured = check_levels(coverage), check_measures(measures)
+    methods, known = check_methods(calibrators), check_problems(problems)
+    trials = [
+        Trial(
+            problem=problem,
+            name=name,
+            method=method,
+            draw=Draw(random_state=seed, problem=problem.name, n_calibration=n, split=split),
+            n_test=size_of_test(problem, n, n_test),
+            levels=levels,
+            measures=measured,
+        )
+        for problem in known
+        for n in sizes(n_calibration, problem, [each.name for each in known])
+        for name, method in methods.items()
+        for split in range(splits)
+    ]
     kept = None if store is None else Store(store)
     results = _compute(trials, n_jobs, kept, reporter(progress, "evaluating"))
     rows = [row for place in range(len(trials)) for row in results[place]]
-    described = {name: measure.description() for name, measure in trials[0].measures.items()}
+    described = {name: measure.description() for name, measure in measured.items()}
     records = Records(rows, described, [_settings(trials)])
     _warn_if_failed(records)
     return records
@@ -110,23 +129,21 @@ def evaluate(
 def _compute(
     trials: list[Trial], n_jobs: int | None, store: Store | None, report: Progress
 ) -> dict[int, list[Row]]:
-    """Rows of every trial by its place; read from the store where they are there."""
-    keys, results, todo = Keys(), {}, []
-    key_of: dict[int, str] = {}
+    """Rows of every trial by its position; read from the store where they are there."""
+    results: dict[int, list[Row]] = {}
+    keys, key_of = Keys(), {}
     for place, trial in enumerate(trials):
         reason = trial.method.why_skipped(trial.problem)
         if reason is not None:
             results[place] = trial.rows("skipped", error=reason)
-            continue
-        if store is not None:
+        elif store is not None:
             key_of[place] = keys.of(trial)
             stored = store.get(key_of[place])
             if stored is not None:
                 results[place] = stored
-                continue
-        todo.append(place)
     report(len(results) / len(trials))
-    for place, rows in run_all({place: trials[place] for place in todo}, n_jobs):
+    todo = {place: trial for place, trial in enumerate(trials) if place not in results}
+    for place, rows in run_all(todo, n_jobs):
         if store is not None:
             store.add(key_of[place], rows)
         results[place] = rows
@@ -139,8 +156,8 @@ def _settings(trials: list[Trial]) -> dict[str, Any]:
     first, methods = trials[0], {trial.name: trial.method for trial in trials}
     return {
         "coverage": list(first.levels),
-        "n_splits": 1 + max(trial.split for trial in trials),
-        "random_state": first.random_state,
+        "n_splits": 1 + max(trial.draw.split for trial in trials),
+        "random_state": first.draw.random_state,
         "methods": {name: method.describe() for name, method in methods.items()},
         "problems": {trial.problem.name: list(trial.problem.Z.shape) for trial in trials},
         "versions": versions(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -71,7 +71,7 @@ class BandDisplay(style.Display):
         y: Any = None,
         y_pred: Any = None,
         oracle: IntervalsLike | None = None,
-    ) -> BandDisplay:
+    ) -> Self:
         """Sort everything by x, and see which targets lie inside.
 
         Parameters
@@ -115,9 +115,7 @@ class BandDisplay(style.Display):
         """How many intervals have no end on one side or on both."""
         return int(np.count_nonzero(np.isinf(self.upper - self.lower)))
 
-    def plot(
-        self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE
-    ) -> BandDisplay:
+    def plot(self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE) -> Self:
         """Draw the band; infinite intervals reach beyond the axes."""
         ax = self._start(ax, (7.2, 4.2))
         shown = [self.lower, self.upper, *(v for v in (self.y, self.y_pred) if v is not None)]

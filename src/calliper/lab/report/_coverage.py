@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import stats
@@ -50,7 +50,7 @@ class CalibrationCurveDisplay(style.Display):
     n: int
 
     @classmethod
-    def from_intervals(cls, y: Any, intervals: metrics.IntervalsLike) -> CalibrationCurveDisplay:
+    def from_intervals(cls, y: Any, intervals: metrics.IntervalsLike) -> Self:
         """Count the targets inside at each level.
 
         Parameters
@@ -80,7 +80,7 @@ class CalibrationCurveDisplay(style.Display):
 
     def plot(
         self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE, marker: str = "o"
-    ) -> CalibrationCurveDisplay:
+    ) -> Self:
         """Draw the curve with its bounds; draw others on the same ``ax`` to compare."""
         fresh = ax is None or not ax.lines
         ax = self._start(ax, (5.0, 4.8))
@@ -149,7 +149,7 @@ class CoverageDisplay(style.Display):
         what: str | None = None,
         n_bins: int = 10,
         coverage: float | None = None,
-    ) -> CoverageDisplay:
+    ) -> Self:
         """Coverage by the values or the groups that are given, else by width.
 
         Parameters
@@ -182,9 +182,7 @@ class CoverageDisplay(style.Display):
         level = None if level is None else check_levels(level)[0]
         return cls(table, level, default if what is None else what)
 
-    def plot(
-        self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE
-    ) -> CoverageDisplay:
+    def plot(self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE) -> Self:
         """Draw a dot and its bounds for each bin: upright for bins of numbers, else in rows."""
         table, in_rows = self.table, self.table.edges is None
         height = max(2.6, 1.8 + 0.32 * len(table.n)) if in_rows else 4.0
@@ -300,9 +298,7 @@ class RunningCoverageDisplay(style.Display):
     upper: float
 
     @classmethod
-    def from_outside(
-        cls, outside: Any, *, coverage: float, window: int = 200
-    ) -> RunningCoverageDisplay:
+    def from_outside(cls, outside: Any, *, coverage: float, window: int = 200) -> Self:
         """Average over windows.
 
         Parameters
@@ -332,9 +328,7 @@ class RunningCoverageDisplay(style.Display):
             upper=float(high),
         )
 
-    def plot(
-        self, ax: Any = None, *, name: str = "running", color: str = style.BLUE
-    ) -> RunningCoverageDisplay:
+    def plot(self, ax: Any = None, *, name: str = "running", color: str = style.BLUE) -> Self:
         """Draw the line; draw others on the same ``ax`` to compare."""
         fresh = ax is None or not ax.lines
         ax = self._start(ax, (7.2, 4.0))
@@ -402,7 +396,7 @@ class CoverageLawDisplay(style.Display):
     @classmethod
     def from_coverages(
         cls, coverages: Any, *, coverage: float, n_calibration: int, n_test: int | None = None
-    ) -> CoverageLawDisplay:
+    ) -> Self:
         """Set measured coverages beside their law.
 
         Parameters
@@ -445,9 +439,7 @@ class CoverageLawDisplay(style.Display):
             share_inside=float(inside.mean()),
         )
 
-    def plot(
-        self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE
-    ) -> CoverageLawDisplay:
+    def plot(self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE) -> Self:
         """Draw bars for what was measured, a line for the law."""
         ax = self._start(ax)
         law = "Beta" if self.n_test is None else "beta-binomial"

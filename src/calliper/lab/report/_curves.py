@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -12,8 +12,7 @@ from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.lab.evaluation import one_sigma
 from calliper.lab.report import _style as style
-from calliper.lab.tuning import MEASURES as CRITERIA
-from calliper.lab.tuning import TuningCurve
+from calliper.lab.tuning import IN_WORDS, TuningCurve
 from calliper.metrics import MEASURES
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ class MetricCurveDisplay(style.Display):
         *,
         problem: str | None = None,
         level: float | None = None,
-    ) -> MetricCurveDisplay:
+    ) -> Self:
         """Mean and 1-σ error over the splits, for each method and N.
 
         Parameters
@@ -107,7 +106,7 @@ class MetricCurveDisplay(style.Display):
         words = (known and known.label) or self.metric.replace("_", " ")
         return words[0].upper() + words[1:] if words[0].isascii() else words
 
-    def plot(self, ax: Any = None, *, name: str | None = None) -> MetricCurveDisplay:
+    def plot(self, ax: Any = None, *, name: str | None = None) -> Self:
         """Draw a line with bars for each method; N is on a logarithmic axis."""
         ax = self._start(ax)
         for place, method in enumerate(self.curves):
@@ -137,8 +136,12 @@ class MetricCurveDisplay(style.Display):
             capsize=2.5,
             label=method + _remarks(curve),
         )
-        for edge, at_edge in ((1, curve.mean == np.inf), (0, curve.mean == -np.inf)):
-            _mark_edge(ax, x[at_edge], edge, color)
+        # Means beyond all numbers: arrows at the top or the bottom of the axes.
+        look = {"color": color, "ms": 8, "linestyle": "none", "clip_on": False}
+        for edge, mark, mean in ((1, "^", np.inf), (0, "v", -np.inf)):
+            if len(at := x[curve.mean == mean]):
+                where = ax.get_xaxis_transform()
+                ax.plot(at, [edge] * len(at), marker=mark, transform=where, **look)
 
     def _caption(self) -> str:
         splits = {int(s) for curve in self.curves.values() for s in curve.n_splits}
@@ -161,7 +164,7 @@ class MetricCurveDisplay(style.Display):
 
 
 def _rows(records: Any) -> list[Mapping[str, Any]]:
-    if hasattr(records, "to_dict") and hasattr(records, "columns"):
+    if style.columns_of(records):
         records = records.to_dict("records")
     rows = list(records) if isinstance(records, Iterable) else []
     if not rows or not all(isinstance(row, Mapping) for row in rows):
@@ -190,13 +193,8 @@ def _curve(rows: list[Mapping[str, Any]], metric: str) -> Curve:
         defined = found[~np.isnan(found)]
         columns.append((*one_sigma(defined), len(found), len(found) - len(defined)))
     mean, error, n_splits, n_undefined = np.array(columns).T
-    return Curve(
-        n_calibration=np.array(sizes),
-        mean=mean,
-        error=error,
-        n_splits=n_splits.astype(np.intp),
-        n_undefined=n_undefined.astype(np.intp),
-    )
+    counts = n_splits.astype(np.intp), n_undefined.astype(np.intp)
+    return Curve(np.array(sizes), mean, error, *counts)
 
 
 def _remarks(curve: Curve) -> str:
@@ -208,13 +206,6 @@ def _remarks(curve: Curve) -> str:
         sizes = ", ".join(f"{n:,}" for n in curve.n_calibration[np.isinf(curve.mean)])
         words.append(f"infinite at N = {sizes}")
     return f" ({'; '.join(words)})" if words else ""
-
-
-def _mark_edge(ax: Any, x: FloatArray, edge: int, color: str) -> None:
-    """Arrows at the top (1) or the bottom (0) of the axes, for means beyond all numbers."""
-    if len(x):
-        look = {"color": color, "marker": "^" if edge else "v", "ms": 8, "linestyle": "none"}
-        ax.plot(x, [edge] * len(x), transform=ax.get_xaxis_transform(), clip_on=False, **look)
 
 
 def draw_tuning(curve: TuningCurve) -> Figure:
@@ -268,7 +259,7 @@ def _draw_criterion(axis: Any, curve: TuningCurve) -> None:
     band = (mean - deviation, mean + deviation)
     axis.fill_between(x, *band, color=style.BLUE, alpha=0.25, linewidth=0)
     axis.plot(x, mean, color=style.BLUE, linewidth=1.6, marker="o", markersize=3.5)
-    axis.set_ylabel(CRITERIA[curve.criterion] + _UNITS[curve.criterion])
+    axis.set_ylabel(IN_WORDS[curve.criterion] + _UNITS[curve.criterion])
     axis.set_title(
         "Smaller is better: mean over the points left out, shaded ± their deviation",
         loc="left",
