@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from calliper import _whole
+from calliper import _writing
 from calliper.cli import _workers
 from calliper.cli._interval import interval
 from calliper.exceptions import CalliperError
@@ -366,8 +366,8 @@ def test_a_file_that_looked_abandoned_for_a_moment_is_made_once_more(tmp_path, m
             os.unlink(handle.name)
         return len(seen) != 2  # the second is being swept: another has the lock
 
-    monkeypatch.setattr(_whole, "lock", swept_meanwhile)
-    with _whole.whole_file(tmp_path / "made") as handle:
+    monkeypatch.setattr(_writing, "lock", swept_meanwhile)
+    with _writing.whole_file(tmp_path / "made") as handle:
         handle.write(b"all")
         assert handle.name == seen[2]
     assert [path.name for path in tmp_path.iterdir()] == ["made"]
