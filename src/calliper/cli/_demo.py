@@ -42,8 +42,8 @@ _EXPLANATION = (
     "come closer to the oracle, which knows it: narrower on average, and a better (smaller) score.",
     "Coverage is marginal: it is promised on average over draws of the calibration points and over "
     "all x, not at each x. One draw, such as this, scatters by a percent or two around it.",
-    "coverage: share of the {n_test} test points inside. score: width plus a fine for each miss. "
-    "τ_SI, τ_SQI, R²_SQI: do larger errors get wider intervals? 1 is best; a constant width has "
+    "coverage: share of the {n_test} test points inside. score: width plus a penalty for each miss."
+    " τ_SI, τ_SQI, R²_SQI: do larger errors get wider intervals? 1 is best; a constant width has "
     "none of them (-).",
 )
 

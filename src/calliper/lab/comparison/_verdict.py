@@ -329,8 +329,8 @@ def say_adapts(choice: Choice, constant: Record) -> str:
     digits = 0 if error >= 2 else 1
     text = (
         f"{'In part' if even.uneven or choice.groups.uneven else 'Yes'}: its interval score (width "
-        f"plus a fine for misses) is {gain:.{digits}f} ± {error:.{digits}f} % better than that of "
-        f"a constant width."
+        f"plus a penalty for misses) is {gain:.{digits}f} ± {error:.{digits}f} % better than that "
+        f"of a constant width."
     )
     worst, other = percent(chosen.worst_by_prediction), percent(constant.worst_by_prediction)
     rest = f" The {even.words} is covered {worst} (constant width: {other})."
