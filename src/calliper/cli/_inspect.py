@@ -41,20 +41,15 @@ def inspect(file: str, figure: str | None, as_json: bool) -> None:
         pass
     with out.warnings_as_lines():
         kept = files.inspect(file)
-        calibration = _calibration(file, kept)
+        # Files that were saved in Python know no columns.
+        by_us = kept.header["object"] == CalibratedOnStored.__name__
+        calibration = load_calibration(file) if by_us else None
         if as_json:
             click.echo(to_text(kept.header, indent=1))
         else:
             _say(file, kept, calibration)
         if figure is not None:
             _draw(file, calibration, figure)
-
-
-def _calibration(file: str, kept: files.Kept) -> Calibration | None:
-    """What ``calliper calibrate`` has kept; None of files that were saved in Python."""
-    if kept.header["object"] != CalibratedOnStored.__name__:
-        return None
-    return load_calibration(file)
 
 
 def _say(file: str, kept: files.Kept, calibration: Calibration | None) -> None:

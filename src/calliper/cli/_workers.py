@@ -10,11 +10,10 @@ import os
 import signal
 import sys
 import traceback
-import warnings
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from multiprocessing import get_context
 from multiprocessing.connection import wait
@@ -171,13 +170,9 @@ def serve(pipe: Any, answering: Answering) -> None:
 def _answer(answering: Answering, task: Task, pipe: Any) -> Any:
     """What became of the task: what was written, or why nothing was."""
     try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("ignore")
-            for category in (UserWarning, RuntimeWarning):
-                warnings.simplefilter("always", category)
+        with out.recorded_warnings() as said:
             written = work(answering, task, pipe.send)
-        said = dict.fromkeys(str(warning.message) for warning in caught)
-        return Written(task, written.read, written.made, written.tally, tuple(said))
+        return replace(written, said=tuple(said))
     except CalliperError as error:
         return error
     except MemoryError:

@@ -22,13 +22,13 @@ from math import isfinite
 
 import numpy as np
 
+from calliper.lab._words import listed, percent, percent_down, rough, seconds
 from calliper.lab.comparison._answers import Answer, Sets
 from calliper.lab.comparison._checks import Check
 from calliper.lab.comparison._contest import Redrawn, Scores, better
 from calliper.lab.comparison._evenness import Evenness, evenness, short_groups
 from calliper.lab.comparison._points import FEWEST_TEST_POINTS
 from calliper.lab.comparison._tables import Part, Record
-from calliper.lab.comparison._words import listed, percent, percent_down, rough, seconds
 
 #: Fewer test points say little about coverage.
 FEW_TEST_POINTS = 50

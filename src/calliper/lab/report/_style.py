@@ -130,6 +130,12 @@ def thin(n: int, most: int = MOST_DOTS) -> Any:
     return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)
 
 
+def drawn_ends(lower: Any, upper: Any, low: float, high: float) -> tuple[Any, Any]:
+    """Ends of intervals to be drawn on an axis from low to high: infinite ones reach beyond it."""
+    far = 10 * (high - low)
+    return np.maximum(lower, low - far), np.minimum(upper, high + far)
+
+
 def limits(values: FloatArray, room: float = 0.06) -> tuple[float, float]:
     """Ends of an axis that shows all finite values with some room."""
     finite = values[np.isfinite(values)]
