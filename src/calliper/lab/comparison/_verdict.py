@@ -124,20 +124,15 @@ class Case:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Choice:
-    """The method to recommend, the best by score, and what cannot be told from that.
-
-    ``clear`` says whether it beats a constant width; ``evenness`` what is known of its coverage
-    in parts of the predictions, ``groups`` in the groups, ``spared`` whether only it, and not
-    split, covers each group.
-    """
+    """The method to recommend, the best by score, and what cannot be told from that."""
 
     chosen: Record
     best: Record
     as_good: list[str]
-    clear: bool
-    spared: bool
-    evenness: Evenness
-    groups: Evenness
+    clear: bool  # whether it beats a constant width
+    spared: bool  # whether it covers each group, and split does not
+    evenness: Evenness  # of its coverage in parts of the predictions
+    groups: Evenness  # and in the groups
 
 
 def judge(case: Case) -> Verdict:

@@ -100,16 +100,8 @@ def entitle(ax: Any, title: str, caption: str) -> None:
     """A title above, and below it, quietly, what to see."""
     lines = caption.count("\n") + 1
     ax.set_title(title, loc="left", fontweight="bold", fontsize=11, pad=10 + 12 * lines)
-    ax.annotate(
-        caption,
-        (0, 1),
-        (0, 6),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        fontsize=9,
-        color=QUIET,
-        va="bottom",
-    )
+    where = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "bottom"}
+    ax.annotate(caption, (0, 1), (0, 6), fontsize=9, color=QUIET, **where)
 
 
 def percent(value: float) -> str:
