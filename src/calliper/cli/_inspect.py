@@ -54,7 +54,7 @@ def inspect(file: str, figure: str | None, as_json: bool) -> None:
 
 def _say(file: str, kept: files.Kept, calibration: Calibration | None) -> None:
     first, *rest = kept.describe()
-    if calibration is not None:  # the model is elsewhere, and its name in the header nobody's
+    if calibration is not None:  # its header names no model of the user's
         first = first.replace(CalibratedOnStored.__name__, "stored predictions,")
         rest = [*_columns(calibration), *(line for line in rest if not line.startswith("model:"))]
     click.echo(out.wrapped(f"{file}: {first}"))

@@ -160,7 +160,7 @@ def _standard_output() -> Iterator[BinaryIO]:
 
 
 def _forget_standard_output() -> None:
-    """Send what is left in the buffer nowhere, lest it fail once more at exit."""
+    """Discard what is left in the buffer, so that it cannot fail once more at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

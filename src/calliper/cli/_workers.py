@@ -28,7 +28,7 @@ from calliper.cli import _tables as tables
 from calliper.cli._answering import Answering, Tally, added_columns
 from calliper.exceptions import CalliperError
 
-#: How often a file is begun anew whose process died.
+#: Deaths of processes at one file before it is given up.
 MOST_DEATHS = 3
 
 #: Seconds to wait for a scheduler.
@@ -144,7 +144,7 @@ class Worker:
         self.task: Task | None = None
 
     def give(self, task: Task | None) -> None:
-        """Send the next file; a death meanwhile is noticed when its answer is due."""
+        """Send the next file; if the process has died, the missing answer tells."""
         self.task = task
         if task is not None:
             with suppress(OSError):
