@@ -49,16 +49,16 @@ from calliper.models import (
     routed,
     unchanged_if_refused,
 )
-from calliper.rows import PerRow, Rows, row_values
+from calliper.rows import PerRow, row_values
 from calliper.scores import AbsoluteError, Score, as_score
 from calliper.shift import ShiftReport
 from calliper.space import (
+    N_REFITS,
     RAW,
     UNTOUCHED,
     Embedding,
     ErrorModel,
-    Learnt,
-    Refits,
+    LeftOut,
     Training,
     fit_embedding,
     learn_errors,
@@ -223,20 +223,20 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         check_sample_weight(fit_params, len(y))
         X, fit_params = indexable(X)[0], routed(self, fit_params)
         X_train, y_train = _safe_indexing(X, train), y[train]
-        refits = Refits(
+        training = Training(
+            X=X_train,
+            y=y_train,
+            n_refits=N_REFITS if self.left_out_folds is None else self.left_out_folds,
             random_state=self.random_state,
             shuffle=self.shuffle,
             groups=None if groups is None else _safe_indexing(groups, train),
             fit_params=fit_params_of(X, fit_params, train),
             progress=reporter(self.progress, "training"),
         )
-        training = Training(
-            X=X_train, y=y_train, may_refit=True, folds=self.left_out_folds, refits=refits
-        )
-        estimator = refits.train(self.estimator, X_train, y_train, np.arange(len(train)))
-        refits.report(1 / (1 + training.n_refits))
+        estimator = training.train(self.estimator, np.arange(len(train)))
+        training.report(1 / (1 + training.n_refits))
         self._calibrate(estimator, _safe_indexing(X, held_out), y[held_out], training, held_out)
-        refits.report(1.0)
+        training.report(1.0)
         if groups is not None:
             self.void_ = _few_groups(_safe_indexing(groups, held_out))
         self._trained = self.estimator, estimator, sketch_rows(X_train, y_train)
@@ -296,12 +296,14 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             model, rows = self.estimator, None
         given = None if X_train is None else sketch_rows(X_train, y_train)
         void = refuse_seen(rows, X, y) or refuse_seen(given, X, y)
-        refits = Refits(
+        training = Training(
+            X=X_train,
+            y=y_train,
+            n_refits=self.left_out_folds or 0,
             random_state=self.random_state,
             shuffle=self.shuffle,
             progress=reporter(self.progress, "training"),
         )
-        training = Training(X=X_train, y=y_train, folds=self.left_out_folds, refits=refits)
         placed = getattr(self, "_placed", (None, None, False))
         same = placed[0] is model and placed[1] is self.embed and placed[2]
         before = self.embedding_ if same and X_train is None else None
@@ -584,8 +586,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             per_row = replace(per_row, groups=calibrator.asked(per_row.groups))
             calibrator = as_calibrator(calibrator.calibrator)
         given = per_row.known(X)
-        learnt, seen = self._learn(estimator, calibrator, X, training)
-        embedding, score = learnt.embedding, learnt.score
+        embedding, score, errors, left_out = self._learn(estimator, calibrator, X, training)
         y_pred, Z = embedding.predict_and_transform(X)
         refuse_changing(embedding, X, y_pred, Z)
         if lazy is not None:  # what came so far are the first rows
@@ -597,8 +598,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             calibrator,
             score,
             measured(score, Z, y, y_pred, **given),
-            training=seen,
-            left_out=learnt.rows,
+            training=training.seen(embedding, score, calibrator.uses),
+            left_out=left_out,
             length_scale=embedding.length_scale(len(y)),
         )
         made = {
@@ -611,16 +612,16 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             "_probe": first_rows(X),
             "estimator_": estimator,
             "score_": score,
-            "left_out_": learnt.unseen,
-            "error_model_": learnt.errors,
+            "left_out_": left_out,
+            "error_model_": errors,
         }
         # In one step: one that is interrupted in between would mix two calibrations.
         self.__dict__.update(made)
 
     def _learn(
         self, estimator: Any, calibrator: Calibrator, X: Any, training: Training
-    ) -> tuple[Learnt, Rows | None]:
-        """The space, and what training rows tell the calibrator; nothing that it does not name."""
+    ) -> tuple[Embedding, Any, ErrorModel | None, LeftOut | None]:
+        """The space, the score, and what left-out rows teach if the calibrator uses them."""
         score = self._score()
         embedding = fit_embedding(
             self.embed,
@@ -633,15 +634,12 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             raw=_raw(calibrator),
             nearness=calibrator.judges_nearness,
         )
-        learnt = Learnt(embedding=embedding, score=score)
         asks = "left_out" in calibrator.uses
         errors = self._checked_error_model(score, asks=asks)
-        if training.X is None:
-            return learnt, None
-        if asks or errors.adjusts:
-            chosen = isinstance(self.embed, str) and self.embed == "auto" and asks
-            learnt = learn_errors(training, embedding, score, errors, chosen=chosen)
-        return learnt, training.seen(learnt.embedding, learnt.score, calibrator.uses)
+        if training.X is None or not (asks or errors.adjusts):
+            return embedding, score, None, None
+        chosen = isinstance(self.embed, str) and self.embed == "auto" and asks
+        return learn_errors(training, embedding, score, errors, chosen=chosen)
 
     def _checked_error_model(self, score: Any, *, asks: bool) -> ErrorModel:
         """What to learn from left-out errors; ``asks`` says whether the calibrator does."""

@@ -26,7 +26,6 @@ from sklearn.utils import _safe_indexing, indexable
 from calliper._types import FloatArray
 from calliper.exceptions import EmbeddingWarning, warn
 from calliper.models import Family, OpenedModel, open_model, unwrapped
-from calliper.rows import Rows
 from calliper.scores import ScaledError
 from calliper.space._embedding import Embedding
 from calliper.space._encoding import ColumnEncoder
@@ -41,26 +40,6 @@ from calliper.space._spaces import (
 )
 
 WEIGHT, LEAST, FLOOR = 2.0, 0.02, 0.01
-
-
-@dataclass(frozen=True, kw_only=True)
-class Learnt:
-    """A space, and what left-out errors teach it, the score and a calibrator.
-
-    Attributes
-    ----------
-    embedding : the space; its predictions have three columns where ``errors`` adjusts them
-    unseen : training rows as seen by models that were not trained on them, or None
-    score : what an error is now called
-    errors : the model of errors, or None
-    rows : left-out rows as a calibrator may be told of them, or None
-    """
-
-    embedding: Embedding
-    score: Any
-    unseen: LeftOut | None = None
-    errors: ErrorModel | None = None
-    rows: Rows | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,41 +112,34 @@ def adjusted(y_pred: FloatArray, expected: Expected) -> FloatArray:
 
 def learn_errors(
     training: Training, embedding: Embedding, score: Any, model: ErrorModel, *, chosen: bool
-) -> Learnt:
-    """Left-out errors, if there are any, and what they teach.
+) -> tuple[Embedding, Any, ErrorModel | None, LeftOut | None]:
+    """Space, score, the model of left-out errors and these rows, the last two if there are any.
 
-    ``chosen`` says whether the space was chosen here, and may be added to. Where nothing can be
-    learnt (few errors, all of them zero, several predictions a row, inputs without columns), space
-    and score are returned as they came.
+    ``chosen`` says whether the space was chosen here, and may be added to. Its predictions have
+    three columns where the model adjusts them. Where nothing can be learnt (few errors, all of them
+    zero, several predictions a row, inputs without columns), space and score are as they came.
     """
     unseen = training.left_out(embedding)
-    if unseen is None or training.y is None:
-        return Learnt(embedding=embedding, score=score)
-    y = training.y[unseen.rows]
-    learnt = _fitted_space(training, embedding, unseen, y - unseen.y_pred, model, chosen=chosen)
-    if learnt is None:
-        rows = Rows(unseen.Z, score.magnitude(y, unseen.y_pred))
-        return Learnt(embedding=embedding, score=score, unseen=unseen, rows=rows)
-    space, expected, Z = learnt
-    y_pred = unseen.y_pred
-    if space.adjusts:
-        score, y_pred = ScaledError(), adjusted(y_pred, expected)
-    if space.adds:
-        Z = np.column_stack([Z, space.coordinate(expected.size)])
-    return Learnt(
-        embedding=Embedding(space, embedding.model, n_columns=3 if space.adjusts else 1),
-        score=score,
-        unseen=replace(unseen, Z=Z),
-        errors=space.errors,
-        rows=Rows(Z, score.magnitude(y, y_pred)),
-    )
+    if unseen is None:
+        return embedding, score, None, None
+    y, y_pred, Z, model_of_errors = unseen.targets, unseen.y_pred, unseen.Z, None
+    learnt = _fitted_space(training, embedding, unseen, model, chosen=chosen)
+    if learnt is not None:
+        space, expected, Z = learnt
+        model_of_errors = space.errors
+        if space.adjusts:
+            score, y_pred = ScaledError(), adjusted(y_pred, expected)
+        if space.adds:
+            Z = np.column_stack([Z, space.coordinate(expected.size)])
+        embedding = Embedding(space, embedding.model, n_columns=3 if space.adjusts else 1)
+    rows = replace(unseen, Z=Z, scores=score.magnitude(y, y_pred))
+    return embedding, score, model_of_errors, rows
 
 
 def _fitted_space(
     training: Training,
     embedding: Embedding,
     unseen: LeftOut,
-    errors: FloatArray,
     model: ErrorModel,
     *,
     chosen: bool,
@@ -180,10 +152,11 @@ def _fitted_space(
     base = _with_unit(embedding, unit) if chosen else None
     if not (model.adjusts or base) or embedding.n_outputs > 1 or not unit > 0:
         return None
+    errors = unseen.targets - unseen.y_pred
     if len(errors) < FEWEST_ERRORS or not errors.any():
         return None
     opened = base.opened if base else _opened(embedding.model)
-    X = _safe_indexing(indexable(training.X)[0], unseen.rows)
+    X = _safe_indexing(indexable(training.X)[0], unseen.numbers)
     try:
         encode, features = ColumnEncoder.learn_and_encode(opened.prepare(X), np.abs(errors))
     except (TypeError, ValueError) as error:
