@@ -25,20 +25,12 @@ def added_columns(coverage: tuple[float, ...]) -> list[str]:
 
 @dataclass
 class Tally:
-    """What was counted on the way.
+    """What was counted while rows were written."""
 
-    Attributes
-    ----------
-    rows : that were written
-    filled : cells that lacked a number
-    heaviest : the largest weight of a row, 0 without weights
-    infinite : rows whose own weight makes their interval infinite
-    """
-
-    rows: int = 0
-    filled: int = 0
-    heaviest: float = 0.0
-    infinite: int = 0
+    rows: int = 0  # that were written
+    filled: int = 0  # cells that lacked a number
+    heaviest: float = 0.0  # the largest weight of a row, 0 without weights
+    infinite: int = 0  # rows whose own weight makes their interval infinite
 
     def add(self, other: Tally) -> None:
         """Count what another has counted."""

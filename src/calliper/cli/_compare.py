@@ -355,9 +355,19 @@ def _text(request: CompareRequest, comparison: Comparison, provenance: Provenanc
 
 
 def _say(request: CompareRequest, comparison: Comparison) -> None:
-    quiet = request.shared.quiet
+    """The verdict in words, where the report does not go, and what to know beside it."""
+    quiet, verdict = request.shared.quiet, comparison.verdict
     if not quiet:
-        _say_verdict(request, comparison)
+        echo = note if request.output == "-" else click.echo
+        echo(verdict.headline)
+        for line in filter(None, (verdict.size, verdict.caveat and f"But: {verdict.caveat}")):
+            echo(wrapped(line))
+        said = {"covers": verdict.covers, "adapts": verdict.adapts}
+        said |= {"why": verdict.why, "instead": verdict.instead}
+        for title, text in said.items():
+            if text:
+                echo("\n" + wrapped(f"{title + '?':9}{text}", subsequent_indent=" " * 9))
+        echo("")
     for check in comparison.checks:
         if check.severity != "note":
             note(one_line(f"warning: {check.title} {check.meaning}"))
@@ -365,18 +375,3 @@ def _say(request: CompareRequest, comparison: Comparison) -> None:
         request.shared.note_prediction_alone()
         if request.output != "-":
             note(f"report written to {request.output}")
-
-
-def _say_verdict(request: CompareRequest, comparison: Comparison) -> None:
-    """In words, where the report does not go."""
-    echo = note if request.output == "-" else click.echo
-    verdict = comparison.verdict
-    echo(verdict.headline)
-    for line in filter(None, (verdict.size, verdict.caveat and f"But: {verdict.caveat}")):
-        echo(wrapped(line))
-    said = {"covers": verdict.covers, "adapts": verdict.adapts}
-    said |= {"why": verdict.why, "instead": verdict.instead}
-    for title, text in said.items():
-        if text:
-            echo("\n" + wrapped(f"{title + '?':9}{text}", subsequent_indent=" " * 9))
-    echo("")

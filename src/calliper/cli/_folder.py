@@ -61,16 +61,10 @@ def check_folder(new: str, output: str) -> None:
 
 @dataclass(frozen=True)
 class DataSet:
-    """Files to put intervals on.
+    """Files to put intervals on."""
 
-    Attributes
-    ----------
-    new : how they were named
-    paths : of each, by its name below the folder that all are in
-    """
-
-    new: str
-    paths: dict[str, str]
+    new: str  # how they were named
+    paths: dict[str, str]  # of each, by its name below the folder that all are in
     form: Form
 
     @classmethod
@@ -178,18 +172,12 @@ def _made_with(answering: Answering) -> dict[str, Any]:
 
 @dataclass
 class Journal:
-    """What was done in a folder of outputs.
-
-    Attributes
-    ----------
-    planned : names of outputs that are ours, done or not
-    done : entries of those that are
-    """
+    """What was done in a folder of outputs."""
 
     folder: str
     handle: BinaryIO
-    planned: set[str] = field(default_factory=set)
-    done: dict[str, Any] = field(default_factory=dict)
+    planned: set[str] = field(default_factory=set)  # names of outputs that are ours, done or not
+    done: dict[str, Any] = field(default_factory=dict)  # entries of those that are done
 
     def read(self, made_with: dict[str, Any]) -> None:
         """Take up what is there; begin it where there is nothing."""

@@ -25,20 +25,13 @@ SCALES_FORMAT, SCALES_VERSION = "calliper length scales", 1
 
 @dataclass(frozen=True, eq=False)
 class Scales:
-    """Length scales that were read from a file, and what they were chosen on.
-
-    Attributes
-    ----------
-    columns : the names of target, prediction and features
-    calibration : fingerprint of the calibration rows: target, prediction, features
-    training : fingerprint of the training rows that standardised the features; ``None`` if raw
-    """
+    """Length scales that were read from a file, and what they were chosen on."""
 
     path: str
     chosen: FloatArray
     columns: Columns
-    calibration: str
-    training: str | None
+    calibration: str  # fingerprint of the calibration rows: target, prediction, features
+    training: str | None  # of the training rows that standardised the features; None if raw
 
     def require_columns(self, columns: Columns, *, has_training: bool) -> None:
         """The names are those that the scales were chosen with, standardised if they were then."""
@@ -80,21 +73,14 @@ def fingerprint(rows: FloatArray) -> str:
 
 
 def scales_text(
-    curve: TuningCurve,
-    columns: Columns,
-    known: FloatArray,
-    training: FloatArray | None,
-    *,
-    grid: str,
-    seed: int,
+    curve: TuningCurve, columns: Columns, known: FloatArray, training: Any, **settings: Any
 ) -> str:
-    """What the file holds of scales that were chosen on these rows."""
+    """What the file holds of scales that were chosen on these rows, with these settings."""
     document = {
         "format": SCALES_FORMAT,
         "version": SCALES_VERSION,
         "criterion": curve.criterion,
-        "grid": grid,
-        "seed": seed,
+        **settings,
         "target": columns.target,
         "prediction": columns.prediction,
         "features": list(columns.features),

@@ -10,11 +10,10 @@ import os
 import signal
 import sys
 import traceback
-import warnings
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from multiprocessing import get_context
 from multiprocessing.connection import wait
@@ -29,7 +28,7 @@ from calliper.cli import _tables as tables
 from calliper.cli._answering import Answering, Tally, added_columns
 from calliper.exceptions import CalliperError
 
-#: How often a file is begun anew whose process died.
+#: Deaths of processes at one file before it is given up.
 MOST_DEATHS = 3
 
 #: Seconds to wait for a scheduler.
@@ -145,7 +144,7 @@ class Worker:
         self.task: Task | None = None
 
     def give(self, task: Task | None) -> None:
-        """Send the next file; a death meanwhile is noticed when its answer is due."""
+        """Send the next file; if the process has died, the missing answer tells."""
         self.task = task
         if task is not None:
             with suppress(OSError):
@@ -171,13 +170,9 @@ def serve(pipe: Any, answering: Answering) -> None:
 def _answer(answering: Answering, task: Task, pipe: Any) -> Any:
     """What became of the task: what was written, or why nothing was."""
     try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("ignore")
-            for category in (UserWarning, RuntimeWarning):
-                warnings.simplefilter("always", category)
+        with out.recorded_warnings() as said:
             written = work(answering, task, pipe.send)
-        said = dict.fromkeys(str(warning.message) for warning in caught)
-        return Written(task, written.read, written.made, written.tally, tuple(said))
+        return replace(written, said=tuple(said))
     except CalliperError as error:
         return error
     except MemoryError:

@@ -16,7 +16,7 @@ c_g → ``centres``, G → ``n_cells``.
 
 Assumptions: held-out points are independent draws from the distribution of new points, and took
 no part in training, calibration or the choice of cells. The statement is conditional on the
-calibration set: it is about these very intervals, not about an average over calibration draws,
+calibration set: it is about these intervals, not about an average over calibration draws,
 whatever the method. It does not say how coverage varies *inside* a cell.
 
 References: Clopper, Pearson (1934), "The use of confidence or fiducial limits illustrated in the

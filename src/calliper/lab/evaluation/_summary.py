@@ -72,14 +72,10 @@ class TableEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """A method in its group, with an entry for each measure.
+    """A method in its group, with an entry for each measure."""
 
-    ``group`` are the values that make the group; the first ``same`` of them are those of the line
-    above.
-    """
-
-    group: tuple[Any, ...]
-    same: int
+    group: tuple[Any, ...]  # the values that make the group
+    same: int  # how many of them, from the first, are those of the line above
     method: str
     entries: dict[str, TableEntry]
 

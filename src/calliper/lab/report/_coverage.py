@@ -92,17 +92,10 @@ class CalibrationCurveDisplay(style.Display):
         else:
             for words in ax.texts[:1]:
                 words.set_text(f"{points} · bars are 1-σ binomial bounds")
-        ax.errorbar(
-            self.asked,
-            self.covered,
-            yerr=style.bars(self.covered, self.lower, self.upper),
-            color=color,
-            marker=marker,
-            ms=4.5,
-            linewidth=1.4,
-            elinewidth=1.4,
-            label=name or "measured, with 1-σ bounds",
-        )
+        bars = style.bars(self.covered, self.lower, self.upper)
+        look: dict[str, Any] = {"color": color, "marker": marker, "ms": 4.5, "linewidth": 1.4}
+        look |= {"elinewidth": 1.4, "label": name or "measured, with 1-σ bounds"}
+        ax.errorbar(self.asked, self.covered, yerr=bars, **look)
         for axis in (ax.xaxis, ax.yaxis):
             style.in_percent(axis)
         ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
@@ -188,16 +181,10 @@ class CoverageDisplay(style.Display):
         height = max(2.6, 1.8 + 0.32 * len(table.n)) if in_rows else 4.0
         ax = self._start(ax, (6.4, height))
         place = np.arange(len(table.n))
-        ax.errorbar(
-            *((table.coverage, place) if in_rows else (place, table.coverage)),
-            **{"xerr" if in_rows else "yerr": style.bars(table.coverage, table.lower, table.upper)},
-            fmt="o",
-            color=color,
-            ms=5.5,
-            elinewidth=1.6,
-            zorder=3,
-            label="covered, with 1-σ bounds",
-        )
+        bars = {"xerr" if in_rows else "yerr": style.bars(table.coverage, table.lower, table.upper)}
+        look: dict[str, Any] = {"fmt": "o", "color": color, "ms": 5.5, "elinewidth": 1.6}
+        look |= {"zorder": 3, "label": "covered, with 1-σ bounds", **bars}
+        ax.errorbar(*((table.coverage, place) if in_rows else (place, table.coverage)), **look)
         self._draw_level(ax, in_rows)
         if in_rows:
             self._name_groups(ax, place)

@@ -124,18 +124,10 @@ class MetricCurveDisplay(style.Display):
         curve, (color, mark) = self.curves[method], style.SERIES[place % len(style.SERIES)]
         x = curve.n_calibration * 1.025 ** (place - (len(self.curves) - 1) / 2)
         finite = np.isfinite(curve.mean)
-        ax.errorbar(
-            x[finite],
-            curve.mean[finite],
-            yerr=curve.error[finite],  # none is drawn where it is not known
-            color=color,
-            marker=mark,
-            ms=5,
-            linewidth=1.6,
-            elinewidth=1.2,
-            capsize=2.5,
-            label=method + _remarks(curve),
-        )
+        bars: dict[str, Any] = {"elinewidth": 1.2, "capsize": 2.5, "linewidth": 1.6, "ms": 5}
+        bars |= {"color": color, "marker": mark, "label": method + _remarks(curve)}
+        # No bar is drawn where the error is not known.
+        ax.errorbar(x[finite], curve.mean[finite], yerr=curve.error[finite], **bars)
         # Means beyond all numbers: arrows at the top or the bottom of the axes.
         look = {"color": color, "ms": 8, "linestyle": "none", "clip_on": False}
         for edge, mark, mean in ((1, "^", np.inf), (0, "v", -np.inf)):
@@ -260,29 +252,17 @@ def _draw_criterion(axis: Any, curve: TuningCurve) -> None:
     axis.fill_between(x, *band, color=style.BLUE, alpha=0.25, linewidth=0)
     axis.plot(x, mean, color=style.BLUE, linewidth=1.6, marker="o", markersize=3.5)
     axis.set_ylabel(IN_WORDS[curve.criterion] + _UNITS[curve.criterion])
-    axis.set_title(
-        "Smaller is better: mean over the points left out, shaded ± their deviation",
-        loc="left",
-        fontsize=9.5,
-        color=style.QUIET,
-    )
+    title = "Smaller is better: mean over the points left out, shaded ± their deviation"
+    axis.set_title(title, loc="left", fontsize=9.5, color=style.QUIET)
     value = curve.reference_value
     if value is None or not np.isfinite(value):
         return
     axis.axhline(value, color=style.VERMILION, linewidth=1.3, linestyle=(0, (5, 2)))
     axis.margins(y=0.1)
     right = _room(mean[-(len(mean) // 3 + 1) :], value) >= _room(mean[: len(mean) // 3 + 1], value)
-    axis.annotate(
-        str(curve.reference_name),
-        (1.0 if right else 0.0, value),
-        (-4 if right else 4, 4),
-        xycoords=axis.get_yaxis_transform(),
-        textcoords="offset points",
-        ha="right" if right else "left",
-        va="bottom",
-        color=style.VERMILION,
-        fontsize=9.5,
-    )
+    at, side = ((1.0, value), -4) if right else ((0.0, value), 4)
+    where = {"xycoords": axis.get_yaxis_transform(), "va": "bottom", "color": style.VERMILION}
+    _say_beside(axis, str(curve.reference_name), at, (side, 4), **where)
 
 
 def _room(mean: FloatArray, value: float) -> float:
@@ -308,16 +288,14 @@ def _mark_favourite(axes: Any, curve: TuningCurve) -> None:
         axis.axvline(x, color=style.GREEN, linewidth=1.0, linestyle=":", zorder=0)
     left = bool(np.log(x) > np.log(axes[1].get_xlim()).mean())
     edge = x * _half_width(curve.candidates) ** (-1 if left else 1)
-    axes[1].annotate(
-        f"{x:.3g}, chosen by {curve.counts[place]} of {n}",
-        (edge, 0.5 * n),
-        (-5 if left else 5, 0),
-        textcoords="offset points",
-        ha="right" if left else "left",
-        va="center",
-        color=style.GREEN,
-        fontsize=9.5,
-    )
+    words, away = f"{x:.3g}, chosen by {curve.counts[place]} of {n}", (-5 if left else 5, 0)
+    _say_beside(axes[1], words, (edge, 0.5 * n), away, va="center", color=style.GREEN)
+
+
+def _say_beside(axis: Any, words: str, at: Any, away: tuple[int, int], **look: Any) -> None:
+    """Words so many points away from a place, to the left of it if that is negative."""
+    side = "right" if away[0] < 0 else "left"
+    axis.annotate(words, at, away, textcoords="offset points", ha=side, fontsize=9.5, **look)
 
 
 def _half_width(candidates: FloatArray) -> float:
