@@ -273,11 +273,9 @@ def _shown(curve: TuningCurve) -> IntArray:
 
 
 def _cells(curve: TuningCurve, i: int) -> list[str]:
-    scale, mean, deviation = (
-        values[i] for values in (curve.candidates, curve.mean, curve.deviation)
-    )
+    mean, deviation, count = curve.mean[i], curve.deviation[i], curve.counts[i]
     scatter = f"{deviation:.2g}" if isfinite(deviation) else "-"
-    return [f"{scale:#.4g}", _number(float(mean)), scatter, str(curve.counts[i] or "")]
+    return [f"{curve.candidates[i]:#.4g}", _number(float(mean)), scatter, str(count or "")]
 
 
 def _number(value: float) -> str:

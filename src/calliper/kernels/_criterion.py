@@ -115,7 +115,7 @@ def choose(criteria: FloatArray) -> IntArray:
     return np.asarray(last - np.argmin(criteria[::-1], axis=0), dtype=np.intp)
 
 
-class Family(Protocol):
+class CandidateFamily(Protocol):
     """Kernels that differ in one number."""
 
     def without_two(self, candidate: float) -> FloatArray:
@@ -164,7 +164,7 @@ class LeaveTwoOutTuned(LeaveTwoOut):
 
     def __init__(
         self,
-        family: Family,
+        family: CandidateFamily,
         magnitudes: FloatArray,
         *,
         offset: float,
@@ -214,7 +214,7 @@ class LeaveTwoOutTuned(LeaveTwoOut):
 
 
 def best_for_all(
-    family: Family, magnitudes: FloatArray, tuning: Tuning
+    family: CandidateFamily, magnitudes: FloatArray, tuning: Tuning
 ) -> tuple[float, FloatArray]:
     """One candidate for a whole data set, by leave-one-out, and the criterion of each."""
     values, everyone = [], np.arange(len(magnitudes))

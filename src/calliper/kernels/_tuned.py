@@ -26,7 +26,7 @@ from calliper.information import principal_components
 from calliper.kernels._base import Kernel, LeaveTwoOut, Rng, Rows
 from calliper.kernels._criterion import (
     CRITERIA,
-    Family,
+    CandidateFamily,
     LeaveFoldOutRBF,
     LeaveTwoOutTuned,
     RescaledInformation,
@@ -149,7 +149,7 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
         replaced: Self = copy(self).set_params(**parameters)
         return replaced
 
-    def _family(self, Z: FloatArray, magnitudes: FloatArray) -> Family:
+    def _family(self, Z: FloatArray, magnitudes: FloatArray) -> CandidateFamily:
         """The kernels to choose from, on fixed points."""
         raise NotImplementedError
 
@@ -315,7 +315,7 @@ class TunedRBF(_Tuned):
         if folds is not None and (not isinstance(folds, Integral) or folds < 2):
             raise ValueError(f"n_folds must be an integer >= 2 or None; got {folds!r}.")
 
-    def _family(self, Z: FloatArray, magnitudes: FloatArray) -> Family:
+    def _family(self, Z: FloatArray, magnitudes: FloatArray) -> CandidateFamily:
         return RadialFamily(Z, magnitudes, self.metric)
 
     def _candidates(self, n: int) -> FloatArray:
@@ -372,7 +372,7 @@ class TunedKNN(_Tuned):
         candidates = sorted({check_neighbors(k) for k in np.ravel(self.n_neighbors).tolist()})
         return self._with(n_neighbors=tuple(_some(candidates, "n_neighbors")))
 
-    def _family(self, Z: FloatArray, magnitudes: FloatArray) -> Family:
+    def _family(self, Z: FloatArray, magnitudes: FloatArray) -> CandidateFamily:
         return NearestFamily(NeighborSearch(Z, self.metric), magnitudes)
 
     def _candidates(self, n: int) -> FloatArray:
