@@ -8,7 +8,7 @@ fitted to each tail of them, and its radii become intervals.
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
@@ -101,7 +101,7 @@ class Calibration:
     calibrators: tuple[Calibrator, ...]
     no_guarantee: str | None = None
     model: Any = None
-    space: Embedding = field(default_factory=Embedding)
+    space: Any = None
     left_out: LeftOut | None = None
     error_model: ErrorModel | None = None
     per_row: PerRow = PerRow()  # noqa: RUF009
@@ -355,8 +355,10 @@ def calibrate_model(
     lazy : what places rows that are not all in memory; X and y are the first of them
     """
     calibrator, score, embed = front.calibrator, as_score(front.score_function), front.embed
-    method = FullRescaled() if calibrator is None else as_calibrator(calibrator)
-    method = with_random_state(method, front.random_state)
+    if calibrator is None:
+        method: Calibrator = FullRescaled(random_state=front.random_state)
+    else:
+        method = with_random_state(as_calibrator(calibrator), front.random_state)
     if isinstance(method, Grouped):  # what it wraps meets the model; groups come apart
         per_row = replace(per_row, groups=method.asked(per_row.groups))
         method = as_calibrator(method.calibrator)
@@ -376,7 +378,7 @@ def calibrate_model(
         method,
         score,
         measured(score, Z, y, y_pred, **given),
-        training=training.seen(space, score, method.uses),
+        training=None if training.X is None else training.seen(space, score, method.uses),
         left_out=left_out,
         length_scale=space.length_scale(len(y)),
     )
@@ -571,7 +573,7 @@ def split_rows(
 
 
 def calibrate(
-    calibrator: Any,
+    method: Calibrator,
     score: Score,
     tails: list[Rows],
     *,
@@ -583,9 +585,8 @@ def calibrate(
 
     What is known beyond the calibration rows it is told as far as it uses it.
     """
-    method = as_calibrator(calibrator)
     if tails[0].weights is not None and "weights" not in method.uses:
-        raise CalliperError(f"{type(calibrator).__name__} takes no weights: {takers_of_weights()}.")
+        raise CalliperError(f"{type(method).__name__} takes no weights: {takers_of_weights()}.")
     if tails[0].groups is not None:
         method = Grouped(method)
     fitted = (
