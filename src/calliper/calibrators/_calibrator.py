@@ -187,7 +187,9 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         )
         self._check_parameters()
         self._training = self._checked_apart("training", training, Z, device)
-        self._left_out = self._checked_apart("left_out", left_out, Z, device)
+        self._left_out = None
+        if left_out is not None:
+            self._left_out = self._checked_apart("left_out", left_out, Z, device)
         rows = self._checked(Z, scores, magnitudes, signs, weights)
         self._length_scale = None if length_scale is None else check_length_scale(length_scale)
         self._relearn(rows)
@@ -235,7 +237,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         self._keep(rows)
         self.levels_asked_ = set()
         self._learn(rows)
-        self.n_calibration_ = len(rows)
+        self.n_calibration_ = len(rows.scores)
 
     def _keep(self, rows: Rows) -> None:
         """Keep the calibration points for ``extend``; where rows are only counted, none of them."""
@@ -308,8 +310,9 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _refuse_unused(self, **given: Any) -> None:
         """Say which of what was given this method does not use, if any."""
+        uses = self.uses
         for name, value in given.items():
-            if value is not None and name not in self.uses:
+            if value is not None and name not in uses:
                 hint = f": {takers_of_weights()}" if name == "weights" else ""
                 raise TypeError(f"{type(self).__name__} takes no {name}{hint}.")
 
@@ -340,18 +343,18 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _checked_apart(self, name: str, given: Any, Z: Any, device: str | None) -> Rows | None:
         """Rows apart from the calibration points, with what of them the method uses, checked."""
-        rows = Rows.of(given)
-        if name == "training" and self.uses.refusal and not self.uses.has_needs(rows):
-            raise CalliperError(self.uses.refusal)
+        rows, uses = None if given is None else Rows.of(given), self.uses
+        if name == "training" and uses.refusal and not uses.has_needs(rows):
+            raise CalliperError(uses.refusal)
         if rows is None:
             return None
         label = f"Z of {name}"
         Z = check_training(to_host(rows.Z, label, device), Z, label)
         scores, targets = rows.scores, rows.targets
-        if scores is not None and (name == "left_out" or "errors" in self.uses):
+        if scores is not None and (name == "left_out" or "errors" in uses):
             check = check_vector if self.takes_any_score else check_scores
             scores = self._checked_values(check, scores, f"scores of {name}", len(Z), device)
-        if targets is not None and "targets" in self.uses:
+        if targets is not None and "targets" in uses:
             label = f"targets of {name}"
             targets = self._checked_values(check_vector, targets, label, len(Z), device)
         return Rows(Z, scores, targets=targets)
@@ -431,7 +434,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         if ``fit`` was given weights of the calibration points; ``groups`` are for :class:`Grouped`.
         """
         check_is_fitted(self)
-        self._refuse_unused(groups=groups)
+        if groups is not None:
+            self._refuse_unused(groups=groups)
         Z, levels, n = self._check_new(Z), check_levels(coverage), self.n_calibration_
         reached, shares = list(range(len(levels))), self._shares(weights, len(Z), levels)
         self.levels_asked_.update(levels)
