@@ -100,7 +100,7 @@ FOREIGN = {
 CONSTANTS = {
     "RAW": "calliper.space._embedding",
     "UNTOUCHED": "calliper.space._embedding",
-    "Family": "calliper.models._family",
+    "ModelFamily": "calliper.models._family",
     "XGBoost": "calliper.models._libraries",
     "LightGBM": "calliper.models._libraries",
     "CatBoost": "calliper.models._libraries",
