@@ -79,7 +79,9 @@ def constants(texts: dict[Path, str]) -> Counter[str]:
 
 def modules_loaded() -> int:
     """Modules of ours after ``import calliper`` in a fresh process."""
-    code = "import sys, calliper; print(sum(n.partition('.')[0] == 'calliper' for n in sys.modules))"
+    code = (
+        "import sys, calliper; print(sum(n.partition('.')[0] == 'calliper' for n in sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return int(done.stdout)
 

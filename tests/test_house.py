@@ -63,7 +63,6 @@ SUBMODULES = {
         "compare",
     ],
     "datasets": ["OneDimensional", "one_dimensional"],
-    "distributed": ["BatchIntervals", "ShardedRescaled", "connect"],
     "distribution": ["Distribution", "GroupedDistribution"],
     "evaluation": [
         "FailedTrialsWarning",
@@ -124,7 +123,6 @@ SUBMODULES = {
     "kernels": [
         "KNN",
         "RBF",
-        "Cells",
         "ForestProximity",
         "GradedKNN",
         "Kernel",
@@ -187,6 +185,7 @@ SUBMODULES = {
         "draw_tuning",
         "render_page",
     ],
+    "scale": ["BatchIntervals", "Cells", "ShardedRescaled", "connect"],
     "scores": ["AbsoluteError", "JointError", "QuantileError", "ScaledError", "SignedError"],
     "shift": ["LikelihoodRatio", "ShiftReport"],
     "tuning": ["TuningCurve", "tuning_curve"],

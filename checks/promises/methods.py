@@ -21,8 +21,9 @@ from calliper.calibrators import (
     MADSplit,
     NormalizedKNN,
 )
-from calliper.kernels import Cells, ForestProximity, GradedKNN, Mahalanobis, TunedKNN, TunedRBF
+from calliper.kernels import ForestProximity, GradedKNN, Mahalanobis, TunedKNN, TunedRBF
 from calliper.refitting import CVPlus, JackknifeAfterBootstrap, JackknifePlus
+from calliper.scale import Cells
 from calliper.scores import QuantileError, SignedError
 
 

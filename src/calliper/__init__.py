@@ -24,7 +24,6 @@ from calliper.space import ErrorModel, Layer
 #: Topics, loaded when first asked for.
 _SUBMODULES = (
     "calibrators",
-    "distributed",
     "distribution",
     "exceptions",
     "files",
@@ -35,6 +34,7 @@ _SUBMODULES = (
     "metrics",
     "online",
     "refitting",
+    "scale",
     "scores",
     "shift",
 )

@@ -12,23 +12,51 @@ from typing import Any
 
 import numpy as np
 
+from calliper._handlers import ENGINE_NAMES, EngineRows
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError
 
 #: A torch tensor; torch has no types where it is not installed.
 Tensor = Any
 
-#: What ``engine`` may be.
-GRAMMAR = "None, 'torch' (the current CUDA device) or 'torch:DEVICE', such as 'torch:cuda:0'"
+
+class TorchEngine:
+    """Computes on one device."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+
+    def search(self, rows: Any, metric: Any) -> Any:
+        """The rows, ready to be searched for neighbours there."""
+        from calliper.scale._torch import TorchSearch
+
+        return TorchSearch(self._rows(rows, metric))
+
+    def radial(
+        self, rows: Any, metric: Any, length_scale: float, smoothing: float, step: float
+    ) -> Any:
+        """The rows with radial weights there."""
+        from calliper.scale._torch_radial import TorchRadial
+
+        return TorchRadial(self._rows(rows, metric), length_scale, smoothing, step)
+
+    def _rows(self, rows: Any, metric: Any) -> DeviceRows:
+        if metric != "euclidean":
+            raise CalliperError(f"on {self.device} distances are Euclidean; got metric={metric!r}.")
+        return rows if isinstance(rows, DeviceRows) else DeviceRows(to_columns(rows, self.device))
 
 
-class DeviceRows:
+def engine(device: str) -> TorchEngine:
+    """The engine on a device by its name, the current CUDA device by default, if it is there."""
+    named = f"torch:{device}" if device else "torch"
+    return TorchEngine(check_device(device or "cuda", f"engine={named!r} asks for"))
+
+
+class DeviceRows(EngineRows):
     """Rows of features in double precision on a device, kept as columns, (d, n).
 
-    NumPy sees a copy of them in main memory, which is also what is pickled.
+    The copy of them in main memory that NumPy sees is also what is pickled.
     """
-
-    ndim = 2
 
     def __init__(self, columns: Tensor) -> None:
         self._columns, self.device = columns, str(columns.device)
@@ -47,8 +75,15 @@ class DeviceRows:
         least, largest = import_torch().aminmax(self.columns)
         return float(least), float(largest)
 
-    def __len__(self) -> int:
-        return self.shape[0]
+    @property
+    def engine(self) -> TorchEngine:
+        """Who computes with them: where they are."""
+        return TorchEngine(self.device)
+
+    def followed_by(self, more: Any) -> DeviceRows:
+        """These and then others, which may be in main memory."""
+        columns = [self.columns, to_columns(more, self.device)]
+        return DeviceRows(import_torch().cat(columns, dim=1))
 
     def __getitem__(self, rows: Any) -> DeviceRows:
         columns = self.columns
@@ -69,8 +104,7 @@ def followed_by(rows: Any, more: Any) -> Any:
     """Rows and then others, where the first are."""
     if not isinstance(rows, DeviceRows):
         return np.concatenate([rows, np.asarray(more)])
-    columns = [rows.columns, to_columns(more, rows.device)]
-    return DeviceRows(import_torch().cat(columns, dim=1))
+    return rows.followed_by(more)
 
 
 def import_torch() -> Any:
@@ -92,7 +126,7 @@ def engine_device(engine: Any) -> str | None:
     if engine is None:
         return None
     if not isinstance(engine, str) or engine.split(":")[0] != "torch":
-        raise ValueError(f"engine must be {GRAMMAR}; got {engine!r}.")
+        raise ValueError(f"engine must be {ENGINE_NAMES}; got {engine!r}.")
     return check_device(engine[6:] or "cuda", f"engine={engine!r} asks for")
 
 
@@ -102,7 +136,7 @@ def check_device(name: str, who: str) -> str:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ValueError(f"{who} the device {name!r}; engine must be {GRAMMAR}.") from None
+        raise ValueError(f"{who} the device {name!r}; engine must be {ENGINE_NAMES}.") from None
     if device.type not in ("cpu", "cuda"):
         raise CalliperError(f"{who} the device {name!r}; it must compute in float64: CUDA, or cpu.")
     count = torch.cuda.device_count() if device.type == "cuda" else 0
@@ -114,12 +148,6 @@ def check_device(name: str, who: str) -> str:
     if device.type == "cuda" and device.index is None:
         return f"cuda:{torch.cuda.current_device()}"
     return str(device)
-
-
-def refuse_other_metrics(metric: Any, device: str) -> None:
-    """Say that a device knows Euclidean distances alone."""
-    if metric != "euclidean":
-        raise CalliperError(f"on {device} distances are Euclidean; got metric={metric!r}.")
 
 
 def device_rows(Z: Tensor, name: str, device: str | None = None) -> DeviceRows:
@@ -168,16 +196,6 @@ def to_host(values: Any, name: str, device: str | None) -> Any:
     if values.device.type != "cpu":
         refuse_elsewhere(values, name, device or "cpu")
     return values.cpu().numpy()
-
-
-def device_of(rows: Any, engine: str | None) -> str | None:
-    """Where to compute: where rows are, or else where the engine says; None for the processor."""
-    return rows.device if isinstance(rows, DeviceRows) else engine_device(engine)
-
-
-def on_device(rows: Any, device: str) -> DeviceRows:
-    """Checked rows there."""
-    return rows if isinstance(rows, DeviceRows) else DeviceRows(to_columns(rows, device))
 
 
 def to_columns(rows: Any, device: str) -> Tensor:

@@ -12,9 +12,9 @@ from sklearn.base import clone
 from calliper import KNN, FullRescaled, JackknifeRescaled
 from calliper.calibrators import SLCP, JackknifeMinmaxRescaled, MADSplit
 from calliper.exceptions import CalliperError
-from calliper.kernels import Cells
-from calliper.kernels._cells import CellSearch, PlacedCells, number_of_cells
 from calliper.quantile import Shares, conformal_rank, row_thresholds, with_signs
+from calliper.scale import Cells
+from calliper.scale._cells import CellSearch, PlacedCells, number_of_cells
 from oracles import cells as oracle
 from oracles.shared_ties import exact_row, exact_rows
 

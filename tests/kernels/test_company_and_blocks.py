@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from calliper import KNN, _blocks
-from calliper.distributed import ShardedRescaled
-from calliper.kernels import Cells, _cells, _knn, _shards
-from calliper.kernels._search import NeighborSearch
+from calliper.kernels import _knn
+from calliper.kernels._neighbors import NeighborSearch
 from calliper.kernels._shared import SharedNeighbors, Shells
 from calliper.quantile import Shares
+from calliper.scale import Cells, ShardedRescaled, _cells, _shards
 
 LEVELS = [0.1, 0.35, 0.5, 0.8, 0.9]
 

@@ -12,20 +12,21 @@ import pytest
 from calliper import KNN, RBF
 from calliper.exceptions import CalliperError
 from calliper.kernels import (
-    Cells,
     ForestProximity,
     GradedKNN,
     Mahalanobis,
     TunedKNN,
     TunedRBF,
 )
-from calliper.kernels._base import Bag, LeaveTwoOut, times
+from calliper.kernels._arithmetic import times
+from calliper.kernels._kernel import Bag, LeaveTwoOut
 from calliper.kernels._nearest import NearestFamily
-from calliper.kernels._rbf import RadialExponents, RadialFamily, mean_of_others
-from calliper.kernels._search import NeighborSearch
+from calliper.kernels._neighbors import NeighborSearch
+from calliper.kernels._radial import RadialExponents, RadialFamily, mean_of_others
 from calliper.kernels._shared import Crowd, SharedNeighbors
 from calliper.kernels._weighted import SharedLeaves
 from calliper.quantile import Shares, row_thresholds, with_signs
+from calliper.scale import Cells
 
 
 def shared(distance, k):
@@ -361,6 +362,6 @@ def test_engines_are_checked_before_anything_else():
         with pytest.raises(ValueError, match="abacus"):
             kernel.resolved()
     Z, scores = places("plain", 20)
-    for ask in (RBF(1.0, engine="torch").mean, RBF(1.0, engine="torch").local_quantile):
+    for ask in (RBF(1.0, engine="torch:cpu").mean, RBF(1.0, engine="torch:cpu").local_quantile):
         with pytest.raises(CalliperError, match="leave engine out"):
             ask(Z, scores)

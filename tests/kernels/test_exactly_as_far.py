@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from calliper import KNN, RBF
-from calliper._device import on_device
-from calliper.kernels._cells import CellSearch
-from calliper.kernels._search import NeighborSearch, all_distances
+from calliper.kernels._engines import check_engine
+from calliper.kernels._neighbors import NeighborSearch
+from calliper.kernels._search import all_distances
 from calliper.kernels._shared import Shells
+from calliper.scale._cells import CellSearch
 
 
 def around_the_origin():
@@ -121,9 +122,7 @@ def test_one_row_whose_nearest_are_all_in_the_sample(kind, n):
 def on_torch(points):
     """The points, to be searched by torch."""
     pytest.importorskip("torch")
-    from calliper.kernels._torch import TorchSearch
-
-    return TorchSearch(on_device(points, "cpu"))
+    return check_engine("torch:cpu").search(points, "euclidean")
 
 
 def test_on_a_device_nearly_all_others_are_neighbours():

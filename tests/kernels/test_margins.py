@@ -11,15 +11,17 @@ from sklearn.ensemble import RandomForestRegressor
 from calliper import KNN, RBF
 from calliper._device import device_rows
 from calliper.calibrators import FullRescaled
-from calliper.distributed import ShardedRescaled
 from calliper.kernels import ForestProximity, TunedKNN, TunedRBF
-from calliper.kernels._base import times
+from calliper.kernels._arithmetic import times
 from calliper.kernels._criterion import LeaveTwoOutTuned
-from calliper.kernels._rbf import RadialExponents, SmoothedRadial, median_distance
-from calliper.kernels._search import NeighborSearch, all_distances
+from calliper.kernels._neighbors import NeighborSearch
+from calliper.kernels._radial import RadialExponents, SmoothedRadial
+from calliper.kernels._rbf import median_distance
+from calliper.kernels._search import all_distances
 from calliper.kernels._shared import Crowd, SharedNeighbors
 from calliper.kernels._weighted import sums_of_others
 from calliper.kernels._wide import WideSearch
+from calliper.scale import ShardedRescaled
 
 
 def ranked(every, levels):
@@ -101,7 +103,7 @@ def test_exponents_are_as_exact_as_is_said(length):
     near = np.isfinite(exact)
     assert np.abs(exponent - constant[:, None] - exact)[near].max() < 1e-11
     torch = pytest.importorskip("torch")
-    from calliper.kernels._torch_radial import TorchRadial
+    from calliper.scale._torch_radial import TorchRadial
 
     radial = TorchRadial(device_rows(torch.tensor(Z), "Z"), length, 0.0, 0.0)
     there = radial.exponents(torch.tensor(rows.T.copy())).numpy()
@@ -205,7 +207,7 @@ def test_clamps_are_quantiles_with_the_least_and_the_largest_score_added():
 
 def test_ranks_on_a_device_are_those_of_sorting_all():
     torch = pytest.importorskip("torch")
-    from calliper.kernels._torch import Merged
+    from calliper.scale._torch import Merged
 
     for seed in range(20):
         draw = np.random.default_rng(seed)
@@ -224,7 +226,7 @@ def test_ranks_on_a_device_are_those_of_sorting_all():
 def test_on_a_device_ten_bits_do_not_decide_who_is_nearest():
     """Points in a shell that is thinner than what rounding moves them by."""
     torch = pytest.importorskip("torch")
-    from calliper.kernels._torch import TorchSearch
+    from calliper.scale._torch import TorchSearch
 
     for seed in range(10):
         draw = np.random.default_rng(seed)

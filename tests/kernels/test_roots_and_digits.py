@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from calliper.kernels import _base, _exact, _shared, _statistic
+from calliper.kernels import _arithmetic, _exact, _shared, _statistic
 
 FEW = (0.0, 0.25, 1.0, 3.0)
 
@@ -29,7 +29,7 @@ def close(found, expected):
 @pytest.mark.parametrize("quadratic", FEW)
 def test_positive_root(quadratic):
     linear, constant = np.array(list(product(FEW, FEW))).T
-    found = _base.positive_root(quadratic, linear, constant)
+    found = _arithmetic.positive_root(quadratic, linear, constant)
     for t, b, c in zip(found, linear, constant, strict=True):
         if quadratic == b == 0:
             assert t == np.inf
@@ -40,7 +40,7 @@ def test_positive_root(quadratic):
 @pytest.mark.parametrize("quadratic", FEW[1:])
 def test_signed_root(quadratic):
     linear, constant = np.array(list(product((-2.0, -0.5, *FEW), FEW))).T
-    found = _base.signed_root(quadratic, linear, constant)
+    found = _arithmetic.signed_root(quadratic, linear, constant)
     expected = [
         largest(lambda t, b=b, c=c: quadratic * t * t + b * t <= c)
         for b, c in zip(linear, constant, strict=True)
@@ -80,13 +80,13 @@ def test_ratios_of_scores_and_scales():
         [2.0, 1.0, 0.0, 1.0, 0.0, 1.0, 1e-300]
     )  # fmt: skip
     expected = [0.5, 0.0, np.inf, tiny, np.inf, 2 * least, np.inf]
-    np.testing.assert_array_equal(_base.rescale(scores, scale), expected)
-    np.testing.assert_array_equal(_base.rescale(scores[:3], scale[:3]), expected[:3])
+    np.testing.assert_array_equal(_arithmetic.rescale(scores, scale), expected)
+    np.testing.assert_array_equal(_arithmetic.rescale(scores[:3], scale[:3]), expected[:3])
 
 
 def test_products_of_scales_and_ratios():
     scale, rescaled = np.array([2.0, 0.0, 3.0, 0.0]), np.array([0.5, np.inf, 0.0, 1.0])
-    found = _base.times(scale, rescaled)
+    found = _arithmetic.times(scale, rescaled)
     np.testing.assert_array_equal(found, [1.0, np.inf, 0.0, 0.0])
     assert found is scale
 

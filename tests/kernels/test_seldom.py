@@ -5,11 +5,11 @@ import pytest
 
 from calliper import KNN
 from calliper.kernels import GradedKNN, Mahalanobis, TunedKNN, TunedRBF
-from calliper.kernels._base import times
-from calliper.kernels._cells import PlacedCells
-from calliper.kernels._knn import _alike, _select
+from calliper.kernels._arithmetic import times
 from calliper.kernels._learnt import learn_metric
-from calliper.kernels._search import NeighborSearch
+from calliper.kernels._neighbors import NeighborSearch
+from calliper.kernels._search import _alike
+from calliper.scale._cells import PlacedCells
 
 
 def nearest(k, row, others, values):
@@ -202,5 +202,6 @@ def test_rows_that_fill_their_blocks():
     row = np.arange(4096)
     assert [(part.start, part.stop) for part in _alike(np.ones_like(row))] == [(0, 4096)]
     ordered, value = np.arange(1.0, 6.0), np.full(4096, 9.0)
-    found = _select(ordered, np.ones(4096), row, row % 5, value, [5], None)
+    search = NeighborSearch(np.zeros((1, 1)), "euclidean")
+    found = search.select(ordered, np.ones(4096), row, row % 5, value, [5], None)
     np.testing.assert_array_equal(found, 9.0)

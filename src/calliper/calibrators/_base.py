@@ -252,7 +252,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         if not is_tensor(Z) or (Z.device.type == "cpu" and self._engine != "torch:cpu"):
             return Z
         kernel = getattr(self, "kernel", None)
-        if not self.takes_device or not getattr(kernel, "takes_device", kernel is None):
+        if not self.takes_device or not (kernel is None or kernel.engines):
             raise CalliperError(
                 f"Z is on {Z.device}, where {self!r} does not compute: pass Z.cpu(), or use "
                 f"FullRescaled or JackknifeRescaled with KNN(...) or RBF(...)."

@@ -38,8 +38,9 @@ import numpy as np
 from calliper._blocks import map_row_blocks
 from calliper._types import FloatArray, IntArray
 from calliper.information import random_ranks, rank_ksg
-from calliper.kernels._base import LeaveTwoOut, Rng, rescale
-from calliper.kernels._rbf import FAINT, RadialExponents, mean_without, to_weights
+from calliper.kernels._arithmetic import rescale
+from calliper.kernels._kernel import LeaveTwoOut, Rng
+from calliper.kernels._radial import FAINT, RadialExponents, mean_without, to_weights
 from calliper.kernels._search import Metric
 
 CRITERIA = ("mse", "deviance", "mi")

@@ -21,8 +21,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from calliper._types import FloatArray, IntArray
-from calliper.kernels._base import Kernel, Rng, Rows, ScalesAtLevel
-from calliper.kernels._knn import KNN, BagKNN, check_neighbors, search_of
+from calliper.kernels._engines import engine_of
+from calliper.kernels._kernel import Kernel, Rng, Rows, ScalesAtLevel
+from calliper.kernels._knn import KNN, BagKNN, check_neighbors
 from calliper.kernels._search import EUCLIDEAN, Metric, check_metric
 from calliper.kernels._statistic import Edge, MeanStatistic
 
@@ -55,7 +56,7 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
     """
 
     by_distance = True
-    takes_device = True
+    engines = ("torch",)
 
     def __init__(self, n_neighbors: int = 10, *, metric: Metric = EUCLIDEAN) -> None:
         self.n_neighbors = n_neighbors
@@ -84,7 +85,7 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
         """Thresholds of full conformal."""
         if statistic == "quantile":
             raise TypeError(f"no quantile over {self!r} is known: use KNN(...), or the mean.")
-        search, (near, wide) = search_of(Z, self.metric), self.parts
+        search, (near, wide) = engine_of(Z, None).search(Z, self.metric), self.parts
         mean: dict[str, Any] = {"statistic": MeanStatistic, "offset": 0.0}
         inner, outer = (
             BagKNN(search, magnitudes, scores, n_neighbors=k, **mean)

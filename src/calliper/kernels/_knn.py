@@ -30,41 +30,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
+from importlib import import_module
 from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_row_blocks, map_slices, row_slices
-from calliper._device import device_of, engine_device, on_device, refuse_other_metrics
+from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_row_blocks, row_slices
+from calliper._handlers import CELLS
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import SmallCalibrationWarning, warn
-from calliper.kernels._base import (
-    Bag,
-    Kernel,
-    LeaveTwoOut,
-    Rng,
-    Rows,
-    ScalesAtLevel,
-    rescale,
-    signed_root,
-    times,
-)
-from calliper.kernels._cells import as_cells
+from calliper.kernels._arithmetic import rescale, signed_root, times
+from calliper.kernels._engines import check_engine, engine_of
+from calliper.kernels._kernel import Bag, Kernel, LeaveTwoOut, Rng, Rows, ScalesAtLevel
 from calliper.kernels._nearest import (
     NearestMean,
     NearestMeansWithout,
     NearestQuantile,
     sums_of_others,
 )
-from calliper.kernels._search import (
-    EUCLIDEAN,
-    Metric,
-    NeighborSearch,
-    check_metric,
-    unique_rows,
-)
+from calliper.kernels._search import EUCLIDEAN, Metric, Search, check_metric, unique_rows
 from calliper.kernels._shared import SharedNeighbors
 from calliper.kernels._statistic import (
     STATISTICS,
@@ -78,7 +64,6 @@ from calliper.quantile import (
     Shares,
     conformal_rank,
     merged_multiple,
-    pad_exceptions,
     with_signs,
 )
 
@@ -128,7 +113,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
 
     by_distance = True
     counts_neighbors = True
-    takes_device = True
+    engines = ("torch",)
 
     def __init__(
         self,
@@ -146,8 +131,8 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
     def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> KNN:
         """A copy with its parameters checked, and with its cells in their places."""
         check_metric(self.metric)
-        engine_device(self.engine)
-        k, cells = check_neighbors(self.n_neighbors), as_cells(self.cells)
+        check_engine(self.engine)
+        k, cells = check_neighbors(self.n_neighbors), self._cells()
         if cells is not None and (self.metric != EUCLIDEAN or self.engine is not None):
             raise ValueError(
                 f"cells are Euclidean and searched by the processor; got metric={self.metric!r}, "
@@ -156,14 +141,18 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         placed = None if cells is None else cells.placed(Z_train, rng)
         return KNN(k, metric=self.metric, engine=self.engine, cells=placed)
 
-    def _search(self, Z: FloatArray, purpose: str) -> NeighborSearch:
+    def _cells(self) -> Any:
+        """The cells, wherever they are defined; None if there are none."""
+        return None if self.cells is None else import_module(CELLS).as_cells(self.cells)
+
+    def _search(self, Z: FloatArray, purpose: str) -> Search:
         """All points, searched everywhere; with cells, that is refused."""
         if self.cells is not None:
             raise TypeError(
                 f"cells are for FullRescaled with the mean or the root mean square, not for "
                 f"{purpose}: use KNN({self.n_neighbors}) without cells."
             )
-        return search_of(Z, self.metric, self.engine)
+        return engine_of(Z, self.engine).search(Z, self.metric)
 
     def at_most(self, largest: int) -> int:
         """K, or all points there are, with a warning."""
@@ -199,14 +188,10 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         offset: float,
     ) -> BagKNN:
         """Thresholds of full conformal."""
-        cells = as_cells(self.cells)
-        if cells is not None and statistic != "quantile":
-            from calliper.kernels._cell_bag import BagCells  # which builds on what is below
-
-            if device_of(Z, self.engine) is not None:
-                raise TypeError("cells are searched by the processor: pass Z as an array.")
-            search, k = cells.placed(None, None).search(Z), self.at_most(len(Z))
-            return BagCells(search, magnitudes, scores, n_neighbors=k, offset=offset)
+        if self.cells is not None and statistic != "quantile":
+            k, cells = self.at_most(len(Z)), self._cells().placed(None, None)
+            bag: BagKNN = cells.bag(Z, magnitudes, scores, n_neighbors=k, offset=offset)
+            return bag
         return BagKNN(
             self._search(Z, "local quantiles"),
             magnitudes,
@@ -259,17 +244,6 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         return lambda level: means
 
 
-def search_of(Z: Any, metric: Metric, engine: str | None = None) -> NeighborSearch:
-    """A search where the engine says, or where the rows are."""
-    device = device_of(Z, engine)
-    if device is None:
-        return NeighborSearch(Z, metric)
-    from calliper.kernels._torch import TorchSearch
-
-    refuse_other_metrics(metric, device)
-    return TorchSearch(on_device(Z, device))
-
-
 def check_neighbors(k: Any) -> int:
     """K as an int."""
     if not isinstance(k, Integral) or k < 1:
@@ -281,7 +255,7 @@ class LeaveTwoOutKNN(LeaveTwoOut):
     """Means over the K nearest, K ≤ N − 1, with one or two points left out."""
 
     def __init__(
-        self, search: NeighborSearch, magnitudes: FloatArray, n_neighbors: int, offset: float
+        self, search: Search, magnitudes: FloatArray, n_neighbors: int, offset: float
     ) -> None:
         self.search, self.magnitudes = search, magnitudes
         self.n_neighbors, self.offset = n_neighbors, offset
@@ -408,7 +382,7 @@ class BagKNN(Bag):
 
     def __init__(
         self,
-        search: NeighborSearch,
+        search: Search,
         magnitudes: FloatArray,
         scores: FloatArray,
         *,
@@ -546,9 +520,9 @@ class BagKNN(Bag):
             own = shares and shares.reordered(np.argsort(place))
             columns = [c for c, each in enumerate(levels) if self.statistic.key(each) == key]
             which = [ranks[c] if own is None else levels[c] for c in columns]
-            # An engine on a device selects there, where that takes no time.
-            select = _select if own else getattr(self.search, "select", _select)
-            radius[:, columns] = select(ordered, scale, row, place[point], value, which, own)
+            radius[:, columns] = self.search.select(
+                ordered, scale, row, place[point], value, which, own
+            )
         return radius, len(row) + len(Z) * self.n_neighbors
 
     def _scales_of_new(
@@ -591,48 +565,6 @@ class BagKNN(Bag):
             near = self.search.nearest(Z, self.n_neighbors)
             return near, (row, point, np.zeros(len(row), dtype=bool))
         return self.search.around(Z, self.n_neighbors, self.reach)
-
-
-def _select(
-    ordered: FloatArray,
-    factor: FloatArray,
-    row: IntArray,
-    position: IntArray,
-    value: FloatArray,
-    asked: Sequence[Any],
-    shares: Shares | None,
-) -> FloatArray:
-    """At ranks, or levels by weight, (m, L); rows of alike numbers of exceptions together."""
-    n_rows = len(factor)
-    count = np.bincount(row, minlength=n_rows)
-    start = np.cumsum(count) - count
-    by_count = np.argsort(count, kind="stable")
-    answer = np.empty((n_rows, len(asked)))
-
-    def merge(block: slice) -> None:
-        rows = by_count[block]
-        entries = np.arange(count[rows].sum())
-        local = np.repeat(np.arange(len(rows)), count[rows])
-        first = np.cumsum(count[rows]) - count[rows]
-        source = start[rows][local] + entries - first[local]
-        padded = pad_exceptions(local, position[source], value[source], len(rows), len(ordered))
-        merge_one = merged_multiple if shares is None else shares.of_rows(rows).merged_multiple
-        for column, each in enumerate(asked):
-            answer[rows, column] = merge_one(ordered, factor[rows], *padded, each)
-
-    map_slices(merge, _alike(count[by_count]))
-    return answer
-
-
-def _alike(count: IntArray, most_rows: int = 4096) -> list[slice]:
-    """Slices of ascending counts whose padded windows fit a block."""
-    slices, start = [], 0
-    while start < len(count):
-        largest = int(count[min(start + most_rows, len(count)) - 1])
-        step = min(most_rows, max(1, BLOCK_FLOATS // (3 * largest + 1)))
-        slices.append(slice(start, min(start + step, len(count))))
-        start += step
-    return slices
 
 
 def in_order(values: FloatArray) -> tuple[FloatArray, IntArray]:

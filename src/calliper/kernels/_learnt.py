@@ -41,7 +41,7 @@ from calliper._blocks import Scratch, map_row_blocks
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError, warn
-from calliper.kernels._base import Bag, Kernel, Rng, Rows
+from calliper.kernels._kernel import Bag, Kernel, Rng, Rows
 from calliper.kernels._knn import KNN
 from calliper.quantile import Shares
 

@@ -37,7 +37,7 @@ import numpy as np
 from calliper._blocks import map_row_blocks
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.kernels._exact import Grid
-from calliper.kernels._search import NeighborSearch, all_distances, unique_rows
+from calliper.kernels._search import Search, all_distances, unique_rows
 from calliper.quantile import count_true
 
 #: Weights of those nearer and of those tied, and weights to be reached, (m,) each.
@@ -123,7 +123,7 @@ class SharedNeighbors:
     The K-th neighbour of all of them is found by direct differences.
     """
 
-    def __init__(self, search: NeighborSearch, magnitudes: FloatArray) -> None:
+    def __init__(self, search: Search, magnitudes: FloatArray) -> None:
         self.search, self.magnitudes = search, magnitudes
 
     def means(self, Z: FloatArray, k: int) -> FloatArray:
@@ -266,7 +266,7 @@ def sum_of_each(values: FloatArray) -> FloatArray:
 class Crowd:
     """Where copies are many: points by their places, all of which are compared."""
 
-    def __init__(self, search: NeighborSearch, magnitudes: FloatArray, grid: Grid) -> None:
+    def __init__(self, search: Search, magnitudes: FloatArray, grid: Grid) -> None:
         self.places, self.metric, self.magnitudes = search.places, search.metric, magnitudes
         self.grid, self.order = grid, np.argsort(magnitudes, kind="stable")
         #: Magnitudes in ascending order, infinity for the place behind them, 0 for the last.
@@ -396,7 +396,7 @@ def sums_without(part: FloatArray) -> FloatArray:
 
 
 def shared_means(
-    search: NeighborSearch, magnitudes: FloatArray, k: int, who: FloatArray | IntArray
+    search: Search, magnitudes: FloatArray, k: int, who: FloatArray | IntArray
 ) -> FloatArray:
     """Means over K at new rows (m, d), or at points (m,) without themselves: (m,)."""
     shared = SharedNeighbors(search, magnitudes)

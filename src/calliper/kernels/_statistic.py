@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from calliper._types import BoolArray, FloatArray, IntArray
-from calliper.kernels._base import positive_root, signed_root
+from calliper.kernels._arithmetic import positive_root, signed_root
 from calliper.kernels._shared import SharedNeighbors, sum_of_each
 from calliper.quantile import as_fraction, row_order_statistics
 

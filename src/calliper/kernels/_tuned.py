@@ -23,7 +23,6 @@ from calliper._progress import Progress, reporter
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.information import principal_components
-from calliper.kernels._base import Kernel, LeaveTwoOut, Rng, Rows
 from calliper.kernels._criterion import (
     CRITERIA,
     Family,
@@ -33,16 +32,13 @@ from calliper.kernels._criterion import (
     Tuning,
     best_for_all,
 )
+from calliper.kernels._kernel import Kernel, LeaveTwoOut, Rng, Rows
 from calliper.kernels._knn import KNN, check_neighbors
 from calliper.kernels._nearest import NearestFamily
-from calliper.kernels._rbf import RBF, RadialFamily, check_length_scale
-from calliper.kernels._search import (
-    EUCLIDEAN,
-    Metric,
-    NeighborSearch,
-    check_metric,
-    squared_distances,
-)
+from calliper.kernels._neighbors import NeighborSearch
+from calliper.kernels._radial import RadialFamily
+from calliper.kernels._rbf import RBF, check_length_scale
+from calliper.kernels._search import EUCLIDEAN, Metric, check_metric, squared_distances
 
 #: Below this many points, leaving two out leaves nothing to tell kernels apart.
 LEAST_POINTS = 4

@@ -36,7 +36,8 @@ from sklearn.utils.validation import check_is_fitted
 from calliper._blocks import Scratch, map_row_blocks
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
-from calliper.kernels._base import DOMINANT, Bag, Kernel, LeaveTwoOut, Rng, Rows, signed_root
+from calliper.kernels._arithmetic import DOMINANT, signed_root
+from calliper.kernels._kernel import Bag, Kernel, LeaveTwoOut, Rng, Rows
 from calliper.quantile import Shares, row_thresholds
 
 #: Why one tree is refused.

@@ -37,6 +37,8 @@ TALL = 32
 class WideSearch:
     """Points with many features, centred."""
 
+    by_norms, indices = True, None
+
     def __init__(self, points: FloatArray, centre: FloatArray) -> None:
         self.z, self.centre = points - centre, centre
         # A power of two keeps single precision from overflowing or underflowing, and loses nothing.

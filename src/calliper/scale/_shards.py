@@ -31,18 +31,21 @@ import numpy as np
 from calliper._blocks import BLOCK_FLOATS, map_row_blocks, row_slices
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
-from calliper.kernels._base import rescale, signed_root, times
-from calliper.kernels._exact import Grid
-from calliper.kernels._search import (
+from calliper.kernels import (
     EUCLIDEAN,
+    Grid,
+    MeanStatistic,
     NeighborSearch,
-    _tied_at,
+    SharedSums,
     all_distances,
     paired_distances,
+    rescale,
+    signed_root,
+    sum_of_each,
+    tied_at,
+    times,
     unique_rows,
 )
-from calliper.kernels._shared import SharedSums, sum_of_each
-from calliper.kernels._statistic import MeanStatistic
 from calliper.quantile import conformal_rank, count_true, pad_exceptions
 
 #: New rows that go through the rounds together.
@@ -78,7 +81,7 @@ class Near:
 
     def tied(self, k: int) -> BoolArray:
         """Rows whose K-th place is shared, (m,)."""
-        return _tied_at(self.distance, k)
+        return tied_at(self.distance, k)
 
     def shared(self, k: int, tied: FloatArray, grid: Grid) -> SharedSums:
         """Sums of rows that share it; ``tied`` are digits and numbers of points there."""

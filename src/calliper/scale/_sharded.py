@@ -1,7 +1,7 @@
 """``FullRescaled`` over the K nearest for calibration sets that no single machine holds.
 
 The points are dealt to shards; what travels, and why the answer is the same to the last bit, is in
-``kernels/_shards.py``. Shards are arrays in this process, or partitions of Dask collections, which
+``_shards.py``. Shards are arrays in this process, or partitions of Dask collections, which
 stay on the workers that hold them.
 """
 
@@ -17,8 +17,9 @@ from calliper._types import FloatArray
 from calliper._validation import check_features, check_scores, refuse_huge_scores, warn_zero_scales
 from calliper.calibrators import LARGEST, FullRescaled, ShrunkBag
 from calliper.exceptions import CalliperError
-from calliper.kernels import EUCLIDEAN, KNN, Grid, ShardedBag, make_shard
+from calliper.kernels import EUCLIDEAN, KNN, Grid
 from calliper.quantile import exponent
+from calliper.scale._shards import ShardedBag, make_shard
 
 #: Arguments that are larger are sent to all workers once, and not with every task.
 LARGE_BYTES = 1 << 16

@@ -36,16 +36,20 @@ from sklearn.utils import check_random_state
 from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_slices, row_slices
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
-from calliper.kernels._balls import Pairs, joined
-from calliper.kernels._base import Rng, Rows
-from calliper.kernels._search import (
+from calliper.kernels import (
     EUCLIDEAN,
+    LARGEST,
     ORDINARY,
+    SPARE,
     NeighborSearch,
+    Pairs,
+    Rng,
+    Rows,
     all_distances,
+    joined,
     paired_distances,
+    selected,
 )
-from calliper.kernels._wide import LARGEST, SPARE
 from calliper.quantile import power_of_two
 
 #: Training rows a cell that its centre is learnt on, and rounds of learning.
@@ -160,9 +164,16 @@ class PlacedCells:
         """As it is: nothing else is learnt of it."""
         return self
 
-    def search(self, points: FloatArray) -> CellSearch:
-        """The points in their cells."""
-        return CellSearch(points, self.centres(*points.shape), self.n_probes)
+    def bag(
+        self, Z: Any, magnitudes: FloatArray, scores: FloatArray, *, n_neighbors: int, offset: float
+    ) -> Any:
+        """Thresholds of full conformal over the nearest in these cells."""
+        from calliper.scale._cell_bag import BagCells  # which builds on what is below
+
+        if not isinstance(Z, np.ndarray):
+            raise TypeError("cells are searched by the processor: pass Z as an array.")
+        search = CellSearch(Z, self.centres(*Z.shape), self.n_probes)
+        return BagCells(search, magnitudes, scores, n_neighbors=n_neighbors, offset=offset)
 
     def centres(self, n: int, d: int) -> FloatArray:
         """(C, d) centres for n points.
@@ -252,6 +263,8 @@ class CellSearch:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._list()
+
+    select = staticmethod(selected)
 
     def locate(self, rows: FloatArray) -> Placed:
         """The cells of rows; for one row the same in whatever company."""

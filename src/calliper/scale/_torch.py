@@ -33,9 +33,7 @@ from calliper._blocks import row_slices
 from calliper._device import DeviceRows, Tensor, import_torch, to_columns
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
-from calliper.kernels._balls import Pairs
-from calliper.kernels._search import EUCLIDEAN, ORDINARY, TIED_SHELL, NeighborSearch
-from calliper.kernels._wide import LARGEST
+from calliper.kernels import EUCLIDEAN, LARGEST, ORDINARY, TIED_SHELL, Pairs, Search
 from calliper.quantile import power_of_two
 
 torch = import_torch()
@@ -88,7 +86,7 @@ class Strips:
             start += size
 
 
-class TorchSearch(NeighborSearch):
+class TorchSearch(Search):
     """The points of a calibration set on a device.
 
     Parameters
@@ -121,10 +119,6 @@ class TorchSearch(NeighborSearch):
     def points(self) -> FloatArray:  # type: ignore[override]
         """(N, d) in main memory, where points by the thousand share a place."""
         return np.ascontiguousarray(self.columns.T.cpu().numpy())
-
-    def extended(self, points: FloatArray) -> None:
-        """Nothing is gained: all is searched anew."""
-        return
 
     def scaled(self, rows: Any) -> FloatArray:
         """Rows in the unit of the search, in main memory."""
@@ -186,23 +180,13 @@ class TorchSearch(NeighborSearch):
         own = np.arange(len(self.rows)) if points is None else points
         return np.asarray(self._paired(self.columns, own, neighbor).cpu().numpy())
 
-    def select(
-        self,
-        ordered: FloatArray,
-        factor: FloatArray,
-        row: IntArray,
-        position: IntArray,
-        value: FloatArray,
-        ranks: list[int],
-        shares: None = None,
-    ) -> FloatArray:
-        """The rank-th smallest multiple of each row, exceptions merged in: (m, L).
-
-        As :func:`calliper.quantile.merged_multiple`, with exceptions listed by ascending row.
-        """
-        given = (ordered, factor, row, position, value)
-        merged = Merged(*(torch.as_tensor(each, device=self.device) for each in given))
-        return np.stack([merged.ranked(rank).cpu().numpy() for rank in ranks], axis=1)
+    def select(self, *merged: Any) -> FloatArray:
+        """On the device, where that takes no time, but for weights."""
+        *given, ranks, shares = merged
+        if shares is not None:
+            return super().select(*merged)
+        there = Merged(*(torch.as_tensor(each, device=self.device) for each in given))
+        return np.stack([there.ranked(rank).cpu().numpy() for rank in ranks], axis=1)
 
     def _search(
         self, x: Tensor, n: int, own: Tensor = None, reach: FloatArray | None = None

@@ -19,9 +19,10 @@ import numpy as np
 
 from calliper._device import DeviceRows, Tensor, import_torch, to_columns
 from calliper._types import FloatArray
-from calliper.kernels._base import Bag, LeaveTwoOut
-from calliper.kernels._torch import Strips
+from calliper.exceptions import CalliperError
+from calliper.kernels import Bag, LeaveTwoOut
 from calliper.quantile import Shares, conformal_rank, row_thresholds
+from calliper.scale._torch import Strips
 
 torch = import_torch()
 
@@ -47,6 +48,23 @@ class TorchRadial:
         self.rows, self.two_l2 = rows, 2 * length_scale**2
         self.floor, self.side = smoothing / len(rows), step * length_scale if step else 0.0
         self.strips = Strips(rows.device)
+
+    def leave_two_out(self, magnitudes: FloatArray, offset: float) -> LeaveTwoOut:
+        """Scales of the Jackknife+."""
+        return LeaveTwoOutTorchRadial(self, magnitudes, offset)
+
+    def bag(self, magnitudes: FloatArray, scores: FloatArray, offset: float) -> Bag:
+        """Thresholds of full conformal."""
+        return BagTorchRadial(self, magnitudes, scores, offset)
+
+    def mean(self, magnitudes: FloatArray) -> Any:
+        """Not known there."""
+        raise CalliperError(
+            f"{self.rows.device} computes radial weights for FullRescaled and JackknifeRescaled "
+            f"alone: leave engine out."
+        )
+
+    local_quantile = mean
 
     def __getstate__(self) -> dict[str, Any]:
         dropped = ("columns", "centre", "centred", "norm")

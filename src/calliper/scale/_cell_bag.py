@@ -23,18 +23,22 @@ from typing import Any
 import numpy as np
 
 from calliper._types import BoolArray, FloatArray, IntArray
-from calliper.kernels._base import positive_root, signed_root
-from calliper.kernels._cells import CellSearch, Found, Placed
-from calliper.kernels._exact import Grid
-from calliper.kernels._knn import Asked, BagKNN
-from calliper.kernels._shared import Candidates, SharedSums, sum_of_each
-from calliper.kernels._statistic import (
+from calliper.kernels import (
+    Asked,
+    BagKNN,
+    Candidates,
     Edge,
+    Grid,
     MeanStatistic,
+    SharedSums,
     clamped_crossing,
+    positive_root,
     rising_clamped_crossing,
+    signed_root,
+    sum_of_each,
 )
 from calliper.quantile import Shares, row_order_statistics, row_thresholds, with_signs
+from calliper.scale._cells import CellSearch, Found, Placed
 
 #: How a pair is marked where the point has no candidates, and the new row is none of it.
 ALONE = 2
