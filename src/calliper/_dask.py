@@ -17,6 +17,7 @@ Who asks imports Dask, so that it is imported here where it is used.
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from copy import copy
@@ -86,7 +87,7 @@ class Question:
             return np.empty((0, *self.shape))
         # What is wrong in one partition is often wrong in all: a process says it once.
         said = _SAID.setdefault(regressor, {}).setdefault(self.token, set(self.said))
-        with one_core(), once(said):  # a worker has a task for each of its threads
+        with one_core(), once(said, _tell()):  # a worker has a task for each of its threads
             return self.ask(regressor, rows, **dict(zip(given, values, strict=True)))
 
     def of_frame(self, rows: Any, regressor: Any, given: tuple[str, ...], *values: Any) -> Any:
@@ -101,20 +102,18 @@ class Question:
         )
 
 
+def _tell() -> Callable[..., None]:
+    """What warns: on a worker, so that the clients of the cluster hear it, too."""
+    worker = sys.modules.get("distributed.worker")
+    return warnings.warn if worker is None else worker.warn
+
+
 def lazy_intervals(regressor: Any, X: Any, coverage: Coverage, **how: Any) -> Any:
     """As ``predict_interval``: a frame of ends, or an array (m, 2) or (m, L, 2), not computed.
 
     For several targets the frame has the ends of each, the array (m, k, 2) or (m, k, L, 2).
     """
-    levels, targets = check_levels(coverage), getattr(regressor, "target_names_", None)
-    shape = (2,) if np.ndim(coverage) == 0 else (len(levels), 2)
-    ends = np.zeros((0, *shape[:-1]))
-    names = Intervals(ends, ends, levels).column_names()
-    if targets is not None:
-        names, shape = (
-            [f"{one}_{name}" for one in targets for name in names],
-            (len(targets), *shape),
-        )
+    names, shape = names_of_ends(regressor, coverage)
     return ask_lazily(regressor, X, partial(_ends, coverage=coverage), names, shape, how)
 
 
@@ -148,13 +147,8 @@ class LazyDistribution:
 
     def interval(self, coverage: Coverage = 0.9) -> Any:
         """As :meth:`calliper.distribution.Distribution.interval`: ends as of intervals."""
-        levels = check_levels(coverage)
-        shape = (2,) if np.ndim(coverage) == 0 else (len(levels), 2)
-        ends = np.zeros((0, *shape[:-1]))
-        names, ask = (
-            Intervals(ends, ends, levels).column_names(),
-            partial(_tails, coverage=coverage),
-        )
+        names, shape = names_of_ends(self.regressor, coverage)
+        ask = partial(_tails, coverage=coverage)
         return ask_lazily(self.regressor, self.X, ask, names, shape, self.how)
 
 

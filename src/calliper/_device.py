@@ -80,10 +80,19 @@ class DeviceRows(EngineRows):
         """Who computes with them: where they are."""
         return TorchEngine(self.device)
 
-    def followed_by(self, more: Any) -> DeviceRows:
+    def vstack(self, more: Any) -> DeviceRows:
         """These and then others, which may be in main memory."""
         columns = [self.columns, to_columns(more, self.device)]
         return DeviceRows(import_torch().cat(columns, dim=1))
+
+    def check_beside(self, rows: Any, engine: str | None) -> None:
+        """Refuse new rows in main memory, unless an engine is named that fetches them."""
+        if engine is None and not isinstance(rows, DeviceRows):
+            raise CalliperError(
+                f"calibration points are on {self.device}, and Z is in main memory: pass a tensor "
+                f"there, or name the engine, as in KNN(10, engine='torch:{self.device}'), to have "
+                f"rows moved."
+            )
 
     def __getitem__(self, rows: Any) -> DeviceRows:
         columns = self.columns
@@ -104,7 +113,7 @@ def followed_by(rows: Any, more: Any) -> Any:
     """Rows and then others, where the first are."""
     if not isinstance(rows, DeviceRows):
         return np.concatenate([rows, np.asarray(more)])
-    return rows.followed_by(more)
+    return rows.vstack(more)
 
 
 def import_torch() -> Any:
@@ -150,6 +159,27 @@ def check_device(name: str, who: str) -> str:
     return str(device)
 
 
+def rows_of(Z: Tensor, calibrator: Any, held: Any) -> Any:
+    """Features as rows on their device, if they shall be compared there; else as they are.
+
+    ``held`` are the calibration points that new rows come to, None in ``fit``.
+    """
+    kernel = calibrator.kernel
+    named = None if kernel is None else kernel.engine
+    if Z.device.type == "cpu" and named != "torch:cpu":
+        return Z
+    if not calibrator.through_kernel or not (kernel is None or "torch" in kernel.engines):
+        raise CalliperError(
+            f"Z is on {Z.device}, where {calibrator!r} does not compute: pass Z.cpu(), or use "
+            f"FullRescaled or JackknifeRescaled with KNN(...) or RBF(...)."
+        )
+    if isinstance(held, DeviceRows):
+        return device_rows(Z, "Z", held.device)
+    if named is None or (named == "torch" and held is None):
+        return device_rows(Z, "Z", None if held is None else "cpu")
+    return device_rows(Z, "Z", engine(named.partition(":")[2]).device)
+
+
 def device_rows(Z: Tensor, name: str, device: str | None = None) -> DeviceRows:
     """A tensor of features, (n, d), checked and copied; ``device`` is where it has to be."""
     torch = import_torch()
@@ -186,6 +216,14 @@ def _refuse(values: Tensor, name: str) -> None:
         )
     if values.layout != import_torch().strided:
         raise TypeError(f"{name} is sparse ({values.layout}): pass {name}.to_dense().")
+
+
+def to_array(values: Tensor, name: str, beside: Any) -> Any:
+    """A tensor of numbers for each row as an array; it must be where the rows are, or here."""
+    _refuse(values, name)
+    if values.device.type != "cpu":
+        refuse_elsewhere(values, name, beside.device if isinstance(beside, DeviceRows) else "cpu")
+    return values.cpu().numpy()
 
 
 def to_host(values: Any, name: str, device: str | None) -> Any:

@@ -56,8 +56,12 @@ class EngineRows(ABC):
         """The least and the largest number."""
 
     @abstractmethod
-    def followed_by(self, more: Any) -> EngineRows:
+    def vstack(self, more: Any) -> EngineRows:
         """These and then others, which may be in main memory."""
+
+    @abstractmethod
+    def check_beside(self, rows: Any, engine: str | None) -> None:
+        """Refuse new rows that are not held alike, unless an engine is named that fetches them."""
 
 
 def handler_of_collection(X: Any) -> Any:
@@ -74,6 +78,12 @@ def _handler(what: Any, handlers: dict[str, str]) -> Any:
     packages = (base.__module__.partition(".")[0] for base in type(what).__mro__)
     found = next((handlers[package] for package in packages if package in handlers), None)
     return None if found is None else import_module(found)
+
+
+def as_array(values: Any, name: str, beside: Any = None) -> Any:
+    """A tensor of numbers for each row as an array, if it is where the rows are; else as given."""
+    handler = handler_of_tensor(values)
+    return values if handler is None else handler.to_array(values, name, beside)
 
 
 def refuse_collection(what: Any, name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
@@ -360,17 +360,19 @@ def unheard(category: type[Warning]) -> Iterator[None]:
         _UNHEARD.reset(token)
 
 
-#: Classes of what this thread has said already and does not say again; None if it may.
-_SAID: ContextVar[set[type[Warning]] | None] = ContextVar("said", default=None)
+#: Classes of what this thread has said already and does not say again, and who says the rest.
+_SAID: ContextVar[tuple[set[type[Warning]], Callable[..., None]] | None] = ContextVar(
+    "said", default=None
+)
 
 
 @contextmanager
-def once(said: set[type[Warning]]) -> Iterator[None]:
+def once(said: set[type[Warning]], tell: Callable[..., None] = warnings.warn) -> Iterator[None]:
     """Of each class that is not among those said only the first, in this thread; it is then.
 
-    On a worker of a Dask cluster, the clients of the cluster hear it, too.
+    ``tell`` is called with it in place of :func:`warnings.warn`.
     """
-    token = _SAID.set(said)
+    token = _SAID.set((said, tell))
     try:
         yield
     finally:
@@ -379,12 +381,11 @@ def once(said: set[type[Warning]]) -> Iterator[None]:
 
 def warn(message: str, category: type[Warning]) -> None:
     """Warn with the line of the user's code that called into calliper, however deep this is."""
-    said, tell = _SAID.get(), warnings.warn
+    said, tell = _SAID.get() or (None, warnings.warn)
     if issubclass(category, _UNHEARD.get()) or (said is not None and category in said):
         return
     if said is not None:
         said.add(category)
-        tell = getattr(sys.modules.get("distributed.worker"), "warn", tell)
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and _package(frame) in _PASSED_OVER:
         level, frame = level + 1, frame.f_back

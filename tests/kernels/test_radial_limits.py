@@ -103,7 +103,7 @@ def test_exponents_of_a_row_have_the_same_bits_in_any_batch():
 
 def test_roots_on_a_device_are_those_of_main_memory():
     torch = pytest.importorskip("torch")
-    from calliper.kernels import _torch_radial
+    from calliper.scale import _torch_radial
 
     few = (0.0, 0.25, 1.0, 3.0)
     given = np.array(list(product(few[1:], (-2.0, -0.5, *few), few))).T

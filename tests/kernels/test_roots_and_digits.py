@@ -65,7 +65,7 @@ def test_clamped_crossing(offset):
 def test_rising_clamped_crossing(offset, slope):
     cases = [(a, b, s, c) for a, b, s, c in product(FEW, (*FEW, np.inf), FEW, FEW) if a <= b]
     a, b, score, scale = np.array(cases).T
-    found = _statistic.rising_clamped_crossing(a, b, offset, score, scale, slope)
+    found = _statistic.clamped_crossing(a, b, offset, score * scale, score, slope)
     for t, low, high, s, c in zip(found, a, b, score, scale, strict=True):
 
         def behind(t, low=low, high=high, s=s, c=c):

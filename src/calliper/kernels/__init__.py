@@ -17,6 +17,7 @@ from calliper.kernels._kernel import LeaveTwoOut as LeaveTwoOut
 from calliper.kernels._kernel import Rng as Rng
 from calliper.kernels._kernel import Rows as Rows
 from calliper.kernels._kernel import as_kernel as as_kernel
+from calliper.kernels._kernel import named_kernels as named_kernels
 from calliper.kernels._knn import KNN
 from calliper.kernels._knn import Asked as Asked
 from calliper.kernels._knn import BagKNN as BagKNN
@@ -45,9 +46,9 @@ from calliper.kernels._shared import shared_means as shared_means
 from calliper.kernels._shared import sum_of_each as sum_of_each
 from calliper.kernels._statistic import STATISTICS as STATISTICS
 from calliper.kernels._statistic import Edge as Edge
+from calliper.kernels._statistic import Entering as Entering
 from calliper.kernels._statistic import MeanStatistic as MeanStatistic
 from calliper.kernels._statistic import clamped_crossing as clamped_crossing
-from calliper.kernels._statistic import rising_clamped_crossing as rising_clamped_crossing
 from calliper.kernels._tuned import TunedKNN, TunedRBF
 from calliper.kernels._weighted import ForestProximity
 from calliper.kernels._wide import LARGEST as LARGEST

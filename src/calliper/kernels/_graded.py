@@ -55,6 +55,7 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
     array([0.1, 0.9])
     """
 
+    cli = "graded-knn"
     by_distance = True
     engines = ("torch",)
 

@@ -1,15 +1,17 @@
-"""What a kernel answers, and the arithmetic that all of them share.
+"""What a kernel answers: the contract between kernels and the methods that use them.
 
 A method asks a kernel for one of a few things and never asks what kernel it is: scales without
 two points (Jackknife+), thresholds over a bag (full conformal), a mean or a quantile of other data.
 A kernel overrides what it can do; the rest refuses by name. To add one, write a file with a
-subclass of :class:`Kernel` and name it in ``kernels/__init__.py``.
+subclass of :class:`Kernel` and name it in ``kernels/__init__.py``. Where its weights are plain
+numbers that do not depend on scores, ``Weights`` of ``_weighted.py`` is all there is to write.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -32,6 +34,15 @@ ScalesAtLevel = Callable[[float], FloatArray]
 LocalQuantile = Callable[[FloatArray, Sequence[float]], FloatArray]
 
 
+#: Kernels by their names on the command line.
+_NAMED: dict[str, type[Kernel]] = {}
+
+
+def named_kernels() -> dict[str, type[Kernel]]:
+    """Every kernel that has a name on the command line, by that name."""
+    return dict(sorted(_NAMED.items()))
+
+
 class LocalMean(Protocol):
     """A mean over other data, at new rows."""
 
@@ -39,28 +50,45 @@ class LocalMean(Protocol):
         """The mean at each row, (m,)."""
 
 
-class Bag(Protocol):
-    """Thresholds t_i of the full method, with one constant added to every scale."""
+class Bag(ABC):
+    """Thresholds t_i of the full method, with one constant added to every scale.
+
+    Attributes
+    ----------
+    offset : the constant
+    scores : (N,) what is divided by scales
+    """
 
     offset: float
     scores: FloatArray
 
-    def with_offset(self, offset: float) -> Self:
-        """The same bag with another constant; nothing is searched or summed again."""
-
+    @abstractmethod
     def calibration_scale(self, level: float) -> FloatArray:
         """Scales of the calibration points without the new one, (N,)."""
 
-    def order_statistics(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
-
+    @abstractmethod
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
         """All thresholds t_i of a few rows, (m, N), if slope·t is added to all scales.
 
         In the order of the calibration points. The level matters for quantiles of neighbours only.
         """
+
+    def with_offset(self, offset: float) -> Self:
+        """The same bag with another constant; nothing is searched or summed again."""
+        other = copy(self)
+        other.offset = offset
+        return other
+
+    def extended(self, Z: FloatArray, magnitudes: FloatArray, scores: FloatArray) -> Self | None:
+        """A bag of these points, of which the first are those at hand; None if that is no gain."""
+        return None
+
+    def order_statistics(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
+        columns = [self.rising_order_statistic(Z, level, 0.0, shares) for level in levels]
+        return np.stack(columns, axis=1)
 
     def rising_order_statistic(
         self, Z: FloatArray, level: float, slope: float, shares: Shares | None = None
@@ -139,6 +167,7 @@ class Kernel:
 
     Attributes
     ----------
+    cli : what the command line calls it, if it is known there
     learns_on_errors : whether :meth:`fixed` needs training or left-out errors
     takes_inputs : whether features are raw inputs, not places whose distances say who is near
     by_distance : whether nearness is a fixed function of distances, in whatever space
@@ -154,12 +183,18 @@ class Kernel:
     (True, True)
     """
 
+    cli: str | None = None
     learns_on_errors: bool = False
     by_distance: bool = False
     counts_neighbors: bool = False
     smoothing: float = 0.0
     engines: tuple[str, ...] = ()
     engine: str | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.cli is not None:
+            _NAMED.setdefault(cls.cli, cls)
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -55,6 +55,7 @@ from calliper.kernels._shared import SharedNeighbors
 from calliper.kernels._statistic import (
     STATISTICS,
     Edge,
+    Entering,
     MeanStatistic,
     QuantileStatistic,
     extended,
@@ -111,6 +112,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
     array([0.1, 1. ])
     """
 
+    cli = "knn"
     by_distance = True
     counts_neighbors = True
     engines = ("torch",)
@@ -468,17 +470,14 @@ class BagKNN(Bag):
     ) -> FloatArray:
         """All thresholds of rows with these scales, (m,), which enter these points: (m, N)."""
         row, point, at_edge = pairs
-        score, own = self.scores[point], self.calibration_scale(level)
+        own = self.calibration_scale(level)
         if slope:
             found = signed_root(slope, own - slope * self.scores, self.scores * scale[:, None])
-            crossing = self.statistic.rising_crossing(
-                point, at_edge, score, scale[row], slope, level
-            )
         else:
             found = times(np.repeat(scale[:, None], len(own), axis=1), rescale(self.scores, own))
-            with np.errstate(over="ignore"):
-                crossing = self.statistic.crossing(point, at_edge, score * scale[row], level)
-        found[row, point] = crossing
+        entering = Entering(point, at_edge, self.scores[point], scale[row])
+        with np.errstate(over="ignore"):
+            found[row, point] = self.statistic.crossing(entering, level, slope)
         return found
 
     def _selected(self, Z: FloatArray, asked: Asked, shares: Shares | None = None) -> FloatArray:
@@ -511,9 +510,9 @@ class BagKNN(Bag):
         (levels, ranks, signs), (near, (row, point, at_edge)) = asked, self._around(Z)
         radius = np.empty((len(Z), len(levels)))
         for key, (level, scale) in self._scales_of_new(Z, levels, near).items():
-            product = self.scores[point] * scale[row]
+            entering = Entering(point, at_edge, self.scores[point], scale[row])
             with np.errstate(over="ignore"):
-                value = self.statistic.crossing(point, at_edge, product, level)
+                value = self.statistic.crossing(entering, level)
             if signs is not None:
                 value = with_signs(value, signs[point])
             ordered, place = self._ordered(level, signs)

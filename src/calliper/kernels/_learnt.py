@@ -98,6 +98,7 @@ class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
     3.0
     """
 
+    cli = "mahalanobis"
     learns_on_errors = True
 
     def __init__(self, kernel: Any = None, *, n_directions: int = 4, max_iter: int = 100) -> None:
@@ -108,7 +109,7 @@ class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
     def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> Mahalanobis:
         """A copy with the inner kernel filled in, which is resolved in the learnt space."""
         inner = KNN(30) if self.kernel is None else self.kernel
-        if not getattr(inner, "by_distance", False):
+        if not isinstance(inner, Kernel) or not inner.by_distance:
             raise TypeError(f"Mahalanobis takes KNN(...) or RBF(...); got {inner!r}.")
         return Mahalanobis(inner, n_directions=self.n_directions, max_iter=self.max_iter)
 
@@ -170,7 +171,7 @@ class LearntKernel(Kernel):
         return LearntBag(bag, self.metric)
 
 
-class LearntBag:
+class LearntBag(Bag):
     """Thresholds of the full method in the learnt space."""
 
     def __init__(self, bag: Bag, metric: LearntMetric) -> None:

@@ -43,7 +43,13 @@ from calliper._types import FloatArray, IntArray
 from calliper.kernels._arithmetic import DOMINANT, positive_root, rescale, signed_root, times
 from calliper.kernels._kernel import Bag, LeaveTwoOut, LocalQuantile
 from calliper.kernels._search import EUCLIDEAN, Metric, squared_distances
-from calliper.kernels._weighted import BagWeighted, LeaveTwoOutWeighted, WeightedMean, totals
+from calliper.kernels._weighted import (
+    BagWeighted,
+    LeaveTwoOutWeighted,
+    WeightedMean,
+    Weights,
+    totals,
+)
 from calliper.quantile import (
     Shares,
     conformal_rank,
@@ -188,7 +194,7 @@ def to_weights(exponent: FloatArray, largest: FloatArray) -> FloatArray:
     return np.exp(exponent, out=exponent)
 
 
-class SmoothedRadial:
+class SmoothedRadial(Weights):
     """Radial weights with a floor: exp(−d²/2l²) + b/N, so all points together weigh b more."""
 
     def __init__(self, exponents: RadialExponents, smoothing: float) -> None:

@@ -65,6 +65,7 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
     array([0.1, 0.8])
     """
 
+    cli = "rbf"
     by_distance = True
     engines = ("torch",)
 

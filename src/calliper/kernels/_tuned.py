@@ -244,6 +244,8 @@ class TunedRBF(_Tuned):
     array([0.1, 0.9])
     """
 
+    cli = "tuned-rbf"
+
     def __init__(
         self,
         criterion: str = "mse",
@@ -344,6 +346,8 @@ class TunedKNN(_Tuned):
     >>> method.predict_radius([[0.1], [0.9]], 0.9).round(1)
     array([0.1, 0.8])
     """
+
+    cli = "tuned-knn"
 
     def __init__(
         self,

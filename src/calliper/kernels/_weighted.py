@@ -24,9 +24,10 @@ All N thresholds of a row are solved and one is selected, O(N) a row.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -145,7 +146,26 @@ def refuse_quantile(statistic: str) -> None:
         raise CalliperError("statistic='quantile' takes the K nearest: use kernel=KNN(...).")
 
 
-class SharedLeaves:
+class Weights(ABC):
+    """Weights of N fixed points: what a kernel writes whose weights do not depend on scores."""
+
+    @abstractmethod
+    def to(self, Z: FloatArray) -> FloatArray:
+        """(m, N) weights of the points in the means of new rows."""
+
+    @abstractmethod
+    def among(self, rows: slice) -> FloatArray:
+        """(rows, N) weights of the points in the means of some of them, themselves left out."""
+
+    def places(self, Z: FloatArray) -> FloatArray | None:
+        """Where rows count as being, (m, d): all is the same for rows in one place.
+
+        None if that would hardly happen.
+        """
+        return None
+
+
+class SharedLeaves(Weights):
     """The number of trees in which two rows lie in one leaf.
 
     Counts, not shares: means are ratios, and sums of whole numbers are exact. Leaves are columns
@@ -171,10 +191,6 @@ class SharedLeaves:
                 f"{self.n_trees}: apply the same forest to both."
             )
         return np.asarray((self._one_hot(self._codes(leaves)) @ self.by_leaf).toarray())
-
-    def places(self, Z: FloatArray) -> None:
-        """Rows seldom share all leaves."""
-        return
 
     def among(self, rows: slice) -> FloatArray:
         """(rows, N) numbers of leaves that points share with the others."""
@@ -232,22 +248,6 @@ def _nameless(forest: Any) -> Any:
     return bare
 
 
-class Weights(Protocol):
-    """Weights of N fixed points."""
-
-    def to(self, Z: FloatArray) -> FloatArray:
-        """(m, N) weights of the points in the means of new rows."""
-
-    def among(self, rows: slice) -> FloatArray:
-        """(rows, N) weights of the points in the means of some of them, themselves left out."""
-
-    def places(self, Z: FloatArray) -> FloatArray | None:
-        """Where rows count as being, (m, d): all is the same for rows in one place.
-
-        None if that would hardly happen.
-        """
-
-
 class LeaveTwoOutWeighted(LeaveTwoOut):
     """Weighted means with one or two points left out."""
 
@@ -288,12 +288,6 @@ class BagWeighted(Bag):
         self.lonely = np.flatnonzero(self.weight == 0)
         self.mean_of_all = float(magnitudes.mean())
         self.sum_of_rest = sums_without(magnitudes, self.lonely)
-
-    def with_offset(self, offset: float) -> BagWeighted:
-        """The same bag with another constant added to every scale; no weight is summed again."""
-        other = copy(self)
-        other.offset = offset
-        return other
 
     def calibration_scale(self, level: float) -> FloatArray:
         """Scales of the calibration points without the new one, (N,)."""

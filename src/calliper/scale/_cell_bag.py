@@ -28,12 +28,12 @@ from calliper.kernels import (
     BagKNN,
     Candidates,
     Edge,
+    Entering,
     Grid,
     MeanStatistic,
     SharedSums,
     clamped_crossing,
     positive_root,
-    rising_clamped_crossing,
     signed_root,
     sum_of_each,
 )
@@ -83,34 +83,17 @@ class CellMean(MeanStatistic):
         scale = np.where(self.alone, self.high, self.full_sum / self.n_full)
         return np.asarray(scale + self.offset)
 
-    def crossing(
-        self, point: IntArray, at_edge: Edge, product: FloatArray, level: float
-    ) -> FloatArray:
-        """t_i for points that the new one enters, or that are alone."""
-        alone = at_edge == ALONE
-        weight, others = self._entered(point, at_edge == 1)
-        found = self._root(point, weight, others, product)
-        clamped = clamped_crossing(self.low, self.high, self.offset, product[alone])
-        found[alone] = clamped
-        return found
-
-    def rising_crossing(
-        self,
-        point: IntArray,
-        at_edge: Edge,
-        score: FloatArray,
-        scale: FloatArray,
-        slope: float,
-        level: float,
-    ) -> FloatArray:
-        """As :meth:`crossing` where slope·t is added to both scales, s_i's and ŝ_{N+1}."""
-        alone, n = at_edge == ALONE, self.n_entered[point]
-        weight, others = self._entered(point, at_edge == 1)
-        linear = others / n + self.offset - slope * score
-        found = signed_root(slope + weight / n, linear, score * scale)
-        found[alone] = rising_clamped_crossing(
-            self.low, self.high, self.offset, score[alone], scale[alone], slope
-        )
+    def crossing(self, entering: Entering, level: float, slope: float = 0.0) -> FloatArray:
+        """t_i for points that new rows enter, or that are alone."""
+        alone, n = entering.at_edge == ALONE, self.n_entered[entering.point]
+        weight, others = self._entered(entering.point, entering.at_edge == 1)
+        if slope:
+            linear = others / n + self.offset - slope * entering.score
+            found = signed_root(slope + weight / n, linear, entering.product)
+        else:
+            found = positive_root(weight, others + n * self.offset, n * entering.product)
+        score, product = entering.score[alone], entering.product[alone]
+        found[alone] = clamped_crossing(self.low, self.high, self.offset, product, score, slope)
         return found
 
     def between(
@@ -136,12 +119,6 @@ class CellMean(MeanStatistic):
         alone = point[~entered]
         found[alone] = scores[alone]
         return found
-
-    def _root(
-        self, point: IntArray, weight: FloatArray, others: FloatArray, product: FloatArray
-    ) -> FloatArray:
-        n = self.n_entered[point]
-        return positive_root(weight, others + n * self.offset, n * product)
 
 
 class BagCells(BagKNN):
@@ -170,9 +147,6 @@ class BagCells(BagKNN):
         self.statistic: Any = CellMean(found, magnitudes, n_neighbors, offset, tied)
         self.alone = np.flatnonzero(self.statistic.alone)
         self._orders = {}
-
-    def extended(self, Z: FloatArray, magnitudes: FloatArray, scores: FloatArray) -> None:
-        """None: all points are searched again."""
 
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
         """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""

@@ -33,6 +33,7 @@ from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.kernels import (
     EUCLIDEAN,
+    Entering,
     Grid,
     MeanStatistic,
     NeighborSearch,
@@ -218,9 +219,9 @@ def entered(
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     """Rows that enter a point's neighbourhood, its ratio s_i/ŝ_i without them, and its t_i."""
     row, point, at_edge = shard.search.balls_containing(rows, shard.reach)
+    entering = Entering(point, at_edge, shard.scores[point], scale[row])
     with np.errstate(over="ignore"):
-        product = shard.scores[point] * scale[row]
-        value = shard.with_offset(offset).crossing(point, at_edge, product, 0.5)
+        value = shard.with_offset(offset).crossing(entering, 0.5)
     return row, rescale(shard.scores[point], shard.scale(offset)[point]), value
 
 
@@ -268,9 +269,8 @@ def rising(
         factor = scale[block]
         found = signed_root(slope, own - slope * shard.scores, shard.scores * factor[:, None])
         row, point, at_edge = shard.search.balls_containing(rows[block], shard.reach)
-        score = shard.scores[point]
-        how = (point, at_edge, score, factor[row], slope, 0.5)
-        found[row, point] = statistic.rising_crossing(*how)
+        entering = Entering(point, at_edge, shard.scores[point], factor[row])
+        found[row, point] = statistic.crossing(entering, 0.5, slope)
         inside = (found >= middle[0]) & (found <= middle[1])
         places = np.nonzero(inside)
         parts.append((count_true(found < middle[0]), places[0] + block.start, found[places]))

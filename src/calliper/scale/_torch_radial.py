@@ -11,7 +11,6 @@ never too small, and exceed those of the plain engine by less than twenty.
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from functools import cached_property
 from typing import Any
 
@@ -159,12 +158,6 @@ class BagTorchRadial(Bag):
     ) -> None:
         self.radial, self.magnitudes, self.scores, self.offset = radial, magnitudes, scores, offset
         self.mean, self.weight, self.largest = radial.mean_of_others(magnitudes)
-
-    def with_offset(self, offset: float) -> BagTorchRadial:
-        """The same with another constant added to every scale; no weight is summed again."""
-        other = copy(self)
-        other.offset = offset
-        return other
 
     def calibration_scale(self, level: float) -> FloatArray:
         """Scales of the calibration points without the new one, (N,)."""
