@@ -450,8 +450,8 @@ class LazyRows:
         """The first rows of the first partition that has any."""
         import dask
 
-        for place, part in enumerate(self._parts):
-            (found,) = dask.compute(dask.delayed(_first)(place, self._layout, self._names, *part))
+        for number, part in enumerate(self._parts):
+            (found,) = dask.compute(dask.delayed(_first)(number, self._layout, self._names, *part))
             if found is not None:
                 X, y, *values = found
                 return X, y, dict(zip(self._names[1:], values, strict=True))
@@ -466,25 +466,25 @@ class LazyRows:
         sent = send(embedding, current_client())
         locate = dask.delayed(_located)
         tasks = [
-            locate(place, sent, self._layout, self._same, self._names, *part)
-            for place, part in enumerate(self._parts)
+            locate(number, sent, self._layout, self._same, self._names, *part)
+            for number, part in enumerate(self._parts)
         ]
         found = [part for part in dask.compute(*tasks) if part is not None]
         joined = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
         return joined.pop("y"), joined.pop("y_pred"), joined.pop("Z"), joined
 
 
-def _first(place: int, layout: Any, names: Any, X: Any, *values: Any) -> Any:
+def _first(number: int, layout: Any, names: Any, X: Any, *values: Any) -> Any:
     """The first rows of a partition and what is known of them; None of an empty one."""
-    _check_partition(place, layout, X, dict(zip(names, values, strict=True)))
+    _check_partition(number, layout, X, dict(zip(names, values, strict=True)))
     return tuple(part[:HEAD] for part in (X, *values)) if n_rows(X) else None
 
 
-def _check_partition(place: int, layout: Any, X: Any, known: dict[str, Any]) -> None:
+def _check_partition(number: int, layout: Any, X: Any, known: dict[str, Any]) -> None:
     for name, value in known.items():
         if len(value) != n_rows(X):
             raise CalliperError(
-                f"partition {place} has {n_rows(X)} rows of X and {len(value)} of {name}: deal "
+                f"partition {number} has {n_rows(X)} rows of X and {len(value)} of {name}: deal "
                 f"both into the same partitions."
             )
     if n_rows(X):
@@ -492,11 +492,11 @@ def _check_partition(place: int, layout: Any, X: Any, known: dict[str, Any]) -> 
 
 
 def _located(
-    place: int, embedding: Any, layout: Any, per_row: PerRow, names: Any, X: Any, *values: Any
+    number: int, embedding: Any, layout: Any, per_row: PerRow, names: Any, X: Any, *values: Any
 ) -> Any:
     """What is known of the rows of a partition by name; None of an empty one."""
     known = {name: np.asarray(value) for name, value in zip(names, values, strict=True)}
-    _check_partition(place, layout, X, known)
+    _check_partition(number, layout, X, known)
     if not n_rows(X):
         return None
     with one_core():

@@ -124,7 +124,7 @@ def test_a_larger_search_is_exact_among_candidates(d, kind):
     for r, (row, mine) in enumerate(zip(rows, members, strict=True)):
         distance = np.cumsum((row - points[mine]) ** 2, axis=1)[:, -1]
         order = np.sort(distance)
-        assert found.count[r] == len(mine)
+        assert found.size[r] == len(mine)
         if not found.tied[r]:
             near = np.cumsum((row - points[found.near[r]]) ** 2, axis=1)[:, -1]
             np.testing.assert_array_equal(np.sort(near), order[:5])

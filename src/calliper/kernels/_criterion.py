@@ -77,10 +77,10 @@ class RescaledInformation:
         """One value a column of ``rescaled`` (N, M), its entry ``left_out[column]`` ignored."""
         n, n_columns = rescaled.shape
         values = rescaled.T[:, self.shuffled]  # equal scores then come in random order
-        place = np.empty(n, dtype=np.intp)
-        place[self.shuffled] = np.arange(n)
+        position = np.empty(n, dtype=np.intp)
+        position[self.shuffled] = np.arange(n)
         columns = np.arange(n_columns)
-        values[columns, place[left_out]] = np.nan  # sorts behind infinity
+        values[columns, position[left_out]] = np.nan  # sorts behind infinity
         order = np.argsort(values, axis=1, kind="stable")
         ranks = np.empty((n_columns, n), dtype=np.intp)
         np.put_along_axis(ranks, self.shuffled[order], np.arange(n)[None, :], axis=1)

@@ -40,9 +40,9 @@ class Grid:
     def sums(self, values: FloatArray, add: Callable[[FloatArray], Any]) -> FloatArray:
         """What ``add`` makes of each digit of values ≥ 0, (..., n), the lowest first."""
         rest, found = np.array(values, dtype=np.float64), []
-        for place in range(self.low + self.n - 3, self.low, -1):
-            digit = np.floor(np.ldexp(rest, -BITS * place))
-            rest -= np.ldexp(digit, BITS * place)
+        for power in range(self.low + self.n - 3, self.low, -1):
+            digit = np.floor(np.ldexp(rest, -BITS * power))
+            rest -= np.ldexp(digit, BITS * power)
             found.append(add(digit))
         found.append(add(np.ldexp(rest, -BITS * self.low)))
         carried = np.zeros_like(found[0])
@@ -51,11 +51,11 @@ class Grid:
     def rounded(self, digits: FloatArray) -> FloatArray:
         """The number that digits, (..., n), sum up to."""
         digits = np.array(digits)
-        for place in range(self.n - 1):
-            carry = np.floor(np.ldexp(digits[..., place], -BITS))
-            digits[..., place] -= np.ldexp(carry, BITS)
-            digits[..., place + 1] += carry
+        for power in range(self.n - 1):
+            carry = np.floor(np.ldexp(digits[..., power], -BITS))
+            digits[..., power] -= np.ldexp(carry, BITS)
+            digits[..., power + 1] += carry
         total = np.zeros(digits.shape[:-1])
-        for place in range(self.n):
-            total += np.ldexp(digits[..., place], BITS * (self.low + place))
+        for power in range(self.n):
+            total += np.ldexp(digits[..., power], BITS * (self.low + power))
         return total

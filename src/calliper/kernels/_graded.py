@@ -176,7 +176,7 @@ class BagGraded(BagKNN):
         n = len(self.scores)
         pair, inner = row * n + point, inner_row * n + inner_point
         order = np.argsort(pair)
-        place = order[np.searchsorted(pair, inner, sorter=order)]
+        position = order[np.searchsorted(pair, inner, sorter=order)]
         where = at_edge.astype(np.intp)
-        where[place] += np.where(at_inner_edge, 4, 2)
+        where[position] += np.where(at_inner_edge, 4, 2)
         return (near, wide), (row, point, where)

@@ -270,7 +270,7 @@ class LeaveTwoOutKNN(LeaveTwoOut):
 
     def prepare(self, scores: FloatArray) -> FloatArray:
         """Rescaled scores s_i⁺ = s_i / ŝ_{i,N+1}, remembered in ascending order."""
-        self.ordered, self.place = in_order(super().prepare(scores))
+        self.ordered, self.position = in_order(super().prepare(scores))
         return self.rescaled
 
     def without_each(self, Z: FloatArray) -> FloatArray:
@@ -310,7 +310,10 @@ class LeaveTwoOutKNN(LeaveTwoOut):
         self, Z: FloatArray, levels: list[float], shares: Shares
     ) -> FloatArray:
         """The same by weight, for each row and level: (m, L)."""
-        ordered, dense = shares.reordered(np.argsort(self.place)), super().weighted_order_statistics
+        ordered, dense = (
+            shares.reordered(np.argsort(self.position)),
+            super().weighted_order_statistics,
+        )
         radius = np.empty((len(Z), len(levels)))
         for chunk in row_slices(len(Z), max(1, BLOCK_FLOATS // self.n_neighbors)):
             near, tied = self.search.nearest(Z[chunk], self.n_neighbors + 1)
@@ -340,10 +343,10 @@ class LeaveTwoOutKNN(LeaveTwoOut):
         shares: Shares | None = None,
     ) -> FloatArray:
         """At ranks or levels, (m, L), given means ``without`` some points, (m, W), and others."""
-        value, place = times(without + self.offset, self.rescaled[points]), self.place[points]
+        value, position = times(without + self.offset, self.rescaled[points]), self.position[points]
         mean = mean + self.offset
         merge = merged_multiple if shares is None else shares.merged_multiple
-        columns = [merge(self.ordered, mean, place, value, each) for each in asked]
+        columns = [merge(self.ordered, mean, position, value, each) for each in asked]
         return np.stack(columns, axis=1)
 
     def _of_tied(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
@@ -515,12 +518,12 @@ class BagKNN(Bag):
                 value = self.statistic.crossing(entering, level)
             if signs is not None:
                 value = with_signs(value, signs[point])
-            ordered, place = self._ordered(level, signs)
-            own = shares and shares.reordered(np.argsort(place))
+            ordered, position = self._ordered(level, signs)
+            own = shares and shares.reordered(np.argsort(position))
             columns = [c for c, each in enumerate(levels) if self.statistic.key(each) == key]
             which = [ranks[c] if own is None else levels[c] for c in columns]
             radius[:, columns] = self.search.select(
-                ordered, scale, row, place[point], value, which, own
+                ordered, scale, row, position[point], value, which, own
             )
         return radius, len(row) + len(Z) * self.n_neighbors
 
@@ -569,6 +572,6 @@ class BagKNN(Bag):
 def in_order(values: FloatArray) -> tuple[FloatArray, IntArray]:
     """(N,) values in ascending order, and the place of each among them."""
     order = np.argsort(values)
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    return values[order], place
+    position = np.empty_like(order)
+    position[order] = np.arange(len(order))
+    return values[order], position

@@ -82,8 +82,8 @@ class NearestMeansWithout:
     def __init__(self, search: Search, magnitudes: FloatArray, k: int, members: IntArray) -> None:
         self.search, self.magnitudes, self.k, self.members = search, magnitudes, k, members
         self.shared = SharedNeighbors(search, magnitudes)
-        self.place = np.full(len(magnitudes), -1, dtype=np.intp)
-        self.place[members] = np.arange(len(members))
+        self.column = np.full(len(magnitudes), -1, dtype=np.intp)
+        self.column[members] = np.arange(len(members))
 
     def __call__(self, Z: FloatArray) -> FloatArray:
         near, tied = self.search.nearest(Z, self.k + 1)
@@ -98,9 +98,9 @@ class NearestMeansWithout:
         member = self.magnitudes[near[:, :-1]]
         means = np.repeat(member.mean(axis=1)[:, None], len(self.members), axis=1)
         replaced = sums_of_others(member, self.magnitudes[near[:, -1:]]) / self.k
-        place = self.place[near[:, :-1]]
-        row, entry = np.nonzero(place >= 0)
-        means[row, place[row, entry]] = replaced[row, entry]
+        column = self.column[near[:, :-1]]
+        row, entry = np.nonzero(column >= 0)
+        means[row, column[row, entry]] = replaced[row, entry]
         return means
 
 

@@ -230,8 +230,8 @@ class Candidates:
         for near, tied, needed in cases(shells):
             weight = np.cumsum(shells.near * near[:, None] + shells.tied * tied[:, None], axis=1)
             for each in needed:
-                place = count_true(weight < each[:, None])[:, None]
-                value = np.take_along_axis(extended, place, axis=1)[:, 0]
+                position = count_true(weight < each[:, None])[:, None]
+                value = np.take_along_axis(extended, position, axis=1)[:, 0]
                 found.append(np.where(each > 0, value, 0.0))
         return np.stack(found)
 
@@ -339,17 +339,17 @@ class Crowd:
             for near, tied, needed in shells.clamps(rank):
                 mine = shells.near[row, own] * near + shells.tied[row, own] * tied
                 for each in needed:
-                    place = self._reached(shells, near, tied, [each, each + mine])
-                    found.append(np.where(each > 0, place, -1))
+                    position = self._reached(shells, near, tied, [each, each + mine])
+                    found.append(np.where(each > 0, position, -1))
             return np.stack(found)
 
         # Without a point, weights before its place in the order are as they were, and those after
         # it less by its own.
         with_own, less_own = np.moveaxis(self._over(one_block, self.places.rows[own], own), 1, 0)
-        place = np.empty_like(self.order)
-        place[self.order] = np.arange(len(place))
+        position = np.empty_like(self.order)
+        position[self.order] = np.arange(len(position))
         with_own, less_own = with_own[:, inverse], less_own[:, inverse]
-        clamp: FloatArray = self.values[np.where(with_own < place[points], with_own, less_own)]
+        clamp: FloatArray = self.values[np.where(with_own < position[points], with_own, less_own)]
         return clamp
 
     def _shells(self, distance: FloatArray, own: IntArray | None, k: int) -> Shells:

@@ -205,11 +205,11 @@ class SharedLeaves(Weights):
         return np.where(leaves <= self.largest, codes, -1)
 
     def _one_hot(self, codes: IntArray) -> Any:
-        place = np.searchsorted(self.columns, codes)
-        known = self.columns[np.minimum(place, len(self.columns) - 1)] == codes
+        column = np.searchsorted(self.columns, codes)
+        known = self.columns[np.minimum(column, len(self.columns) - 1)] == codes
         starts = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
         shape = len(codes), len(self.columns)
-        return sparse.csr_array((np.ones(known.sum()), place[known], starts), shape=shape)
+        return sparse.csr_array((np.ones(known.sum()), column[known], starts), shape=shape)
 
 
 def leaf_numbers(kernel: ForestProximity, Z: FloatArray) -> IntArray:
@@ -359,10 +359,10 @@ class BagWeighted(Bag):
             return entering, self.total[None], self.weight[None], scale
         total = np.repeat(self.total[None], len(Z), axis=0)
         weight = np.repeat(self.weight[None], len(Z), axis=0)
-        row, place = np.nonzero(entering[:, self.lonely] == 0)
-        column = self.lonely[place]
+        row, which = np.nonzero(entering[:, self.lonely] == 0)
+        column = self.lonely[which]
         entering[row, column] = 1.0
-        total[row, column], weight[row, column] = self.sum_of_rest[place], len(self.scores) - 1
+        total[row, column], weight[row, column] = self.sum_of_rest[which], len(self.scores) - 1
         return entering, total, weight, scale
 
 

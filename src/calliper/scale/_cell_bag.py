@@ -59,13 +59,13 @@ class CellMean(MeanStatistic):
         self, found: Found, magnitudes: FloatArray, k: int, offset: float, tied: SharedSums
     ) -> None:
         self.k, self.offset = k, offset
-        short = found.count < k
+        short = found.size < k
         member = np.where(found.near < 0, 0.0, magnitudes[found.near])
         self.full_sum = sum_of_each(member)
         self.inner_sum = np.where(short, self.full_sum, sum_of_each(member[:, :-1]))
         #: Of how many the mean is, without a new point that enters and with it.
-        self.n_full = np.clip(found.count, 1, k)
-        self.n_entered = np.minimum(found.count + 1, k)
+        self.n_full = np.clip(found.size, 1, k)
+        self.n_entered = np.minimum(found.size + 1, k)
         self.edge_weight = np.full(len(short), 0.5)
         self.edge_sum = self.inner_sum + 0.5 * np.where(short, 0.0, member[:, -1])
         crowded = np.flatnonzero(found.tied)
@@ -73,7 +73,7 @@ class CellMean(MeanStatistic):
         self.edge_sum[crowded] = tied.near + weight * tied.tied
         self.inner_sum[crowded] = tied.near + (tied.seats - 1) / tied.size * tied.tied
         self.full_sum[crowded] = tied.total
-        self.alone = found.count == 0
+        self.alone = found.size == 0
         middle = (len(magnitudes) + 2) // 2
         below, above = np.partition(magnitudes, [middle - 2, middle - 1])[middle - 2 : middle]
         self.low, self.high = float(below), float(above)
@@ -211,10 +211,10 @@ class BagCells(BagKNN):
         """The scale of each row, with b in the place of g(t) where it has no candidates: (m,)."""
         found = self.search.nearest(new, self.n_neighbors)
         member = np.where(found.near < 0, 0.0, self.magnitudes[found.near])
-        mean = sum_of_each(member) / np.clip(found.count, 1, self.n_neighbors)
+        mean = sum_of_each(member) / np.clip(found.size, 1, self.n_neighbors)
         tied = np.flatnonzero(found.tied)
         mean[tied] = self._settled(new, tied)[0].total / self.n_neighbors
-        alone = found.count == 0
+        alone = found.size == 0
         return np.where(alone, self.statistic.high, mean) + self.offset, alone
 
     def _settled(
@@ -225,13 +225,13 @@ class BagCells(BagKNN):
         All candidates are compared; ``own`` says which points the rows are.
         """
         parts, reach, grid = np.empty((4, len(rows))), np.empty(len(rows)), Grid(self.ends)
-        for place, row in enumerate(rows):
-            point = None if own is None else int(own[place])
+        for number, row in enumerate(rows):
+            point = None if own is None else int(own[number])
             near, distance = self.search.of_one(new.rows[row], new.probes[row], point)
             candidates = Candidates(distance, self.magnitudes[near][None])
             sums = candidates.sums(self.n_neighbors, grid)
-            parts[:, place] = sums.near[0], sums.tied[0], sums.seats[0], sums.size[0]
-            reach[place] = np.partition(distance[0], self.n_neighbors - 1)[self.n_neighbors - 1]
+            parts[:, number] = sums.near[0], sums.tied[0], sums.seats[0], sums.size[0]
+            reach[number] = np.partition(distance[0], self.n_neighbors - 1)[self.n_neighbors - 1]
         return SharedSums(*parts), reach
 
     def _entered(self, new: Placed) -> tuple[IntArray, IntArray, Edge]:

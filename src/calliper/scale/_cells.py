@@ -18,12 +18,12 @@ a new row among its nearest, goes by lists of the points that probe a cell.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import sqrt
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -209,20 +209,19 @@ class Placed:
         return Placed(self.rows[rows], self.cell[rows], self.probes[rows])
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """The K nearest candidates of some rows.
 
     Attributes
     ----------
     near : (m, K) points in order of distance, −1 where there are fewer
-    count : (m,) how many candidates there are
+    size : (m,) how many candidates there are
     reach : (m,) the squared distance of the K-th, infinite if there are fewer
     tied : (m,) rows that share the last place, or of which ``near`` and ``reach`` are not sure
     """
 
     near: IntArray
-    count: IntArray
+    size: IntArray
     reach: FloatArray
     tied: BoolArray
 
@@ -282,23 +281,19 @@ class CellSearch:
     def nearest_others(self, k: int) -> Found:
         """The K nearest candidates of each point."""
         order = self.members.indices.astype(np.intp)
-        parts = map_slices(
-            lambda rows: self._nearest(self.placed.of(order[rows]), k, order[rows]),
-            row_slices(len(order), SEARCHED),
-        )
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        return _in_order(parts, back)
+        return self._by_cells(lambda rows: self._nearest(self.placed.of(rows), k, rows), order)
 
     def nearest(self, new: Placed, k: int) -> Found:
         """The K nearest candidates of new rows."""
         order = np.argsort(new.cell, kind="stable")
-        parts = map_slices(
-            lambda rows: self._nearest(new.of(order[rows]), k), row_slices(len(new), SEARCHED)
-        )
+        return self._by_cells(lambda rows: self._nearest(new.of(rows), k), order)
+
+    def _by_cells(self, search: Callable[[IntArray], Found], order: IntArray) -> Found:
+        """What is found of rows that are searched in the order of their cells."""
+        parts = map_slices(lambda rows: search(order[rows]), row_slices(len(order), SEARCHED))
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
-        return _in_order(parts, back)
+        return Found(*(np.concatenate(part)[back] for part in zip(*parts, strict=True)))
 
     def candidates(self, probes: IntArray) -> IntArray:
         """All points in the cells probed by one row."""
@@ -490,12 +485,3 @@ def _by_cell(cells: IntArray) -> Iterator[tuple[int, IntArray]]:
     for end in ends:
         yield int(named[start]), row[start:end]
         start = end
-
-
-def _in_order(parts: list[Found], back: IntArray) -> Found:
-    """Parts one after the other, and then in the order of ``back``."""
-    near, count, reach, tied = (
-        np.concatenate([getattr(part, name) for part in parts])[back]
-        for name in ("near", "count", "reach", "tied")
-    )
-    return Found(near, count, reach, tied)

@@ -335,10 +335,10 @@ class Tiles:
         column = rank % self.block * self.n_blocks + rank // self.block
         order = rank if order is None else order
         padded = self.block * self.n_blocks
-        self.point, self.place = (
+        self.point, self.column_of = (
             torch.zeros(size, dtype=torch.long, device=device) for size in (padded, n)
         )
-        self.point[column], self.place[order] = order, column
+        self.point[column], self.column_of[order] = order, column
         self.centre = columns.mean(dim=1, keepdim=True)
         ends = torch.aminmax(columns - self.centre)
         largest = power_of_two(np.array([float(end) for end in ends]))
@@ -350,9 +350,9 @@ class Tiles:
         bias = torch.full((padded,), torch.inf, dtype=torch.float64, device=device)
         self.moved = torch.zeros(padded, dtype=torch.float64, device=device)
         for rows in row_slices(n, 1 << 17):
-            place = self.place[rows]
-            rounded, bias[place], self.moved[place] = self._round(columns[:, rows])
-            self.right[place] = rounded.mul_(-2).T
+            column_of = self.column_of[rows]
+            rounded, bias[column_of], self.moved[column_of] = self._round(columns[:, rows])
+            self.right[column_of] = rounded.mul_(-2).T
         self.bias, self.most_moved = bias.to(dtype), float(self.moved.max())
         self.slack = torch.where(torch.isinf(bias), 0.0, self.tau * bias)
 
@@ -379,12 +379,12 @@ class Tiles:
         with full_speed(x.device.type):
             tile = torch.addmm(self.bias, rounded.T.contiguous(), self.right.T)
         if own is not None:
-            tile[torch.arange(len(own), device=x.device), self.place[own]] = torch.inf
+            tile[torch.arange(len(own), device=x.device), self.column_of[own]] = torch.inf
         blocks = tile.view(len(tile), self.block, self.n_blocks)
         minima = blocks.amin(dim=1)
         column, last = self._smallest(tile, blocks, minima, k)
         outside = self._beyond(last, norm, moved)
-        if k == len(self.place) - (own is not None):
+        if k == len(self.column_of) - (own is not None):
             outside.fill_(torch.inf)
         pairs = _no_pairs(x)
         if balls is not None:
@@ -400,8 +400,8 @@ class Tiles:
             return column, value.amax(dim=1)
         block = minima.topk(k, largest=False, sorted=False).indices
         inner = blocks[torch.arange(len(tile), device=tile.device)[:, None], :, block]
-        value, place = inner.flatten(1).topk(k, largest=False, sorted=False)
-        column = block.gather(1, place // self.block) + place % self.block * self.n_blocks
+        value, column_of = inner.flatten(1).topk(k, largest=False, sorted=False)
+        column = block.gather(1, column_of // self.block) + column_of % self.block * self.n_blocks
         return column, value.amax(dim=1)
 
     def _beyond(self, last: Tensor, norm: Tensor, moved: Tensor) -> Tensor:
@@ -419,7 +419,7 @@ class Tiles:
     ) -> Tensor:
         """Pairs (2, p) of a query and a point in whose ball it may be."""
         radius = self.moved.clone()
-        radius[self.place] += reach.sqrt() * ((1 + 1e-12) / self.unit)
+        radius[self.column_of] += reach.sqrt() * ((1 + 1e-12) / self.unit)
         radius, slack = (each.view(self.block, -1).T for each in (radius, self.slack))
         level = (self.tau - 1) * norm + self.tiny + moved.square()
         largest, most = radius.amax(dim=1), slack.amax(dim=1)
@@ -428,8 +428,8 @@ class Tiles:
         row, block = torch.nonzero(minima <= limit, as_tuple=True)
         own = (radius[block] + moved[row, None]).square_() + slack[block]
         own += (level - moved.square())[row, None]
-        hit, place = torch.nonzero(blocks[row, :, block] <= own, as_tuple=True)
-        column = block[hit] + place * self.n_blocks
+        hit, column_of = torch.nonzero(blocks[row, :, block] <= own, as_tuple=True)
+        column = block[hit] + column_of * self.n_blocks
         return torch.stack([row[hit], self.point[column]])
 
 
