@@ -14,13 +14,13 @@ from typing import Any
 from calliper._types import FloatArray
 
 #: Collections that are computed later, elsewhere: by the package of their type, what answers them.
-COLLECTIONS = {"dask": "calliper._dask", "dask_expr": "calliper._dask"}
+COLLECTIONS = {"dask": "calliper.scale._dask", "dask_expr": "calliper.scale._dask"}
 
 #: Arrays of other libraries, likewise, and what makes rows or NumPy's arrays of them.
-TENSORS = {"torch": "calliper._device"}
+TENSORS = {"torch": "calliper.scale._device"}
 
 #: Engines by the first part of their names: functions of the rest of it.
-ENGINES = {"torch": "calliper._device"}
+ENGINES = {"torch": "calliper.scale._device"}
 ENGINE_NAMES = "None, 'torch' (the current CUDA device) or 'torch:DEVICE', such as 'torch:cuda:0'"
 
 #: What makes cells of whatever ``KNN(cells=...)`` was given.
@@ -60,8 +60,8 @@ class EngineRows(ABC):
         """These and then others, which may be in main memory."""
 
     @abstractmethod
-    def check_beside(self, rows: Any, engine: str | None) -> None:
-        """Refuse new rows that are not held alike, unless an engine is named that fetches them."""
+    def check_beside(self, rows: Any, kernel: Any) -> None:
+        """Refuse new rows that are not held alike, unless the kernel names who fetches them."""
 
 
 def handler_of_collection(X: Any) -> Any:

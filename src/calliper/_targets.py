@@ -26,15 +26,15 @@ from sklearn.pipeline import make_pipeline
 from calliper import _models as models
 from calliper._boxes import Boxes, check_targets, listed, target_names
 from calliper._calibrated import Calibrated
-from calliper._dask import LazyRows, is_collection, lazy_predictions, refuse_collection
-from calliper._per_row import PerRow
+from calliper._handlers import handler_of_collection, refuse_collection
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import check_bounds
-from calliper.calibrators import FullRescaled
+from calliper.calibrators import FullRescaled, as_calibrator
 from calliper.exceptions import CalliperError, UnbalancedBoxWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.regressor import ConformalRegressor
+from calliper.rows import PerRow
 from calliper.scores import AbsoluteError, JointError
 from calliper.space import Refits, Training, fit_embedding, left_out
 
@@ -104,8 +104,9 @@ class MultiTargetRegressor(ConformalRegressor):
     def predict(self, X: Any) -> FloatArray:
         """The model's predictions, (m, k)."""
         self._check_calibrated()
-        if is_collection(X):
-            return lazy_predictions(self, X)  # type: ignore[no-any-return]
+        handler = handler_of_collection(X)
+        if handler is not None:
+            return handler.predict(self, X)  # type: ignore[no-any-return]
         models.check_new_rows(self, X)
         k = len(self.target_names_)
         return models.predictions(self.estimator_, X, k).reshape(-1, k)
@@ -119,7 +120,7 @@ class MultiTargetRegressor(ConformalRegressor):
         ``predict_interval`` of :class:`ConformalRegressor` takes.
         """
         self._check_calibrated()
-        if not self._parts or is_collection(X):
+        if not self._parts or handler_of_collection(X) is not None:
             return super().predict_interval(X, coverage, bounds=bounds, **how)  # type: ignore[return-value]
         parts = zip(self._answering(X), _ranges(bounds, len(self.target_names_)), strict=True)
         each = (part.predict_interval(X, coverage, bounds=of, **how) for part, of in parts)
@@ -199,7 +200,7 @@ class MultiTargetRegressor(ConformalRegressor):
         training: Training,
         order: Any = None,
         per_row: PerRow = PerRow(),  # noqa: B008
-        lazy: LazyRows | None = None,
+        lazy: Any = None,
     ) -> None:
         units, self.score_function = None, None
         if y.ndim == 2:
@@ -277,7 +278,7 @@ class MultiTargetRegressor(ConformalRegressor):
             return np.ones(k)
         space = fit_embedding("prediction", training.X, X, model=estimator, n_outputs=k)
         method = FullRescaled() if self.calibrator is None else self.calibrator
-        asked = getattr(method, "uses_left_out", False) or self.left_out_folds is not None
+        asked = "left_out" in as_calibrator(method).uses or self.left_out_folds is not None
         folds = training.n_refits if asked else 0
         unseen = left_out(space, training.X, training.y, n_folds=folds, refits=training.refits)
         y_pred = space.transform(training.X) if unseen is None else unseen.y_pred

@@ -1,9 +1,8 @@
-"""Array aliases and the small protocols that the parts of calliper share."""
+"""Array aliases that the parts of calliper share."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,17 +13,3 @@ BoolArray = NDArray[np.bool_]
 
 #: One level, or an increasing sequence of levels, each strictly between 0 and 1.
 Coverage = float | Sequence[float] | FloatArray
-
-
-@runtime_checkable
-class Score(Protocol):
-    """A nonconformity score: how wrong a prediction is, and which targets are no more wrong."""
-
-    @property
-    def n_tails(self) -> int: ...
-
-    def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray: ...
-
-    def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray: ...
-
-    def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]: ...

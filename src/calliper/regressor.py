@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from copy import copy
 from dataclasses import replace
 from numbers import Integral
@@ -17,21 +16,10 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.model_selection import GroupShuffleSplit, train_test_split
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metadata_routing import MetadataRouter
-from sklearn.utils.validation import (
-    check_consistent_length,
-    check_is_fitted,
-    has_fit_parameter,
-)
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from calliper._calibrated import Calibrated, calibrate, refuse_seen, seeded
-from calliper._dask import (
-    LazyDistribution,
-    LazyRows,
-    is_collection,
-    lazy_intervals,
-    lazy_predictions,
-    refuse_collection,
-)
+from calliper._calibrated import Calibrated, calibrate, measured, refuse_seen, seeded
+from calliper._handlers import handler_of_collection, refuse_collection
 from calliper._models import (
     check_known_rows,
     check_new_rows,
@@ -46,23 +34,21 @@ from calliper._models import (
     unchanged_if_refused,
 )
 from calliper._notebook import card, floored
-from calliper._per_row import PerRow, row_values
 from calliper._progress import reporter
 from calliper._row_order import warn_of_trend
 from calliper._shared_rows import sketch_rows
-from calliper._types import Coverage, FloatArray, IntArray, Score
+from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import check_vector, check_window
-from calliper.calibrators import FullRescaled, Grouped, picture_of
+from calliper.calibrators import Calibrator, FullRescaled, Grouped, as_calibrator, picture_of
 from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError, EmbeddingWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
-from calliper.scores import AbsoluteError
+from calliper.rows import PerRow, Rows, row_values
+from calliper.scores import AbsoluteError, Score, as_score
 from calliper.shift import ShiftReport
 from calliper.space import (
-    LEFT_OUT,
     RAW,
-    SEEN,
     UNTOUCHED,
     Embedding,
     ErrorModel,
@@ -283,8 +269,9 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         """
         _check_folds(self.left_out_folds)
         per_row, lazy = PerRow(groups=groups, weights=weights), None
-        if is_collection(X):
-            lazy = LazyRows(X, y, per_row)
+        handler = handler_of_collection(X)
+        if handler is not None:
+            lazy = handler.LazyRows(X, y, per_row)
             X, y, per_row = lazy.X, lazy.y, lazy.per_row
         y = self._check_known(X, y, anew=False)
         refuse_collection(X_train, "X_train")
@@ -352,19 +339,21 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         void = refuse_seen(seen, X, y) if certain else None
         n = self._calibrated.calibrators[0].n_calibration_ + len(y)
         length = self.embedding_.length_scale(n if window is None else min(n, check_window(window)))
-        known |= {"index": None, "length_scale": length, "window": window}
-        calibrated = self._calibrated.extended(Z, y, y_pred, **known)
+        known.pop("index")
+        tails = measured(self.score_, Z, y, y_pred, **known)
+        calibrated = self._calibrated.extended(tails, window=window, length_scale=length)
         self.calibrators_, self.void_ = calibrated.calibrators, self.void_ or void
         return self
 
     def predict(self, X: Any) -> FloatArray:
         """The model's prediction, (m,): the middle, if it predicts several quantiles."""
         self._check_calibrated()
-        if is_collection(X):
-            return lazy_predictions(self, X)  # type: ignore[no-any-return]
+        handler = handler_of_collection(X)
+        if handler is not None:
+            return handler.predict(self, X)  # type: ignore[no-any-return]
         check_new_rows(self, X)
         score = self._score()
-        y_pred = predictions(self.estimator_, X, getattr(score, "n_outputs", 1))
+        y_pred = predictions(self.estimator_, X, score.n_outputs)
         return y_pred if y_pred.ndim == 1 else np.asarray(score.centre(y_pred))
 
     def predict_interval(
@@ -395,10 +384,11 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         weights : (m,), column name or function of the rows, optional
             The weight of each row, if :meth:`calibrate` was given weights.
         """
-        if is_collection(X):
+        handler = handler_of_collection(X)
+        if handler is not None:
             self._check_calibrated()
             how = {"bounds": bounds, "confidence": confidence, "groups": groups, "weights": weights}
-            return lazy_intervals(self, X, coverage, **how)  # type: ignore[no-any-return]
+            return handler.predict_interval(self, X, coverage, **how)  # type: ignore[no-any-return]
         rows, known = self._predicted(X, groups=groups, weights=weights)
         known |= {"bounds": bounds, "confidence": confidence}
         return self._calibrated.intervals(*rows, coverage, **known)
@@ -411,10 +401,11 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         See :class:`calliper.distribution.Distribution` for what it answers. For ``AbsoluteError``
         and calibrators with ``has_distribution``; arguments as in :meth:`predict_interval`.
         """
-        if is_collection(X):
+        handler = handler_of_collection(X)
+        if handler is not None:
             self._check_calibrated()
             how = {"bounds": bounds, "groups": groups, "weights": weights}
-            return LazyDistribution(self, X, how)  # type: ignore[return-value]
+            return handler.predict_distribution(self, X, **how)  # type: ignore[no-any-return]
         rows, known = self._predicted(X, groups=groups, weights=weights)
         return self._calibrated.distribution(*rows, bounds=bounds, **known)
 
@@ -524,11 +515,11 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         if not hasattr(self, "calibrators_"):
             return []
         method = self.calibrators_[0]
-        locality = getattr(method, "locality_", None)
+        locality = method.locality_ if isinstance(method, FullRescaled) else None
         promise = self.guarantee(0.9)
         lines = [
             f"calibrated on {method.n_calibration_:,} rows by {promise.method}",
-            f"near in {self.embedding_}" if getattr(method, "judges_nearness", True) else "",
+            f"near in {self.embedding_}" if method.judges_nearness else "",
             "" if locality is None else f"as local as {locality.describe()}",
             "" if self.left_out_ is None else f"left-out errors: {self.left_out_}",
             "" if self.error_model_ is None else self.error_model_.describe(),
@@ -553,7 +544,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
 
     def _score(self) -> Any:
         """What the user calls an error."""
-        return AbsoluteError() if self.score_function is None else self.score_function
+        return as_score(self.score_function)
 
     def _split(self, n: int, groups: Any) -> tuple[IntArray, IntArray]:
         """Rows to train on, and rows to hold out."""
@@ -584,20 +575,15 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         training: Training,
         order: Any = None,
         per_row: PerRow = PerRow(),  # noqa: B008
-        lazy: LazyRows | None = None,
+        lazy: Any = None,
     ) -> None:
         calibrator = FullRescaled() if self.calibrator is None else self.calibrator
-        if not hasattr(calibrator, "predict_radius"):
-            raise TypeError(
-                f"calibrator must be a method such as FullRescaled() or Split(); got "
-                f"{calibrator!r}. calliper.calibrators lists them."
-            )
-        calibrator = seeded(calibrator, self.random_state)
+        calibrator = seeded(as_calibrator(calibrator), self.random_state)
         if isinstance(calibrator, Grouped):  # what it wraps meets the model; groups come apart
             per_row = replace(per_row, groups=calibrator.asked(per_row.groups))
-            calibrator = calibrator.calibrator
+            calibrator = as_calibrator(calibrator.calibrator)
         given = per_row.known(X)
-        learnt, known = self._learn(estimator, calibrator, X, training)
+        learnt, seen = self._learn(estimator, calibrator, X, training)
         embedding, score = learnt.embedding, learnt.score
         y_pred, Z = embedding.predict_and_transform(X)
         refuse_changing(embedding, X, y_pred, Z)
@@ -606,8 +592,14 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             y = self._check_targets(y, "y")
         if _asks_distances(calibrator):
             warn_if_poor(embedding, Z)
-        known["length_scale"] = embedding.length_scale(len(y))
-        calibrated = calibrate(calibrator, score, Z, y, y_pred, **known, **given)
+        calibrated = calibrate(
+            calibrator,
+            score,
+            measured(score, Z, y, y_pred, **given),
+            training=seen,
+            left_out=learnt.rows,
+            length_scale=embedding.length_scale(len(y)),
+        )
         made = {
             "_row_trend": warn_of_trend(calibrated.errors(y, y_pred), order),
             "calibrators_": calibrated.calibrators,
@@ -625,8 +617,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         self.__dict__.update(made)
 
     def _learn(
-        self, estimator: Any, calibrator: Any, X: Any, training: Training
-    ) -> tuple[Learnt, dict[str, Any]]:
+        self, estimator: Any, calibrator: Calibrator, X: Any, training: Training
+    ) -> tuple[Learnt, Rows | None]:
         """The space, and what training rows tell the calibrator; nothing that it does not name."""
         score = self._score()
         embedding = fit_embedding(
@@ -634,22 +626,21 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             training.X,
             X,
             model=estimator,
-            n_outputs=getattr(score, "n_outputs", 1),
-            units=getattr(score, "units", None),
+            n_outputs=score.n_outputs,
+            units=score.units,
             y_train=training.y,
             raw=_raw(calibrator),
-            nearness=getattr(calibrator, "judges_nearness", True),
+            nearness=calibrator.judges_nearness,
         )
         learnt = Learnt(embedding=embedding, score=score)
-        asks = _names(calibrator, LEFT_OUT) and getattr(calibrator, "uses_left_out", True)
+        asks = "left_out" in calibrator.uses
         errors = self._checked_error_model(score, asks=asks)
         if training.X is None:
-            return learnt, {}
+            return learnt, None
         if asks or errors.adjusts:
             chosen = isinstance(self.embed, str) and self.embed == "auto" and asks
             learnt = learn_errors(training, embedding, score, errors, chosen=chosen)
-        seen = training.seen(learnt.embedding, learnt.score, wanted=_names(calibrator, SEEN))
-        return learnt, {**learnt.extras, **seen}
+        return learnt, training.seen(learnt.embedding, learnt.score, calibrator.uses)
 
     def _checked_error_model(self, score: Any, *, asks: bool) -> ErrorModel:
         """What to learn from left-out errors; ``asks`` says whether the calibrator does."""
@@ -689,19 +680,13 @@ def _warn_if_other(before: Embedding, now: Embedding) -> None:
 
 def _raw(calibrator: Any) -> Any:
     """The inputs as they are, if it asks for them, or its kernel, made of a model of its own."""
-    if getattr(calibrator, "takes_inputs", False):
+    if calibrator.takes_inputs:
         return UNTOUCHED
-    of_kernel = getattr(getattr(calibrator, "kernel", None), "takes_inputs", False)
-    return RAW if of_kernel else None
+    return RAW if calibrator.kernel is not None and calibrator.kernel.takes_inputs else None
 
 
 def _asks_distances(calibrator: Any) -> bool:
-    return getattr(calibrator, "judges_nearness", True) and _raw(calibrator) is None
-
-
-def _names(calibrator: Any, parameters: Iterable[str]) -> bool:
-    """Whether its ``fit`` takes any of these."""
-    return any(has_fit_parameter(calibrator, name) for name in parameters)
+    return calibrator.judges_nearness and _raw(calibrator) is None
 
 
 def _check_folds(folds: Any) -> None:

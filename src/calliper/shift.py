@@ -26,6 +26,7 @@ from calliper._types import FloatArray
 from calliper._validation import check_level, check_vector, n_rows
 from calliper.exceptions import CalliperError, ShiftWarning, warn
 from calliper.quantile import Shares, effective_size, required_calibration_size
+from calliper.rows import stacked
 
 __all__ = ["LikelihoodRatio", "ShiftReport"]
 
@@ -101,26 +102,6 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
             max_iter=50, max_leaf_nodes=8, random_state=self.random_state
         )
         return CalibratedClassifierCV(trees, method="sigmoid", cv=5)
-
-
-def stacked(first: Any, second: Any) -> Any:
-    """The rows of both, as a frame if they are frames."""
-    if hasattr(first, "iloc"):
-        import pandas as pd
-
-        return pd.concat([first, second], ignore_index=True)
-    if hasattr(first, "vstack"):  # a frame of polars
-        return first.vstack(second)
-    try:
-        first, second = np.asarray(first), np.asarray(second)
-    except ValueError as error:
-        raise CalliperError(f"rows must all be of one length: {error}.") from error
-    if first.shape[1:] != second.shape[1:] or 0 in (first.ndim, second.ndim):
-        raise CalliperError(f"{second.shape} cannot follow {first.shape}: give both one shape.")
-    try:
-        return np.concatenate([first, second])
-    except TypeError as error:
-        raise CalliperError(f"these rows cannot follow those at hand: {error}.") from error
 
 
 @dataclass(frozen=True)

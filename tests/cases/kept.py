@@ -79,7 +79,7 @@ def small_cases():
     Z, scores, taught = (
         X[cal],
         np.abs(y[cal]),
-        {"Z_train": X[train], "scores_train": np.abs(y[train])},
+        {"training": (X[train], np.abs(y[train]))},
     )
     ridge = Ridge().fit(X[train], y[train])
     forest = RandomForestRegressor(3, max_depth=3, random_state=0).fit(X[train], y[train])
@@ -103,7 +103,7 @@ def small_cases():
         "locart": LoCart(min_leaf=8).fit(Z, scores, **taught),
         "boosted": MADSplit(boosting).fit(Z, scores, **taught),
         "histogram": MADSplit(histogram).fit(Z, scores, **taught),
-        "learnt": LVD().fit(Z, scores, Z_train=X[train], y_train=y[train]),
+        "learnt": LVD().fit(Z, scores, training=(X[train], None, y[train])),
         "drawn": RLCP(1.0, random_state=np.random.RandomState(0)).fit(Z, scores),
     }
     cases = {name: Case(made, None, new) for name, made in alone.items()}

@@ -9,7 +9,6 @@ from scipy.spatial.distance import pdist
 from sklearn.ensemble import RandomForestRegressor
 
 from calliper import KNN, RBF
-from calliper._device import device_rows
 from calliper.calibrators import FullRescaled
 from calliper.kernels import ForestProximity, TunedKNN, TunedRBF
 from calliper.kernels._arithmetic import times
@@ -22,6 +21,7 @@ from calliper.kernels._shared import Crowd, SharedNeighbors
 from calliper.kernels._weighted import sums_of_others
 from calliper.kernels._wide import WideSearch
 from calliper.scale import ShardedRescaled
+from calliper.scale._device import device_rows
 
 
 def ranked(every, levels):

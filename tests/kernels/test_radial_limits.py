@@ -7,8 +7,8 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from calliper import RBF
-from calliper._device import device_rows
 from calliper.kernels import _arithmetic, _radial
+from calliper.scale._device import device_rows
 
 
 def ranked(bag, new):

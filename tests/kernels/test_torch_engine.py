@@ -11,7 +11,6 @@ from sklearn.linear_model import LinearRegression
 torch = pytest.importorskip("torch")
 
 from calliper import KNN, RBF, ConformalRegressor, FullRescaled, JackknifeRescaled  # noqa: E402
-from calliper._device import DeviceRows, device_rows, import_torch  # noqa: E402
 from calliper.calibrators import LCP, MADSplit, Split  # noqa: E402
 from calliper.exceptions import CalliperError, ZeroScaleWarning  # noqa: E402
 from calliper.files import load, save  # noqa: E402
@@ -19,6 +18,7 @@ from calliper.kernels import GradedKNN, Mahalanobis, TunedKNN, all_distances  # 
 from calliper.kernels._engines import engine_of  # noqa: E402
 from calliper.kernels._neighbors import NeighborSearch  # noqa: E402
 from calliper.scale import _torch  # noqa: E402
+from calliper.scale._device import DeviceRows, device_rows, import_torch  # noqa: E402
 from calliper.scale._torch import Merged, TorchSearch  # noqa: E402
 from calliper.scale._torch_radial import TorchRadial  # noqa: E402
 
@@ -160,7 +160,7 @@ def test_weights_distributions_and_other_means():
         for plain, there in zip(*found, strict=True):
             np.testing.assert_allclose(there, plain, rtol=3e-10)
     means = [
-        MADSplit(KNN(4, engine=engine)).fit(Z, scores, Z_train=new, scores_train=asked)
+        MADSplit(KNN(4, engine=engine)).fit(Z, scores, training=(new, asked))
         for engine in (None, CPU)
     ]
     np.testing.assert_array_equal(*(method.predict_radius(new) for method in means))
@@ -275,7 +275,7 @@ def test_engines_that_are_refused(monkeypatch):
         with pytest.raises(CalliperError, match="distances are Euclidean; got metric="):
             FullRescaled(kernel).fit(Z, scores)
     with pytest.raises(CalliperError, match="FullRescaled and JackknifeRescaled alone"):
-        MADSplit(RBF(1.0, engine=CPU)).fit(Z, scores, Z_train=Z, scores_train=scores)
+        MADSplit(RBF(1.0, engine=CPU)).fit(Z, scores, training=(Z, scores))
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=r"pip install 'calliper\[torch\]'"):
         import_torch()

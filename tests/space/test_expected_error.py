@@ -17,6 +17,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from calliper import AbsoluteError, ConformalRegressor, ErrorModel, Split
+from calliper.declarations import Uses
+from calliper.rows import Rows
 from calliper.space import Refits, Training, fit_embedding, learn_errors, left_out
 
 rng = np.random.default_rng(0)
@@ -89,15 +91,15 @@ def test_expected_error(model, name):
 def test_left_out_rows_are_placed_by_error_models_that_have_not_seen_them(model):
     model.fit(X_TRAIN, Y_TRAIN)
     found = learnt(model)
-    places, errors = found.extras["Z_left_out"], found.extras["scores_left_out"]
+    places, errors = found.rows.Z, found.rows.scores
     np.testing.assert_array_equal(places, found.unseen.Z)
     assert places.shape[1] == found.embedding.transform(X_NEW).shape[1]
     np.testing.assert_array_equal(errors, np.abs(Y_TRAIN[found.unseen.rows] - found.unseen.y_pred))
     # Errors without any pattern: who has seen them would find one.
     noise = rng.normal(size=200)
     random = learnt(Ridge().fit(X_TRAIN, noise), y_train=noise)
-    honest = random.extras["Z_left_out"][:, -1], random.extras["scores_left_out"]
-    seen = random.embedding.transform(X_TRAIN)[:, -1], random.extras["scores_left_out"]
+    honest = random.rows.Z[:, -1], random.rows.scores
+    seen = random.embedding.transform(X_TRAIN)[:, -1], random.rows.scores
     assert np.corrcoef(*honest)[0, 1] < 0.3 < np.corrcoef(*seen)[0, 1]
 
 
@@ -105,12 +107,12 @@ def test_where_nothing_can_be_learnt():
     ridge = Ridge().fit(X_TRAIN, Y_TRAIN)
     few = learnt(ridge, X_train=X_TRAIN[:39], y_train=Y_TRAIN[:39])
     assert few.embedding.space.name == "3 standardised inputs and prediction"
-    assert few.extras["Z_left_out"].shape == (39, 4)
+    assert few.rows.Z.shape == (39, 4)
     exact = LinearRegression().fit(X_TRAIN, np.zeros(200))
     assert "expected" not in learnt(exact, y_train=np.zeros(200)).embedding.space.name
     mine = learnt(ridge, embed="inputs")
     assert mine.embedding.space.name == "standardised inputs"
-    assert mine.extras["Z_left_out"].shape == (200, 3)
+    assert mine.rows.Z.shape == (200, 3)
     text = X_TRAIN.astype(object)
     text[:, 2] = np.where(X_TRAIN[:, 2] > 0, "Bern", "Basel")
     encoded = learnt(FirstInput().fit(text), X_train=text).embedding.space
@@ -131,16 +133,16 @@ class FirstInput(RegressorMixin, BaseEstimator):
 class Curious(Split):
     """Takes all that it can get."""
 
-    uses_left_out = True
+    uses = Uses("length_scale", "left_out")
 
-    def fit(self, Z, scores, *, length_scale=None, Z_left_out=None, scores_left_out=None):
-        super().fit(Z, scores)
-        self.seen_ = length_scale, Z_left_out, scores_left_out
-        return self
+    @property
+    def seen_(self):
+        errors = Rows(None) if self._left_out is None else self._left_out
+        return self._length_scale, errors.Z, errors.scores
 
 
 class Satisfied(Curious):
-    uses_left_out = False
+    uses = Uses("length_scale")
 
 
 class CountsFits(RegressorMixin, BaseEstimator):

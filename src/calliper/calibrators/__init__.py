@@ -1,9 +1,11 @@
 """Methods: one paper a file, each from features and scores to a radius at any level."""
 
-from calliper.calibrators._base import Calibrator as Calibrator
-from calliper.calibrators._base import picture_of as picture_of
-from calliper.calibrators._base import refuse_distribution as refuse_distribution
-from calliper.calibrators._base import takers_of_weights as takers_of_weights
+from calliper.calibrators._calibrator import Calibrator as Calibrator
+from calliper.calibrators._calibrator import as_calibrator as as_calibrator
+from calliper.calibrators._calibrator import methods as methods
+from calliper.calibrators._calibrator import picture_of as picture_of
+from calliper.calibrators._calibrator import refuse_distribution as refuse_distribution
+from calliper.calibrators._calibrator import takers_of_weights as takers_of_weights
 from calliper.calibrators._conditional import ConditionalCalibration
 from calliper.calibrators._full_rescaled import LARGEST as LARGEST
 from calliper.calibrators._full_rescaled import FullRescaled

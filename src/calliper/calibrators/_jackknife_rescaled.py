@@ -21,18 +21,20 @@ Jackknife+ Rescaled Scores", Transactions on Machine Learning Research.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from calliper._types import FloatArray
 from calliper._validation import check_offset, warn_if_zero_scales
-from calliper.calibrators._base import Calibrator, kernel_needs
+from calliper.calibrators._calibrator import Calibrator, kernel_needs
+from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
 from calliper.guarantees import fold_coverage, jackknife_coverage
 from calliper.kernels import KNN, LeaveTwoOut, as_kernel
 from calliper.quantile import Shares, conformal_rank, conformal_thresholds, lift, lifted, lowered
+from calliper.rows import Rows
 
 
 class JackknifeRescaled(Calibrator):
@@ -67,13 +69,23 @@ class JackknifeRescaled(Calibrator):
     0.8023952095808383
     """
 
-    takes_device = True
+    about = About(
+        cli="jackknife",
+        width="as full, by the paper's leave-two-out scales",
+        guarantee="1−2α",
+        when="to reproduce the paper, or with --scales from 'calliper tune'",
+        cost="neighbours of N + M rows among N, O(K log K) a new row",
+        order=2,
+        neighbors="kernel",
+    )
+    through_kernel = True
     _lift = 0  # of files that were saved before there was one
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        """Names of what ``fit`` cannot do without."""
-        return kernel_needs(self.kernel, fixed=False)
+    def uses(self) -> Uses:
+        """Training inputs where the kernel takes its length scale from them."""
+        needs = kernel_needs(self.kernel, fixed=False)
+        return Uses("magnitudes", "weights", "training", needs=needs)
 
     def __init__(
         self, kernel: Any = None, *, offset: float = 0.0, random_state: Any = None
@@ -82,31 +94,10 @@ class JackknifeRescaled(Calibrator):
         self.offset = offset
         self.random_state = random_state
 
-    def fit(
-        self,
-        Z: Any,
-        scores: Any,
-        *,
-        magnitudes: Any = None,
-        Z_train: Any = None,
-        weights: Any = None,
-    ) -> Self:
-        """Rescale the calibration scores.
-
-        Parameters
-        ----------
-        Z : (N, d) features in which nearness is judged
-        scores : (N,) non-negative
-        magnitudes : (N,), default ``scores``
-            What local scales average. One-sided errors are rescaled by the mean absolute error.
-        Z_train : (n, d), optional
-            Training inputs, for kernels that take their length scale from them.
-        weights : (N,), optional
-            Those of a covariate shift.
-        """
-        rows = self._check_fit(Z, scores, magnitudes=magnitudes, Z_train=Z_train, weights=weights)
+    def _learn(self, rows: Rows) -> None:
+        train = None if self._training is None else self._training.Z
         offset, rng = check_offset(self.offset), check_random_state(self.random_state)
-        self.kernel_ = as_kernel(self.kernel, KNN(10)).resolved(rows.Z_train, rng)
+        self.kernel_ = as_kernel(self.kernel, KNN(10)).resolved(train, rng)
         self.rescaled_scores_ = rows.scores
         self.scale_: LeaveTwoOut | None = None
         self._lift = shift = lift(np.hstack([rows.scores, rows.magnitudes, offset]))
@@ -116,7 +107,7 @@ class JackknifeRescaled(Calibrator):
                 lifted(rows.magnitudes, shift),
                 offset=float(np.ldexp(offset, shift)),
                 rng=rng,
-                Z_train=rows.Z_train,
+                Z_train=train,
             )
             if self.scale_.n_folds is not None and rows.weights is not None:
                 raise CalliperError(
@@ -125,8 +116,6 @@ class JackknifeRescaled(Calibrator):
                 )
             self.rescaled_scores_ = self.scale_.prepare(np.ldexp(rows.scores, shift))
             warn_if_zero_scales(self.scale_.without_one)
-        self.n_calibration_ = len(rows.scores)
-        return self
 
     @property
     def rounded(self) -> bool:

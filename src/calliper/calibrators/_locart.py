@@ -25,15 +25,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 from numbers import Integral
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from calliper._types import FloatArray
-from calliper.calibrators._base import Calibrator
+from calliper.calibrators._calibrator import Calibrator
+from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.guarantees import Guarantee, conformal_coverage
-from calliper.quantile import conformal_rank, conformal_thresholds, required_calibration_size
+from calliper.quantile import (
+    Shares,
+    conformal_rank,
+    conformal_thresholds,
+    required_calibration_size,
+)
+from calliper.rows import Rows
 
 #: Calibration points that the smallest leaf expects by default. A level of 0.9 needs 9 and one of
 #: 0.95 needs 19; chance leaves a leaf of 40 expected points with fewer than 19 once in 10,000.
@@ -81,22 +88,30 @@ class LoCart(Calibrator):
     >>> rng = np.random.default_rng(0)
     >>> Z, noise = rng.uniform(size=(2, 300, 1)), rng.normal(size=(2, 300))
     >>> errors = abs(noise) * Z[..., 0]
-    >>> method = LoCart().fit(Z[0], errors[0], Z_train=Z[1], scores_train=errors[1])
+    >>> method = LoCart().fit(Z[0], errors[0], training=(Z[1], errors[1]))
     >>> method.predict_radius([[0.1], [0.9]]).round(2)
     array([0.22, 1.52])
     >>> method.leaf_sizes_
     array([66, 36, 53, 40, 43, 62])
     """
 
-    needs = ("Z_train", "scores_train")
+    uses = Uses(
+        needs=("training", "errors"),
+        refusal="LoCart grows its tree on training errors: pass training=(Z, scores) to fit "
+        "(X_train and y_train to ConformalRegressor.calibrate). Without training data, use "
+        "FullRescaled, which needs none.",
+    )
+    about = About(
+        cli="locart",
+        width="one width in each leaf of a tree of training errors",
+        guarantee="1−α in each leaf",
+        when="if coverage must hold in regions, and the regions be readable",
+        cost="O(n log²n · d) and O(N log N), then O(log n) a new row",
+        order=9,
+    )
     takes_any_score = True
     by_rank = False  # each leaf reaches what its own points do
     rounded = True
-    _refusal = (
-        "LoCart grows its tree on training errors: pass Z_train and scores_train to fit "
-        "(X_train and y_train to ConformalRegressor.calibrate). Without training data, "
-        "use FullRescaled, which needs none."
-    )
 
     def __init__(
         self,
@@ -109,29 +124,21 @@ class LoCart(Calibrator):
         self.max_leaves = max_leaves
         self.random_state = random_state
 
-    def fit(self, Z: Any, scores: Any, *, Z_train: Any = None, scores_train: Any = None) -> Self:
-        """Grow the tree on training errors and sort the calibration scores of each leaf.
-
-        Parameters
-        ----------
-        Z, scores : (N, d) and (N,), the calibration points
-        Z_train, scores_train : (n, d) and (n,), inputs and scores of training points
-        """
-        rows = self._check_fit(Z, scores, Z_train=Z_train, scores_train=scores_train)
-        self.tree_ = self._grow(rows.Z_train, rows.scores_train, len(rows.Z))
+    def _learn(self, rows: Rows) -> None:
+        self.tree_ = self._grow(self._training.Z, self._training.scores, len(rows.Z))
         self._leaves = np.flatnonzero(self.tree_.tree_.children_left < 0)
         leaf, n_leaves = self._leaf(rows.Z), len(self._leaves)
         self._ordered = [np.sort(rows.scores[leaf == index]) for index in range(n_leaves)]
         self.leaf_sizes_ = np.bincount(leaf, minlength=n_leaves)
-        self.n_calibration_ = len(rows.scores)
-        return self
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> LeafGuarantee:
         """The promise with its assumptions; ``.describe()`` puts it in words."""
         promise = super().guarantee(coverage, confidence)
         return LeafGuarantee(**vars(promise), n_leaves=len(self._leaves))
 
-    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+    def _radius(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
         _warn_if_small(self.leaf_sizes_, levels)
         thresholds = [conformal_thresholds(ordered, levels) for ordered in self._ordered]
         return np.asarray(np.array(thresholds)[self._leaf(Z)])
@@ -152,7 +159,7 @@ class LoCart(Calibrator):
             max_leaf_nodes=None if self.max_leaves is None else max(2, self.max_leaves),
             random_state=self.random_state,
         )
-        return tree.fit(_refuse_beyond_single(Z, "Z_train"), scores)
+        return tree.fit(_refuse_beyond_single(Z, "Z of training"), scores)
 
     def _leaf(self, Z: FloatArray) -> Any:
         """The number of each row's leaf, (m,)."""

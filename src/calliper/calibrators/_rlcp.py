@@ -27,7 +27,7 @@ robust guarantees", JRSS B, doi:10.1093/jrsssb/qkae103.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -36,7 +36,8 @@ from sklearn.utils import check_random_state
 
 from calliper._draws import random_bits, seed_of
 from calliper._types import FloatArray
-from calliper.calibrators._base import Calibrator
+from calliper.calibrators._calibrator import Calibrator
+from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
 from calliper.kernels import (
     EUCLIDEAN,
@@ -45,7 +46,8 @@ from calliper.kernels import (
     median_distance,
     to_weights,
 )
-from calliper.quantile import weighted_quantiles_in_blocks
+from calliper.quantile import Shares, weighted_quantiles_in_blocks
+from calliper.rows import Rows
 
 #: Effective number of neighbours that ``length_scale="auto"`` reaches.
 EFFECTIVE_SIZE = 50
@@ -88,50 +90,49 @@ class RLCP(Calibrator):
     0.9
     """
 
+    about = About(
+        cli="rlcp",
+        width="a local quantile of calibration errors around a random centre",
+        when="if coverage should hold nearly locally; widths are partly chance",
+        cost="O(n² d) to tune, n ≤ N; O(N d) a new row",
+        order=12,
+    )
     takes_any_score = True
     averages = "all inputs, over the random centres of the weights"
     by_rank = False  # weights near x̃ may reach a level that the rank does not
     rounded = True
-    _refusal = (
-        "length_scale='auto' is chosen on training inputs: pass Z_train to fit (X_train "
-        "to ConformalRegressor.calibrate), or a number. Chosen on the calibration points "
-        "it would treat them unlike a new point and void the guarantee."
-    )
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        """Names of what ``fit`` cannot do without."""
-        return ("Z_train",) if self.length_scale == "auto" else ()
+    def uses(self) -> Uses:
+        """Training inputs, which a length scale that is not given needs."""
+        return Uses(
+            "training",
+            needs=("training",) if self.length_scale == "auto" else (),
+            refusal="length_scale='auto' is chosen on training inputs: pass training=Z to fit "
+            "(X_train to ConformalRegressor.calibrate), or a number. Chosen on the calibration "
+            "points it would treat them unlike a new point and void the guarantee.",
+        )
 
     def __init__(self, length_scale: float | str = "auto", *, random_state: Any = None) -> None:
         self.length_scale = length_scale
         self.random_state = random_state
 
-    def fit(self, Z: Any, scores: Any, *, Z_train: Any = None) -> Self:
-        """Sort the calibration points by score.
-
-        Parameters
-        ----------
-        Z : (N, d) features in which nearness is judged
-        scores : (N,)
-        Z_train : (n, d), needed for ``length_scale="auto"``
-            Training inputs.
-        """
-        rows = self._check_fit(Z, scores, Z_train=Z_train)
+    def _learn(self, rows: Rows) -> None:
         rng = check_random_state(self.random_state)
         self.seed_ = int(rng.randint(2**31)) << 32 | seed_of(rows.Z, rows.scores)
         if isinstance(self.length_scale, str):
-            chosen = rng.permutation(len(rows.Z_train))[: max(2, min(len(rows.Z), MOST_POINTS))]
-            self.length_scale_ = effective_length_scale(rows.Z_train[chosen])
+            train = self._training.Z
+            chosen = rng.permutation(len(train))[: max(2, min(len(rows.Z), MOST_POINTS))]
+            self.length_scale_ = effective_length_scale(train[chosen])
         else:
             self.length_scale_ = float(self.length_scale)
         order = np.argsort(rows.scores)
         self.scores_ = rows.scores[order]
         self.exponents_ = RadialExponents(rows.Z[order], self.length_scale_, EUCLIDEAN)
-        self.n_calibration_ = len(rows.scores)
-        return self
 
-    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+    def _radius(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
         noise = row_normals(Z, self.seed_)
         centres = Z + self.length_scale_ * noise
         own = -0.5 * np.square(noise).sum(axis=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import numpy as np
 
-from calliper import keeping
+from calliper import files
 from calliper._calibrated import CalibratedOnStored
 from calliper._json import to_text
 from calliper._types import FloatArray
@@ -43,7 +43,7 @@ def inspect(file: str, figure: str | None, as_json: bool) -> None:
     with tables.open_bytes(file):  # whose message says what is wrong with the name
         pass
     with out.warnings_as_lines():
-        kept = keeping.inspect(file)
+        kept = files.inspect(file)
         calibration = _calibration(file, kept)
         if as_json:
             click.echo(to_text(kept.header, indent=1))
@@ -53,14 +53,14 @@ def inspect(file: str, figure: str | None, as_json: bool) -> None:
             _draw(file, calibration, figure)
 
 
-def _calibration(file: str, kept: keeping.Kept) -> Calibration | None:
+def _calibration(file: str, kept: files.Kept) -> Calibration | None:
     """What ``calliper calibrate`` has kept; None of files that were saved in Python."""
     if kept.header["object"] != CalibratedOnStored.__name__:
         return None
     return load_calibration(file)
 
 
-def _say(file: str, kept: keeping.Kept, calibration: Calibration | None) -> None:
+def _say(file: str, kept: files.Kept, calibration: Calibration | None) -> None:
     first, *rest = kept.describe()
     if calibration is not None:  # the model is elsewhere, and its name in the header nobody's
         first = first.replace(CalibratedOnStored.__name__, "stored predictions,")

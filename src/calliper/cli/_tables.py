@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import numpy as np
 
-from calliper._calibrated import StoredRows
+from calliper._calibrated import rows_with_errors
 from calliper._types import FloatArray
 from calliper.cli._csv import CsvChunk, CsvTable, CsvWriter, Form, Gaps
 from calliper.cli._output import note, writing
 from calliper.exceptions import CalliperError
+from calliper.rows import Rows
 
 if TYPE_CHECKING:
     from calliper.cli._parquet import ParquetChunk, ParquetTable, ParquetWriter
@@ -272,9 +273,9 @@ def read_training(
     return filling.fill(rows), filling
 
 
-def stored(known: FloatArray) -> StoredRows:
+def stored(known: FloatArray) -> Rows:
     """Rows of target, prediction and features by their parts."""
-    return StoredRows(X=known[:, 2:], y=known[:, 0], y_pred=known[:, 1])
+    return rows_with_errors(known[:, 2:], known[:, 0], known[:, 1])
 
 
 def _table(handle: BinaryIO, path: str, extension: str, form: Form) -> Table:

@@ -23,12 +23,11 @@ from calliper.exceptions import DamagedFileError
 
 #: Classes of the library, by their modules.
 OWN = {
-    "calliper._device": "DeviceRows",
+    "calliper.scale._device": "DeviceRows",
     "calliper._calibrated": "Calibrated CalibratedOnStored",
-    "calliper._per_row": "PerRow",
     "calliper._shared_rows": "RowSketch",
     "calliper._targets": "MultiTargetRegressor",
-    "calliper.calibrators._base": "FitRows",
+    "calliper.rows": "PerRow Rows",
     "calliper.calibrators._conditional": "ConditionalCalibration Span",
     "calliper.calibrators._full_rescaled": "FullRescaled",
     "calliper.calibrators._grouped": "Grouped",

@@ -52,6 +52,9 @@ from calliper.quantile import above, below, conformal_rank, row_order_statistics
 #: Predictions held at a time, models times new rows: 128 MB.
 CHUNK_FLOATS = 1 << 24
 
+#: What intervals of models that refit look like.
+NEARLY_CONSTANT = "nearly the same width everywhere"
+
 EXCHANGEABLE = (
     "training and new points are exchangeable (for example, independent draws from the same "
     "distribution)"

@@ -5,9 +5,9 @@ see ``docs/scale.md`` and ``docs/gpu.md``. The core never imports this package: 
 ``calliper._handlers`` who handles rows that are not arrays.
 """
 
-from calliper._dask import connect
 from calliper.scale._batches import BatchIntervals
 from calliper.scale._cells import Cells
+from calliper.scale._dask import connect
 from calliper.scale._sharded import ShardedRescaled
 
 __all__ = ["BatchIntervals", "Cells", "ShardedRescaled", "connect"]

@@ -12,13 +12,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from calliper._dask import check_workers, current_client, is_collection, partitions
 from calliper._types import FloatArray
 from calliper._validation import check_features, check_scores, refuse_huge_scores, warn_zero_scales
 from calliper.calibrators import LARGEST, FullRescaled, ShrunkBag
 from calliper.exceptions import CalliperError
 from calliper.kernels import EUCLIDEAN, KNN, Grid
 from calliper.quantile import exponent
+from calliper.scale._dask import check_workers, current_client, is_collection, partitions
 from calliper.scale._shards import ShardedBag, make_shard
 
 #: Arguments that are larger are sent to all workers once, and not with every task.

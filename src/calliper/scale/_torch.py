@@ -30,11 +30,11 @@ from typing import Any
 import numpy as np
 
 from calliper._blocks import row_slices
-from calliper._device import DeviceRows, Tensor, import_torch, to_columns
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.kernels import EUCLIDEAN, LARGEST, ORDINARY, TIED_SHELL, Pairs, Search
 from calliper.quantile import power_of_two
+from calliper.scale._device import DeviceRows, Tensor, import_torch, to_columns
 
 torch = import_torch()
 

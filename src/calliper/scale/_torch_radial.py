@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from calliper._device import DeviceRows, Tensor, import_torch, to_columns
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError
 from calliper.kernels import Bag, LeaveTwoOut
 from calliper.quantile import Shares, conformal_rank, row_thresholds
+from calliper.scale._device import DeviceRows, Tensor, import_torch, to_columns
 from calliper.scale._torch import Strips
 
 torch = import_torch()

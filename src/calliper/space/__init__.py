@@ -11,8 +11,6 @@ from calliper.space._embedding import (
 from calliper.space._error_model import ErrorModel, Expected
 from calliper.space._learnt_error import Learnt, learn_errors
 from calliper.space._left_out import (
-    LEFT_OUT,
-    SEEN,
     LeftOut,
     Refits,
     Training,
@@ -21,9 +19,7 @@ from calliper.space._left_out import (
 from calliper.space._network import Layer
 
 __all__ = [
-    "LEFT_OUT",
     "RAW",
-    "SEEN",
     "UNTOUCHED",
     "Embedding",
     "ErrorModel",

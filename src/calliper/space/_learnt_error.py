@@ -16,7 +16,7 @@ and coverage is counted on rows that had no part in it, so that the guarantees a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from sklearn.utils import _safe_indexing, indexable
 from calliper._models import OpenedModel, open_model, unwrapped
 from calliper._types import FloatArray
 from calliper.exceptions import EmbeddingWarning, warn
+from calliper.rows import Rows
 from calliper.scores import ScaledError
 from calliper.space._embedding import Embedding
 from calliper.space._encoding import ColumnEncoder
@@ -47,14 +48,14 @@ class Learnt:
     unseen : training rows as seen by models that were not trained on them, or None
     score : what an error is now called
     errors : the model of errors, or None
-    extras : what a calibrator may be told of left-out rows
+    rows : left-out rows as a calibrator may be told of them, or None
     """
 
     embedding: Embedding
     score: Any
     unseen: LeftOut | None = None
     errors: ErrorModel | None = None
-    extras: dict[str, Any] = field(default_factory=dict)
+    rows: Rows | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,8 +146,8 @@ def learn_errors(
     y = training.y[unseen.rows]
     learnt = _fitted_space(training, embedding, unseen, y - unseen.y_pred, model, chosen=chosen)
     if learnt is None:
-        extras = {"Z_left_out": unseen.Z, "scores_left_out": score.magnitude(y, unseen.y_pred)}
-        return Learnt(embedding=embedding, score=score, unseen=unseen, extras=extras)
+        rows = Rows(unseen.Z, score.magnitude(y, unseen.y_pred))
+        return Learnt(embedding=embedding, score=score, unseen=unseen, rows=rows)
     space, expected, Z = learnt
     y_pred = unseen.y_pred
     if space.adjusts:
@@ -158,7 +159,7 @@ def learn_errors(
         score=score,
         unseen=replace(unseen, Z=Z),
         errors=space.errors,
-        extras={"Z_left_out": Z, "scores_left_out": score.magnitude(y, y_pred)},
+        rows=Rows(Z, score.magnitude(y, y_pred)),
     )
 
 

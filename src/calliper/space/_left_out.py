@@ -21,7 +21,9 @@ from sklearn.utils import _safe_indexing, indexable
 from calliper._models import fit_params_of, fresh, is_frozen, unwrapped
 from calliper._types import FloatArray, IntArray
 from calliper._validation import n_rows
+from calliper.declarations import Uses
 from calliper.exceptions import EmbeddingWarning, warn
+from calliper.rows import Rows
 from calliper.space._embedding import Embedding
 from calliper.space._retrained import trainable
 from calliper.space._spaces import one_target
@@ -33,10 +35,6 @@ N_REFITS = 5
 LEAST_MEMBERS = 2
 #: Trees whose leaves are counted to see whether rows are those that they were grown on.
 N_VERIFIED = 3
-#: What a calibrator's ``fit`` may name: training rows as seen by models not trained on them.
-LEFT_OUT = ("Z_left_out", "scores_left_out")
-#: What a calibrator's ``fit`` may name: training rows as seen by the model itself.
-SEEN = ("Z_train", "scores_train")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,20 +106,14 @@ class Training:
             return None
         return left_out(embedding, self.X, self.y, n_folds=self.n_refits, refits=self.refits)
 
-    def seen(self, embedding: Embedding, score: Any, *, wanted: bool) -> dict[str, Any]:
-        """What ``fit`` may be told of the rows as the model itself sees them.
-
-        ``y_train`` if it is known; ``Z_train`` and ``scores_train`` if they are ``wanted``.
-        """
-        if self.X is None:
-            return {}
+    def seen(self, embedding: Embedding, score: Any, uses: Uses) -> Rows | None:
+        """The rows as the model itself sees them, with what of them a calibrator uses."""
+        if self.X is None or "training" not in uses:
+            return None
         if self.y is None:
-            return {"Z_train": embedding.transform(self.X)} if wanted else {}
-        known: dict[str, Any] = {"y_train": one_target(self.y)}
-        if wanted:
-            y_pred, known["Z_train"] = embedding.predict_and_transform(self.X)
-            known["scores_train"] = score.magnitude(self.y, y_pred)
-        return known
+            return Rows(embedding.transform(self.X))
+        y_pred, Z = embedding.predict_and_transform(self.X)
+        return Rows(Z, score.magnitude(self.y, y_pred), targets=one_target(self.y))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from calliper._types import FloatArray, Score
+from calliper._types import FloatArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError
-from calliper.scores import AbsoluteError
+from calliper.scores import Score, as_score
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +62,7 @@ class Problem:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise CalliperError(f"name must be a text that is not empty; got {self.name!r}.")
-        if self.score_function is None:
-            object.__setattr__(self, "score_function", AbsoluteError())
+        object.__setattr__(self, "score_function", as_score(self.score_function))
         self._check("Z", "y", "y_pred", "outputs")
         if self.Z_train is None:
             given = [n for n in ("y_train", "y_pred_train", "outputs_train") if self._given(n)]

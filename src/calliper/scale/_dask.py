@@ -30,12 +30,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from calliper._blocks import one_core
-from calliper._per_row import PerRow
+from calliper._handlers import handler_of_collection
 from calliper._types import Coverage, FloatArray
 from calliper._validation import check_levels, n_rows
 from calliper._version import __version__
 from calliper.exceptions import CalliperError, once, unheard
 from calliper.intervals import Intervals
+from calliper.rows import PerRow
 
 #: Rows in memory by which the layout is known and the model is tried out.
 HEAD = 1000
@@ -47,19 +48,9 @@ _SAID: WeakKeyDictionary[Any, dict[str, set[type[Warning]]]] = WeakKeyDictionary
 _SENT: WeakKeyDictionary[Any, tuple[tuple[Any, ...], Any]] = WeakKeyDictionary()
 
 
-def is_collection(X: Any) -> bool:
+def is_collection(what: Any) -> bool:
     """Whether it is a Dask collection, which nothing must make concrete by accident."""
-    return hasattr(X, "__dask_graph__")
-
-
-def refuse_collection(what: Any, name: str) -> None:
-    """For what is computed in this process: say so before something fetches all rows."""
-    if is_collection(what):
-        raise TypeError(
-            f"{name} is a Dask {type(what).__name__}, whose rows would all have to come into this "
-            f"process. calibrate, predict, predict_interval and predict_distribution take such; "
-            f"elsewhere pass {name}.compute(), or a sample of it."
-        )
+    return handler_of_collection(what) is not None
 
 
 @dataclass(frozen=True)
@@ -108,7 +99,7 @@ def _tell() -> Callable[..., None]:
     return warnings.warn if worker is None else worker.warn
 
 
-def lazy_intervals(regressor: Any, X: Any, coverage: Coverage, **how: Any) -> Any:
+def predict_interval(regressor: Any, X: Any, coverage: Coverage, **how: Any) -> Any:
     """As ``predict_interval``: a frame of ends, or an array (m, 2) or (m, L, 2), not computed.
 
     For several targets the frame has the ends of each, the array (m, k, 2) or (m, k, L, 2).
@@ -117,12 +108,17 @@ def lazy_intervals(regressor: Any, X: Any, coverage: Coverage, **how: Any) -> An
     return ask_lazily(regressor, X, partial(_ends, coverage=coverage), names, shape, how)
 
 
-def lazy_predictions(regressor: Any, X: Any) -> Any:
+def predict(regressor: Any, X: Any) -> Any:
     """As ``predict``: a series or an array (m,), for several targets a frame or (m, k)."""
     targets = getattr(regressor, "target_names_", None)
     names = ["prediction"] if targets is None else [str(name) for name in targets]
     shape = () if targets is None else (len(targets),)
     return ask_lazily(regressor, X, _predictions, names, shape, {})
+
+
+def predict_distribution(regressor: Any, X: Any, **how: Any) -> LazyDistribution:
+    """As ``predict_distribution``: what answers when it is asked for."""
+    return LazyDistribution(regressor, X, how)
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,7 +320,7 @@ def _try_out(
     else:
         return frozenset()
     # A basis has points here or there: what it warns of a made-up row says nothing of others.
-    of_row = getattr(regressor.calibrators_[0], "takes_inputs", False)
+    of_row = regressor.calibrators_[0].takes_inputs
     with one_core(), once(said), unheard(Warning) if of_row else nullcontext():
         question.ask(regressor, row)
     return frozenset(said)

@@ -7,7 +7,6 @@ somebody asks for it.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from calliper._handlers import ENGINE_NAMES, EngineRows
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError
+from calliper.kernels import as_kernel
 
 #: A torch tensor; torch has no types where it is not installed.
 Tensor = Any
@@ -85,9 +85,9 @@ class DeviceRows(EngineRows):
         columns = [self.columns, to_columns(more, self.device)]
         return DeviceRows(import_torch().cat(columns, dim=1))
 
-    def check_beside(self, rows: Any, engine: str | None) -> None:
-        """Refuse new rows in main memory, unless an engine is named that fetches them."""
-        if engine is None and not isinstance(rows, DeviceRows):
+    def check_beside(self, rows: Any, kernel: Any) -> None:
+        """Refuse new rows in main memory, unless the kernel names an engine that fetches them."""
+        if not isinstance(rows, DeviceRows) and (kernel is None or kernel.engine is None):
             raise CalliperError(
                 f"calibration points are on {self.device}, and Z is in main memory: pass a tensor "
                 f"there, or name the engine, as in KNN(10, engine='torch:{self.device}'), to have "
@@ -109,13 +109,6 @@ class DeviceRows(EngineRows):
         return {"_columns": np.asarray(self), "device": self.device, "shape": self.shape}
 
 
-def followed_by(rows: Any, more: Any) -> Any:
-    """Rows and then others, where the first are."""
-    if not isinstance(rows, DeviceRows):
-        return np.concatenate([rows, np.asarray(more)])
-    return rows.vstack(more)
-
-
 def import_torch() -> Any:
     """Torch, or how to get it."""
     try:
@@ -123,20 +116,6 @@ def import_torch() -> Any:
     except ImportError as error:
         raise ImportError("this engine needs PyTorch: pip install 'calliper[torch]'.") from error
     return torch
-
-
-def is_tensor(values: Any) -> bool:
-    """Whether it is a torch tensor; does not import torch to know."""
-    return "torch" in sys.modules and isinstance(values, sys.modules["torch"].Tensor)
-
-
-def engine_device(engine: Any) -> str | None:
-    """The device that an engine names, checked; None for the plain engine."""
-    if engine is None:
-        return None
-    if not isinstance(engine, str) or engine.split(":")[0] != "torch":
-        raise ValueError(f"engine must be {ENGINE_NAMES}; got {engine!r}.")
-    return check_device(engine[6:] or "cuda", f"engine={engine!r} asks for")
 
 
 def check_device(name: str, who: str) -> str:
@@ -164,7 +143,7 @@ def rows_of(Z: Tensor, calibrator: Any, held: Any) -> Any:
 
     ``held`` are the calibration points that new rows come to, None in ``fit``.
     """
-    kernel = calibrator.kernel
+    kernel = None if calibrator.kernel is None else as_kernel(calibrator.kernel)
     named = None if kernel is None else kernel.engine
     if Z.device.type == "cpu" and named != "torch:cpu":
         return Z
@@ -223,16 +202,6 @@ def to_array(values: Tensor, name: str, beside: Any) -> Any:
     _refuse(values, name)
     if values.device.type != "cpu":
         refuse_elsewhere(values, name, beside.device if isinstance(beside, DeviceRows) else "cpu")
-    return values.cpu().numpy()
-
-
-def to_host(values: Any, name: str, device: str | None) -> Any:
-    """A tensor of numbers for each row as an array; anything else as it is."""
-    if not is_tensor(values):
-        return values
-    _refuse(values, name)
-    if values.device.type != "cpu":
-        refuse_elsewhere(values, name, device or "cpu")
     return values.cpu().numpy()
 
 
