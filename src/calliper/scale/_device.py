@@ -14,7 +14,7 @@ import numpy as np
 from calliper._handlers import ENGINE_NAMES, EngineRows
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError
-from calliper.kernels import as_kernel
+from calliper.kernels import Kernel
 
 #: A torch tensor; torch has no types where it is not installed.
 Tensor = Any
@@ -143,11 +143,12 @@ def rows_of(Z: Tensor, calibrator: Any, held: Any) -> Any:
 
     ``held`` are the calibration points that new rows come to, None in ``fit``.
     """
-    kernel = None if calibrator.kernel is None else as_kernel(calibrator.kernel)
-    named = None if kernel is None else kernel.engine
+    kernel = Kernel() if calibrator.kernel is None else calibrator.kernel
+    known = isinstance(kernel, Kernel) and (calibrator.kernel is None or "torch" in kernel.engines)
+    named = kernel.engine if known else None
     if Z.device.type == "cpu" and named != "torch:cpu":
         return Z
-    if not calibrator.through_kernel or not (kernel is None or "torch" in kernel.engines):
+    if not (calibrator.through_kernel and known):
         raise CalliperError(
             f"Z is on {Z.device}, where {calibrator!r} does not compute: pass Z.cpu(), or use "
             f"FullRescaled or JackknifeRescaled with KNN(...) or RBF(...)."
