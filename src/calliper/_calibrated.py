@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from calliper._row_order import warn_of_trend
-from calliper._shared_rows import RowSketch, SharedRows, find_shared, sketch_rows
+from calliper._row_checks import RowSketch, SharedRows, find_shared, sketch_rows, warn_of_trend
 from calliper._types import Coverage, FloatArray
 from calliper._validation import check_bounds, check_level, check_levels, like_coverage
 from calliper.calibrators import (

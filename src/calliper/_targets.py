@@ -24,7 +24,6 @@ from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 
 from calliper import _models as models
-from calliper._boxes import Boxes, check_targets, listed, target_names
 from calliper._calibrated import Calibrated
 from calliper._handlers import handler_of_collection, refuse_collection
 from calliper._types import Coverage, FloatArray, IntArray
@@ -32,7 +31,7 @@ from calliper._validation import check_bounds
 from calliper.calibrators import FullRescaled, as_calibrator
 from calliper.exceptions import CalliperError, UnbalancedBoxWarning, warn
 from calliper.guarantees import Guarantee
-from calliper.intervals import Intervals
+from calliper.intervals import Boxes, Intervals, check_targets, listed, target_names
 from calliper.regressor import ConformalRegressor
 from calliper.rows import PerRow
 from calliper.scores import AbsoluteError, JointError

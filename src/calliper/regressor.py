@@ -33,10 +33,8 @@ from calliper._models import (
     routed,
     unchanged_if_refused,
 )
-from calliper._notebook import card, floored
-from calliper._progress import reporter
-from calliper._row_order import warn_of_trend
-from calliper._shared_rows import sketch_rows
+from calliper._notebook import card, floored, reporter
+from calliper._row_checks import sketch_rows, warn_of_trend
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import check_vector, check_window
 from calliper.calibrators import Calibrator, FullRescaled, Grouped, as_calibrator, picture_of

@@ -70,6 +70,10 @@ _METHODS: dict[str, type[Calibrator]] = {}
 
 def methods() -> dict[str, type[Calibrator]]:
     """Every method that has a name on the command line, by that name, the most useful first."""
+    from calliper import calibrators
+
+    for name in calibrators.__all__:  # those that nobody asked for are not loaded yet
+        getattr(calibrators, name)
     return dict(sorted(_METHODS.items(), key=lambda item: (item[1].about.order, item[0])))
 
 
@@ -525,7 +529,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
                 "law then. Leave one of them out."
             )
         if not self.has_law:
-            able = sorted(kind.__name__ for kind in _METHODS.values() if kind.has_law is True)
+            able = sorted(kind.__name__ for kind in methods().values() if kind.has_law is True)
             raise CalliperError(
                 f"{type(self).__name__} takes no confidence: no law is known of its coverage given "
                 f"the calibration points. Leave it out, or use one of {', '.join(able)}."
@@ -640,7 +644,7 @@ def takers_of_weights() -> str:
 
 def _users_of(word: str) -> list[str]:
     """Names of the methods that use what this word stands for."""
-    return sorted(kind.__name__ for kind in _METHODS.values() if word in kind().uses)
+    return sorted(kind.__name__ for kind in methods().values() if word in kind().uses)
 
 
 def kernel_needs(kernel: Any, *, fixed: bool) -> tuple[str, ...]:

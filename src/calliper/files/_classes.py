@@ -25,7 +25,7 @@ from calliper.exceptions import DamagedFileError
 OWN = {
     "calliper.scale._device": "DeviceRows",
     "calliper._calibrated": "Calibrated CalibratedOnStored",
-    "calliper._shared_rows": "RowSketch",
+    "calliper._row_checks": "RowSketch",
     "calliper._targets": "MultiTargetRegressor",
     "calliper.rows": "PerRow Rows",
     "calliper.calibrators._conditional": "ConditionalCalibration Span",

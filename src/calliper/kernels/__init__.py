@@ -3,12 +3,14 @@
 What is not listed in ``__all__`` serves the other packages.
 """
 
+from typing import TYPE_CHECKING
+
+from calliper._lazy import on_demand
 from calliper.kernels._arithmetic import positive_root as positive_root
 from calliper.kernels._arithmetic import rescale as rescale
 from calliper.kernels._arithmetic import signed_root as signed_root
 from calliper.kernels._arithmetic import times as times
 from calliper.kernels._balls import joined as joined
-from calliper.kernels._criterion import CRITERIA as CRITERIA
 from calliper.kernels._exact import Grid as Grid
 from calliper.kernels._graded import GradedKNN
 from calliper.kernels._kernel import Bag as Bag
@@ -21,8 +23,6 @@ from calliper.kernels._kernel import named_kernels as named_kernels
 from calliper.kernels._knn import KNN
 from calliper.kernels._knn import Asked as Asked
 from calliper.kernels._knn import BagKNN as BagKNN
-from calliper.kernels._learnt import LearntMetric, Mahalanobis, learn_metric
-from calliper.kernels._learnt import loss_and_gradient as loss_and_gradient
 from calliper.kernels._neighbors import NeighborSearch as NeighborSearch
 from calliper.kernels._radial import RadialExponents as RadialExponents
 from calliper.kernels._radial import to_weights as to_weights
@@ -49,10 +49,15 @@ from calliper.kernels._statistic import Edge as Edge
 from calliper.kernels._statistic import Entering as Entering
 from calliper.kernels._statistic import MeanStatistic as MeanStatistic
 from calliper.kernels._statistic import clamped_crossing as clamped_crossing
-from calliper.kernels._tuned import TunedKNN, TunedRBF
 from calliper.kernels._weighted import ForestProximity
 from calliper.kernels._wide import LARGEST as LARGEST
 from calliper.kernels._wide import SPARE as SPARE
+
+if TYPE_CHECKING:
+    from calliper.kernels._criterion import CRITERIA as CRITERIA
+    from calliper.kernels._learnt import LearntMetric, Mahalanobis, learn_metric
+    from calliper.kernels._learnt import loss_and_gradient as loss_and_gradient
+    from calliper.kernels._tuned import TunedKNN, TunedRBF
 
 __all__ = [
     "KNN",
@@ -66,3 +71,16 @@ __all__ = [
     "TunedRBF",
     "learn_metric",
 ]
+
+__getattr__ = on_demand(
+    __name__,
+    {
+        "CRITERIA": "_criterion",
+        "LearntMetric": "_learnt",
+        "Mahalanobis": "_learnt",
+        "TunedKNN": "_tuned",
+        "TunedRBF": "_tuned",
+        "learn_metric": "_learnt",
+        "loss_and_gradient": "_learnt",
+    },
+)

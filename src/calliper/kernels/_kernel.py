@@ -40,6 +40,10 @@ _NAMED: dict[str, type[Kernel]] = {}
 
 def named_kernels() -> dict[str, type[Kernel]]:
     """Every kernel that has a name on the command line, by that name."""
+    from calliper import kernels
+
+    for name in kernels.__all__:  # those that nobody asked for are not loaded yet
+        getattr(kernels, name)
     return dict(sorted(_NAMED.items()))
 
 

@@ -24,7 +24,7 @@ from calliper._calibrated import Calibrated, calibrate, measured, seeded
 from calliper._types import FloatArray, IntArray
 from calliper.calibrators import as_calibrator
 from calliper.intervals import Intervals
-from calliper.lab.evaluation._plan import Trial, method_seed, split_rows
+from calliper.lab.evaluation._plan import Trial
 from calliper.lab.evaluation._records import Row
 from calliper.metrics import Context, Measure
 from calliper.rows import Rows
@@ -45,7 +45,7 @@ def run(trial: Trial) -> list[Row]:
 
 def _measured(trial: Trial) -> list[Row]:
     problem = trial.problem
-    calibration, test = split_rows(len(problem), trial.n_test, **trial.drawn_by)
+    calibration, test = trial.draw.rows(len(problem), trial.n_test)
     outputs, _ = trial.method.predictions(problem)
     start = perf_counter()
     fitted = _calibrated(trial, calibration)
@@ -56,7 +56,7 @@ def _measured(trial: Trial) -> list[Row]:
     known: dict[str, Any] = {
         "problem": problem.name,
         "method": trial.name,
-        "n_calibration": trial.n_calibration,
+        "n_calibration": trial.draw.n_calibration,
         "y_pred": fitted.centre(y_pred),
         "Z": Z,
         "X": Z if problem.X is None else problem.X[test],
@@ -84,7 +84,7 @@ def _calibrated(trial: Trial, rows: IntArray) -> Calibrated:
         training, y = Rows(problem.Z_train, targets=problem.y_train), problem.y_train
         if y is not None and trained is not None:
             training = replace(training, scores=score.magnitude(y, trained))
-    calibrator = seeded(as_calibrator(method.calibrator), method_seed(**trial.drawn_by))
+    calibrator = seeded(as_calibrator(method.calibrator), trial.draw.method_seed)
     held_out = measured(score, problem.Z[rows], problem.y[rows], outputs[rows])
     return calibrate(calibrator, score, held_out, training=training)
 
