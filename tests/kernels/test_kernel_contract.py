@@ -20,6 +20,7 @@ from calliper.kernels import (
     as_kernel,
 )
 from calliper.kernels._rbf import median_distance
+from calliper.rows import Rows
 
 rng = np.random.default_rng(0)
 Z, SCORES, NEW = rng.normal(size=(40, 2)), rng.exponential(size=40), rng.normal(size=(30, 2))
@@ -76,7 +77,7 @@ def test_a_resolved_kernel_is_a_kernel_and_the_one_given_is_left_alone(kernel):
     fixed = kernel.resolved(TRAIN, state).fixed(TRAIN, ERRORS, state)
     assert isinstance(fixed, Kernel) and not fixed.learns_on_errors
     assert repr(kernel) == before
-    bag = fixed.bag(Z, SCORES, SCORES, statistic="mean", offset=0.0)
+    bag = fixed.bag(Rows(Z, SCORES, SCORES), statistic="mean", offset=0.0)
     assert bag.order_statistics(NEW, [0.5, 0.9]).shape == (30, 2)
     assert bag.with_offset(1.0).calibration_scale(0.5) == pytest.approx(
         bag.calibration_scale(0.5) + 1.0
@@ -86,7 +87,7 @@ def test_a_resolved_kernel_is_a_kernel_and_the_one_given_is_left_alone(kernel):
 @pytest.mark.parametrize("kernel", KERNELS[:-2])
 def test_fast_order_statistics_and_largest_scales_equal_those_of_all_scales(kernel):
     scale = kernel.resolved(TRAIN).leave_two_out(
-        Z, SCORES, offset=0.1, rng=np.random.RandomState(0), Z_train=TRAIN
+        Rows(Z, magnitudes=SCORES), offset=0.1, rng=np.random.RandomState(0), Z_train=TRAIN
     )
     rescaled = scale.prepare(SCORES)
     means = scale.without_each(NEW)

@@ -17,6 +17,7 @@ from calliper.files import load, save  # noqa: E402
 from calliper.kernels import GradedKNN, Mahalanobis, TunedKNN, all_distances  # noqa: E402
 from calliper.kernels._engines import engine_of  # noqa: E402
 from calliper.kernels._neighbors import NeighborSearch  # noqa: E402
+from calliper.rows import Rows  # noqa: E402
 from calliper.scale import _torch  # noqa: E402
 from calliper.scale._device import DeviceRows, device_rows, import_torch  # noqa: E402
 from calliper.scale._torch import Merged, TorchSearch  # noqa: E402
@@ -105,7 +106,7 @@ def test_radial_weights_are_within_their_tolerance(kind, how, length):
 def test_graded_neighbours_say_the_same():
     Z, scores, new = problem("copies", 70)
     plain, there = (
-        GradedKNN(4).bag(points, scores, scores, statistic="mean", offset=0.1)
+        GradedKNN(4).bag(Rows(points, scores, scores), statistic="mean", offset=0.1)
         for points in (Z, device_rows(torch.tensor(Z), "Z"))
     )
     found = [bag.order_statistics(new, LEVELS) for bag in (plain, there)]
@@ -370,8 +371,10 @@ def test_a_search_of_some_points_is_that_of_main_memory(unit):
 def test_all_scales_without_each_point_on_the_device():
     Z, scores, new = problem("continuous")[:3]
     how = {"offset": 0.1, "rng": np.random.RandomState(0)}
-    here = RBF(0.8).leave_two_out(Z, scores, **how)
-    there = RBF(0.8).leave_two_out(device_rows(torch.tensor(Z), "Z"), scores, **how)
+    here = RBF(0.8).leave_two_out(Rows(Z, magnitudes=scores), **how)
+    there = RBF(0.8).leave_two_out(
+        Rows(device_rows(torch.tensor(Z), "Z"), magnitudes=scores), **how
+    )
     found = there.without_each(device_rows(torch.tensor(new), "new"))
     np.testing.assert_allclose(found, here.without_each(new), rtol=1e-9)
 
@@ -380,7 +383,7 @@ def test_cells_are_not_searched_on_the_device():
     Z, scores = problem("continuous")[:2]
     rows = device_rows(torch.tensor(Z), "Z")
     with pytest.raises(TypeError, match="cells are searched by the processor"):
-        KNN(5, cells=4).bag(rows, scores, scores, statistic="mean", offset=0.0)
+        KNN(5, cells=4).bag(Rows(rows, scores, scores), statistic="mean", offset=0.0)
 
 
 @pytest.mark.parametrize("seed", range(30))

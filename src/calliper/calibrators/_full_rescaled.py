@@ -231,9 +231,9 @@ class FullRescaled(Calibrator):
         if before is None:
             offset = float(np.ldexp(offset, self.shift_)) ** power / (1 - self.shrinkage_)
             how: dict[str, Any] = {"statistic": self.statistic_, "offset": offset}
-            local = self.kernel_.bag(rows.Z, scaled, scores, **how)
+            local = self.kernel_.bag(Rows(rows.Z, scores, scaled), **how)
         else:
-            local = before.extended(rows.Z, scaled, scores)
+            local = before.extended(Rows(rows.Z, scores, scaled))
         shrunk = local is not None and self.shrinkage_
         return ShrunkBag(local, scaled, self.shrinkage_) if shrunk else local
 

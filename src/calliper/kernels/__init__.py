@@ -15,9 +15,9 @@ from calliper.kernels._exact import Grid as Grid
 from calliper.kernels._graded import GradedKNN
 from calliper.kernels._kernel import Bag as Bag
 from calliper.kernels._kernel import Kernel
+from calliper.kernels._kernel import Known as Known
 from calliper.kernels._kernel import LeaveTwoOut as LeaveTwoOut
 from calliper.kernels._kernel import Rng as Rng
-from calliper.kernels._kernel import Rows as Rows
 from calliper.kernels._kernel import as_kernel as as_kernel
 from calliper.kernels._kernel import named_kernels as named_kernels
 from calliper.kernels._knn import KNN

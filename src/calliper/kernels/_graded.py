@@ -22,10 +22,11 @@ from sklearn.base import BaseEstimator
 
 from calliper._types import FloatArray, IntArray
 from calliper.kernels._engines import engine_of
-from calliper.kernels._kernel import Kernel, Rng, Rows, ScalesAtLevel
+from calliper.kernels._kernel import Kernel, Known, Rng, ScalesAtLevel
 from calliper.kernels._knn import KNN, BagKNN, check_neighbors
 from calliper.kernels._search import EUCLIDEAN, Metric, check_metric
 from calliper.kernels._statistic import Edge, MeanStatistic
+from calliper.rows import Rows
 
 #: How many times as many neighbours the wider mean is over.
 WIDER = 4
@@ -63,7 +64,7 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
         self.n_neighbors = n_neighbors
         self.metric = metric
 
-    def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> GradedKNN:
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> GradedKNN:
         """A copy with its parameters checked."""
         check_metric(self.metric)
         return GradedKNN(check_neighbors(self.n_neighbors), metric=self.metric)
@@ -74,22 +75,15 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
         k = self.n_neighbors
         return KNN(k, metric=self.metric), KNN(WIDER * k, metric=self.metric)
 
-    def bag(
-        self,
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        scores: FloatArray,
-        *,
-        statistic: str,
-        offset: float,
-    ) -> BagGraded:
+    def bag(self, rows: Rows, *, statistic: str, offset: float) -> BagGraded:
         """Thresholds of full conformal."""
         if statistic == "quantile":
             raise TypeError(f"no quantile over {self!r} is known: use KNN(...), or the mean.")
-        search, (near, wide) = engine_of(Z, None).search(Z, self.metric), self.parts
+        Z, (near, wide) = rows.Z, self.parts
+        search = engine_of(Z, None).search(Z, self.metric)
         mean: dict[str, Any] = {"statistic": MeanStatistic, "offset": 0.0}
         inner, outer = (
-            BagKNN(search, magnitudes, scores, n_neighbors=k, **mean)
+            BagKNN(search, rows.magnitudes, rows.scores, n_neighbors=k, **mean)
             for k in (min(near.n_neighbors, len(Z)), wide.at_most(len(Z)))
         )
         return BagGraded(inner, outer, offset)
@@ -153,12 +147,10 @@ class BagGraded(BagKNN):
         self.statistic = GradedMean(self.near.statistic, self.wide.statistic, offset)
         self._orders = {}
 
-    def extended(
-        self, Z: FloatArray, magnitudes: FloatArray, scores: FloatArray
-    ) -> BagGraded | None:
+    def extended(self, rows: Rows) -> BagGraded | None:
         """The bag of these points, the first of which are at hand; None if that is no gain."""
-        wide = self.wide.extended(Z, magnitudes, scores)
-        near = None if wide is None else self.near.extended(Z, magnitudes, scores)
+        wide = self.wide.extended(rows)
+        near = None if wide is None else self.near.extended(rows)
         return None if wide is None or near is None else BagGraded(near, wide, self.offset)
 
     def _scales_of_new(

@@ -20,12 +20,13 @@ from calliper._blocks import map_row_blocks
 from calliper._types import FloatArray
 from calliper.kernels._arithmetic import rescale, times
 from calliper.quantile import Shares, row_order_statistics, row_thresholds, with_signs
+from calliper.rows import Rows
 
 #: What draws samples.
 Rng = np.random.RandomState
 
 #: Rows, or numbers for each, where they are known.
-Rows = FloatArray | None
+Known = FloatArray | None
 
 #: Scales at some level, (candidates, N).
 ScalesAtLevel = Callable[[float], FloatArray]
@@ -83,7 +84,7 @@ class Bag(ABC):
         other.offset = offset
         return other
 
-    def extended(self, Z: FloatArray, magnitudes: FloatArray, scores: FloatArray) -> Self | None:
+    def extended(self, rows: Rows) -> Self | None:
         """A bag of these points, of which the first are those at hand; None if that is no gain."""
         return None
 
@@ -210,28 +211,22 @@ class Kernel:
         """Whether features are raw inputs, and not places whose distances say who is near."""
         return False
 
-    def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> Kernel:
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Kernel:
         """A copy with its parameters checked and those that training inputs decide filled in."""
         return self
 
-    def fixed(self, Z_train: Rows, scores_train: Rows, rng: Rng) -> Kernel:
+    def fixed(self, Z_train: Known, scores_train: Known, rng: Rng) -> Kernel:
         """A kernel that depends on training data alone: tuned or learnt on training errors."""
         return self
 
     def leave_two_out(
-        self,
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        *,
-        offset: float,
-        rng: Rng,
-        Z_train: Rows = None,
+        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None
     ) -> LeaveTwoOut:
         """Scales of the Jackknife+.
 
         Parameters
         ----------
-        Z, magnitudes : (N, d) and (N,) calibration points, N ≥ 2, and what scales are made of
+        rows : N ≥ 2 calibration points and magnitudes, which scales are made of
         offset : constant added to every scale
         rng : draws what a tuned kernel needs drawn
         Z_train : (n, d) training inputs, if there are any
@@ -240,21 +235,12 @@ class Kernel:
             f"no leave-two-out scale is known for {self!r}: use FullRescaled, or another kernel."
         )
 
-    def bag(
-        self,
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        scores: FloatArray,
-        *,
-        statistic: str,
-        offset: float,
-    ) -> Bag:
+    def bag(self, rows: Rows, *, statistic: str, offset: float) -> Bag:
         """Thresholds of full conformal.
 
         Parameters
         ----------
-        Z, magnitudes : (N, d) and (N,) calibration points and what scales are made of
-        scores : (N,) what is divided by scales
+        rows : calibration points, magnitudes that scales are made of, and scores to be divided
         statistic : "mean", "rms" or "quantile" of the neighbours; for "rms", squares are given
         offset : constant added to every scale
         """

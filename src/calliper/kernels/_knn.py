@@ -43,7 +43,7 @@ from calliper._types import FloatArray, IntArray
 from calliper.exceptions import SmallCalibrationWarning, warn
 from calliper.kernels._arithmetic import rescale, signed_root, times
 from calliper.kernels._engines import check_engine, engine_of
-from calliper.kernels._kernel import Bag, Kernel, LeaveTwoOut, Rng, Rows, ScalesAtLevel
+from calliper.kernels._kernel import Bag, Kernel, Known, LeaveTwoOut, Rng, ScalesAtLevel
 from calliper.kernels._nearest import (
     NearestMean,
     NearestMeansWithout,
@@ -67,6 +67,7 @@ from calliper.quantile import (
     merged_multiple,
     with_signs,
 )
+from calliper.rows import Rows
 
 #: Levels of the scales, the rank at each, and signs of the thresholds, (N,), if they have any.
 Asked = tuple[list[float], list[int], FloatArray | None]
@@ -130,7 +131,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         self.engine = engine
         self.cells = cells
 
-    def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> KNN:
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> KNN:
         """A copy with its parameters checked, and with its cells in their places."""
         check_metric(self.metric)
         check_engine(self.engine)
@@ -168,40 +169,22 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         return int(min(self.n_neighbors, largest))
 
     def leave_two_out(
-        self,
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        *,
-        offset: float,
-        rng: Rng,
-        Z_train: Rows = None,
+        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None
     ) -> LeaveTwoOutKNN:
         """Scales of the Jackknife+ for N ≥ 2 calibration points."""
-        search = self._search(Z, "scales without two points")
-        return LeaveTwoOutKNN(search, magnitudes, self.at_most(len(Z) - 1), offset)
+        search = self._search(rows.Z, "scales without two points")
+        return LeaveTwoOutKNN(search, rows.magnitudes, self.at_most(len(rows.Z) - 1), offset)
 
-    def bag(
-        self,
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        scores: FloatArray,
-        *,
-        statistic: str,
-        offset: float,
-    ) -> BagKNN:
+    def bag(self, rows: Rows, *, statistic: str, offset: float) -> BagKNN:
         """Thresholds of full conformal."""
+        k = self.at_most(len(rows.Z))
         if self.cells is not None and statistic != "quantile":
-            k, cells = self.at_most(len(Z)), self._cells().placed(None, None)
-            bag: BagKNN = cells.bag(Z, magnitudes, scores, n_neighbors=k, offset=offset)
+            cells = self._cells().placed(None, None)
+            bag: BagKNN = cells.bag(rows, n_neighbors=k, offset=offset)
             return bag
-        return BagKNN(
-            self._search(Z, "local quantiles"),
-            magnitudes,
-            scores,
-            n_neighbors=self.at_most(len(Z)),
-            statistic=STATISTICS[statistic],
-            offset=offset,
-        )
+        how: dict[str, Any] = {"statistic": STATISTICS[statistic], "offset": offset}
+        search = self._search(rows.Z, "local quantiles")
+        return BagKNN(search, rows.magnitudes, rows.scores, n_neighbors=k, **how)
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray) -> NearestMean:
         """Mean over the K nearest."""
@@ -417,13 +400,14 @@ class BagKNN(Bag):
         other.statistic.offset = offset
         return other
 
-    def extended(self, Z: FloatArray, magnitudes: FloatArray, scores: FloatArray) -> BagKNN | None:
+    def extended(self, rows: Rows) -> BagKNN | None:
         """The bag of these points, of which the first are those at hand; None if that is no gain.
 
         A point has other neighbours only where one of the new ones enters. These rows are searched
         again, and all that share a last place are summed again; the rest is as it was.
         """
-        n, search = len(self.scores), self.search.extended(Z)
+        Z, magnitudes, n = rows.Z, rows.magnitudes, len(self.scores)
+        search = self.search.extended(Z)
         if self.always_enters or search is None:
             return None
         entered = np.unique(self.search.balls_containing(Z[n:], self.reach)[1])
@@ -434,7 +418,8 @@ class BagKNN(Bag):
         other, crowded = copy(self), np.zeros(len(Z), dtype=bool)
         crowded[self.crowded] = True
         crowded[changed] = tied
-        other.search, other.magnitudes, other.scores, other._orders = search, magnitudes, scores, {}
+        other.search, other.magnitudes, other.scores = search, magnitudes, rows.scores
+        other._orders = {}
         other.crowded, other.shared = np.flatnonzero(crowded), SharedNeighbors(search, magnitudes)
         reach = search.distance_to(others[:, -1], changed)
         other.reach = replaced(self.reach, changed, reach, len(Z))

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import warnings
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -41,9 +41,10 @@ from calliper._blocks import Scratch, map_row_blocks
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError, warn
-from calliper.kernels._kernel import Bag, Kernel, Rng, Rows
+from calliper.kernels._kernel import Bag, Kernel, Known, Rng
 from calliper.kernels._knn import KNN
 from calliper.quantile import Shares
+from calliper.rows import Rows
 
 #: A feature whose standard deviation does not exceed this says nothing.
 LEAST_SPREAD = 1e-3
@@ -106,14 +107,14 @@ class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
         self.n_directions = n_directions
         self.max_iter = max_iter
 
-    def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> Mahalanobis:
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Mahalanobis:
         """A copy with the inner kernel filled in, which is resolved in the learnt space."""
         inner = KNN(30) if self.kernel is None else self.kernel
         if not isinstance(inner, Kernel) or not inner.by_distance:
             raise TypeError(f"Mahalanobis takes KNN(...) or RBF(...); got {inner!r}.")
         return Mahalanobis(inner, n_directions=self.n_directions, max_iter=self.max_iter)
 
-    def fixed(self, Z_train: Rows, scores_train: Rows, rng: Rng) -> LearntKernel:
+    def fixed(self, Z_train: Known, scores_train: Known, rng: Rng) -> LearntKernel:
         """The inner kernel in a space learnt on training errors."""
         if Z_train is None or scores_train is None:
             raise CalliperError(
@@ -151,23 +152,10 @@ class LearntKernel(Kernel):
     def __repr__(self) -> str:
         return f"{self.kernel!r} in {len(self.metric.matrix)} learnt directions"
 
-    def bag(
-        self,
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        scores: FloatArray,
-        *,
-        statistic: str,
-        offset: float,
-    ) -> LearntBag:
+    def bag(self, rows: Rows, *, statistic: str, offset: float) -> LearntBag:
         """Thresholds of full conformal, on mapped rows."""
-        bag = self.kernel.bag(
-            self.metric.transform(Z),
-            magnitudes,
-            scores,
-            statistic=statistic,
-            offset=offset,
-        )
+        mapped = replace(rows, Z=self.metric.transform(rows.Z))
+        bag = self.kernel.bag(mapped, statistic=statistic, offset=offset)
         return LearntBag(bag, self.metric)
 
 

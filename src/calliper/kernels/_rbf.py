@@ -16,16 +16,17 @@ from calliper.kernels._engines import Radial, check_engine, engine_of
 from calliper.kernels._kernel import (
     Bag,
     Kernel,
+    Known,
     LeaveTwoOut,
     LocalMean,
     LocalQuantile,
     Rng,
-    Rows,
     ScalesAtLevel,
 )
 from calliper.kernels._radial import to_grid
 from calliper.kernels._search import EUCLIDEAN, Metric, check_metric, squared_distances
 from calliper.kernels._weighted import refuse_quantile
+from calliper.rows import Rows
 
 
 class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
@@ -89,7 +90,7 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         """Training inputs, if the length scale is their median distance."""
         return ("training",) if isinstance(self.length_scale, str) else ()
 
-    def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> RBF:
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> RBF:
         """A copy with its parameters checked and the median distance filled in."""
         check_metric(self.metric)
         check_engine(self.engine)
@@ -111,7 +112,7 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
             engine=self.engine,
         )
 
-    def _median(self, name: str, Z_train: Rows) -> float:
+    def _median(self, name: str, Z_train: Known) -> float:
         if name != "median":
             raise ValueError(f"length_scale is a number or 'median'; got {name!r}.")
         if Z_train is None:
@@ -126,29 +127,15 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         return median
 
     def leave_two_out(
-        self,
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        *,
-        offset: float,
-        rng: Rng,
-        Z_train: Rows = None,
+        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None
     ) -> LeaveTwoOut:
         """Scales of the Jackknife+ for N ≥ 2 calibration points."""
-        return self._radial(Z).leave_two_out(magnitudes, offset)
+        return self._radial(rows.Z).leave_two_out(rows.magnitudes, offset)
 
-    def bag(
-        self,
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        scores: FloatArray,
-        *,
-        statistic: str,
-        offset: float,
-    ) -> Bag:
+    def bag(self, rows: Rows, *, statistic: str, offset: float) -> Bag:
         """Thresholds of full conformal."""
         refuse_quantile(statistic)
-        return self._radial(Z).bag(magnitudes, scores, offset)
+        return self._radial(rows.Z).bag(rows.magnitudes, rows.scores, offset)
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray) -> LocalMean:
         """Nadaraya–Watson mean."""
@@ -156,11 +143,9 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
 
     def local_quantile(self, Z: FloatArray, scores: FloatArray) -> LocalQuantile:
         """Quantile by radial weights."""
-        return (
-            super().local_quantile(Z, scores)
-            if self.smoothing
-            else self._radial(Z).local_quantile(scores)
-        )
+        if self.smoothing:
+            return super().local_quantile(Z, scores)
+        return self._radial(Z).local_quantile(scores)
 
     def widened(self, multiple: float, most: int) -> RBF:
         """The same with its length scale multiplied, in three digits: more would mean nothing."""

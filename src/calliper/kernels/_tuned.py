@@ -32,13 +32,14 @@ from calliper.kernels._criterion import (
     Tuning,
     best_for_all,
 )
-from calliper.kernels._kernel import Kernel, LeaveTwoOut, Rng, Rows
+from calliper.kernels._kernel import Kernel, Known, LeaveTwoOut, Rng
 from calliper.kernels._knn import KNN, check_neighbors
 from calliper.kernels._nearest import NearestFamily
 from calliper.kernels._neighbors import NeighborSearch
 from calliper.kernels._radial import RadialFamily
 from calliper.kernels._rbf import RBF, check_length_scale
 from calliper.kernels._search import EUCLIDEAN, Metric, check_metric, squared_distances
+from calliper.rows import Rows
 
 #: Below this many points, leaving two out leaves nothing to tell kernels apart.
 LEAST_POINTS = 4
@@ -80,16 +81,10 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
         return True
 
     def leave_two_out(
-        self,
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        *,
-        offset: float,
-        rng: Rng,
-        Z_train: Rows = None,
+        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None
     ) -> LeaveTwoOut:
         """Scales of the Jackknife+ with a kernel for each point left out."""
-        n = len(Z)
+        Z, magnitudes, n = rows.Z, rows.magnitudes, len(rows.Z)
         family = self._family(Z, magnitudes)
         if self.chosen is not None:
             chosen = np.asarray(self.chosen)
@@ -108,7 +103,7 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
             )
         return LeaveTwoOutTuned(family, magnitudes, offset=offset, tuning=tuning)
 
-    def fixed(self, Z_train: Rows, scores_train: Rows, rng: Rng) -> Kernel:
+    def fixed(self, Z_train: Known, scores_train: Known, rng: Rng) -> Kernel:
         """The best candidate for training errors."""
         name = type(self).__name__
         if Z_train is None or scores_train is None:
@@ -162,7 +157,7 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
         candidates: FloatArray,
         Z: FloatArray,
         magnitudes: FloatArray,
-        Z_train: Rows,
+        Z_train: Known,
         rng: Rng,
     ) -> Tuning:
         information = None
@@ -279,7 +274,7 @@ class TunedRBF(_Tuned):
     def _has_candidates(self) -> bool:
         return self.length_scales is not None or self.chosen is not None
 
-    def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> TunedRBF:
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> TunedRBF:
         """A copy with its parameters checked and its grid filled in."""
         self._check()
         if self.chosen is not None:
@@ -366,7 +361,7 @@ class TunedKNN(_Tuned):
         self.metric = metric
         self.progress = progress
 
-    def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> TunedKNN:
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> TunedKNN:
         """A copy with its parameters checked and the values of K in order."""
         self._check()
         candidates = sorted({check_neighbors(k) for k in np.ravel(self.n_neighbors).tolist()})

@@ -38,8 +38,9 @@ from calliper._blocks import Scratch, map_row_blocks
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.kernels._arithmetic import DOMINANT, signed_root
-from calliper.kernels._kernel import Bag, Kernel, LeaveTwoOut, Rng, Rows
+from calliper.kernels._kernel import Bag, Kernel, Known, LeaveTwoOut, Rng
 from calliper.quantile import Shares, row_thresholds
+from calliper.rows import Rows
 
 #: Why one tree is refused.
 ONE_TREE = (
@@ -93,7 +94,7 @@ class ForestProximity(Kernel, BaseEstimator):  # type: ignore[misc]
         # A clone of the forest would be untrained, and this kernel is made of its trained leaves.
         return type(self)(self.forest)
 
-    def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> ForestProximity:
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> ForestProximity:
         """The kernel itself, with its forest checked; rows are seen only later."""
         forest = self.forest
         if forest is None:
@@ -111,29 +112,15 @@ class ForestProximity(Kernel, BaseEstimator):  # type: ignore[misc]
         return self
 
     def leave_two_out(
-        self,
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        *,
-        offset: float,
-        rng: Rng,
-        Z_train: Rows = None,
+        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None
     ) -> LeaveTwoOutWeighted:
         """Scales of the Jackknife+ for N ≥ 2 calibration points."""
-        return LeaveTwoOutWeighted(SharedLeaves(self, Z), magnitudes, offset)
+        return LeaveTwoOutWeighted(SharedLeaves(self, rows.Z), rows.magnitudes, offset)
 
-    def bag(
-        self,
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        scores: FloatArray,
-        *,
-        statistic: str,
-        offset: float,
-    ) -> BagWeighted:
+    def bag(self, rows: Rows, *, statistic: str, offset: float) -> BagWeighted:
         """Thresholds of full conformal."""
         refuse_quantile(statistic)
-        return BagWeighted(SharedLeaves(self, Z), magnitudes, scores, offset)
+        return BagWeighted(SharedLeaves(self, rows.Z), rows.magnitudes, rows.scores, offset)
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray) -> WeightedMean:
         """Mean weighted by common leaves."""

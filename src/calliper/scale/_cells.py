@@ -41,16 +41,17 @@ from calliper.kernels import (
     LARGEST,
     ORDINARY,
     SPARE,
+    Known,
     NeighborSearch,
     Pairs,
     Rng,
-    Rows,
     all_distances,
     joined,
     paired_distances,
     selected,
 )
 from calliper.quantile import power_of_two
+from calliper.rows import Rows
 
 #: Training rows a cell that its centre is learnt on, and rounds of learning.
 LEARNT_ON, ROUNDS = 40, 8
@@ -98,7 +99,7 @@ class Cells(BaseEstimator):  # type: ignore[misc]
         self.n_probes = n_probes
         self.random_state = random_state
 
-    def placed(self, Z_train: Rows, rng: Rng | None) -> PlacedCells:
+    def placed(self, Z_train: Known, rng: Rng | None) -> PlacedCells:
         """The partition, which depends on training rows alone."""
         for name in ("n_cells", "n_probes"):
             value = getattr(self, name)
@@ -160,20 +161,18 @@ class PlacedCells:
             how = f"{len(self.learnt)} cells of training rows"
         return f"{how}, {self.n_probes} probed"
 
-    def placed(self, Z_train: Rows, rng: Rng | None) -> PlacedCells:
+    def placed(self, Z_train: Known, rng: Rng | None) -> PlacedCells:
         """As it is: nothing else is learnt of it."""
         return self
 
-    def bag(
-        self, Z: Any, magnitudes: FloatArray, scores: FloatArray, *, n_neighbors: int, offset: float
-    ) -> Any:
+    def bag(self, rows: Rows, *, n_neighbors: int, offset: float) -> Any:
         """Thresholds of full conformal over the nearest in these cells."""
         from calliper.scale._cell_bag import BagCells  # which builds on what is below
 
-        if not isinstance(Z, np.ndarray):
+        if not isinstance(rows.Z, np.ndarray):
             raise TypeError("cells are searched by the processor: pass Z as an array.")
-        search = CellSearch(Z, self.centres(*Z.shape), self.n_probes)
-        return BagCells(search, magnitudes, scores, n_neighbors=n_neighbors, offset=offset)
+        search, k = CellSearch(rows.Z, self.centres(*rows.Z.shape), self.n_probes), n_neighbors
+        return BagCells(search, rows.magnitudes, rows.scores, n_neighbors=k, offset=offset)
 
     def centres(self, n: int, d: int) -> FloatArray:
         """(C, d) centres for n points.
