@@ -372,7 +372,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _check_new(self, Z: Any) -> Any:
         """Features of new rows, checked, and where the calibration points are."""
-        held = self._rows.Z
+        held = None if self._rows is None else self._rows.Z
         rows = self._as_rows(Z, held)
         if isinstance(held, EngineRows):
             held.check_beside(rows, self.kernel)

@@ -6,12 +6,13 @@ What is not listed in ``__all__`` serves the other packages.
 from typing import TYPE_CHECKING
 
 from calliper._lazy import on_demand
+from calliper.kernels._arithmetic import Grid as Grid
 from calliper.kernels._arithmetic import positive_root as positive_root
 from calliper.kernels._arithmetic import rescale as rescale
 from calliper.kernels._arithmetic import signed_root as signed_root
 from calliper.kernels._arithmetic import times as times
 from calliper.kernels._balls import joined as joined
-from calliper.kernels._exact import Grid as Grid
+from calliper.kernels._engines import Engine as Engine
 from calliper.kernels._graded import GradedKNN
 from calliper.kernels._kernel import Bag as Bag
 from calliper.kernels._kernel import Kernel

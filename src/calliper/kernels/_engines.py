@@ -8,49 +8,26 @@ imported only when somebody asks for it.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 from calliper import _handlers
-from calliper._types import FloatArray
-from calliper.kernels._kernel import Bag, LeaveTwoOut, LocalMean, LocalQuantile
 from calliper.kernels._neighbors import NeighborSearch
 from calliper.kernels._radial import PlainRadial
 from calliper.kernels._search import Metric, Search
 
 
-class Radial(Protocol):
-    """Points with radial weights, and all that is made of these."""
-
-    def leave_two_out(self, magnitudes: FloatArray, offset: float) -> LeaveTwoOut:
-        """Scales of the Jackknife+."""
-
-    def bag(self, magnitudes: FloatArray, scores: FloatArray, offset: float) -> Bag:
-        """Thresholds of full conformal."""
-
-    def mean(self, magnitudes: FloatArray) -> LocalMean:
-        """Means at new rows."""
-
-    def local_quantile(self, scores: FloatArray) -> LocalQuantile:
-        """Quantiles at new rows."""
-
-
-class Engine(Protocol):
-    """Makes of checked rows what a kernel asks."""
+class Engine:
+    """Makes of checked rows what a kernel asks; this one of arrays in main memory."""
 
     def search(self, rows: Any, metric: Metric) -> Search:
         """The rows, ready to be searched for neighbours."""
+        return NeighborSearch(rows, metric)
 
     def radial(
         self, rows: Any, metric: Metric, length_scale: float, smoothing: float, step: float
-    ) -> Radial:
-        """The rows with radial weights."""
-
-
-class NumpyEngine:
-    """Arrays in main memory."""
-
-    search = staticmethod(NeighborSearch)
-    radial = staticmethod(PlainRadial)
+    ) -> Any:
+        """The rows with radial weights, which answers as :class:`PlainRadial` does."""
+        return PlainRadial(rows, metric, length_scale, smoothing, step)
 
 
 def engine_of(rows: Any, named: str | None) -> Engine:
@@ -64,7 +41,7 @@ def engine_of(rows: Any, named: str | None) -> Engine:
 def check_engine(named: Any) -> Engine:
     """The engine of that name, if it can compute here."""
     if named is None:
-        return NumpyEngine()
+        return Engine()
     kind, _, where = named.partition(":") if isinstance(named, str) else ("", "", "")
     if kind not in _handlers.ENGINES:
         raise ValueError(f"engine must be {_handlers.ENGINE_NAMES}; got {named!r}.")

@@ -181,12 +181,6 @@ class LearntBag(Bag):
         """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
         return self.bag.order_statistics(self.metric.transform(Z), levels, shares)
 
-    def rising_order_statistic(
-        self, Z: FloatArray, level: float, slope: float, shares: Shares | None = None
-    ) -> FloatArray:
-        """The same at one level, (m,), if slope·t is added to all scales."""
-        return self.bag.rising_order_statistic(self.metric.transform(Z), level, slope, shares)
-
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
         """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
         return self.bag.thresholds(self.metric.transform(Z), level, slope)

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError
-from calliper.kernels._engines import Radial, check_engine, engine_of
+from calliper.kernels._engines import check_engine, engine_of
 from calliper.kernels._kernel import (
     Bag,
     Kernel,
@@ -23,7 +23,7 @@ from calliper.kernels._kernel import (
     Rng,
     ScalesAtLevel,
 )
-from calliper.kernels._radial import to_grid
+from calliper.kernels._radial import PlainRadial, to_grid
 from calliper.kernels._search import EUCLIDEAN, Metric, check_metric, squared_distances
 from calliper.kernels._weighted import refuse_quantile
 from calliper.rows import Rows
@@ -175,10 +175,12 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         stacked = np.stack(means)
         return lambda level: stacked
 
-    def _radial(self, Z: Any) -> Radial:
+    def _radial(self, Z: Any) -> PlainRadial:
         """The points with their weights, where they are computed."""
         length, smoothing, step = float(self.length_scale), float(self.smoothing), float(self.step)
-        return engine_of(Z, self.engine).radial(Z, self.metric, length, smoothing, step)
+        engine = engine_of(Z, self.engine)
+        radial: PlainRadial = engine.radial(Z, self.metric, length, smoothing, step)
+        return radial
 
 
 def check_length_scale(scale: Any) -> float:

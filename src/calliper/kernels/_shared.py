@@ -19,8 +19,8 @@ and if a new point joins the set, with weight w,
 
 Only rows with a tie come here. A few candidates beyond the K nearest often hold all points that
 are tied; where copies are many, equal rows are one place and asked once, and of a calibration
-point among others one copy is left out. Sums are exact before they are rounded (``_exact.py``), so
-that they depend on nothing but the points.
+point among others one copy is left out. Sums are exact before they are rounded (see
+``_arithmetic.py``), so that they depend on nothing but the points.
 
 Letters: T → ``size``, K − c → ``seats``.
 """
@@ -36,7 +36,7 @@ import numpy as np
 
 from calliper._blocks import map_row_blocks
 from calliper._types import BoolArray, FloatArray, IntArray
-from calliper.kernels._exact import Grid
+from calliper.kernels._arithmetic import Grid
 from calliper.kernels._search import Search, all_distances, unique_rows
 from calliper.quantile import count_true
 

@@ -14,13 +14,13 @@ import numpy as np
 from calliper._handlers import ENGINE_NAMES, EngineRows
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError
-from calliper.kernels import Kernel
+from calliper.kernels import Engine, Kernel
 
 #: A torch tensor; torch has no types where it is not installed.
 Tensor = Any
 
 
-class TorchEngine:
+class TorchEngine(Engine):
     """Computes on one device."""
 
     def __init__(self, device: str) -> None:

@@ -5,7 +5,7 @@ together from what each shard says, in rounds:
 
 1. Each shard names its K+1 nearest, distances by direct differences. The K smallest of all are the
    K nearest, whoever held them; the distance of the K-th is the reach ρ. Where other points are
-   just as far, each shard counts and sums its own at ρ (exactly, see ``_exact.py``).
+   just as far, each shard counts and sums its own at ρ (exactly, see ``_arithmetic.py``).
 2. With ρ_i of its own points known since the fit, a shard finds those whose neighbourhood a new
    row enters, and their crossings t_i.
 3. All other thresholds are ŝ · s_i/ŝ_i, presorted in each shard. Of these only those around rank Q
