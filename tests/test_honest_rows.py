@@ -17,8 +17,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from calliper import CalliperError, ConformalRegressor, Intervals, SignedError, Split, load, save
 from calliper._blocks import map_slices
-from calliper._calibrated import StoredRows, calibrate_stored
 from calliper._row_checks import TREND_LEVEL, find_trend
+from calliper.calibration import StoredRows, calibrate_stored
 from calliper.calibrators import ConditionalCalibration
 from calliper.exceptions import EmbeddingWarning, RowOrderWarning, SharedRowsWarning
 from calliper.regressor import UNCHECKED
@@ -413,4 +413,4 @@ def test_groups_promise_nothing_for_new_groups():
     model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, groups=groups)
     assert model.guaranteed_coverage(0.9) == 0
     assert "150 calibration rows come in 15 groups" in model.guarantee(0.9).describe()
-    assert ConformalRegressor(Ridge(), random_state=0).fit(X, Y).void_ is None
+    assert ConformalRegressor(Ridge(), random_state=0).fit(X, Y).no_guarantee_ is None

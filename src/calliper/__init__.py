@@ -17,10 +17,10 @@ from calliper.space import ErrorModel, Layer
 
 if TYPE_CHECKING:
     from calliper._quantile_pair import QuantilePair
-    from calliper._targets import MultiTargetRegressor
     from calliper.files import load, save
     from calliper.lab.comparison import compare
     from calliper.lab.evaluation import evaluate
+    from calliper.targets import MultiTargetRegressor
 
 #: Topics, loaded when first asked for.
 _SUBMODULES = (
@@ -67,7 +67,7 @@ __all__ = [
 __getattr__ = on_demand(
     __name__,
     {
-        "MultiTargetRegressor": "_targets",
+        "MultiTargetRegressor": "targets",
         "QuantilePair": "_quantile_pair",
         "compare": "lab.comparison",
         "evaluate": "lab.evaluation",

@@ -8,10 +8,14 @@ in ``calliper.scale`` and is imported when it is asked for, and not before.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from calliper._types import FloatArray
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 #: Collections that are computed later, elsewhere: by the package of their type, what answers them.
 COLLECTIONS = {"dask": "calliper.scale._dask", "dask_expr": "calliper.scale._dask"}
@@ -78,6 +82,20 @@ def _handler(what: Any, handlers: dict[str, str]) -> Any:
     packages = (base.__module__.partition(".")[0] for base in type(what).__mro__)
     found = next((handlers[package] for package in packages if package in handlers), None)
     return None if found is None else import_module(found)
+
+
+def handled(method: Method) -> Method:
+    """Of a regressor: what is asked of rows that are computed later, their handler answers."""
+
+    @wraps(method)
+    def ask(self: Any, X: Any, *given: Any, **known: Any) -> Any:
+        handler = handler_of_collection(X)
+        if handler is None:
+            return method(self, X, *given, **known)
+        self._check_calibrated()
+        return handler.answer(method.__name__, self, X, *given, **known)
+
+    return ask  # type: ignore[return-value]
 
 
 def as_array(values: Any, name: str, beside: Any = None) -> Any:

@@ -307,8 +307,9 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _refuse_unused(self, **given: Any) -> None:
         """Say which of what was given this method does not use, if any."""
+        uses = self.uses
         for name, value in given.items():
-            if value is not None and name not in self.uses:
+            if value is not None and name not in uses:
                 hint = f": {takers_of_weights()}" if name == "weights" else ""
                 raise TypeError(f"{type(self).__name__} takes no {name}{hint}.")
 

@@ -61,6 +61,11 @@ from calliper.rows import Rows
 LARGEST, SMALL, TOO_SMALL = 440, -250, -1000
 
 
+#: What the method uses, and what it uses where left-out errors choose how local to be.
+USES = Uses("magnitudes", "signs", "weights", "training", "errors", "length_scale")
+WITH_LEFT_OUT = Uses(*USES, "left_out")
+
+
 class FullRescaled(Calibrator):
     """Adaptive intervals with the full guarantee 1 − α; the default of calliper.
 
@@ -127,12 +132,11 @@ class FullRescaled(Calibrator):
     @property
     def uses(self) -> Uses:
         """Left-out errors where they make a difference: they may be costly."""
-        chosen = self.kernel is None or as_kernel(self.kernel).learns_on_errors
-        return Uses(
-            *("magnitudes", "signs", "weights", "training", "errors", "length_scale"),
-            *(("left_out",) if chosen and self.shrinkage != 1 else ()),  # at 1, nothing is local
-            needs=kernel_needs(self.kernel, fixed=True),
-        )
+        if self.kernel is None:  # at a shrinkage of 1, nothing is local
+            return USES if self.shrinkage == 1 else WITH_LEFT_OUT
+        chosen = as_kernel(self.kernel).learns_on_errors and self.shrinkage != 1
+        needs = kernel_needs(self.kernel, fixed=True)
+        return Uses(*(WITH_LEFT_OUT if chosen else USES), needs=needs)
 
     def __init__(
         self,

@@ -24,9 +24,9 @@ from calliper.exceptions import DamagedFileError
 #: Classes of the library, by their modules.
 OWN = {
     "calliper.scale._device": "DeviceRows",
-    "calliper._calibrated": "Calibrated CalibratedOnStored",
+    "calliper.calibration": "Calibration CalibratedOnStored TrainedHere",
     "calliper._row_checks": "RowSketch",
-    "calliper._targets": "MultiTargetRegressor",
+    "calliper.targets": "MultiTargetRegressor",
     "calliper.rows": "PerRow Rows",
     "calliper.calibrators._conditional": "ConditionalCalibration Span",
     "calliper.calibrators._full_rescaled": "FullRescaled",

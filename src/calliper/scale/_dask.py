@@ -99,7 +99,17 @@ def _tell() -> Callable[..., None]:
     return warnings.warn if worker is None else worker.warn
 
 
-def predict_interval(regressor: Any, X: Any, coverage: Coverage, **how: Any) -> Any:
+def answer(asked: str, regressor: Any, X: Any, *given: Any, **known: Any) -> Any:
+    """What a method of a regressor says of the rows of a collection, not computed."""
+    answers = {
+        "predict": predict,
+        "predict_interval": predict_interval,
+        "predict_distribution": predict_distribution,
+    }
+    return answers[asked](regressor, X, *given, **known)
+
+
+def predict_interval(regressor: Any, X: Any, coverage: Coverage = 0.9, **how: Any) -> Any:
     """As ``predict_interval``: a frame of ends, or an array (m, 2) or (m, L, 2), not computed.
 
     For several targets the frame has the ends of each, the array (m, k, 2) or (m, k, L, 2).
@@ -310,7 +320,7 @@ def _try_out(
     Not where a model may not know made-up values: text, categories, groups. The classes of
     warnings come back.
     """
-    per_row, said = regressor._per_row, set[type[Warning]]()
+    per_row, said = regressor.calibration_.per_row, set[type[Warning]]()
     if known or per_row != PerRow():
         return frozenset()
     if not hasattr(X, "divisions"):
@@ -336,7 +346,7 @@ def sent_once(regressor: Any) -> Any:
         return sent
     lean = copy(regressor)
     lean.progress = None
-    lean.__dict__.pop("_trained", None)
+    lean.calibration_ = replace(regressor.calibration_, trained=None)
     sent = send(lean, client)
     _SENT[regressor] = (state, sent)
     return sent
