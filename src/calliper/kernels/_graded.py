@@ -22,8 +22,8 @@ from sklearn.base import BaseEstimator
 
 from calliper._types import FloatArray, IntArray
 from calliper.kernels._engines import engine_of
-from calliper.kernels._kernel import Kernel, Known, Rng, ScalesAtLevel
-from calliper.kernels._knn import KNN, BagKNN, check_neighbors
+from calliper.kernels._kernel import Kernel, Known, Rng, ScalesAtLevel, check_count
+from calliper.kernels._knn import KNN, BagKNN
 from calliper.kernels._search import EUCLIDEAN, Metric, check_metric
 from calliper.kernels._statistic import Edge, MeanStatistic
 from calliper.rows import Rows
@@ -67,7 +67,7 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
     def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> GradedKNN:
         """A copy with its parameters checked."""
         check_metric(self.metric)
-        return GradedKNN(check_neighbors(self.n_neighbors), metric=self.metric)
+        return GradedKNN(check_count(self.n_neighbors, "n_neighbors"), metric=self.metric)
 
     @property
     def parts(self) -> tuple[KNN, KNN]:

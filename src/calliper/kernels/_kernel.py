@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
+from numbers import Integral, Real
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -273,6 +274,20 @@ class Kernel:
     ) -> ScalesAtLevel:
         """Scales of all points without themselves, for several kernels of this class at once."""
         raise TypeError(f"no scales to compare are known for {cls.__name__}.")
+
+
+def check_count(value: Any, name: str) -> int:
+    """A whole number of something, at least one."""
+    if not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name} must be an integer >= 1; got {value!r}.")
+    return int(value)
+
+
+def check_size(value: Any, name: str, least: int = 0) -> float:
+    """A finite number, at least so large."""
+    if not isinstance(value, Real) or not least <= float(value) < np.inf:
+        raise ValueError(f"{name} must be a finite number >= {least}; got {value!r}.")
+    return float(value)
 
 
 def as_kernel(given: Any, default: Kernel | None = None) -> Kernel:

@@ -31,7 +31,6 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
 from importlib import import_module
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -43,7 +42,15 @@ from calliper._types import FloatArray, IntArray
 from calliper.exceptions import SmallCalibrationWarning, warn
 from calliper.kernels._arithmetic import rescale, signed_root, times
 from calliper.kernels._engines import check_engine, engine_of
-from calliper.kernels._kernel import Bag, Kernel, Known, LeaveTwoOut, Rng, ScalesAtLevel
+from calliper.kernels._kernel import (
+    Bag,
+    Kernel,
+    Known,
+    LeaveTwoOut,
+    Rng,
+    ScalesAtLevel,
+    check_count,
+)
 from calliper.kernels._nearest import (
     NearestMean,
     NearestMeansWithout,
@@ -135,7 +142,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         """A copy with its parameters checked, and with its cells in their places."""
         check_metric(self.metric)
         check_engine(self.engine)
-        k, cells = check_neighbors(self.n_neighbors), self._cells()
+        k, cells = check_count(self.n_neighbors, "n_neighbors"), self._cells()
         if cells is not None and (self.metric != EUCLIDEAN or self.engine is not None):
             raise ValueError(
                 f"cells are Euclidean and searched by the processor; got metric={self.metric!r}, "
@@ -227,13 +234,6 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
             of_tied = shared.sums_of_others(crowded, ks)
             means[:, crowded] = [sums.total / k for k, sums in zip(ks, of_tied, strict=True)]
         return lambda level: means
-
-
-def check_neighbors(k: Any) -> int:
-    """K as an int."""
-    if not isinstance(k, Integral) or k < 1:
-        raise ValueError(f"n_neighbors must be an integer >= 1; got {k!r}.")
-    return int(k)
 
 
 class LeaveTwoOutKNN(LeaveTwoOut):

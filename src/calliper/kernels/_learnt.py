@@ -28,7 +28,6 @@ from __future__ import annotations
 import warnings
 from copy import copy
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -41,7 +40,7 @@ from calliper._blocks import Scratch, map_row_blocks
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError, warn
-from calliper.kernels._kernel import Bag, Kernel, Known, Rng
+from calliper.kernels._kernel import Bag, Kernel, Known, Rng, check_count, check_size
 from calliper.kernels._knn import KNN
 from calliper.quantile import Shares
 from calliper.rows import Rows
@@ -276,7 +275,9 @@ def learn_metric(
     >>> (abs(moved[1:] - moved[0]) ** 2).sum(axis=1).round(-1)
     array([50.,  0.])
     """
-    _check(n_directions, smoothing, max_iter)
+    check_count(n_directions, "n_directions")
+    check_count(max_iter, "max_iter")
+    check_size(smoothing, "smoothing")
     Z = check_features(Z, "Z_train")
     y = check_vector(y, "y_train", n=len(Z))
     if len(Z) < 3:
@@ -350,11 +351,3 @@ def loss_and_gradient(
     pull = both[:, :1] * P - both[:, 1:]
     loss = float(np.square(np.concatenate(errors)).mean())
     return loss, pull.T @ X * (-4 / (np.sqrt(d) * n))
-
-
-def _check(n_directions: Any, smoothing: Any, max_iter: Any) -> None:
-    for name, value in (("n_directions", n_directions), ("max_iter", max_iter)):
-        if not isinstance(value, Integral) or value < 1:
-            raise ValueError(f"{name} must be an integer >= 1; got {value!r}.")
-    if not isinstance(smoothing, Real) or not 0 <= float(smoothing) < np.inf:
-        raise ValueError(f"smoothing must be a finite number >= 0; got {smoothing!r}.")

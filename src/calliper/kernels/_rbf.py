@@ -22,6 +22,7 @@ from calliper.kernels._kernel import (
     LocalQuantile,
     Rng,
     ScalesAtLevel,
+    check_size,
 )
 from calliper.kernels._radial import PlainRadial, to_grid
 from calliper.kernels._search import EUCLIDEAN, Metric, check_metric, squared_distances
@@ -97,10 +98,8 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         scale = self.length_scale
         if isinstance(scale, str):
             scale = self._median(scale, Z_train)
-        for name in ("smoothing", "step"):
-            value = getattr(self, name)
-            if not isinstance(value, Real) or not 0 <= float(value) < np.inf:
-                raise ValueError(f"{name} must be a finite number >= 0; got {value!r}.")
+        check_size(self.smoothing, "smoothing")
+        check_size(self.step, "step")
         return self._with_length(check_length_scale(scale))
 
     def _with_length(self, length_scale: float) -> RBF:

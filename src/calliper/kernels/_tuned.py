@@ -11,7 +11,7 @@ holds k of n points holds them in a volume V_d r^d, a radial kernel weighs a vol
 from __future__ import annotations
 
 from copy import copy
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -32,8 +32,8 @@ from calliper.kernels._criterion import (
     Tuning,
     best_for_all,
 )
-from calliper.kernels._kernel import Kernel, Known, LeaveTwoOut, Rng
-from calliper.kernels._knn import KNN, check_neighbors
+from calliper.kernels._kernel import Kernel, Known, LeaveTwoOut, Rng, check_count, check_size
+from calliper.kernels._knn import KNN
 from calliper.kernels._nearest import NearestFamily
 from calliper.kernels._neighbors import NeighborSearch
 from calliper.kernels._radial import RadialFamily
@@ -132,8 +132,7 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
         check_metric(self.metric)
         if self.criterion not in CRITERIA:
             raise ValueError(f"criterion must be one of {[*CRITERIA]}; got {self.criterion!r}.")
-        if not isinstance(self.mi_neighbors, Integral) or self.mi_neighbors < 1:
-            raise ValueError(f"mi_neighbors must be an integer >= 1; got {self.mi_neighbors!r}.")
+        check_count(self.mi_neighbors, "mi_neighbors")
 
     def _with(self, **parameters: Any) -> Self:
         """A copy with some parameters replaced; the rest, a progress callback too, is shared."""
@@ -296,12 +295,9 @@ class TunedRBF(_Tuned):
         return self._with(length_scales=grid)
 
     def _check_grid(self) -> None:
-        for name in ("n_scan", "n_sample"):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or value < 1:
-                raise ValueError(f"{name} must be an integer >= 1; got {value!r}.")
-        if not isinstance(self.expand, Real) or not 1 <= float(self.expand) < np.inf:
-            raise ValueError(f"expand must be a finite number >= 1; got {self.expand!r}.")
+        check_count(self.n_scan, "n_scan")
+        check_count(self.n_sample, "n_sample")
+        check_size(self.expand, "expand", least=1)
         if self.grid not in ("auto", "guarded", "paper"):
             raise ValueError(f"grid must be 'auto', 'guarded' or 'paper'; got {self.grid!r}.")
         folds = self.n_folds
@@ -364,7 +360,9 @@ class TunedKNN(_Tuned):
     def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> TunedKNN:
         """A copy with its parameters checked and the values of K in order."""
         self._check()
-        candidates = sorted({check_neighbors(k) for k in np.ravel(self.n_neighbors).tolist()})
+        candidates = sorted(
+            {check_count(k, "n_neighbors") for k in np.ravel(self.n_neighbors).tolist()}
+        )
         return self._with(n_neighbors=tuple(_some(candidates, "n_neighbors")))
 
     def _family(self, Z: FloatArray, magnitudes: FloatArray) -> Family:

@@ -46,6 +46,7 @@ from calliper.kernels import (
     Pairs,
     Rng,
     all_distances,
+    check_count,
     joined,
     paired_distances,
     selected,
@@ -101,12 +102,9 @@ class Cells(BaseEstimator):  # type: ignore[misc]
 
     def placed(self, Z_train: Known, rng: Rng | None) -> PlacedCells:
         """The partition, which depends on training rows alone."""
-        for name in ("n_cells", "n_probes"):
-            value = getattr(self, name)
-            if not (name == "n_cells" and value is None) and (
-                not isinstance(value, Integral) or value < 1
-            ):
-                raise ValueError(f"{name} of Cells must be an integer >= 1; got {value!r}.")
+        check_count(self.n_probes, "n_probes of Cells")
+        if self.n_cells is not None:
+            check_count(self.n_cells, "n_cells of Cells")
         own = check_random_state(self.random_state) if self.random_state is not None else rng
         own = check_random_state(own)
         centres = None if Z_train is None else self._learnt(Z_train, own)
