@@ -20,6 +20,7 @@ from calliper.kernels import (
     as_kernel,
 )
 from calliper.kernels._rbf import median_distance
+from calliper.kernels._weighted import WeightedKernel, Weights
 from calliper.rows import Rows
 
 rng = np.random.default_rng(0)
@@ -210,3 +211,32 @@ def test_median_distance_of_evenly_spaced_rows():
     assert median_distance(line) == 2.0 and median_distance(line[:1]) == 0.0
     assert median_distance(line, max_points=3) == 3.0  # rows 0, 3 and 6
     assert median_distance(line[[0, 2]], "sqeuclidean") == 4.0
+
+
+class Box(WeightedKernel, BaseEstimator):
+    """The kernel of the recipe in CONTRIBUTING: points in a box around a row count alike."""
+
+    def __init__(self, side=1.0):
+        self.side = side
+
+    def weights(self, Z):
+        return InBox(Z, self.side)
+
+
+class InBox(Weights):
+    def __init__(self, points, side):
+        self.points, self.side = points, side
+
+    def to(self, Z):
+        near = abs(Z[:, None] - self.points) <= self.side / 2
+        return near.all(axis=2).astype(float)
+
+
+@pytest.mark.parametrize("method", [FullRescaled, JackknifeRescaled, JackknifeMinmaxRescaled])
+def test_a_kernel_is_as_much_as_its_weights(method):
+    radius = method(Box(2.0), random_state=0).fit(Z, SCORES).predict_radius(NEW)
+    assert radius.shape == (30,) and (radius > 0).all()
+    fitted = MADSplit(Box(2.0)).fit(Z, SCORES, training=(TRAIN, ERRORS))
+    inside = (abs(NEW[0] - TRAIN) <= 1).all(axis=1)
+    expected = ERRORS[inside].mean() if inside.any() else ERRORS.mean()
+    assert fitted._local_scale(NEW[:1])[0] == pytest.approx(expected)

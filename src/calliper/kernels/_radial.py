@@ -198,7 +198,8 @@ class SmoothedRadial(Weights):
     """Radial weights with a floor: exp(−d²/2l²) + b/N, so all points together weigh b more."""
 
     def __init__(self, exponents: RadialExponents, smoothing: float) -> None:
-        self.exponents, self.floor = exponents, smoothing / len(exponents.points)
+        self.exponents, self.points = exponents, exponents.points
+        self.floor = smoothing / len(self.points)
 
     def places(self, Z: FloatArray) -> FloatArray | None:
         """Where rows count as being, if many may be in one place."""
@@ -210,13 +211,6 @@ class SmoothedRadial(Weights):
         exponent -= constant[:, None]
         weight = np.exp(exponent, out=exponent)
         weight += self.floor
-        return weight
-
-    def among(self, rows: slice) -> FloatArray:
-        """(rows, N) weights of the points in the means of some of them, themselves left out."""
-        weight = self.to(self.exponents.points[rows])
-        own = np.arange(rows.start, rows.stop)
-        weight[own - rows.start, own] = 0.0
         return weight
 
 

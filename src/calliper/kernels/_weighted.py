@@ -49,7 +49,59 @@ ONE_TREE = (
 )
 
 
-class ForestProximity(Kernel, BaseEstimator):  # type: ignore[misc]
+class Weights(ABC):
+    """Weights of N fixed points: what a kernel writes whose weights do not depend on scores.
+
+    Attributes
+    ----------
+    points : (N, d)
+    """
+
+    points: FloatArray
+
+    @abstractmethod
+    def to(self, Z: FloatArray) -> FloatArray:
+        """(m, N) weights of the points in the means of new rows."""
+
+    def among(self, rows: slice) -> FloatArray:
+        """(rows, N) weights of the points in the means of some of them, themselves left out."""
+        weight = self.to(self.points[rows])
+        own = np.arange(rows.start, rows.stop)
+        weight[own - rows.start, own] = 0.0
+        return weight
+
+    def places(self, Z: FloatArray) -> FloatArray | None:
+        """Where rows count as being, (m, d): all is the same for rows in one place.
+
+        None if that would hardly happen.
+        """
+        return None
+
+
+class WeightedKernel(Kernel, ABC):
+    """A kernel that is known by its weights."""
+
+    @abstractmethod
+    def weights(self, Z: FloatArray) -> Weights:
+        """The weights of calibration points."""
+
+    def leave_two_out(
+        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None
+    ) -> LeaveTwoOutWeighted:
+        """Scales of the Jackknife+ for N ≥ 2 calibration points."""
+        return LeaveTwoOutWeighted(self.weights(rows.Z), rows.magnitudes, offset)
+
+    def bag(self, rows: Rows, *, statistic: str, offset: float) -> BagWeighted:
+        """Thresholds of full conformal."""
+        refuse_quantile(statistic)
+        return BagWeighted(self.weights(rows.Z), rows.magnitudes, rows.scores, offset)
+
+    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> WeightedMean:
+        """The weighted mean."""
+        return WeightedMean(self.weights(Z).to, magnitudes)
+
+
+class ForestProximity(WeightedKernel, BaseEstimator):  # type: ignore[misc]
     """K(x, x') = the share of trees in which x and x' lie in one leaf (Breiman's proximity).
 
     The trees were grown to tell targets apart, so inputs that do not matter for the prediction do
@@ -111,45 +163,15 @@ class ForestProximity(Kernel, BaseEstimator):  # type: ignore[misc]
             raise CalliperError(f"{forest!r} has 1 tree; {ONE_TREE}")
         return self
 
-    def leave_two_out(
-        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None
-    ) -> LeaveTwoOutWeighted:
-        """Scales of the Jackknife+ for N ≥ 2 calibration points."""
-        return LeaveTwoOutWeighted(SharedLeaves(self, rows.Z), rows.magnitudes, offset)
-
-    def bag(self, rows: Rows, *, statistic: str, offset: float) -> BagWeighted:
-        """Thresholds of full conformal."""
-        refuse_quantile(statistic)
-        return BagWeighted(SharedLeaves(self, rows.Z), rows.magnitudes, rows.scores, offset)
-
-    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> WeightedMean:
-        """Mean weighted by common leaves."""
-        return WeightedMean(SharedLeaves(self, Z).to, magnitudes)
+    def weights(self, Z: FloatArray) -> SharedLeaves:
+        """Numbers of common leaves."""
+        return SharedLeaves(self, Z)
 
 
 def refuse_quantile(statistic: str) -> None:
     """Say that a quantile needs neighbours that count equally."""
     if statistic == "quantile":
         raise CalliperError("statistic='quantile' takes the K nearest: use kernel=KNN(...).")
-
-
-class Weights(ABC):
-    """Weights of N fixed points: what a kernel writes whose weights do not depend on scores."""
-
-    @abstractmethod
-    def to(self, Z: FloatArray) -> FloatArray:
-        """(m, N) weights of the points in the means of new rows."""
-
-    @abstractmethod
-    def among(self, rows: slice) -> FloatArray:
-        """(rows, N) weights of the points in the means of some of them, themselves left out."""
-
-    def places(self, Z: FloatArray) -> FloatArray | None:
-        """Where rows count as being, (m, d): all is the same for rows in one place.
-
-        None if that would hardly happen.
-        """
-        return None
 
 
 class SharedLeaves(Weights):
