@@ -66,7 +66,6 @@ SUBMODULES = {
         "compare",
     ],
     "lab.datasets": ["OneDimensional", "one_dimensional"],
-    "distributed": ["BatchIntervals", "ShardedRescaled", "connect"],
     "distribution": ["Distribution", "GroupedDistribution"],
     "lab.evaluation": [
         "FailedTrialsWarning",
@@ -130,7 +129,6 @@ SUBMODULES = {
     "kernels": [
         "KNN",
         "RBF",
-        "Cells",
         "ForestProximity",
         "GradedKNN",
         "Kernel",
@@ -193,6 +191,7 @@ SUBMODULES = {
         "draw_tuning",
         "render_page",
     ],
+    "scale": ["BatchIntervals", "Cells", "ShardedRescaled", "connect"],
     "scores": [
         "AbsoluteError",
         "JointError",
