@@ -18,10 +18,9 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from calliper import CalliperError, ConformalRegressor, Intervals, SignedError, Split, load, save
 from calliper._blocks import map_slices
 from calliper._row_checks import TREND_LEVEL, find_trend
-from calliper.calibration import StoredRows, calibrate_stored
+from calliper.calibration import UNCHECKED, calibrate_stored, rows_with_errors
 from calliper.calibrators import ConditionalCalibration
 from calliper.exceptions import EmbeddingWarning, RowOrderWarning, SharedRowsWarning
-from calliper.regressor import UNCHECKED
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(600, 3))
@@ -79,7 +78,7 @@ def test_it_says_whether_rows_that_were_trained_on_would_be_known(tmp_path):
 
 def test_stored_rows_are_checked_too():
     def stored(rows):
-        return StoredRows(X=X[rows], y=Y[rows], y_pred=MODEL.predict(X[rows]))
+        return rows_with_errors(X[rows], Y[rows], MODEL.predict(X[rows]))
 
     training = stored(slice(0, 200))
     with pytest.raises(CalliperError, match="All 200"):
@@ -348,7 +347,7 @@ def test_a_few_rows_start_no_threads(embed, monkeypatch):
 
     monkeypatch.setattr("calliper._blocks.ThreadPoolExecutor", refuse)
     if embed == "auto":  # elsewhere the forest is asked as it is, with threads of its own
-        monkeypatch.setattr("calliper.space._spread.Parallel", refuse)
+        monkeypatch.setattr("calliper.models._forests.Parallel", refuse)
     one_by_one = [model.predict_interval(X[[i]]).upper[0] for i in range(400, 410)]
     np.testing.assert_allclose(one_by_one, expected[:10], rtol=1e-12)
 

@@ -11,12 +11,12 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._models import fit_router, fresh
 from calliper._notebook import card
 from calliper._types import Coverage, FloatArray
 from calliper.calibration import CHECKED, UNCHECKED, Calibration
 from calliper.calibrators import Calibrator, FullRescaled, picture_of
 from calliper.guarantees import Guarantee
+from calliper.models import fit_router, fresh
 from calliper.shift import ShiftReport
 
 

@@ -8,7 +8,7 @@ fitted to each tail of them, and its radii become intervals.
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
@@ -18,7 +18,6 @@ from sklearn.model_selection import GroupShuffleSplit, train_test_split
 from sklearn.utils import _safe_indexing, indexable
 
 from calliper._handlers import handler_of_collection, refuse_collection
-from calliper._models import check_sample_weight, first_rows, fit_params_of, is_frozen, routed
 from calliper._notebook import floored, reporter
 from calliper._row_checks import RowSketch, SharedRows, find_shared, sketch_rows, warn_of_trend
 from calliper._types import Coverage, FloatArray, IntArray
@@ -42,17 +41,17 @@ from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError, EmbeddingWarning, SharedRowsWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
+from calliper.models import check_sample_weight, first_rows, fit_params_of, is_frozen, routed
 from calliper.quantile import as_fraction
 from calliper.rows import PerRow, Rows, row_values
 from calliper.scores import AbsoluteError, Score, as_score
 from calliper.space import (
+    N_REFITS,
     RAW,
     UNTOUCHED,
     Embedding,
     ErrorModel,
-    Learnt,
     LeftOut,
-    Refits,
     Training,
     fit_embedding,
     learn_errors,
@@ -102,7 +101,7 @@ class Calibration:
     calibrators: tuple[Calibrator, ...]
     no_guarantee: str | None = None
     model: Any = None
-    space: Embedding = field(default_factory=Embedding)
+    space: Any = None
     left_out: LeftOut | None = None
     error_model: ErrorModel | None = None
     per_row: PerRow = PerRow()  # noqa: RUF009
@@ -290,7 +289,7 @@ def fit_apart(
     made = calibrate_model(
         front, model, _safe_indexing(indexable(X)[0], held_out), y[held_out], training, held_out
     )
-    training.refits.report(1.0)
+    training.report(1.0)
     if labels is not None:
         made = replace(made, no_guarantee=few_groups(_safe_indexing(labels, held_out)))
     rows = sketch_rows(training.X, training.y)
@@ -356,14 +355,17 @@ def calibrate_model(
     lazy : what places rows that are not all in memory; X and y are the first of them
     """
     calibrator, score, embed = front.calibrator, as_score(front.score_function), front.embed
-    method = FullRescaled() if calibrator is None else as_calibrator(calibrator)
-    method = with_random_state(method, front.random_state)
+    if calibrator is None:
+        method: Calibrator = FullRescaled(random_state=front.random_state)
+    else:
+        method = with_random_state(as_calibrator(calibrator), front.random_state)
     if isinstance(method, Grouped):  # what it wraps meets the model; groups come apart
         per_row = replace(per_row, groups=method.asked(per_row.groups))
         method = as_calibrator(method.calibrator)
     given = per_row.known(X)
-    learnt, seen = _learn(model, method, X, training, score, embed, front.error_model)
-    space, score = learnt.embedding, learnt.score
+    space, score, errors, left_out = _learn(
+        model, method, X, training, score, embed, front.error_model
+    )
     y_pred, Z = space.predict_and_transform(X)
     refuse_changing(space, X, y_pred, Z)
     if lazy is not None:
@@ -376,16 +378,16 @@ def calibrate_model(
         method,
         score,
         measured(score, Z, y, y_pred, **given),
-        training=seen,
-        left_out=learnt.rows,
+        training=None if training.X is None else training.seen(space, score, method.uses),
+        left_out=left_out,
         length_scale=space.length_scale(len(y)),
     )
     return replace(
         made,
         model=model,
         space=space,
-        left_out=learnt.unseen,
-        error_model=learnt.errors,
+        left_out=left_out,
+        error_model=errors,
         per_row=per_row.remembered(),
         row_trend=warn_of_trend(made.errors(y, y_pred), order),
         probe=first_rows(X),
@@ -402,8 +404,8 @@ def _learn(
     score: Score,
     embed: Any,
     error_model: Any,
-) -> tuple[Learnt, Rows | None]:
-    """The space, and training rows as the model sees them; nothing that the method does not use."""
+) -> tuple[Embedding, Score, ErrorModel | None, LeftOut | None]:
+    """The space, the score, and what left-out rows teach if the calibrator uses them."""
     asks = "left_out" in method.uses
     errors = _checked_error_model(error_model, score, asks=asks)
     if method.judges_nearness or asks or errors.adjusts or "training" in method.uses:
@@ -422,13 +424,10 @@ def _learn(
         space = fit_embedding(
             "prediction", None, X, model=model, n_outputs=score.n_outputs, units=score.units
         )
-    learnt = Learnt(embedding=space, score=score)
-    if training.X is None:
-        return learnt, None
-    if asks or errors.adjusts:
-        chosen = isinstance(embed, str) and embed == "auto" and asks
-        learnt = learn_errors(training, space, score, errors, chosen=chosen)
-    return learnt, training.seen(learnt.embedding, learnt.score, method.uses)
+    if training.X is None or not (asks or errors.adjusts):
+        return space, score, None, None
+    chosen = isinstance(embed, str) and embed == "auto" and asks
+    return learn_errors(training, space, score, errors, chosen=chosen)
 
 
 def _inputs_of(method: Calibrator) -> Any:
@@ -505,22 +504,18 @@ def train_apart(
     )
     check_sample_weight(fit_params, len(y))
     X, fit_params = indexable(X)[0], routed(front, fit_params)
-    refits = Refits(
+    training = Training(
+        X=_safe_indexing(X, train),
+        y=y[train],
+        n_refits=N_REFITS if front.left_out_folds is None else front.left_out_folds,
         random_state=front.random_state,
         shuffle=front.shuffle,
         groups=None if groups is None else _safe_indexing(groups, train),
         fit_params=fit_params_of(X, fit_params, train),
         progress=reporter(front.progress, "training"),
     )
-    training = Training(
-        X=_safe_indexing(X, train),
-        y=y[train],
-        may_refit=True,
-        folds=front.left_out_folds,
-        refits=refits,
-    )
-    model = refits.train(front.estimator, training.X, y[train], np.arange(len(train)))
-    refits.report(1 / (1 + training.n_refits))
+    model = training.train(front.estimator, np.arange(len(train)))
+    training.report(1 / (1 + training.n_refits))
     return model, held_out, training
 
 
@@ -537,12 +532,14 @@ def given_training(front: Any, X_train: Any, y_train: Any) -> Training:
             f"y_train, or leave left_out_folds out.",
             EmbeddingWarning,
         )
-    refits = Refits(
+    return Training(
+        X=X_train,
+        y=y_train,
+        n_refits=front.left_out_folds or 0,
         random_state=front.random_state,
         shuffle=front.shuffle,
         progress=reporter(front.progress, "training"),
     )
-    return Training(X=X_train, y=y_train, folds=front.left_out_folds, refits=refits)
 
 
 def check_folds(folds: Any) -> None:
@@ -576,7 +573,7 @@ def split_rows(
 
 
 def calibrate(
-    calibrator: Any,
+    method: Calibrator,
     score: Score,
     tails: list[Rows],
     *,
@@ -588,9 +585,8 @@ def calibrate(
 
     What is known beyond the calibration rows it is told as far as it uses it.
     """
-    method = as_calibrator(calibrator)
     if tails[0].weights is not None and "weights" not in method.uses:
-        raise CalliperError(f"{type(calibrator).__name__} takes no weights: {takers_of_weights()}.")
+        raise CalliperError(f"{type(method).__name__} takes no weights: {takers_of_weights()}.")
     if tails[0].groups is not None:
         method = Grouped(method)
     fitted = (

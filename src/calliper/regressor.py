@@ -13,13 +13,13 @@ from sklearn.utils.validation import check_consistent_length
 
 from calliper._front_door import FrontDoor
 from calliper._handlers import handled
-from calliper._models import check_known_rows, check_new_rows, predictions, unchanged_if_refused
 from calliper._types import Coverage, FloatArray, IndexedFrame
 from calliper._validation import check_vector
 from calliper.calibration import calibrate_given, fit_apart, given_training, rows_at_hand
 from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
+from calliper.models import check_known_rows, check_new_rows, predictions, unchanged_if_refused
 from calliper.scores import Score, as_score
 
 

@@ -42,7 +42,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from calliper._types import FloatArray
-from calliper._validation import check_offset, check_vector
+from calliper._validation import check_offset, check_option, check_vector
 from calliper.declarations import About
 from calliper.exceptions import CalliperError, QuantileCrossingWarning, warn
 from calliper.quantile import above, below, not_below
@@ -149,9 +149,7 @@ class AbsoluteError(Score):
         """``|y − ŷ|``, shape (n,)."""
         return np.abs(y - y_pred)
 
-    def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """The score itself."""
-        return np.abs(y - y_pred)
+    magnitude = measure
 
     def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Targets whose score is at most ``radius``: [ŷ − radius, ŷ + radius]."""
@@ -280,9 +278,7 @@ class SignedError(Score):
         return -unbounded, above(y_pred, radius)
 
     def _checked_side(self) -> str:
-        if self.side not in ("both", "lower", "upper"):
-            raise ValueError(f"side must be 'both', 'lower' or 'upper'; got {self.side!r}.")
-        return self.side
+        return check_option(self.side, ("both", "lower", "upper"), "side")
 
 
 class ScaledError(Score):
@@ -305,9 +301,7 @@ class ScaledError(Score):
         """The distance from the centre in the unit of its side, shape (n,)."""
         return np.abs(self.signed(y, y_pred))
 
-    def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """The score itself."""
-        return self.measure(y, y_pred)
+    magnitude = measure
 
     def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
         """The same, negative below the centre."""
@@ -447,10 +441,7 @@ class QuantileError(Score):
         return np.sort(outputs, axis=-1)
 
     def _checked_variant(self) -> str:
-        if self.variant not in VARIANTS:
-            names = ", ".join(repr(name) for name in VARIANTS)
-            raise ValueError(f"variant must be one of {names}; got {self.variant!r}.")
-        return self.variant
+        return check_option(self.variant, VARIANTS, "variant")
 
     def _checked_offset(self) -> float:
         offset = check_offset(self.offset)

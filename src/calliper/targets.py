@@ -12,7 +12,7 @@ interval covers with 1−α; all together may do so as rarely as 1 − kα.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -24,7 +24,7 @@ from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import _safe_indexing, check_consistent_length, indexable
 
-from calliper import _models as models
+from calliper import models
 from calliper._front_door import FrontDoor
 from calliper._handlers import handled, refuse_collection
 from calliper._row_checks import sketch_rows
@@ -48,7 +48,7 @@ from calliper.intervals import Boxes, Intervals, check_targets, listed, target_n
 from calliper.regressor import ConformalRegressor
 from calliper.rows import PerRow, row_values
 from calliper.scores import AbsoluteError, JointError
-from calliper.space import Refits, Training, fit_embedding, left_out
+from calliper.space import Training, fit_embedding
 
 
 class MultiTargetRegressor(FrontDoor):
@@ -120,7 +120,7 @@ class MultiTargetRegressor(FrontDoor):
         model, held_out, training = train_apart(self, X, y, labels, fit_params)
         rows = _safe_indexing(indexable(X)[0], held_out)
         made = self._calibrated(model, rows, y[held_out], training, order=held_out)
-        training.refits.report(1.0)
+        training.report(1.0)
         no_guarantee = None if labels is None else few_groups(_safe_indexing(labels, held_out))
         trained = TrainedHere(self.estimator, model, sketch_rows(training.X, training.y))
         return self._keep(made, model, no_guarantee, trained)
@@ -313,11 +313,10 @@ class MultiTargetRegressor(FrontDoor):
             self.units_ = None
             return (self._regressor(model, None, X, y, training, order, per_row, lazy),)
         whole = models.unwrapped(model)
-        refits = KeptRefits(**vars(training.refits), whole=whole, targets=training.y)
-        training = replace(training, refits=refits)
+        training = KeptTraining(**vars(training), whole=whole, targets=training.y)
         if self.joint:
             units = self._units(model, X, y, training)
-            training = replace(training, refits=replace(refits, progress=None))
+            training = replace(training, progress=None)
             self.units_, score = units, JointError(units)
             return (self._regressor(model, score, X, y, training, order, per_row, lazy),)
         if lazy is not None:
@@ -328,10 +327,8 @@ class MultiTargetRegressor(FrontDoor):
         self.units_ = None
         parts = []
         for number, column in enumerate(y.T):
-            asked = replace(
-                refits, column=number, progress=None if number else training.refits.progress
-            )
-            seen = replace(training, refits=asked)
+            report = None if number else training.progress
+            seen = replace(training, column=number, progress=report)
             seen = seen if seen.y is None else replace(seen, y=seen.y[:, number])
             of_target = column_of(model, number, y.shape[1])
             parts.append(self._regressor(of_target, None, X, column, seen, order, per_row, None))
@@ -384,10 +381,9 @@ class MultiTargetRegressor(FrontDoor):
         space = fit_embedding("prediction", training.X, X, model=estimator, n_outputs=k)
         method = FullRescaled() if self.calibrator is None else self.calibrator
         asked = "left_out" in as_calibrator(method).uses or self.left_out_folds is not None
-        folds = training.n_refits if asked else 0
-        unseen = left_out(space, training.X, training.y, n_folds=folds, refits=training.refits)
+        unseen = (training if asked else replace(training, n_refits=0)).left_out(space)
         y_pred = space.transform(training.X) if unseen is None else unseen.y_pred
-        errors = np.abs(training.y[slice(None) if unseen is None else unseen.rows] - y_pred)
+        errors = np.abs(training.y[slice(None) if unseen is None else unseen.numbers] - y_pred)
         zero = [str(self.target_names_[j]) for j in np.flatnonzero(~errors.any(axis=0))]
         if zero:
             raise CalliperError(
@@ -426,7 +422,7 @@ def _ranges(bounds: Any, k: int) -> list[tuple[float, float]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeptRefits(Refits):
+class KeptTraining(Training):
     """Refits of the ``whole`` model of all ``targets``, kept for every column that asks.
 
     ``column`` says which is wanted, None for all of them.
@@ -437,19 +433,23 @@ class KeptRefits(Refits):
     column: int | None = None
     kept: dict[Any, Any] = field(default_factory=dict)
 
-    def folds(self, n: int, n_folds: int) -> Iterator[tuple[IntArray, IntArray]]:
+    def folds(self) -> Iterator[tuple[IntArray, IntArray]]:
         """The same folds for all who ask."""
         if not self.kept:
-            self.kept["folds"] = list(super().folds(n, n_folds))
+            self.kept["folds"] = list(super().folds())
         return iter(self.kept["folds"])
 
-    def train(self, model: Any, X: Any, y: FloatArray, rows: IntArray) -> Any:
+    def train(self, model: Any, rows: IntArray, fit_params: Mapping[str, Any] | None = None) -> Any:
         """The whole model, or a column of it, trained on some of the rows."""
         key = rows.tobytes()
         if key not in self.kept:
-            self.kept[key] = super().train(self.whole, X, self.targets, rows)
+            self.kept[key] = super().train(self.whole, rows, fit_params)
         k = self.targets.shape[1]
         return self.kept[key] if self.column is None else column_of(self.kept[key], self.column, k)
+
+    @property
+    def _targets(self) -> Any:
+        return self.targets
 
 
 def column_of(model: Any, column: int, k: int) -> Any:
@@ -463,7 +463,7 @@ def column_of(model: Any, column: int, k: int) -> Any:
 
 
 class TargetColumn(BaseEstimator):  # type: ignore[misc]
-    """One of k targets of a fitted model, which ``KeptRefits`` can train again."""
+    """One of k targets of a fitted model, which ``KeptTraining`` can train again."""
 
     def __init__(self, model: Any, column: int, k: int) -> None:
         self.model = model

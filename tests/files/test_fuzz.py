@@ -13,14 +13,14 @@ from calliper._trees import packed, unpacked
 from calliper.calibrators import LoCart
 from calliper.exceptions import CalliperError, DamagedFileError
 from calliper.files import _classes, _file
+from cases.trees import with_few_trees
 from checks.fuzzing import files as fuzz
 
 
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fuzz._error_model, "CHUNKS", (5,))
-        patch.setattr(fuzz._error_model, "N_TREES", 5)
+        with_few_trees(patch, (5,), 5)
         return fuzz.good_files(tmp_path_factory.mktemp("good"))
 
 

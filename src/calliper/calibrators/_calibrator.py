@@ -186,7 +186,9 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         Z, scores = check_calibration(self, Z, scores, non_negative=not self.takes_any_score)
         self._check_parameters()
         self._training = self._checked_apart("training", training, Z)
-        self._left_out = self._checked_apart("left_out", left_out, Z)
+        self._left_out = None
+        if left_out is not None:
+            self._left_out = self._checked_apart("left_out", left_out, Z)
         rows = self._checked(Z, scores, magnitudes, signs, weights)
         self._length_scale = None if length_scale is None else check_length_scale(length_scale)
         self._relearn(rows)
@@ -234,7 +236,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         self._keep(rows)
         self.levels_asked_ = set()
         self._learn(rows)
-        self.n_calibration_ = len(rows)
+        self.n_calibration_ = len(rows.scores)
 
     def _keep(self, rows: Rows) -> None:
         """Keep the calibration points for ``extend``; where rows are only counted, none of them."""
@@ -340,18 +342,18 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _checked_apart(self, name: str, given: Any, Z: Any) -> Rows | None:
         """Rows apart from the calibration points, with what of them the method uses, checked."""
-        rows = Rows.of(given)
-        if name == "training" and self.uses.refusal and not self.uses.has_needs(rows):
-            raise CalliperError(self.uses.refusal)
+        rows, uses = None if given is None else Rows.of(given), self.uses
+        if name == "training" and uses.refusal and not uses.has_needs(rows):
+            raise CalliperError(uses.refusal)
         if rows is None:
             return None
         label = f"Z of {name}"
         features: Any = check_training(as_array(rows.Z, label, Z), Z, label)
         scores, targets = rows.scores, rows.targets
-        if scores is not None and (name == "left_out" or "errors" in self.uses):
+        if scores is not None and (name == "left_out" or "errors" in uses):
             check = check_vector if self.takes_any_score else check_scores
             scores = self._checked_values(check, scores, f"scores of {name}", len(features), Z)
-        if targets is not None and "targets" in self.uses:
+        if targets is not None and "targets" in uses:
             label = f"targets of {name}"
             targets = self._checked_values(check_vector, targets, label, len(features), Z)
         return Rows(features, scores, targets=targets)
@@ -403,7 +405,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         if ``fit`` was given weights of the calibration points; ``groups`` are for :class:`Grouped`.
         """
         check_is_fitted(self)
-        self._refuse_unused(groups=groups)
+        if groups is not None:
+            self._refuse_unused(groups=groups)
         Z, levels, n = self._check_new(Z), check_levels(coverage), self.n_calibration_
         reached, shares = list(range(len(levels))), self._shares(weights, len(Z), levels)
         self.levels_asked_.update(levels)

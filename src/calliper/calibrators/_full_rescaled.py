@@ -158,7 +158,7 @@ class FullRescaled(Calibrator):
         self.locality_ = choose_locality(
             self.kernel,
             self.shrinkage,
-            len(rows),
+            len(rows.scores),
             training=self._training,
             left_out=self._left_out,
             length_scale=self._length_scale,

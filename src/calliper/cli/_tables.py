@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import os
 import sys
 from collections import Counter
@@ -249,6 +250,12 @@ def open_bytes(path: str) -> AbstractContextManager[BinaryIO]:
         return open(path, "rb")
     except OSError as error:
         raise CalliperError(f"cannot read {path}: {error.strerror}; check the name.") from error
+
+
+def sum_of(path: str) -> str:
+    """SHA-256 of the bytes of a file."""
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:

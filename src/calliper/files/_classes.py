@@ -45,13 +45,14 @@ OWN = {
     "calliper.calibrators._split": "Split",
     "calliper.space._embedding": "Embedding",
     "calliper.space._encoding": "ColumnEncoder Levels Numbers Times",
-    "calliper.space._error_model": "ErrorModel Expected",
+    "calliper.space._error_model": "BoostedTrees ErrorModel Expected",
     "calliper.space._learnt_error": "WithErrorModel",
     "calliper.space._left_out": "LeftOut",
-    "calliper.space._network": "Layer Network",
-    "calliper.space._spaces": "Contributions InputsAndPrediction Mapped OneInput Prediction",
-    "calliper.space._spread": "PredictionAndSpread",
-    "calliper.space._walk": "BoostedTrees",
+    "calliper.models._networks": "Layer",
+    "calliper.space._spaces": (
+        "Contributions InputsAndPrediction Mapped Network OneInput Prediction PredictionAndSpread "
+        "Scaling"
+    ),
     "calliper.scale._cell_bag": "BagCells CellMean",
     "calliper.scale._cells": "CellSearch Cells Placed PlacedCells",
     "calliper.kernels._criterion": "LeaveFoldOutRBF LeaveTwoOutTuned RescaledInformation Tuning",
@@ -100,12 +101,14 @@ FOREIGN = {
 CONSTANTS = {
     "RAW": "calliper.space._embedding",
     "UNTOUCHED": "calliper.space._embedding",
-    "BOOSTERS": "calliper.space._boosters",
-    "DEVIATION": "calliper.space._spread",
-    "MEMBERS": "calliper.space._spread",
-    "NO_SPREAD": "calliper.space._spread",
-    "STAGES": "calliper.space._spread",
-    "TREE_STAGES": "calliper.space._spread",
+    "Family": "calliper.models._family",
+    "XGBoost": "calliper.models._libraries",
+    "LightGBM": "calliper.models._libraries",
+    "CatBoost": "calliper.models._libraries",
+    "Members": "calliper.models._forests",
+    "Stages": "calliper.models._boosting",
+    "TreeStages": "calliper.models._boosting",
+    "StatedDeviation": "calliper.models._linear",
 }
 
 #: Methods that an object may keep of another.
@@ -321,7 +324,13 @@ def _without(name: str) -> Callable[[Any], Any]:
 def _spread(state: Any) -> Any:
     """The space of a model that has a spread, which is read from the model again."""
     kind: Any = class_named("PredictionAndSpread")
-    return kind(**state, read=state["source"].read(state["opened"].core))
+    family = state.pop("family")
+    return kind(**state, doubt=family(state["opened"].core))
+
+
+def _of_spread(space: Any) -> Any:
+    """The family in place of what it has read."""
+    return {**_without("doubt")(space), "family": type(space.doubt)}
 
 
 def _isotonic(state: Any) -> Any:
@@ -346,7 +355,7 @@ SPECIAL = {
     "RandomState": Special(lambda rng: rng.get_state(), _random_state),
     "Generator": Special(lambda rng: dict(rng.bit_generator.state), _generator),
     "sparse": Special(_of_sparse, _sparse),
-    "PredictionAndSpread": Special(_without("read"), _spread),
+    "PredictionAndSpread": Special(_of_spread, _spread),
     "IsotonicRegression": Special(_without("f_"), _isotonic),
 }
 

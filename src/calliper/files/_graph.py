@@ -31,7 +31,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calliper._models import OpenedModel, open_model, unwrapped
 from calliper.exceptions import CannotSaveError, DamagedFileError
 from calliper.files._classes import (
     CONSTANTS,
@@ -46,6 +45,7 @@ from calliper.files._classes import (
     special_name,
 )
 from calliper.files._file import NUMBERS
+from calliper.models import OpenedModel, open_model, unwrapped
 
 #: What may stand in a node as it is.
 PLAIN = (bool, int, str)

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from calliper._models import predictions, unwrapped
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError, DamagedFileError, OtherModelError
+from calliper.models import predictions, unwrapped
 from calliper.refitting import RefittedRegressor
 from calliper.regressor import ConformalRegressor
 from calliper.targets import MultiTargetRegressor, column_of

@@ -50,19 +50,20 @@ from sklearn.utils.extmath import randomized_svd
 
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
+from calliper.models import comes_from, is_frame, is_tensor, without_names
 
 #: Inputs beyond are as good as infinite: trees compute in single precision, distances square.
-LARGEST = 1e30
+LARGEST_INPUT = 1e30
 #: A level of fewer training rows is not told from those never seen.
-FEWEST_ROWS = 5
+FEWEST_OF_LEVEL = 5
 #: Rows of the overall mean that the mean target of a level is drawn by.
 SHRINKAGE = 10.0
 #: A sparse matrix beyond either is reduced.
-MOST_COLUMNS, MOST_CELLS = 512, 2e7
+MOST_SPARSE_COLUMNS, MOST_SPARSE_CELLS = 512, 2e7
 #: Components that it is reduced to, and training rows that these are learnt from, at most.
-N_COMPONENTS, MOST_ROWS = 30, 20_000
-#: Parts of the training rows that are set apart in turn to place their own levels.
-N_FOLDS = 5
+N_COMPONENTS, MOST_SPARSE_ROWS = 30, 20_000
+#: Parts that are set apart in turn, so that no row is judged by what has seen it.
+N_PARTS = 5
 MICROSECONDS_A_DAY = 86_400e6
 
 #: One column of a batch: values of any type, (n,).
@@ -93,7 +94,7 @@ class Numbers:
     def learn(cls, values: Values) -> Numbers:
         """The median of what is known, 0 if there is none."""
         numbers = _numbers(values)
-        known = np.clip(numbers[~np.isnan(numbers)], -LARGEST, LARGEST)
+        known = np.clip(numbers[~np.isnan(numbers)], -LARGEST_INPUT, LARGEST_INPUT)
         return cls(gap=float(np.median(known)) if len(known) else 0.0)
 
     def read(self, values: Values) -> FloatArray:
@@ -137,7 +138,7 @@ class Levels:
     def learn(cls, cells: Sequence[Hashable], y: FloatArray | None) -> Levels:
         """Places on [0, 1] by mean target, or by frequency: see the module's first lines."""
         counts = Counter(cells)
-        common = sorted((level for level, n in counts.items() if n >= FEWEST_ROWS), key=str)
+        common = sorted((level for level, n in counts.items() if n >= FEWEST_OF_LEVEL), key=str)
         numbers = {level: number for number, level in enumerate(common)}
         code = np.array([numbers.get(cell, len(common)) for cell in cells], dtype=np.intp)
         size = np.bincount(code, minlength=len(common) + 1).astype(np.float64)
@@ -197,7 +198,7 @@ class ColumnEncoder:
     columns: tuple[Column, ...]
     names: tuple[Hashable, ...] | None = None
     components: FloatArray | None = None
-    largest: float = LARGEST
+    largest: float = LARGEST_INPUT
 
     @classmethod
     def of_numbers(cls, d: int) -> ColumnEncoder:
@@ -209,7 +210,7 @@ class ColumnEncoder:
         """Learn from training rows what becomes of each column; targets order the levels."""
         if sparse.issparse(X_train):
             n, d = X_train.shape
-            if d > MOST_COLUMNS or n * d > MOST_CELLS > N_COMPONENTS * n:
+            if d > MOST_SPARSE_COLUMNS or n * d > MOST_SPARSE_CELLS > N_COMPONENTS * n:
                 return cls(columns=(), components=_components(sparse.csr_array(X_train)))
         names, columns = _opened(X_train)
         return cls(columns=tuple(_learnt(column, y_train) for column in columns), names=names)
@@ -226,7 +227,7 @@ class ColumnEncoder:
         encoder = cls.learn(X_train, y_train)
         features = encoder(X_train)
         for place, column in enumerate(encoder.columns):
-            if isinstance(column, Levels) and column.by_target and len(y_train) >= N_FOLDS:
+            if isinstance(column, Levels) and column.by_target and len(y_train) >= N_PARTS:
                 cells = _cells(_values(_opened(X_train)[1][place]))
                 features[:, place] = _left_out_places(cells, y_train)
         return encoder, features
@@ -235,7 +236,7 @@ class ColumnEncoder:
         """Features (n, d) of rows."""
         if self.components is not None:
             return np.asarray(_finite(sparse.csr_array(X)) @ self.components.T, dtype=np.float64)
-        if self.names is not None and self.names == tuple(getattr(X, "columns", ())):
+        if is_frame(X) and self.names == tuple(X.columns):
             X = without_names(X, "biuf")
         whole = isinstance(X, np.ndarray) and X.dtype.kind in "biuf" and X.ndim == 2
         if whole and set(self.kinds) == {"numbers"} and X.shape[1] == len(self.columns):
@@ -282,7 +283,7 @@ def _learnt(column: Any, y: FloatArray | None) -> Column:
     """What becomes of a column of training rows."""
     values = _values(column)
     if type(column.dtype).__name__ in ("CategoricalDtype", "Categorical", "Enum"):
-        if getattr(column.dtype, "ordered", False):
+        if not comes_from(column, "polars") and column.dtype.ordered:
             return Levels.in_order(_cells(values), [*column.dtype.categories])
         return Levels.learn(_cells(values), y)
     if values.dtype.kind in "biuf":
@@ -306,7 +307,7 @@ def _learnt_from(cells: list[Hashable], values: Values, y: FloatArray | None) ->
 def _left_out_places(cells: list[Hashable], y: FloatArray) -> FloatArray:
     """The place of each row's level, as learnt from the rows of other folds."""
     found = np.empty(len(y))
-    for others, fold in KFold(N_FOLDS, shuffle=True, random_state=0).split(found):
+    for others, fold in KFold(N_PARTS, shuffle=True, random_state=0).split(found):
         learnt = Levels.learn([cells[row] for row in others], y[others])
         own = learnt.locate([cells[row] for row in fold])
         found[fold] = np.where(np.isnan(own), learnt.gap, own)
@@ -317,7 +318,7 @@ def _number(cell: Any) -> float:
     try:
         return float(cell)
     except OverflowError:  # a whole number of many digits
-        return LARGEST if cell > 0 else -LARGEST
+        return LARGEST_INPUT if cell > 0 else -LARGEST_INPUT
     except (TypeError, ValueError):
         return np.nan
 
@@ -368,11 +369,11 @@ def _cell(cell: Any) -> Hashable:
 
 def _opened(X: Any) -> tuple[tuple[Hashable, ...] | None, list[Any]]:
     """Names of columns, None to go by position, and columns: arrays or series of a frame."""
-    if hasattr(X, "columns") and hasattr(X, "iloc"):  # pandas
+    if is_frame(X):  # pandas
         return _named(tuple(X.columns), [X.iloc[:, place] for place in range(X.shape[1])])
     if hasattr(X, "get_columns"):  # polars
         return _named(tuple(X.columns), X.get_columns())
-    if hasattr(X, "to_pandas") and hasattr(X, "column_names"):  # Arrow
+    if hasattr(X, "column_names"):  # Arrow
         return _opened(X.to_pandas())
     if hasattr(X, "to_frame"):  # a series of either
         return None, [X]
@@ -381,15 +382,6 @@ def _opened(X: Any) -> tuple[tuple[Hashable, ...] | None, list[Any]]:
     if array.ndim != 2 or array.shape[1] == 0:
         raise CalliperError(f"inputs must have rows and columns; got shape {array.shape}.")
     return None, list(array.T)
-
-
-def without_names(X: Any, kinds: str) -> Any:
-    """A frame of pandas as an array (n, d), if its columns are all of such kinds of NumPy's."""
-    if not (hasattr(X, "iloc") and hasattr(X, "dtypes")):
-        return X
-    types = X.dtypes.to_numpy() if hasattr(X, "columns") else ()
-    plain = len(types) and all(isinstance(each, np.dtype) and each.kind in kinds for each in types)
-    return X.to_numpy(dtype=np.float64) if plain else X
 
 
 def _named(
@@ -403,7 +395,7 @@ def _named(
 def _array(X: Any) -> Values:
     if sparse.issparse(X):
         return np.asarray(X.toarray())
-    if hasattr(X, "detach"):  # a tensor, which may be of a type that NumPy has not
+    if is_tensor(X):  # one, which may be of a type that NumPy has not
         return np.asarray(X.detach().cpu().double().numpy())
     if hasattr(X, "__array__"):
         return np.asarray(X)
@@ -423,13 +415,13 @@ def _values(column: Any) -> Values:
     """A column as an array (n,): of numbers, dates or durations if its type says so, of objects."""
     if isinstance(column, np.ndarray):
         return column
-    kind = getattr(column.dtype, "kind", None)
-    if kind is None:  # polars
+    if comes_from(column, "polars"):
         if column.dtype.is_nested() or type(column.dtype).__name__ in ("Int128", "UInt128"):
             return np.fromiter(column.to_list(), dtype=object, count=len(column))
         return np.asarray(column.to_numpy())
     if isinstance(column.dtype, np.dtype):
         return np.asarray(column)
+    kind = column.dtype.kind
     if kind in "biuf":  # with gaps, by Arrow, or sparse
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
     if kind in "mM":  # dates with a time zone become UTC
@@ -440,7 +432,7 @@ def _values(column: Any) -> Values:
 def _components(rows: Any) -> FloatArray:
     """Singular vectors (c, d) of training rows, evenly picked if there are many."""
     n = rows.shape[0]
-    some = _finite(rows[np.arange(0, n, max(1, -(-n // MOST_ROWS)))])
+    some = _finite(rows[np.arange(0, n, max(1, -(-n // MOST_SPARSE_ROWS)))])
     size = min(N_COMPONENTS, *some.shape)
     _, values, vectors = randomized_svd(some, n_components=size, random_state=0)
     kept = values > 1e-6 * values.max(initial=0.0)  # others are noise
@@ -449,5 +441,7 @@ def _components(rows: Any) -> FloatArray:
 
 def _finite(rows: Any) -> Any:
     """Gaps as 0, which is what is not stored."""
-    data = np.clip(np.nan_to_num(rows.data.astype(np.float64), nan=0.0), -LARGEST, LARGEST)
+    data = np.clip(
+        np.nan_to_num(rows.data.astype(np.float64), nan=0.0), -LARGEST_INPUT, LARGEST_INPUT
+    )
     return sparse.csr_array((data, rows.indices, rows.indptr), shape=rows.shape)

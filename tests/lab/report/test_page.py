@@ -12,13 +12,10 @@ import numpy as np
 import pytest
 
 from calliper.calibrators import MADSplit
+from calliper.lab._words import number, percent, percent_down, with_error
 from calliper.lab.comparison import (
     Points,
     compare,
-    number,
-    percent,
-    percent_down,
-    with_error,
 )
 from calliper.lab.report.page import Provenance, SourceFile, render_page
 from calliper.lab.report.page._payload import PAGE_POINTS, payload, rounded, table_rows

@@ -105,7 +105,7 @@ def run_all(trials: Mapping[int, Trial], n_jobs: int | None) -> Iterator[tuple[i
     """Place and rows of each trial as soon as they are there, in any order.
 
     A worker process that is killed (out of memory, a crash in compiled code) takes along all that
-    were at work, and nobody says which trial it had. Those handed out are then run once more, one
+    were at work, and does not say which trial it had. Those handed out are then run once more, one
     at a time: what kills its worker alone is failed, the others have their rows, and the rest goes
     on side by side.
     """

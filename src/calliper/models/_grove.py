@@ -15,23 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from calliper._trees import packed, unpacked
 from calliper._types import FloatArray
-from calliper.exceptions import CalliperError
 
 #: Rows times trees up to which going down together is faster, and nodes up to which their list
 #: takes little memory.
 MOST_AT_ONCE, MOST_NODES = 3_000, 5_000_000
-
-#: What the nodes of a ``Tree`` say, and what they call it in histogram boosting.
-FIELDS = {
-    "feature": "feature_idx",
-    "threshold": "num_threshold",
-    "children_left": "left",
-    "children_right": "right",
-    "missing_go_to_left": "missing_go_to_left",
-    "value": "value",
-}
 
 
 class Grove:
@@ -46,7 +34,7 @@ class Grove:
 
     def __init__(self, trees: Sequence[Any], columns: Sequence[Any] | None = None) -> None:
         self.trees, self.columns = trees, columns
-        n_nodes = sum(len(_field(tree, "feature")) for tree in trees)
+        n_nodes = sum(len(_fields(tree)[0]) for tree in trees)
         self.most_rows = MOST_AT_ONCE // len(trees) if n_nodes <= MOST_NODES else 0
 
     def __getstate__(self) -> dict[str, Any]:
@@ -77,7 +65,7 @@ class Grove:
 
         A leaf is its own next node, so that all rows can go down equally far.
         """
-        parts = [[_field(tree, name) for name in FIELDS] for tree in self.trees]
+        parts = [_fields(tree) for tree in self.trees]
         roots = np.cumsum([0, *(len(part[0]) for part in parts[:-1])])
         for number, part in enumerate(parts):
             leaf, own = part[2] <= 0, np.arange(len(part[2]))
@@ -93,69 +81,18 @@ class Grove:
         return roots, depth, feature, threshold, next_nodes, gap_left.astype(bool), value
 
 
-def _field(tree: Any, name: str) -> Any:
-    """(nodes,) what a tree's nodes say."""
-    return tree.nodes[FIELDS[name]] if hasattr(tree, "nodes") else getattr(tree, name).ravel()
+def _is_histogram(tree: Any) -> bool:
+    return type(tree).__name__ != "Tree"
+
+
+def _fields(tree: Any) -> list[Any]:
+    """(nodes,) each: feature, threshold, left and right child, whether gaps go left, value."""
+    if _is_histogram(tree):
+        names = "feature_idx", "num_threshold", "left", "right", "missing_go_to_left", "value"
+        return [tree.nodes[name] for name in names]
+    children = tree.children_left, tree.children_right
+    return [tree.feature, tree.threshold, *children, tree.missing_go_to_left, tree.value.ravel()]
 
 
 def _depth(tree: Any) -> int:
-    return int(tree.nodes["depth"].max() if hasattr(tree, "nodes") else tree.max_depth)
-
-
-class BoostedTrees:
-    """Fitted ``GradientBoostingRegressor``s that start from a constant, as bare trees.
-
-    Few rows go down all trees at once; the sums are to the last bit those of the models, in either
-    way. What is kept are arrays: see ``_trees.py``.
-
-    Parameters
-    ----------
-    models : the fitted models
-    """
-
-    def __init__(self, models: Sequence[Any]) -> None:
-        trees = [[tree.tree_ for tree in model.estimators_[:, 0]] for model in models]
-        self.ends = np.cumsum([len(each) for each in trees])
-        self.rates = np.array([model.learning_rate for model in models], dtype=np.float64)
-        self.constants = np.array([model.init_.constant_.item() for model in models])
-        self._plant([tree for each in trees for tree in each])
-
-    def _plant(self, trees: list[Any]) -> None:
-        self.grove, self.n_features = Grove(trees), max(tree.n_features for tree in trees)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Trees as arrays."""
-        state = {name: value for name, value in vars(self).items() if name != "n_features"}
-        return {**state, "grove": packed(self.grove.trees)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._plant(unpacked(state["grove"]))
-
-    def predict(self, rows: FloatArray) -> FloatArray:
-        """(models, m) what each model predicts of finite rows."""
-        if rows.shape[1] < self.n_features:  # compiled code would read beyond the row
-            raise CalliperError(
-                f"trees ask for {self.n_features} columns; the rows have {rows.shape[1]}."
-            )
-        single = rows.astype(np.float32)
-        if self.grove.suits(single):
-            values = self.grove.values(single)
-            return np.array([self._sum(number, values) for number in range(len(self.ends))])
-        return np.array([self._one_by_one(number, single) for number in range(len(self.ends))])
-
-    def _of(self, number: int) -> slice:
-        """The trees of a model among those of all."""
-        return slice(self.ends[number - 1] if number else 0, self.ends[number])
-
-    def _sum(self, number: int, values: FloatArray) -> FloatArray:
-        steps = self.rates[number] * values[self._of(number)]
-        steps[0] += self.constants[number]
-        return np.asarray(np.cumsum(steps, axis=0)[-1])
-
-    def _one_by_one(self, number: int, rows: Any) -> FloatArray:
-        """The same for many rows, tree after tree."""
-        total = np.full(len(rows), self.constants[number])
-        for tree in self.grove.trees[self._of(number)]:
-            total += self.rates[number] * tree.predict(rows)[:, 0]
-        return total
+    return int(tree.nodes["depth"].max() if _is_histogram(tree) else tree.max_depth)
