@@ -12,9 +12,8 @@ from calliper.exceptions import CalliperError
 from calliper.kernels import _neighbors, _search
 from calliper.kernels._balls import BallScan
 from calliper.kernels._engines import engine_of
-from calliper.kernels._neighbors import NeighborSearch
+from calliper.kernels._neighbors import NeighborSearch, WideSearch
 from calliper.kernels._search import all_distances, paired_distances
-from calliper.kernels._wide import WideSearch
 
 if find_spec("torch"):
     import torch

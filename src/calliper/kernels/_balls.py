@@ -21,8 +21,7 @@ from scipy.spatial import cKDTree
 
 from calliper._blocks import Scratch, map_row_blocks, n_cores
 from calliper._types import BoolArray, FloatArray, IntArray
-from calliper.kernels._search import Pairs
-from calliper.kernels._wide import LARGEST
+from calliper.kernels._search import LARGEST, Pairs
 from calliper.quantile import power_of_two
 
 #: What makes pairs at the edge of doubtful ones.
