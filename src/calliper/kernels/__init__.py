@@ -33,7 +33,7 @@ from calliper.kernels._rbf import RBF
 from calliper.kernels._rbf import check_length_scale as check_length_scale
 from calliper.kernels._rbf import median_distance as median_distance
 from calliper.kernels._search import EUCLIDEAN as EUCLIDEAN
-from calliper.kernels._search import LARGEST as LARGEST
+from calliper.kernels._search import FARTHEST as FARTHEST
 from calliper.kernels._search import ORDINARY as ORDINARY
 from calliper.kernels._search import TIED_SHELL as TIED_SHELL
 from calliper.kernels._search import Pairs as Pairs

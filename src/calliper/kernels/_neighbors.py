@@ -22,7 +22,7 @@ from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.kernels._balls import BallBlocks, BallScan, balls_by_line, balls_by_tree, joined
 from calliper.kernels._search import (
     EUCLIDEAN,
-    LARGEST,
+    FARTHEST,
     ORDINARY,
     TIED_SHELL,
     Metric,
@@ -82,7 +82,7 @@ class NeighborSearch(Search):
 
     def _index(self) -> None:
         """Build the engine over the points that it is to know."""
-        self.index = ENGINES[self.engine](self.points[: self.n_indexed], self.centre)
+        self.index = INDEXES[self.engine](self.points[: self.n_indexed], self.centre)
         self._ready: list[BallBlocks | BallScan] = []
 
     def __getstate__(self) -> dict[str, Any]:
@@ -425,7 +425,7 @@ class WideSearch:
     ) -> tuple[FloatArray, IntArray, BoolArray]:
         n, n_candidates = len(self.z), min(k + SPARE, len(self.z))
         scaled = x / self.unit
-        far = np.abs(scaled).max(axis=1) > LARGEST
+        far = np.abs(scaled).max(axis=1) > FARTHEST
         scaled[far] = 0.0
         x_norm = np.square(scaled).sum(axis=1)
         left = np.hstack([scaled, np.ones((len(x), 1))]).astype(np.float32)
@@ -492,8 +492,8 @@ class Unknown:
 #: What proposes neighbours: ``query`` gives squared distances right up to rounding and indices,
 #: both (m, k), and rows that are sure; ``indices`` are the points such that neighbours follow one
 #: another, if that is known; ``by_norms`` says that distances are sums of norms and products.
-ENGINES: dict[str, Any] = {"line": SortedLine, "tree": Tree, "wide": WideSearch, "brute": Brute}
-ENGINES[""] = Unknown
+INDEXES: dict[str, Any] = {"line": SortedLine, "tree": Tree, "wide": WideSearch, "brute": Brute}
+INDEXES[""] = Unknown
 
 
 def min_points_for_tree(dimension: int) -> float:

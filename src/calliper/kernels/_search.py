@@ -39,7 +39,7 @@ TIED_SHELL = 24
 ORDINARY = 1e-100, 1e100
 
 #: Largest coordinate, in units of the largest of the points, that single precision is trusted with.
-LARGEST = 1e15
+FARTHEST = 1e15
 
 #: Pairs (query, point), and which of them are at the edge, or doubtful.
 Pairs = tuple[IntArray, IntArray, BoolArray]
