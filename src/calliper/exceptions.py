@@ -134,9 +134,8 @@ class TornStoreWarning(UserWarning):
 _PACKAGE = re.compile(r"(calliper|joblib|sklearn|concurrent|threading)(\.|$)")
 #: Warnings that the caller in this thread deals with itself, so they are not shown.
 _UNHEARD: ContextVar[tuple[type[Warning], ...]] = ContextVar("unheard", default=())
-
 #: Warnings that were shown in this thread and are not repeated, and what shows the others.
-_SAID: ContextVar[tuple[set[type[Warning]] | None, Callable[..., None]]] = ContextVar(
+_SHOWN: ContextVar[tuple[set[type[Warning]] | None, Callable[..., None]]] = ContextVar(
     "said", default=(None, warnings.warn)
 )
 
@@ -163,12 +162,12 @@ def once(
 
     ``tell`` shows it in place of :func:`warnings.warn`.
     """
-    return _set_for_a_while(_SAID, (said, tell))
+    return _set_for_a_while(_SHOWN, (said, tell))
 
 
 def warn(message: str, category: type[Warning]) -> None:
     """Warn with the line of the user's code that called into calliper, however deep this is."""
-    said, tell = _SAID.get()
+    said, tell = _SHOWN.get()
     if issubclass(category, _UNHEARD.get()) or (said is not None and category in said):
         return
     if said is not None:

@@ -12,9 +12,8 @@ from calliper.exceptions import CalliperError
 from calliper.kernels import _neighbors, _search
 from calliper.kernels._balls import BallScan
 from calliper.kernels._engines import engine_of
-from calliper.kernels._neighbors import NeighborSearch
+from calliper.kernels._neighbors import NeighborSearch, WideSearch
 from calliper.kernels._search import all_distances, paired_distances
-from calliper.kernels._wide import WideSearch
 
 if find_spec("torch"):
     import torch
@@ -278,7 +277,7 @@ def test_a_shell_that_is_whole_holds_all_that_are_as_near(engine, d):
 @on_a_device
 @pytest.mark.parametrize("most", [11, 50])
 def test_pairs_in_small_batches_are_those_of_main_memory(most, monkeypatch):
-    monkeypatch.setattr(_torch, "MOST_PAIRS", most)
+    monkeypatch.setattr(_torch, "PAIRS_AT_ONCE", most)
     rng = np.random.default_rng(0)
     points, rows = rng.integers(4, size=(40, 3)) * 1.0, rng.integers(4, size=(23, 3)) * 1.0
     there, here = (

@@ -319,7 +319,9 @@ def test_tensors_that_are_refused():
         with pytest.raises(CalliperError, match="Z is on meta, and what it is compared with on"):
             fitted.predict_radius(new.to("meta"))
     nobody = FullRescaled(GradedKNN(3)).set_params(kernel=object())
-    for other in (LCP(), nobody, FullRescaled(TunedKNN()), FullRescaled(Mahalanobis())):
+    with pytest.raises(TypeError, match="kernel must be KNN"):
+        nobody.fit(elsewhere, scores)
+    for other in (LCP(), FullRescaled(TunedKNN()), FullRescaled(Mahalanobis())):
         with pytest.raises(CalliperError, match=r"Z is on meta, where .* does not compute"):
             other.fit(elsewhere, scores)
     Split().fit(elsewhere, scores)  # which only counts rows

@@ -25,6 +25,7 @@ from calliper.kernels._kernel import named_kernels as named_kernels
 from calliper.kernels._knn import KNN
 from calliper.kernels._knn import Asked as Asked
 from calliper.kernels._knn import BagKNN as BagKNN
+from calliper.kernels._neighbors import SPARE as SPARE
 from calliper.kernels._neighbors import NeighborSearch as NeighborSearch
 from calliper.kernels._radial import RadialExponents as RadialExponents
 from calliper.kernels._radial import to_weights as to_weights
@@ -32,6 +33,7 @@ from calliper.kernels._rbf import RBF
 from calliper.kernels._rbf import check_length_scale as check_length_scale
 from calliper.kernels._rbf import median_distance as median_distance
 from calliper.kernels._search import EUCLIDEAN as EUCLIDEAN
+from calliper.kernels._search import FARTHEST as FARTHEST
 from calliper.kernels._search import ORDINARY as ORDINARY
 from calliper.kernels._search import TIED_SHELL as TIED_SHELL
 from calliper.kernels._search import Pairs as Pairs
@@ -52,8 +54,6 @@ from calliper.kernels._statistic import Entering as Entering
 from calliper.kernels._statistic import MeanStatistic as MeanStatistic
 from calliper.kernels._statistic import clamped_crossing as clamped_crossing
 from calliper.kernels._weighted import ForestProximity
-from calliper.kernels._wide import LARGEST as LARGEST
-from calliper.kernels._wide import SPARE as SPARE
 
 if TYPE_CHECKING:
     from calliper.kernels._criterion import CRITERIA as CRITERIA

@@ -21,8 +21,7 @@ from scipy.spatial import cKDTree
 
 from calliper._blocks import Scratch, map_row_blocks, n_cores
 from calliper._types import BoolArray, FloatArray, IntArray
-from calliper.kernels._search import Pairs
-from calliper.kernels._wide import LARGEST
+from calliper.kernels._search import FARTHEST, Pairs
 from calliper.quantile import power_of_two
 
 #: What makes pairs at the edge of doubtful ones.
@@ -96,7 +95,7 @@ class BallScan:
     ) -> None:
         self.points, self.reach, self.centre = points, reach, centre
         z, d = points - centre, points.shape[1]
-        self.largest = LARGEST * power_of_two(z)
+        self.largest = FARTHEST * power_of_two(z)
         # The product decides the cost of wide rows; half of it suffices, since the edge is checked.
         self.dtype: Any = np.float32 if 16 <= d < TOO_WIDE and not double else np.float64
         self.unit = power_of_two(z) if self.dtype is np.float32 else 1.0

@@ -116,7 +116,7 @@ def choose(criteria: FloatArray) -> IntArray:
     return np.asarray(last - np.argmin(criteria[::-1], axis=0), dtype=np.intp)
 
 
-class CandidateFamily(Protocol):
+class KernelFamily(Protocol):
     """Kernels that differ in one number."""
 
     def without_two(self, candidate: float) -> FloatArray:
@@ -165,7 +165,7 @@ class LeaveTwoOutTuned(LeaveTwoOut):
 
     def __init__(
         self,
-        family: CandidateFamily,
+        family: KernelFamily,
         magnitudes: FloatArray,
         *,
         offset: float,
@@ -215,7 +215,7 @@ class LeaveTwoOutTuned(LeaveTwoOut):
 
 
 def best_for_all(
-    family: CandidateFamily, magnitudes: FloatArray, tuning: Tuning
+    family: KernelFamily, magnitudes: FloatArray, tuning: Tuning
 ) -> tuple[float, FloatArray]:
     """One candidate for a whole data set, by leave-one-out, and the criterion of each."""
     values, everyone = [], np.arange(len(magnitudes))

@@ -38,6 +38,9 @@ TIED_SHELL = 24
 #: Largest coordinates between these have squares whose sums neither vanish nor overflow.
 ORDINARY = 1e-100, 1e100
 
+#: Largest coordinate, in units of the largest of the points, that single precision is trusted with.
+FARTHEST = 1e15
+
 #: Pairs (query, point), and which of them are at the edge, or doubtful.
 Pairs = tuple[IntArray, IntArray, BoolArray]
 

@@ -25,7 +25,7 @@ from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.information import principal_components
 from calliper.kernels._criterion import (
     CRITERIA,
-    CandidateFamily,
+    KernelFamily,
     LeaveFoldOutRBF,
     LeaveTwoOutTuned,
     RescaledInformation,
@@ -139,7 +139,7 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
         replaced: Self = copy(self).set_params(**parameters)
         return replaced
 
-    def _family(self, Z: FloatArray, magnitudes: FloatArray) -> CandidateFamily:
+    def _family(self, Z: FloatArray, magnitudes: FloatArray) -> KernelFamily:
         """The kernels to choose from, on fixed points."""
         raise NotImplementedError
 
@@ -304,7 +304,7 @@ class TunedRBF(_Tuned):
         if folds is not None and (not isinstance(folds, Integral) or folds < 2):
             raise ValueError(f"n_folds must be an integer >= 2 or None; got {folds!r}.")
 
-    def _family(self, Z: FloatArray, magnitudes: FloatArray) -> CandidateFamily:
+    def _family(self, Z: FloatArray, magnitudes: FloatArray) -> KernelFamily:
         return RadialFamily(Z, magnitudes, self.metric)
 
     def _candidates(self, n: int) -> FloatArray:
@@ -365,7 +365,7 @@ class TunedKNN(_Tuned):
         )
         return self._with(n_neighbors=tuple(_some(candidates, "n_neighbors")))
 
-    def _family(self, Z: FloatArray, magnitudes: FloatArray) -> CandidateFamily:
+    def _family(self, Z: FloatArray, magnitudes: FloatArray) -> KernelFamily:
         return NearestFamily(NeighborSearch(Z, self.metric), magnitudes)
 
     def _candidates(self, n: int) -> FloatArray:

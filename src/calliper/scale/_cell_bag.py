@@ -38,6 +38,7 @@ from calliper.kernels import (
     sum_of_each,
 )
 from calliper.quantile import Shares, row_order_statistics, row_thresholds, with_signs
+from calliper.rows import Rows
 from calliper.scale._cells import CellSearch, Found, Placed
 
 #: How a pair is marked where the point has no candidates, and the new row is none of it.
@@ -147,6 +148,9 @@ class BagCells(BagKNN):
         self.statistic: Any = CellMean(found, magnitudes, n_neighbors, offset, tied)
         self.alone = np.flatnonzero(self.statistic.alone)
         self._orders = {}
+
+    def extended(self, rows: Rows) -> None:
+        """None: all points are searched again."""
 
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
         """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""

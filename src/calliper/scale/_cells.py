@@ -38,7 +38,7 @@ from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.kernels import (
     EUCLIDEAN,
-    LARGEST,
+    FARTHEST,
     ORDINARY,
     SPARE,
     Known,
@@ -398,7 +398,7 @@ class CellSearch:
         with np.errstate(over="ignore"):
             x = centred.astype(np.float32)
         norm = np.einsum("ij,ij->i", x, x).astype(np.float64)
-        far = ~(norm < LARGEST)
+        far = ~(norm < FARTHEST)
         if far.any():
             x[far], norm[far] = 0.0, 0.0
         return x, norm, far

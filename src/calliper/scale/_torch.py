@@ -32,7 +32,7 @@ import numpy as np
 from calliper._blocks import row_slices
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
-from calliper.kernels import EUCLIDEAN, LARGEST, ORDINARY, TIED_SHELL, Pairs, Search
+from calliper.kernels import EUCLIDEAN, FARTHEST, ORDINARY, TIED_SHELL, Pairs, Search
 from calliper.quantile import power_of_two
 from calliper.scale._device import DeviceRows, Tensor, import_torch, to_columns
 
@@ -46,7 +46,7 @@ BATCH = 1 << 16
 BLOCK = 128
 
 #: Pairs whose distances are summed at a time.
-MOST_PAIRS = 1 << 24
+PAIRS_AT_ONCE = 1 << 24
 
 #: Held while the precision of products, which is of the whole process, is changed.
 _PRECISION = Lock()
@@ -196,7 +196,7 @@ class TorchSearch(Search):
         ``own`` (m,) names a point that does not count for each.
         """
         balls = None if reach is None else self._balls(reach)
-        found, size = [], max(1, min(BATCH, MOST_PAIRS // (2 * n)))
+        found, size = [], max(1, min(BATCH, PAIRS_AT_ONCE // (2 * n)))
         for batch in row_slices(x.shape[1], size):
             ours = None if own is None else own[batch]
             near, tied, row, point, edge = self._one_batch(x[:, batch], n, ours, balls)
@@ -285,7 +285,7 @@ class TorchSearch(Search):
         row = torch.as_tensor(row, device=self.device)
         point = torch.as_tensor(point, device=self.device)
         parts = []
-        for some in row_slices(len(row), MOST_PAIRS):
+        for some in row_slices(len(row), PAIRS_AT_ONCE):
             total = torch.zeros(len(row[some]), dtype=x.dtype, device=x.device)
             for ours, theirs in zip(x, self.columns, strict=True):
                 total += (theirs[point[some]] - ours[row[some]]).square_()
@@ -358,7 +358,7 @@ class Tiles:
 
     def takes(self, x: Tensor) -> bool:
         """Whether no query is so far that single precision would overflow."""
-        far = (x - self.centre).abs_().amax() > LARGEST * self.unit
+        far = (x - self.centre).abs_().amax() > FARTHEST * self.unit
         return not (self.single and bool(far))
 
     def _round(self, columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
