@@ -120,7 +120,7 @@ def test_full_rescaled_with_neighbours_is_as_fitted_anew(
 @pytest.mark.parametrize("d", [1, 2, 40])
 def test_bags_of_every_engine_grow_and_are_indexed_again(kind, d, grown, monkeypatch):
     """A line, a tree and wide rows; past √N points that were added the index is made anew."""
-    monkeypatch.setattr("calliper.kernels._search.FEW_ADDED", 8)
+    monkeypatch.setattr("calliper.kernels._neighbors.FEW_ADDED", 8)
     n = 1010 if d == 40 else 160
     Z, scores, new = rows(n + 30, d, kind, seed=d)
     method = FullRescaled(KNN(6), shrinkage=0.2).fit(Z[:n], scores[:n])

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 #: Topics, loaded when first asked for.
 _SUBMODULES = (
     "calibrators",
-    "distributed",
     "distribution",
     "exceptions",
     "files",
@@ -37,6 +36,7 @@ _SUBMODULES = (
     "metrics",
     "online",
     "refitting",
+    "scale",
     "scores",
     "shift",
 )

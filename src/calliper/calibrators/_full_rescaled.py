@@ -127,7 +127,7 @@ class FullRescaled(Calibrator):
         "median error by 8/√N, at least 0.2 and at most 0.5, of 64 features or more the K and 4K "
         "nearest, K = 2.25·N^(1/6), at most N/8",
     )
-    takes_device = True
+    through_kernel = True
 
     @property
     def uses(self) -> Uses:
@@ -235,9 +235,9 @@ class FullRescaled(Calibrator):
         if before is None:
             offset = float(np.ldexp(offset, self.shift_)) ** power / (1 - self.shrinkage_)
             how: dict[str, Any] = {"statistic": self.statistic_, "offset": offset}
-            local = self.kernel_.bag(rows.Z, scaled, scores, **how)
+            local = self.kernel_.bag(Rows(rows.Z, scores, scaled), **how)
         else:
-            local = before.extended(rows.Z, scaled, scores)
+            local = before.extended(Rows(rows.Z, scores, scaled))
         shrunk = local is not None and self.shrinkage_
         return ShrunkBag(local, scaled, self.shrinkage_) if shrunk else local
 

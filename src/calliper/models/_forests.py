@@ -22,7 +22,7 @@ from sklearn.utils.validation import validate_data
 from calliper._types import FloatArray, IntArray
 from calliper._validation import n_rows
 from calliper.models._asking import predictions
-from calliper.models._family import Family, root_deviation, tree_deviation
+from calliper.models._family import ModelFamily, root_deviation, tree_deviation
 from calliper.models._grove import Grove
 from calliper.models._wrapped import learnt, predicts_as
 
@@ -37,7 +37,7 @@ FEWEST_MEMBERS = 2
 N_VERIFIED = 3
 
 
-class Members(Family):
+class Members(ModelFamily):
     """What a mean is made of, read once: the members, and how rows are checked for them."""
 
     def __init__(self, core: Any) -> None:
