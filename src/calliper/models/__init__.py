@@ -40,7 +40,6 @@ from calliper.models._asking import (
     without_names,
 )
 from calliper.models._family import ModelFamily, UnreadableError, families, family_of
-from calliper.models._grove import Grove
 from calliper.models._linear import coefficients, is_linear
 from calliper.models._networks import Layer, is_module, is_tensor
 from calliper.models._training import (
@@ -63,7 +62,6 @@ from calliper.models._wrapped import (
 )
 
 __all__ = [
-    "Grove",
     "Layer",
     "ModelFamily",
     "OpenedModel",

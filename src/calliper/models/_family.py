@@ -20,10 +20,10 @@ from calliper.models._asking import predictions
 
 #: Families by file and class, asked in this order; read when a model first comes.
 FAMILIES = (
+    "_forests:Members",
     "_libraries:XGBoost",
     "_libraries:LightGBM",
     "_libraries:CatBoost",
-    "_forests:Members",
     "_boosting:TreeStages",
     "_boosting:Stages",
     "_linear:StatedDeviation",
