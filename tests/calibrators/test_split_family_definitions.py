@@ -76,7 +76,9 @@ def test_normalized_knn_equals_the_definition(difficulty, form):
         )
         method.fit(p.Z, p.scores, training=(features, errors, labels))
         scale = {
-            "training": (features, errors, labels),
+            "Z_train": features,
+            "y_train": labels,
+            "scores_train": errors,
             "K": p.n_neighbors,
             "difficulty": difficulty,
             "form": form,

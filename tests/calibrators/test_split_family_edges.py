@@ -62,7 +62,7 @@ def test_each_difficulty_says_what_it_needs(difficulty, given):
 )
 def test_bad_training_inputs(method, train, message):
     with pytest.raises(ValueError, match=message):
-        fit(method, train={**TRAIN, **train})
+        fit(method, train={"training": (train, TRAIN["training"][1])})
 
 
 @pytest.mark.parametrize(

@@ -312,8 +312,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         uses = self.uses
         for name, value in given.items():
             if value is not None and name not in uses:
-                hint = f": {takers_of_weights()}" if name == "weights" else ""
-                raise TypeError(f"{type(self).__name__} takes no {name}{hint}.")
+                hint = takers_of_weights() if name == "weights" else f"{self!r} does not use it"
+                raise TypeError(f"{type(self).__name__} takes no {name}: {hint}.")
 
     def _checked(
         self,

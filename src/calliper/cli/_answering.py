@@ -11,7 +11,7 @@ import numpy as np
 from calliper._types import FloatArray
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
-from calliper.cli._calibration import Calibration
+from calliper.cli._calibration import FileCalibration
 from calliper.cli._csv import Form
 from calliper.intervals import Intervals
 from calliper.shift import ShiftReport
@@ -43,7 +43,7 @@ class Tally:
 class Answering:
     """A calibration, and what is asked of it."""
 
-    calibration: Calibration
+    calibration: FileCalibration
     form: Form
     coverage: tuple[float, ...]
     bounds: tuple[float, float] | None

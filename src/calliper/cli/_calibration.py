@@ -193,7 +193,7 @@ class RowSchema:
 
 
 @dataclass(frozen=True, eq=False)
-class Calibration:
+class FileCalibration:
     """A fitted method, and what new rows need beside it.
 
     Attributes
@@ -229,7 +229,7 @@ class Calibration:
         files.save(replace(self.calibrated, about=about), path)
 
 
-def load_calibration(path: str) -> Calibration:
+def load_calibration(path: str) -> FileCalibration:
     """What was kept in a file by ``calliper calibrate``."""
     with tables.open_bytes(path):  # whose message says what is wrong with the name
         pass
@@ -244,7 +244,7 @@ def load_calibration(path: str) -> Calibration:
         about, schema = dict(calibrated.about), dict(calibrated.about["schema"])
         about["schema"] = RowSchema(**schema | {"columns": tables.Columns(**schema["columns"])})
         about["filling"] = tables.Filling(**about["filling"] | {"n_filled": 0})
-        return Calibration(calibrated=calibrated, **about)
+        return FileCalibration(calibrated=calibrated, **about)
     except (KeyError, TypeError) as error:
         raise CalliperError(
             f"{path}: says of its columns what this version cannot read; run calliper calibrate "
@@ -254,7 +254,7 @@ def load_calibration(path: str) -> Calibration:
 
 def calibrate_rows(
     request: CalibrationRequest, table: tables.Table, schema: RowSchema, *, sketched: bool = False
-) -> Calibration:
+) -> FileCalibration:
     """The method, fitted to the calibration rows in ``table``; with a sketch of it if asked for."""
     columns, shared = schema.columns, request.shared
     scales = None if request.scales is None else read_scales(request.scales)
@@ -278,7 +278,7 @@ def calibrate_rows(
     chosen = None if scales is None else scales.chosen
     digest = _digest(made_from, rows, training, filling.medians, shifted, chosen)
     sketch = _sketch(calibrated, known, groups, weights) if sketched else None
-    return Calibration(
+    return FileCalibration(
         calibrated, schema, filling, ratio, weights, digest, scales is not None, sketch
     )
 
@@ -318,7 +318,9 @@ def _digest(about: list[Any], *arrays: FloatArray | None) -> str:
     return sha256(to_text([__version__, about, parts]).encode()).hexdigest()
 
 
-def summarise(calibration: Calibration, coverage: tuple[float, ...], how: Any, done: str) -> None:
+def summarise(
+    calibration: FileCalibration, coverage: tuple[float, ...], how: Any, done: str
+) -> None:
     """What was done, by which method, and what it promises; ``how`` is a confidence, or None."""
     calibrated = calibration.calibrated
     calibrator = calibrated.calibrator

@@ -11,7 +11,7 @@ from calliper._writing import to_text
 from calliper.calibration import CalibratedOnStored
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
-from calliper.cli._calibration import Calibration, load_calibration
+from calliper.cli._calibration import FileCalibration, load_calibration
 from calliper.exceptions import CalliperError
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -52,7 +52,7 @@ def inspect(file: str, figure: str | None, as_json: bool) -> None:
             _draw(file, calibration, figure)
 
 
-def _say(file: str, kept: files.Kept, calibration: Calibration | None) -> None:
+def _say(file: str, kept: files.Kept, calibration: FileCalibration | None) -> None:
     first, *rest = kept.describe()
     if calibration is not None:  # its header names no model of the user's
         first = first.replace(CalibratedOnStored.__name__, "stored predictions,")
@@ -66,7 +66,7 @@ def _say(file: str, kept: files.Kept, calibration: Calibration | None) -> None:
             _print_bars(title, values)
 
 
-def _columns(calibration: Calibration) -> list[str]:
+def _columns(calibration: FileCalibration) -> list[str]:
     """The columns by the part they play, and how gaps are filled."""
     schema, columns = calibration.schema, calibration.schema.columns
     text = f"target {columns.target!r}, prediction {columns.prediction!r}, "
@@ -97,7 +97,7 @@ def _print_bars(title: str, values: FloatArray) -> None:
     click.echo(f"{title}  {format(low, '.3g'):>8} {bars} {high:.3g}  ({middle})")
 
 
-def _draw(file: str, calibration: Calibration | None, figure: str) -> None:
+def _draw(file: str, calibration: FileCalibration | None, figure: str) -> None:
     if calibration is None or calibration.sketch is None:
         raise CalliperError(
             f"{file}: was saved in Python, so that --figure has no rows to draw; omit it."

@@ -14,8 +14,8 @@ from calliper.cli import _tables as tables
 from calliper.cli._answering import Answering, added_columns
 from calliper.cli._calibration import (
     DECIDED,
-    Calibration,
     CalibrationRequest,
+    FileCalibration,
     RowSchema,
     calibrate_rows,
     load_calibration,
@@ -84,7 +84,7 @@ class IntervalRequest(CalibrationRequest):
                     f"run calliper calibrate again."
                 )
 
-    def answering(self, calibration: Calibration) -> Answering:
+    def answering(self, calibration: FileCalibration) -> Answering:
         """What puts intervals on rows."""
         return Answering(calibration, self.shared.form, self.coverage, self.bounds, self.confidence)
 

@@ -13,6 +13,7 @@ import scipy
 import sklearn
 from sklearn.utils.validation import check_is_fitted
 
+from calliper._front_door import FrontDoor
 from calliper._probe_rows import rows_again
 from calliper._version import __version__
 from calliper.calibration import CalibratedOnStored
@@ -38,13 +39,12 @@ from calliper.files._model import (
     slots_of,
 )
 from calliper.refitting import RefittedRegressor
-from calliper.regressor import ConformalRegressor
 
 #: What numbers may depend on.
 LIBRARIES = {each.__name__: each.__version__ for each in (np, scipy, sklearn)}
 
 #: What can be saved.
-KINDS = (ConformalRegressor, Calibrator, RefittedRegressor, CalibratedOnStored)
+KINDS = (FrontDoor, Calibrator, RefittedRegressor, CalibratedOnStored)
 
 UNFITTED = (
     "This %(name)s has not been calibrated, so that there is nothing to save: call calibrate or "
@@ -258,7 +258,7 @@ def _method(calibrated: Any) -> Any:
     """The first fitted calibrator, or the object itself."""
     if isinstance(calibrated, CalibratedOnStored):
         return calibrated.calibrator
-    return calibrated.calibrators_[0] if isinstance(calibrated, ConformalRegressor) else calibrated
+    return calibrated.calibrators_[0] if isinstance(calibrated, FrontDoor) else calibrated
 
 
 def _levels(calibrated: Any) -> list[float]:
@@ -266,7 +266,7 @@ def _levels(calibrated: Any) -> list[float]:
     methods: Any = (calibrated,)
     if isinstance(calibrated, CalibratedOnStored):
         methods = calibrated.calibrated.calibrators
-    elif isinstance(calibrated, ConformalRegressor):
+    elif isinstance(calibrated, FrontDoor):
         methods = calibrated.calibrators_
     asked = {level for method in methods for level in _asked(method)}
     tails = 1 if parts_of(calibrated) else len(methods)
@@ -283,6 +283,8 @@ def _asked(method: Any) -> set[float]:
 def _probe(calibrated: Any) -> dict[str, Any] | None:
     """A few rows, and what the model said of them; None where they cannot be kept."""
     state = getattr(calibrated, PROBE, None)
+    if isinstance(calibrated, FrontDoor):
+        state = calibrated.calibration_.probe
     if state is None:
         return None
     try:

@@ -178,7 +178,7 @@ def test_training_rows_reach_methods_that_learn_from_them():
     given = {"Z_train": train.Z, "y_train": train.y, "y_pred_train": train.y_pred}
     records = evaluate(fan(**given), {"MAD": MADSplit(KNN(5))}, n_splits=1)
     assert records.failures == []
-    with pytest.warns(FailedTrialsWarning, match="pass Z_train"):
+    with pytest.warns(FailedTrialsWarning, match="pass training="):
         evaluate(fan(), {"MAD": MADSplit(KNN(5))}, n_splits=1)
 
 
