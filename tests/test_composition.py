@@ -182,6 +182,7 @@ def test_all_of_it_is_pickled():
     np.testing.assert_array_equal(made.quantile(0.5), expected)
 
 
+@pytest.mark.usefixtures("all_trees")
 def test_the_page_of_questions_runs_as_written(capsys):
     page = Path(__file__).parents[1] / "docs" / "what-do-you-want-to-know.md"
     blocks = re.findall(
