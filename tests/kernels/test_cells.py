@@ -46,13 +46,17 @@ def world(seed):
     return Z[:n], scores, Z[n:], how
 
 
+#: Enough for all that can happen; see below.
+WORLDS = range(100)
+
+
 def fitted(Z, scores, how):
     cells = PlacedCells(how["centres"], None, how["n_probes"], 0)
     rest = {name: how[name] for name in ("statistic", "offset", "shrinkage")}
     return FullRescaled(KNN(how["k"], cells=cells), **rest).fit(Z, scores)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", WORLDS)
 def test_thresholds_and_radii_are_those_of_the_definition(seed):
     Z, scores, new, how = world(seed)
     method = fitted(Z, scores, how)
@@ -81,7 +85,7 @@ def test_thresholds_and_radii_are_those_of_the_definition(seed):
 
 def test_the_worlds_have_everything_that_can_happen():
     seen = set()
-    for seed in range(200):
+    for seed in WORLDS:
         Z, _, new, how = world(seed)
         bag, centres = exact_rows(np.vstack([Z, new])), exact_rows(how["centres"])
         found = [oracle.candidates(i, bag, centres, how["n_probes"]) for i in range(len(bag))]
