@@ -61,6 +61,11 @@ from calliper.rows import Rows
 LARGEST, SMALL, TOO_SMALL = 440, -250, -1000
 
 
+#: What the method uses, and what it uses where left-out errors choose how local to be.
+USES = Uses("magnitudes", "signs", "weights", "training", "errors", "length_scale")
+WITH_LEFT_OUT = Uses(*USES, "left_out")
+
+
 class FullRescaled(Calibrator):
     """Adaptive intervals with the full guarantee 1 − α; the default of calliper.
 
@@ -122,17 +127,16 @@ class FullRescaled(Calibrator):
         "median error by 8/√N, at least 0.2 and at most 0.5, of 64 features or more the K and 4K "
         "nearest, K = 2.25·N^(1/6), at most N/8",
     )
-    takes_device = True
+    through_kernel = True
 
     @property
     def uses(self) -> Uses:
         """Left-out errors where they make a difference: they may be costly."""
-        chosen = self.kernel is None or as_kernel(self.kernel).learns_on_errors
-        return Uses(
-            *("magnitudes", "signs", "weights", "training", "errors", "length_scale"),
-            *(("left_out",) if chosen and self.shrinkage != 1 else ()),  # at 1, nothing is local
-            needs=kernel_needs(self.kernel, fixed=True),
-        )
+        if self.kernel is None:  # at a shrinkage of 1, nothing is local
+            return USES if self.shrinkage == 1 else WITH_LEFT_OUT
+        chosen = as_kernel(self.kernel).learns_on_errors and self.shrinkage != 1
+        needs = kernel_needs(self.kernel, fixed=True)
+        return Uses(*(WITH_LEFT_OUT if chosen else USES), needs=needs)
 
     def __init__(
         self,
@@ -154,7 +158,7 @@ class FullRescaled(Calibrator):
         self.locality_ = choose_locality(
             self.kernel,
             self.shrinkage,
-            len(rows),
+            len(rows.scores),
             training=self._training,
             left_out=self._left_out,
             length_scale=self._length_scale,
@@ -231,9 +235,9 @@ class FullRescaled(Calibrator):
         if before is None:
             offset = float(np.ldexp(offset, self.shift_)) ** power / (1 - self.shrinkage_)
             how: dict[str, Any] = {"statistic": self.statistic_, "offset": offset}
-            local = self.kernel_.bag(rows.Z, scaled, scores, **how)
+            local = self.kernel_.bag(Rows(rows.Z, scores, scaled), **how)
         else:
-            local = before.extended(rows.Z, scaled, scores)
+            local = before.extended(Rows(rows.Z, scores, scaled))
         shrunk = local is not None and self.shrinkage_
         return ShrunkBag(local, scaled, self.shrinkage_) if shrunk else local
 

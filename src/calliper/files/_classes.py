@@ -23,10 +23,10 @@ from calliper.exceptions import DamagedFileError
 
 #: Classes of the library, by their modules.
 OWN = {
-    "calliper._device": "DeviceRows",
-    "calliper._calibrated": "Calibrated CalibratedOnStored",
+    "calliper.scale._device": "DeviceRows",
+    "calliper.calibration": "Calibration CalibratedOnStored TrainedHere",
     "calliper._row_checks": "RowSketch",
-    "calliper._targets": "MultiTargetRegressor",
+    "calliper.targets": "MultiTargetRegressor",
     "calliper.rows": "PerRow Rows",
     "calliper.calibrators._conditional": "ConditionalCalibration Span",
     "calliper.calibrators._full_rescaled": "FullRescaled",
@@ -53,20 +53,21 @@ OWN = {
         "Contributions InputsAndPrediction Mapped Network OneInput Prediction PredictionAndSpread "
         "Scaling"
     ),
-    "calliper.kernels._cell_bag": "BagCells CellMean",
-    "calliper.kernels._cells": "CellSearch Cells Placed PlacedCells",
+    "calliper.scale._cell_bag": "BagCells CellMean",
+    "calliper.scale._cells": "CellSearch Cells Placed PlacedCells",
     "calliper.kernels._criterion": "LeaveFoldOutRBF LeaveTwoOutTuned RescaledInformation Tuning",
     "calliper.kernels._graded": "BagGraded GradedKNN GradedMean",
     "calliper.kernels._knn": "BagKNN KNN LeaveTwoOutKNN",
     "calliper.kernels._learnt": "LearntBag LearntKernel LearntMetric Mahalanobis",
     "calliper.kernels._nearest": "NearestFamily NearestMean NearestMeansWithout NearestQuantile",
-    "calliper.kernels._rbf": "BagRBF LeaveTwoOutRBF RBF RadialExponents RadialFamily "
+    "calliper.kernels._radial": "BagRBF LeaveTwoOutRBF RadialExponents RadialFamily "
     "RadialMeansWithout RadialQuantile SmoothedRadial",
-    "calliper.kernels._search": "NeighborSearch",
+    "calliper.kernels._rbf": "RBF",
+    "calliper.kernels._neighbors": "NeighborSearch",
     "calliper.kernels._shared": "SharedNeighbors",
     "calliper.kernels._statistic": "MeanStatistic QuantileStatistic",
-    "calliper.kernels._torch": "Strips TorchSearch",
-    "calliper.kernels._torch_radial": "BagTorchRadial LeaveTwoOutTorchRadial TorchRadial",
+    "calliper.scale._torch": "Strips TorchSearch",
+    "calliper.scale._torch_radial": "BagTorchRadial LeaveTwoOutTorchRadial TorchRadial",
     "calliper.kernels._tuned": "TunedKNN TunedRBF",
     "calliper.kernels._weighted": "BagWeighted ForestProximity LeaveTwoOutWeighted SharedLeaves "
     "WeightedMean",
@@ -100,7 +101,7 @@ FOREIGN = {
 CONSTANTS = {
     "RAW": "calliper.space._embedding",
     "UNTOUCHED": "calliper.space._embedding",
-    "Family": "calliper.models._family",
+    "ModelFamily": "calliper.models._family",
     "XGBoost": "calliper.models._libraries",
     "LightGBM": "calliper.models._libraries",
     "CatBoost": "calliper.models._libraries",

@@ -13,9 +13,9 @@ import scipy
 import sklearn
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._calibrated import CalibratedOnStored
 from calliper._probe_rows import rows_again
 from calliper._version import __version__
+from calliper.calibration import CalibratedOnStored
 from calliper.calibrators import Calibrator
 from calliper.exceptions import (
     CalliperError,

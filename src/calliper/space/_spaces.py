@@ -33,8 +33,8 @@ from calliper._types import FloatArray
 from calliper._validation import check_features, n_rows, refuse_sparse
 from calliper.exceptions import CalliperError
 from calliper.models import (
-    Family,
     Layer,
+    ModelFamily,
     OpenedModel,
     coefficients,
     is_tensor,
@@ -254,13 +254,17 @@ class PredictionAndSpread:
     """
 
     opened: OpenedModel
-    doubt: Family
+    doubt: ModelFamily
     unit: float | None
     predicts: bool = True
 
     @classmethod
     def learn(
-        cls, opened: OpenedModel, family: type[Family], X_train: Any, y_train: FloatArray | None
+        cls,
+        opened: OpenedModel,
+        family: type[ModelFamily],
+        X_train: Any,
+        y_train: FloatArray | None,
     ) -> PredictionAndSpread:
         """The space, with its unit from the model, else from training rows, else without."""
         doubt = family(opened.core)

@@ -22,23 +22,36 @@ from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
+from sklearn.utils import _safe_indexing, check_consistent_length, indexable
 
 from calliper import models
-from calliper._calibrated import Calibrated
-from calliper._dask import LazyRows, is_collection, lazy_predictions, refuse_collection
+from calliper._front_door import FrontDoor
+from calliper._handlers import handled, refuse_collection
+from calliper._row_checks import sketch_rows
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import check_bounds
+from calliper.calibration import (
+    Calibration,
+    TrainedHere,
+    calibrate_model,
+    few_groups,
+    given_training,
+    known_model,
+    rows_at_hand,
+    train_apart,
+    warn_if_other,
+)
 from calliper.calibrators import FullRescaled, as_calibrator
 from calliper.exceptions import CalliperError, UnbalancedBoxWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Boxes, Intervals, check_targets, listed, target_names
 from calliper.regressor import ConformalRegressor
-from calliper.rows import PerRow
+from calliper.rows import PerRow, row_values
 from calliper.scores import AbsoluteError, JointError
 from calliper.space import Training, fit_embedding
 
 
-class MultiTargetRegressor(ConformalRegressor):
+class MultiTargetRegressor(FrontDoor):
     """Prediction boxes around a model of several targets, y of shape (n, k).
 
     All is as for :class:`ConformalRegressor`, but that y has a column for each target. A frame
@@ -71,7 +84,8 @@ class MultiTargetRegressor(ConformalRegressor):
     """
 
     units_: FloatArray | None
-    _parts: tuple[ConformalRegressor, ...]
+    regressors_: tuple[ConformalRegressor, ...]
+    target_names_: tuple[Any, ...]
 
     def __init__(
         self,
@@ -87,42 +101,129 @@ class MultiTargetRegressor(ConformalRegressor):
         random_state: Any = None,
         progress: Any = None,
     ) -> None:
-        super().__init__(
-            estimator,
-            calibrator,
-            embed=embed,
-            calibration_size=calibration_size,
-            shuffle=shuffle,
-            left_out_folds=left_out_folds,
-            random_state=random_state,
-            progress=progress,
-        )
+        self.estimator = estimator
+        self.calibrator = calibrator
         self.joint = joint
         self.units = units
+        self.embed = embed
+        self.calibration_size = calibration_size
+        self.shuffle = shuffle
+        self.left_out_folds = left_out_folds
+        self.random_state = random_state
+        self.progress = progress
 
+    @models.unchanged_if_refused
+    def fit(self, X: Any, y: Any, *, groups: Any = None, **fit_params: Any) -> Self:
+        """As :meth:`ConformalRegressor.fit`; y has a column for each target."""
+        y = self._check_known(X, y)
+        labels = None if groups is None else row_values(groups, X, "groups")
+        model, held_out, training = train_apart(self, X, y, labels, fit_params)
+        rows = _safe_indexing(indexable(X)[0], held_out)
+        made = self._calibrated(model, rows, y[held_out], training, order=held_out)
+        training.report(1.0)
+        no_guarantee = None if labels is None else few_groups(_safe_indexing(labels, held_out))
+        trained = TrainedHere(self.estimator, model, sketch_rows(training.X, training.y))
+        return self._keep(made, model, no_guarantee, trained)
+
+    @models.unchanged_if_refused
+    def calibrate(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        X_train: Any = None,
+        y_train: Any = None,
+        groups: Any = None,
+        weights: Any = None,
+    ) -> Self:
+        """As :meth:`ConformalRegressor.calibrate`; y has a column for each target."""
+        X, y, per_row, lazy = rows_at_hand(X, y, groups, weights)
+        before = self.calibration_ if self.__sklearn_is_fitted__() else None
+        trained = None if before is None else before.trained
+        here = trained is not None and trained.estimator is self.estimator
+        y = self._check_known(X, y, self.target_names_ if here else None)
+        if X_train is not None and y_train is not None:
+            check_consistent_length(X_train, y_train)
+            y_train = self._check_targets(y_train, "y_train")
+        training = given_training(self, X_train, y_train)
+        model, no_guarantee = known_model(self.estimator, trained, X, y, training)
+        made = self._calibrated(model, X, y, training, per_row=per_row, lazy=lazy)
+        warn_if_other(before, made[0].calibration_)
+        return self._keep(made, model, no_guarantee, trained)
+
+    @models.unchanged_if_refused
+    def extend(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        window: int | None = None,
+        groups: Any = None,
+        weights: Any = None,
+    ) -> Self:
+        """As :meth:`ConformalRegressor.extend`; y has a column for each target."""
+        self._check_calibrated()
+        y = self._check_targets(y)
+        columns = y.T if len(self.regressors_) > 1 else [y]
+        grown = tuple(copy(each) for each in self.regressors_)
+        for each, column in zip(grown, columns, strict=True):
+            each._extend(X, column, window, groups, weights)
+        seen = grown[0].no_guarantee_ if len(grown) == 1 else None
+        now = self.calibration_
+        return self._keep(grown, now.model, now.no_guarantee or seen, now.trained)
+
+    @handled
     def predict(self, X: Any) -> FloatArray:
         """The model's predictions, (m, k)."""
         self._check_calibrated()
-        if is_collection(X):
-            return lazy_predictions(self, X)  # type: ignore[no-any-return]
         models.check_new_rows(self, X)
         k = len(self.target_names_)
         return models.predictions(self.estimator_, X, k).reshape(-1, k)
 
-    def predict_interval(  # type: ignore[override]
-        self, X: Any, coverage: Coverage = 0.9, *, bounds: Any = None, **how: Any
+    @handled
+    def predict_interval(
+        self,
+        X: Any,
+        coverage: Coverage = 0.9,
+        *,
+        bounds: Any = None,
+        confidence: float | None = None,
+        groups: Any = None,
+        weights: Any = None,
     ) -> Boxes:
         """Boxes at one level, or at each of several.
 
-        ``bounds`` are k pairs (y_min, y_max), None for a target without; ``how`` is what else
-        ``predict_interval`` of :class:`ConformalRegressor` takes.
+        ``bounds`` are k pairs (y_min, y_max), None for a target without; all else is as in
+        ``predict_interval`` of :class:`ConformalRegressor`.
         """
         self._check_calibrated()
-        if not self._parts or is_collection(X):
-            return super().predict_interval(X, coverage, bounds=bounds, **how)  # type: ignore[return-value]
-        parts = zip(self._answering(X), _ranges(bounds, len(self.target_names_)), strict=True)
-        each = (part.predict_interval(X, coverage, bounds=of, **how) for part, of in parts)
-        return Boxes(tuple(each), self.target_names_, joint=False)
+        names, limits = self.target_names_, _ranges(bounds, len(self.target_names_))
+        if len(self.regressors_) == len(names):
+            each = tuple(
+                one.predict_interval(
+                    X,
+                    coverage,
+                    bounds=limit,
+                    confidence=confidence,
+                    groups=groups,
+                    weights=weights,
+                )
+                for one, limit in zip(self._answering(X), limits, strict=True)
+            )
+            return Boxes(each, names, joint=len(names) == 1)
+        models.check_new_rows(self, X)
+        joint = self.regressors_[0]
+        y_pred, Z, per_row = joint._predicted(X, groups, weights)
+        # Around 0 the upper end is the radius, whatever else was asked of it.
+        around = replace(joint.calibration_, score=AbsoluteError())
+        found = around.intervals(
+            np.zeros(len(y_pred)), Z, coverage, confidence=confidence, **per_row
+        )
+        centres = y_pred if found.upper.ndim == 1 else y_pred[:, None]
+        ends = np.moveaxis(np.stack(joint.score_.invert(centres, found.upper)), -1, 0)
+        sides = (np.clip(side, *limit) for side, limit in zip(ends, limits, strict=True))
+        boxes = (Intervals(low, high, found.coverage, found.index) for low, high in sides)
+        return Boxes(tuple(boxes), names)
 
     def predict_distribution(self, X: Any, *, bounds: Any = None, **how: Any) -> Any:
         """With ``joint=False``, the distribution of each target by itself, by its name.
@@ -131,31 +232,25 @@ class MultiTargetRegressor(ConformalRegressor):
         """
         self._check_calibrated()
         refuse_collection(X, "X")
-        if not self._parts and len(self.target_names_) > 1:
+        if len(self.regressors_) < len(self.target_names_):
             raise CalliperError(
                 "a joint box has one radius for all targets, and no distribution of any: ask "
                 "MultiTargetRegressor(..., joint=False) for that of each target by itself."
             )
-        parts: Any = self._answering(X) if self._parts else (super(),)
         ranges = _ranges(bounds, len(self.target_names_))
         found = (
-            part.predict_distribution(X, bounds=of, **how)
-            for part, of in zip(parts, ranges, strict=True)
+            one.predict_distribution(X, bounds=of, **how)
+            for one, of in zip(self._answering(X), ranges, strict=True)
         )
         return dict(zip(self.target_names_, found, strict=True))
 
-    def extend(self, X: Any, y: Any, **how: Any) -> Self:
-        """As :meth:`ConformalRegressor.extend`; y has a column for each target."""
-        self._check_calibrated()
-        if not self._parts:
-            return super().extend(X, y, **how)
-        targets = self._check_targets(y)
-        grown = tuple(copy(part) for part in self._parts)
-        for part, column in zip(grown, targets.T, strict=True):
-            part.extend(X, column, **how)
-        self._parts = grown
-        self.calibrators_ = tuple(each for part in grown for each in part.calibrators_)
-        return self
+    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
+        """The promise, and whether it is for all targets together."""
+        promise, k = super().guarantee(coverage, confidence), len(self.target_names_)
+        event = f"all {k} targets of a new row lie in their intervals together"
+        if len(self.regressors_) > 1:
+            event = f"each of {k} targets by itself, not all of them together, lies in its interval"
+        return promise if k == 1 else replace(promise, event=event)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -163,26 +258,18 @@ class MultiTargetRegressor(ConformalRegressor):
         return tags
 
     @property
-    def _calibrated(self) -> Calibrated:
+    def _promising(self) -> Calibration:
         """Of the target of which the least is proved, if each is by itself."""
-        least = min(self._parts, key=ConformalRegressor.guaranteed_coverage, default=self)
-        return CalibratedBoxes(
-            least.score_,
-            least.calibrators_,
-            self.void_,
-            "" if least.error_model_ is None else least.error_model_.describe(),
-            names=self.target_names_,
-            joint=not self._parts,
-        )
+        least = min(self.regressors_, key=ConformalRegressor.guaranteed_coverage)
+        return replace(least.calibration_, no_guarantee=self.no_guarantee_)
 
-    def _check_known(self, X: Any, y: Any, *, anew: bool = True) -> FloatArray:
+    def _check_known(self, X: Any, y: Any, names: Any = None) -> FloatArray:
         """Targets (n, k), or (n,) if there is one, in the order that the model was trained on."""
         if y is None:
-            return super()._check_known(X, y)
-        trained_here = not anew and getattr(self, "_trained", (None,))[0] is self.estimator
-        names = self.target_names_ if trained_here else target_names(y)
+            return models.check_known_rows(self, X, y)
+        names = target_names(y) if names is None else names
         models.check_known_rows(self, X, check_targets(y, "y", names)[:, 0])
-        self.target_names_: tuple[Any, ...] = names
+        self.target_names_ = names
         return self._check_targets(y)
 
     def _check_targets(self, y: Any, name: str = "y") -> FloatArray:
@@ -190,69 +277,87 @@ class MultiTargetRegressor(ConformalRegressor):
         targets = check_targets(y, name, self.target_names_)
         return targets[:, 0] if targets.shape[1] == 1 else targets
 
-    def _calibrate(
+    def _keep(
         self,
-        estimator: Any,
+        regressors: tuple[ConformalRegressor, ...],
+        model: Any,
+        no_guarantee: str | None,
+        trained: TrainedHere | None,
+    ) -> Self:
+        """Answer by these from now on."""
+        made = replace(
+            regressors[0].calibration_,
+            calibrators=tuple(own for each in regressors for own in each.calibrators_),
+            model=model,
+            no_guarantee=no_guarantee,
+            trained=trained,
+        )
+        if len(regressors) == 1:
+            regressors[0].calibration_ = made
+        self.regressors_, self.calibration_ = regressors, made
+        return self
+
+    def _calibrated(
+        self,
+        model: Any,
         X: Any,
         y: FloatArray,
         training: Training,
+        *,
         order: Any = None,
         per_row: PerRow = PerRow(),  # noqa: B008
-        lazy: LazyRows | None = None,
-    ) -> None:
-        units, self.score_function = None, None
-        if y.ndim == 2:
-            whole = models.unwrapped(estimator)
-            training = KeptTraining(**vars(training), whole=whole, targets=training.y)
-            if not self.joint:
-                if lazy is not None:
-                    raise CalliperError(
-                        "joint=False calibrates each target by itself, on rows in memory: pass "
-                        "X.compute() and y.compute(), or calibrate a ConformalRegressor for each."
-                    )
-                self._calibrate_each(estimator, X, y, training, order, per_row)
-                return
-            units = self._units(estimator, X, y, training)
-            self.score_function = JointError(units)
+        lazy: Any = None,
+    ) -> tuple[ConformalRegressor, ...]:
+        """A regressor of all targets together, or one for each column of the one model."""
+        if y.ndim == 1:
+            self.units_ = None
+            return (self._regressor(model, None, X, y, training, order, per_row, lazy),)
+        whole = models.unwrapped(model)
+        training = KeptTraining(**vars(training), whole=whole, targets=training.y)
+        if self.joint:
+            units = self._units(model, X, y, training)
             training = replace(training, progress=None)
-        super()._calibrate(estimator, X, y, training, order, per_row, lazy)
-        self._parts, self.units_ = (), units
+            self.units_, score = units, JointError(units)
+            return (self._regressor(model, score, X, y, training, order, per_row, lazy),)
+        if lazy is not None:
+            raise CalliperError(
+                "joint=False calibrates each target by itself, on rows in memory: pass "
+                "X.compute() and y.compute(), or calibrate a ConformalRegressor for each."
+            )
+        self.units_ = None
+        parts = []
+        for number, column in enumerate(y.T):
+            report = None if number else training.progress
+            seen = replace(training, column=number, progress=report)
+            seen = seen if seen.y is None else replace(seen, y=seen.y[:, number])
+            of_target = column_of(model, number, y.shape[1])
+            parts.append(self._regressor(of_target, None, X, column, seen, order, per_row, None))
+        return tuple(parts)
 
-    def _calibrate_each(
+    def _regressor(
         self,
-        estimator: Any,
+        model: Any,
+        score: JointError | None,
         X: Any,
         y: FloatArray,
         training: Training,
         order: Any,
         per_row: PerRow,
-    ) -> None:
-        """A regressor for each column of the one model."""
-        parts: tuple[ConformalRegressor, ...] = ()
-        report = training.progress
-        for place, column in enumerate(y.T):
-            model = column_of(estimator, place, y.shape[1])
-            part = ConformalRegressor(model, self.calibrator, embed=self.embed)
-            part.random_state = self.random_state
-            models.check_known_rows(part, X, column)
-            known: dict[str, Any] = {"place": place, "progress": None if place else report}
-            seen = replace(training, **known)
-            seen = seen if seen.y is None else replace(seen, y=seen.y[:, place])
-            part._calibrate(model, X, column, seen, order, per_row)
-            parts += (part,)
-        for name in (
-            "embedding_",
-            "score_",
-            "left_out_",
-            "error_model_",
-            "_row_trend",
-            "_per_row",
-            "_probe",
-        ):
-            setattr(self, name, getattr(parts[0], name))
-        self.calibrators_ = tuple(each for part in parts for each in part.calibrators_)
-        self._placed = (estimator, self.embed, training.X is not None)
-        self._parts, self.units_, self.void_, self.estimator_ = parts, None, None, estimator
+        lazy: Any,
+    ) -> ConformalRegressor:
+        """A regressor around a fitted model, calibrated."""
+        made = ConformalRegressor(
+            model,
+            self.calibrator,
+            score_function=score,
+            embed=self.embed,
+            random_state=self.random_state,
+        )
+        models.check_known_rows(made, X, y if y.ndim == 1 else y[:, 0])
+        made.calibration_ = calibrate_model(
+            made, model, X, y, training, order, per_row=per_row, lazy=lazy
+        )
+        return made
 
     def _units(self, estimator: Any, X: Any, y: FloatArray, training: Training) -> FloatArray:
         """The size of a usual error of each target, (k,); nothing is learnt from calibration."""
@@ -262,7 +367,7 @@ class MultiTargetRegressor(ConformalRegressor):
                 raise CalliperError(f"there are {k} targets, but units are {self.units!r}.")
             return np.asarray(self.units, dtype=np.float64)
         if training.y is None:
-            known: FloatArray | None = getattr(self, "units_", None)
+            known = self.units_ if self.__sklearn_is_fitted__() else None
             if known is not None and self.estimator_ is estimator and (known != 1).any():
                 return known
             warn(
@@ -292,50 +397,19 @@ class MultiTargetRegressor(ConformalRegressor):
     def _answering(self, X: Any) -> tuple[ConformalRegressor, ...]:
         """The regressors of single targets, with the model asked once for all of them."""
         models.check_new_rows(self, X)
-        if not isinstance(self._parts[0].estimator_, TargetColumn):
-            return self._parts
-        parts = tuple(copy(part) for part in self._parts)
-        for part, column in zip(parts, self.predict(X).T, strict=True):
-            part.embedding_ = part.embedding_.refitted(lambda rows, known=column: known)
-        return parts
+        if not isinstance(self.regressors_[0].estimator_, TargetColumn):
+            return self.regressors_
+        answering = tuple(copy(each) for each in self.regressors_)
+        for each, column in zip(answering, self.predict(X).T, strict=True):
+            space = each.embedding_.refitted(lambda rows, known=column: known)
+            each.calibration_ = replace(each.calibration_, space=space)
+        return answering
 
     def _state(self) -> list[str]:
         lines = super()._state()
-        together = "each by itself, not joint; the first:" if lines and self._parts else "joint"
+        several = lines and len(self.regressors_) > 1
+        together = "each by itself, not joint; the first:" if several else "joint"
         return [f"targets {listed(self.target_names_)}, {together}", *lines] if lines else []
-
-
-@dataclass(frozen=True, eq=False)
-class CalibratedBoxes(Calibrated):
-    """A fitted calibrator of the targets ``names``: together, or the least proved of them."""
-
-    names: tuple[Any, ...] = ()
-    joint: bool = True
-
-    def intervals(  # type: ignore[override]
-        self, y_pred: FloatArray, Z: FloatArray, coverage: Coverage = 0.9, **how: Any
-    ) -> Boxes:
-        """Boxes around predictions of k targets, or of one as usual; ``bounds`` are k pairs."""
-        limits = _ranges(how.pop("bounds", None), len(self.names))
-        if len(self.names) == 1:
-            one = super().intervals(y_pred, Z, coverage, bounds=limits[0], **how)
-            return Boxes((one,), self.names)
-        # Around 0 the upper end is the radius, whatever else was asked of it.
-        around = Calibrated(AbsoluteError(), self.calibrators, self.void)
-        found = around.intervals(np.zeros(len(y_pred)), Z, coverage, **how)
-        centres = y_pred if found.upper.ndim == 1 else y_pred[:, None]
-        ends = np.moveaxis(np.stack(self.score.invert(centres, found.upper)), -1, 0)
-        sides = (np.clip(side, *limit) for side, limit in zip(ends, limits, strict=True))
-        boxes = (Intervals(low, high, found.coverage, found.index) for low, high in sides)
-        return Boxes(tuple(boxes), self.names)
-
-    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
-        """The promise, and whether it is for all targets together."""
-        promise, k = super().guarantee(coverage, confidence), len(self.names)
-        event = f"all {k} targets of a new row lie in their intervals together"
-        if not self.joint:
-            event = f"each of {k} targets by itself, not all of them together, lies in its interval"
-        return promise if k == 1 else replace(promise, event=event)
 
 
 def _ranges(bounds: Any, k: int) -> list[tuple[float, float]]:
@@ -351,12 +425,12 @@ def _ranges(bounds: Any, k: int) -> list[tuple[float, float]]:
 class KeptTraining(Training):
     """Refits of the ``whole`` model of all ``targets``, kept for every column that asks.
 
-    ``place`` says whose column is wanted, None for all of them.
+    ``column`` says which is wanted, None for all of them.
     """
 
     whole: Any
     targets: Any
-    place: int | None = None
+    column: int | None = None
     kept: dict[Any, Any] = field(default_factory=dict)
 
     def folds(self) -> Iterator[tuple[IntArray, IntArray]]:
@@ -371,29 +445,29 @@ class KeptTraining(Training):
         if key not in self.kept:
             self.kept[key] = super().train(self.whole, rows, fit_params)
         k = self.targets.shape[1]
-        return self.kept[key] if self.place is None else column_of(self.kept[key], self.place, k)
+        return self.kept[key] if self.column is None else column_of(self.kept[key], self.column, k)
 
     @property
     def _targets(self) -> Any:
         return self.targets
 
 
-def column_of(model: Any, place: int, k: int) -> Any:
+def column_of(model: Any, column: int, k: int) -> Any:
     """A model of one of k targets: what ``MultiOutputRegressor`` trained for it, or a column."""
     opened = models.open_model(model)
     several = models.predicts_as(opened.core, MultiOutputRegressor)
     if opened.targets or not several or len(opened.core.estimators_) != k:
-        return TargetColumn(model, place, k)
-    part = make_pipeline(*opened.steps, opened.core.estimators_[place])
+        return TargetColumn(model, column, k)
+    part = make_pipeline(*opened.steps, opened.core.estimators_[column])
     return FrozenEstimator(part) if models.is_frozen(model) else part
 
 
 class TargetColumn(BaseEstimator):  # type: ignore[misc]
     """One of k targets of a fitted model, which ``KeptTraining`` can train again."""
 
-    def __init__(self, model: Any, place: int, k: int) -> None:
+    def __init__(self, model: Any, column: int, k: int) -> None:
         self.model = model
-        self.place = place
+        self.column = column
         self.k = k
 
     @property
@@ -403,4 +477,4 @@ class TargetColumn(BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> FloatArray:
         """The column, (m,)."""
-        return models.predictions(self.model, X, self.k)[:, self.place]
+        return models.predictions(self.model, X, self.k)[:, self.column]
