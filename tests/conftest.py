@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cases.trees import with_few_trees
+from cases.trees import ALL, FEW, with_trees
 
 
 @pytest.fixture(scope="session")
@@ -22,22 +22,15 @@ def adversarial_bags():
     return bags
 
 
-#: Whose subject is the model of errors itself.
-WITH_ALL_TREES = (
-    "test_error_model",
-    "test_expected_error",
-    "test_page",
-    "test_readme",
-    "test_composition",
-    "test_online",
-)
-
-
-@pytest.fixture(autouse=True)
-def few_trees(request):
-    """Elsewhere left-out errors are learnt by few trees: all of them take a second each time."""
-    module = getattr(request.node, "module", None)
+@pytest.fixture(scope="module", autouse=True)
+def few_trees():
+    """Left-out errors are learnt by few trees: all of them take a second each time."""
     with pytest.MonkeyPatch.context() as patch:
-        if module is not None and module.__name__.rpartition(".")[2] not in WITH_ALL_TREES:
-            with_few_trees(patch)
+        with_trees(patch, *FEW)
         yield
+
+
+@pytest.fixture
+def all_trees(monkeypatch):
+    """For tests whose subject is what errors teach: as many trees as users get."""
+    with_trees(monkeypatch, *ALL)

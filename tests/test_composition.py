@@ -87,12 +87,12 @@ def test_weighted_place_of_targets_is_uniform_under_shift_over_draws():
         X, y = rows(40, seed=seed)
         new, target = rows(4, seed=10_000 + seed, shift=1.0)
         y, target = y - X[:, 0], target - new[:, 0]
-        for weights, found in ((heavier(X), place), (None, unweighted)):
+        for weights, found in ((heavier(X), place), (None, unweighted))[: 2 - seed % 2]:
             full = FullRescaled(KNN(5)).fit(X, abs(y), signs=np.sign(y), weights=weights)
             how = {} if weights is None else {"weights": heavier(new)}
             made = full.predict_distribution(new, np.zeros(4), **how)
             found.append(made.pit(target, random_state=seed)[0])
-    share, rough = (np.histogram(found, 5, (0, 1))[0] / 500 for found in (place, unweighted))
+    share, rough = (np.histogram(found, 5, (0, 1))[0] / len(found) for found in (place, unweighted))
     assert np.abs(share - 0.2).max() < 4 * np.sqrt(0.16 / 500)
     assert share.std() < 2 * rough.std()
 
@@ -182,6 +182,7 @@ def test_all_of_it_is_pickled():
     np.testing.assert_array_equal(made.quantile(0.5), expected)
 
 
+@pytest.mark.usefixtures("all_trees")
 def test_the_page_of_questions_runs_as_written(capsys):
     page = Path(__file__).parents[1] / "docs" / "what-do-you-want-to-know.md"
     blocks = re.findall(

@@ -8,6 +8,7 @@ from calliper import (
     KNN,
     RBF,
     ConformalRegressor,
+    ErrorModel,
     FullRescaled,
     JackknifeRescaled,
     MultiTargetRegressor,
@@ -17,6 +18,9 @@ from calliper.calibrators import ConditionalCalibration
 
 #: The second argument of a calibrator is called what it is: scores, not y.
 NAMED_SCORES = {"check_fit_score_takes_y": "the second argument of fit is named scores"}
+#: Errors of few folds learnt by few trees: the grammar is the same, and every check fits.
+LITTLE = {"random_state": 0, "left_out_folds": 2}
+TREES = ErrorModel(shift_trees=(2,), side_trees=2)
 #: Some checks pass one target as (n,), whatever the tags say.
 COLUMNS = {"check_complex_data": "y of shape (n,) is refused before it is looked at"}
 
@@ -25,9 +29,9 @@ COLUMNS = {"check_complex_data": "y of shape (n,) is refused before it is looked
 @pytest.mark.parametrize(
     ("estimator", "expected_failures"),
     [
-        (ConformalRegressor(Ridge(), random_state=0), {}),
+        (ConformalRegressor(Ridge(), error_model=TREES, **LITTLE), {}),
         (ConformalRegressor(Ridge(), JackknifeRescaled(KNN(3)), random_state=0), {}),
-        (MultiTargetRegressor(Ridge(), random_state=0), COLUMNS),
+        (MultiTargetRegressor(Ridge(), **LITTLE), COLUMNS),
         (Split(), NAMED_SCORES),
         (JackknifeRescaled(random_state=0), NAMED_SCORES),
         (JackknifeRescaled(RBF(1.0)), NAMED_SCORES),

@@ -71,10 +71,10 @@ def test_points_required_for_a_confidence_are_the_fewest(level):
     for n in (1, 2, 3, 5, 8, 13):
         for confidence in (1 - level**n, 1 - level**n - 1e-9, 1 - level**n + 1e-9):
             found = guarantees.required_for_confidence(level, confidence)
-            enough = [
+            enough = (
                 m for m in range(1, 20) if guarantees.confident_rank(level, m, confidence) <= m
-            ]
-            assert found == enough[0]
+            )
+            assert found == next(enough)
 
 
 def test_a_confidence_that_few_points_cannot_support():

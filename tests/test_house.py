@@ -1,8 +1,10 @@
 """The house rules that a command can see: who may import what, and what is public."""
 
 import ast
+import json
 import subprocess
 import sys
+from functools import cache
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
@@ -226,8 +228,13 @@ def test_a_name_that_does_not_exist_is_an_attribute_error():
         _ = calliper.nonsense
 
 
+@cache
+def nodes(path):
+    return [*ast.walk(ast.parse(path.read_text()))]
+
+
 def imported_modules(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
         elif isinstance(node, ast.Import):
@@ -249,49 +256,56 @@ def test_no_package_imports_the_private_modules_of_another():
 def test_a_class_name_means_one_class():
     where = {}
     for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 where.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
     assert {name: files for name, files in where.items() if len(files) > 1} == {}
 
 
-def in_fresh_interpreter(code):
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+#: Run once, in a fresh interpreter: what ``import calliper`` loads and changes.
+IMPORTING = """\
+import json, logging, sys, threading, warnings
+import numpy, scipy.stats, sklearn.neighbors, sklearn.model_selection, sklearn.preprocessing
+def state():
+    return repr((warnings.filters, logging.root.handlers, numpy.geterr(), threading.active_count()))
+modules, before = set(sys.modules), state()
+import calliper
+found = {"loaded": sorted(set(sys.modules) - modules), "changed": before != state()}
+
+import pickle
+from calliper import *
+from calliper import compare, evaluate, MultiTargetRegressor
+assert pickle.loads(pickle.dumps(compare)) is compare is calliper.compare
+assert pickle.loads(pickle.dumps(calliper.calibrators.LCP)) is calliper.calibrators.LCP
+assert calliper.lab.comparison.compare is compare
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def imported():
+    """What was loaded and whether anything changed; names loaded when asked for are checked."""
+    result = subprocess.run([sys.executable, "-c", IMPORTING], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    return result.stdout.strip()
+    return json.loads(result.stdout)
 
 
-def test_import_is_light():
+def test_import_is_light(imported):
     """Nothing heavy beyond what the parts of scikit-learn in use load on their own."""
-    heavy = ["pandas", "polars", "pyarrow", "matplotlib", "click", "rich", "torch", "jinja2"]
-    code = (
-        "import sys, sklearn.neighbors, sklearn.model_selection, sklearn.preprocessing\n"
-        "before = set(sys.modules)\n"
-        "import calliper\n"
-        f"print([m for m in {heavy} if m in set(sys.modules) - before])"
-    )
-    assert in_fresh_interpreter(code) == "[]"
+    heavy = {"pandas", "polars", "pyarrow", "matplotlib", "click", "rich", "torch", "jinja2"}
+    assert heavy.intersection(imported["loaded"]) == set()
 
 
-def test_import_loads_what_intervals_need_and_no_more():
+def test_import_loads_what_intervals_need_and_no_more(imported):
     """What judges methods, keeps them or refits models is loaded when asked for."""
-    code = "import sys, calliper; print(*(m for m in sys.modules if m.startswith('calliper.')))"
-    loaded = in_fresh_interpreter(code).split()
+    loaded = [name for name in imported["loaded"] if name.startswith("calliper.")]
     later = ("cli", "distributed", "files", "information", "lab", "metrics", "online", "refitting")
     assert len(loaded) < MOST_LOADED
     assert [name for name in loaded if name.split(".")[1] in later] == []
 
 
-def test_names_that_are_loaded_when_asked_for():
-    code = (
-        "import pickle, calliper\n"
-        "from calliper import *\n"
-        "from calliper import compare, evaluate, MultiTargetRegressor\n"
-        "assert pickle.loads(pickle.dumps(compare)) is compare is calliper.compare\n"
-        "assert pickle.loads(pickle.dumps(calliper.calibrators.LCP)) is calliper.calibrators.LCP\n"
-        "print(calliper.lab.comparison.compare is compare)"
-    )
-    assert in_fresh_interpreter(code) == "True"
+def test_import_changes_nothing(imported):
+    assert not imported["changed"]
 
 
 def test_the_core_never_imports_what_stands_on_it():
@@ -303,16 +317,3 @@ def test_the_core_never_imports_what_stands_on_it():
             above = [m for m in imported_modules(path) if m.split(".")[1:2] in (["lab"], ["cli"])]
             strangers += [(str(path.relative_to(SOURCE)), name) for name in above]
     assert strangers == []
-
-
-def test_import_changes_nothing():
-    code = (
-        "import warnings, logging, threading, numpy, sklearn, scipy.stats\n"
-        "before = list(warnings.filters), logging.root.handlers[:], numpy.geterr(),"
-        " threading.active_count()\n"
-        "import calliper\n"
-        "after = list(warnings.filters), logging.root.handlers[:], numpy.geterr(),"
-        " threading.active_count()\n"
-        "print(before == after)"
-    )
-    assert in_fresh_interpreter(code) == "True"

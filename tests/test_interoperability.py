@@ -28,6 +28,8 @@ X = RNG.normal(size=(240, 3))
 Y = X[:, 0] + RNG.normal(size=240)
 #: Whole numbers: a row of weight 2 counts as two.
 WEIGHT = RNG.integers(1, 4, size=240).astype(float)
+#: Rows and weights go the same way into two folds as into five.
+FEW = {"left_out_folds": 2, "random_state": 0}
 
 
 class Seen(Ridge):
@@ -93,28 +95,28 @@ def test_weights_change_the_prediction_of_a_pair_of_quantiles():
 def test_through_pipelines_and_searches():
     with config_context(enable_metadata_routing=True):
         scaler = StandardScaler().set_fit_request(sample_weight=False)
-        inside = ConformalRegressor(make_pipeline(scaler, asking(Seen())), random_state=0)
+        inside = ConformalRegressor(make_pipeline(scaler, asking(Seen())), **FEW)
         found = inside.fit(X, Y, sample_weight=WEIGHT).predict_interval(X[:5])
         Seen.calls = ()
-        last = make_pipeline(scaler, ConformalRegressor(asking(Ridge()), random_state=0))
+        last = make_pipeline(scaler, ConformalRegressor(asking(Ridge()), **FEW))
         last.fit(X, Y, sample_weight=WEIGHT)
         grouped = make_pipeline(
-            scaler, ConformalRegressor(asking(Ridge())).set_fit_request(groups=True)
+            scaler, ConformalRegressor(asking(Ridge()), **FEW).set_fit_request(groups=True)
         )
         grouped.fit(X, Y, sample_weight=WEIGHT, groups=np.arange(240) // 4)
         assert "60 groups" in grouped[-1].no_guarantee_ or "groups" in grouped[-1].no_guarantee_
         searched = GridSearchCV(
-            ConformalRegressor(asking(Seen()), random_state=0),
+            ConformalRegressor(asking(Seen()), **FEW),
             {"estimator__alpha": [0.1, 10.0]},
             scoring=interval_scorer(0.9),
             cv=3,
         ).fit(X, Y, sample_weight=WEIGHT)
         assert rows_and_weights_belong_together() >= 7  # two settings on three parts, and the best
-        scored = ConformalRegressor(asking(Ridge())).set_score_request(sample_weight=True)
+        scored = ConformalRegressor(asking(Ridge()), **FEW).set_score_request(sample_weight=True)
         scores = cross_validate(scored, X, Y, params={"sample_weight": WEIGHT}, cv=3)
     assert isinstance(found, Intervals) and "estimator__alpha" in searched.best_params_
     assert np.isfinite(scores["test_score"]).all()
-    stepwise = make_pipeline(StandardScaler(), ConformalRegressor(Ridge(), random_state=0))
+    stepwise = make_pipeline(StandardScaler(), ConformalRegressor(Ridge(), **FEW))
     stepwise.fit(X, Y, conformalregressor__sample_weight=WEIGHT)
     np.testing.assert_allclose(stepwise.predict(X), last.predict(X))
 

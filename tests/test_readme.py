@@ -21,6 +21,7 @@ def blocks(page):
 BLOCKS = blocks(ROOT / "README.md")
 
 
+@pytest.mark.usefixtures("all_trees")
 def test_three_lines():
     X, y = load_diabetes(return_X_y=True)
     model = LinearRegression().fit(X[:200], y[:200])
@@ -40,6 +41,7 @@ def test_short_and_honest():
     assert len(figures) >= 6 and all(figure in page for figure in figures)
 
 
+@pytest.mark.usefixtures("all_trees")
 def test_which_method_runs_as_written():
     rng = np.random.default_rng(0)
     size = rng.uniform(size=1200)

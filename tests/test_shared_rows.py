@@ -74,7 +74,7 @@ def test_honest_discrete_data_raise_no_alarm_in_a_thousand_draws():
     rng = np.random.default_rng(2)
     draws, alarms = 0, 0
     while draws < 1000:  # eight kinds a round
-        n = int(rng.choice([40, 200, 600]))
+        n = int(rng.choice([40, 100, 300]))
         for X, y in discrete(rng, n):
             part = np.zeros(n, dtype=bool)
             part[rng.permutation(n)[: max(1, int(n * rng.choice([0.1, 0.3, 0.5])))]] = True

@@ -57,12 +57,12 @@ def ends(boxes):
 @quiet
 @pytest.mark.parametrize("method", [Split(), FullRescaled(KNN(5))], ids=repr)
 def test_joint_and_single_coverage_over_draws(method):
-    rng, n, n_draws, levels = np.random.default_rng(1), 39, 300, [0.5, 0.8]
+    rng, n, n_draws, levels = np.random.default_rng(1), 39, 180, [0.5, 0.8]
     together, single = np.empty((n_draws, 2)), np.empty((n_draws, 2, 2))
     joint = MultiTargetRegressor(means, method, units=[1.0, 500.0])
     each = MultiTargetRegressor(means, method, joint=False)
     for draw in range(n_draws):
-        known, (X, y) = rows(rng, n), rows(rng, 40)
+        known, (X, y) = rows(rng, n), rows(rng, 200)
         together[draw] = joint.calibrate(*known).predict_interval(X, levels).contains(y).mean(0)
         boxes = each.calibrate(*known).predict_interval(X, levels)
         single[draw] = [boxes[j].contains(y[:, j]).mean(axis=0) for j in range(2)]

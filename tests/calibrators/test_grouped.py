@@ -48,11 +48,11 @@ def draw(rng, n):
 )
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_coverage_in_each_group_over_draws(method):
-    rng, n_draws = np.random.default_rng(3), 200
+    rng, n_draws = np.random.default_rng(3), 100
     grouped, plain = np.full((2, 2, n_draws), np.nan)
     for repetition in range(n_draws):
         Z, scores, group = draw(rng, 80)
-        new, truth, asked = draw(rng, 60)
+        new, truth, asked = draw(rng, 240)
         fitted = Grouped(method).fit(Z, scores, groups=group)
         inside = truth <= fitted.predict_radius(new, 0.8, groups=asked)
         without = truth <= method.fit(Z, scores).predict_radius(new, 0.8)

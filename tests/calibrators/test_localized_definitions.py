@@ -44,7 +44,7 @@ def bag_of(localizer, p, z, h):
 
 
 @pytest.mark.parametrize("localizer", LOCALIZERS)
-@pytest.mark.parametrize("batch", range(10))
+@pytest.mark.parametrize("batch", range(5))
 def test_lcp_equals_trying_every_candidate(localizer, batch):
     for seed in range(50 * batch, 50 * batch + 50):
         p = small_problem(seed)
@@ -56,7 +56,7 @@ def test_lcp_equals_trying_every_candidate(localizer, batch):
         np.testing.assert_array_equal(method.predict_radius(p.new, p.level), expected, str(seed))
 
 
-@pytest.mark.parametrize("batch", range(10))
+@pytest.mark.parametrize("batch", range(5))
 def test_rlcp_equals_the_definition(batch):
     for seed in range(50 * batch, 50 * batch + 50):
         p, h = small_problem(seed), bandwidth_of(small_problem(seed))
@@ -70,7 +70,7 @@ def test_rlcp_equals_the_definition(batch):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("batch", range(10))
+@pytest.mark.parametrize("batch", range(5))
 def test_lvd_equals_the_definition(batch):
     """A few steps of learning suffice to have some metric."""
     for columns in (1, 2, 3):

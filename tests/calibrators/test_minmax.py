@@ -23,7 +23,7 @@ quiet = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
 @quiet
-@pytest.mark.parametrize("batch", range(6))
+@pytest.mark.parametrize("batch", range(3))
 def test_knn_equals_the_definition(batch):
     for seed in range(50 * batch, 50 * batch + 50):
         p = small_problem(seed)
@@ -41,7 +41,7 @@ def test_knn_equals_the_definition(batch):
 
 @quiet
 @pytest.mark.parametrize("log10", [-2.0, -0.5, 0.0, 0.5, 3.0])
-@pytest.mark.parametrize("batch", range(4))
+@pytest.mark.parametrize("batch", range(2))
 def test_rbf_equals_the_definition(batch, log10):
     for seed in range(15 * batch, 15 * batch + 15):
         p = small_problem(seed, smallest=2, largest=11)
@@ -61,7 +61,7 @@ def test_rbf_equals_the_definition(batch, log10):
 @quiet
 @pytest.mark.parametrize("kernel", ["knn", "rbf"])
 def test_never_narrower_than_the_jackknife(kernel):
-    for seed in range(300):
+    for seed in range(100):
         p = small_problem(seed, largest=40)
         chosen = KNN(p.n_neighbors) if kernel == "knn" else RBF(10.0 ** (seed % 4 - 1))
         fitted = [
@@ -75,20 +75,14 @@ def test_never_narrower_than_the_jackknife(kernel):
 
 
 def test_adversarial_bags(adversarial_bags):
-    """Bags on which the Jackknife+ falls below the level: test index uniform over the bag."""
-    below = 0
+    """Bags on which the Jackknife+ falls below the level (see statistical/test_coverage.py)."""
     for (_, coverage, k), (bag, scores) in adversarial_bags.items():
-        shares = []
-        for method in (JackknifeMinmaxRescaled, JackknifeRescaled):
 
-            def radius(Z, s, z, coverage, method=method, k=k):
-                fitted = method(KNN(k), random_state=0).fit(Z, s)
-                return float(fitted.predict_radius(np.reshape(z, (1, -1)), float(coverage))[0])
+        def radius(Z, s, z, coverage, k=k):
+            fitted = JackknifeMinmaxRescaled(KNN(k), random_state=0).fit(Z, s)
+            return float(fitted.predict_radius(np.reshape(z, (1, -1)), float(coverage))[0])
 
-            shares.append(oracles.bag_coverage(bag, scores, radius, coverage))
-        assert shares[0] >= Fraction(coverage)
-        below += shares[1] < Fraction(coverage)
-    assert below >= 2
+        assert oracles.bag_coverage(bag, scores, radius, coverage) >= Fraction(coverage)
 
 
 @quiet
@@ -96,13 +90,13 @@ def test_adversarial_bags(adversarial_bags):
 @pytest.mark.parametrize("n", [20, 60])
 def test_coverage(n, kernel):
     draws, levels = np.random.default_rng(n), [0.5, 0.8, 0.9]
-    covered = np.empty((500, 3))
-    for repetition in range(500):
-        z = draws.uniform(size=(n + 40, 1))
-        s = np.abs(draws.normal(size=n + 40)) * (0.05 + np.abs(np.sin(6 * z[:, 0])))
+    covered = np.empty((300, 3))
+    for repetition in range(300):
+        z = draws.uniform(size=(n + 200, 1))
+        s = np.abs(draws.normal(size=n + 200)) * (0.05 + np.abs(np.sin(6 * z[:, 0])))
         method = JackknifeMinmaxRescaled(kernel).fit(z[:n], s[:n])
         covered[repetition] = (s[n:, None] <= method.predict_radius(z[n:], levels)).mean(axis=0)
-    mean, error = covered.mean(axis=0), covered.std(axis=0) / np.sqrt(500)
+    mean, error = covered.mean(axis=0), covered.std(axis=0) / np.sqrt(300)
     assert (mean > method.guaranteed_coverage(levels) - 4 * error).all(), mean
 
 

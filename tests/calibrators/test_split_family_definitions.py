@@ -24,7 +24,7 @@ def training_part(seed, dimension, smallest=2):
 
 
 @quiet
-@pytest.mark.parametrize("batch", range(6))
+@pytest.mark.parametrize("batch", range(3))
 def test_slcp_knn_equals_the_definition(batch):
     for seed in range(60 * batch, 60 * batch + 60):
         p = small_problem(seed)
@@ -46,7 +46,7 @@ def test_slcp_knn_equals_the_definition(batch):
 
 @quiet
 @pytest.mark.parametrize("log10", [-0.5, 0.0, 0.5, 3.0])
-@pytest.mark.parametrize("batch", range(4))
+@pytest.mark.parametrize("batch", range(2))
 def test_slcp_rbf_equals_the_definition(batch, log10):
     for seed in range(20 * batch, 20 * batch + 20):
         p = small_problem(seed, largest=10)
@@ -99,7 +99,7 @@ def test_normalized_knn_equals_the_definition(difficulty, form):
 
 
 @quiet
-@pytest.mark.parametrize("batch", range(6))
+@pytest.mark.parametrize("batch", range(3))
 def test_rcp_knn_equals_the_definition(batch):
     for seed in range(60 * batch, 60 * batch + 60):
         p = small_problem(seed)
@@ -118,7 +118,7 @@ def test_rcp_knn_equals_the_definition(batch):
 
 
 @quiet
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(15))
 def test_rcp_with_a_regressor_equals_the_definition(seed):
     p = small_problem(seed)
     features, errors, _ = training_part(seed, p.Z.shape[1])
@@ -138,7 +138,7 @@ def test_rcp_with_a_regressor_equals_the_definition(seed):
 
 
 @quiet
-@pytest.mark.parametrize("batch", range(4))
+@pytest.mark.parametrize("batch", range(2))
 def test_locart_equals_the_definition(batch):
     for seed in range(100 * batch, 100 * batch + 100):
         p = small_problem(seed, largest=40)

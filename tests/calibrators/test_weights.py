@@ -201,13 +201,13 @@ def test_adversarial_bags_by_weight(adversarial_bags, method):
 )
 def test_coverage_where_inputs_are_shifted(method):
     """x ~ N(0, 1) → N(1, 1), errors of size e^x, N = 60."""
-    rng, n_draws, level = np.random.default_rng(7), 300, 0.9
+    rng, n_draws, level = np.random.default_rng(7), 150, 0.9
     inside, without = np.zeros((2, n_draws))
     for repetition in range(n_draws):
         Z = rng.normal(size=(60, 1))
         scores = np.abs(rng.normal(size=60)) * np.exp(Z[:, 0])
-        new = 1 + rng.normal(size=(20, 1))
-        truth = np.abs(rng.normal(size=20)) * np.exp(new[:, 0])
+        new = 1 + rng.normal(size=(100, 1))
+        truth = np.abs(rng.normal(size=100)) * np.exp(new[:, 0])
         method.fit(Z, scores, weights=np.exp(Z[:, 0]))
         radius = method.predict_radius(new, level, weights=np.exp(new[:, 0]))
         inside[repetition] = np.mean(truth <= radius)

@@ -2,9 +2,13 @@
 
 from calliper import ErrorModel
 
+DEFAULTS = ErrorModel.__init__.__kwdefaults__
+#: Trees of the shift and of each side.
+ALL = DEFAULTS["shift_trees"], DEFAULTS["side_trees"]
+FEW = (4,), 4
 
-def with_few_trees(patch, shift_trees=(10,), side_trees=10):
+
+def with_trees(patch, shift_trees, side_trees):
     """Have ``ErrorModel()`` grow so many trees unless it is told how many."""
-    defaults = ErrorModel.__init__.__kwdefaults__
-    patch.setitem(defaults, "shift_trees", shift_trees)
-    patch.setitem(defaults, "side_trees", side_trees)
+    patch.setitem(DEFAULTS, "shift_trees", shift_trees)
+    patch.setitem(DEFAULTS, "side_trees", side_trees)

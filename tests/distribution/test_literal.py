@@ -65,7 +65,7 @@ def test_nearest_neighbours_with_shared_ties(batch, statistic):
 
 @pytest.mark.parametrize("statistic", STATISTICS)
 def test_graded_neighbours(statistic):
-    for seed in range(16):
+    for seed in range(8):
         p, errors = signed_problem(seed, smallest=4, largest=9)
         k = 1 + seed % 2  # of 4k at most as many as there are
         weigh = oracle.by_kernel(("graded", k))

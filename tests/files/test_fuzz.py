@@ -13,14 +13,14 @@ from calliper._trees import packed, unpacked
 from calliper.calibrators import LoCart
 from calliper.exceptions import CalliperError, DamagedFileError
 from calliper.files import _classes, _file
-from cases.trees import with_few_trees
+from cases.trees import with_trees
 from checks.fuzzing import files as fuzz
 
 
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        with_few_trees(patch, (5,), 5)
+        with_trees(patch, (5,), 5)
         return fuzz.good_files(tmp_path_factory.mktemp("good"))
 
 

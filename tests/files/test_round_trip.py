@@ -12,7 +12,7 @@ import pytest
 import calliper
 from cases.kept import LEVELS
 from cases.kept_all import MORE, all_cases, high
-from cases.trees import with_few_trees
+from cases.trees import FEW, with_trees
 
 pytestmark = pytest.mark.long
 
@@ -81,7 +81,7 @@ def both(tmp_path_factory):
     before, bare = {}, {}
     with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("ignore")
-        with_few_trees(patch)
+        with_trees(patch, *FEW)
         for name, case in all_cases().items():
             calliper.save(case.made, folder / f"{name}.calliper")
             before[name] = everything(case.made, case)

@@ -26,7 +26,7 @@ def fitted(kernel, **how):
 @pytest.mark.parametrize("shrinkage", [0.0, 0.4])
 @pytest.mark.parametrize("inner", [KNN(7), RBF(0.5), RBF("median"), RBF(0.5, smoothing=1.0)])
 def test_it_is_the_inner_kernel_on_mapped_rows(inner, shrinkage):
-    method = fitted(Mahalanobis(inner), shrinkage=shrinkage)
+    method = fitted(Mahalanobis(inner, max_iter=10), shrinkage=shrinkage)
     moved = method.kernel_.metric.transform
     plain = FullRescaled(inner, shrinkage=shrinkage, random_state=0)
     plain.fit(moved(Z[:300]), ERRORS[:300], training=moved(Z[300:700]))
@@ -51,16 +51,18 @@ def test_directions_that_do_not_matter_are_forgotten():
 
 
 def test_calibration_scores_have_no_say():
-    one = fitted(Mahalanobis()).kernel_.metric.matrix
-    other = FullRescaled(Mahalanobis(), random_state=0).fit(Z[700:], ERRORS[700:], **TRAIN)
+    kernel = Mahalanobis(max_iter=10)
+    one = fitted(kernel).kernel_.metric.matrix
+    other = FullRescaled(kernel, random_state=0).fit(Z[700:], ERRORS[700:], **TRAIN)
     np.testing.assert_array_equal(one, other.kernel_.metric.matrix)
 
 
 def test_left_out_errors_come_first():
     left_out = {"left_out": (Z[700:], ERRORS[700:])}
-    both = FullRescaled(Mahalanobis(), random_state=0)
+    kernel = Mahalanobis(max_iter=10)
+    both = FullRescaled(kernel, random_state=0)
     both.fit(Z[:300], ERRORS[:300], **TRAIN, **left_out)
-    alone = FullRescaled(Mahalanobis(), random_state=0).fit(Z[:300], ERRORS[:300], **left_out)
+    alone = FullRescaled(kernel, random_state=0).fit(Z[:300], ERRORS[:300], **left_out)
     np.testing.assert_array_equal(both.kernel_.metric.matrix, alone.kernel_.metric.matrix)
     assert "left_out" in FullRescaled(Mahalanobis()).uses
 
@@ -69,20 +71,23 @@ def test_labels_are_logarithms_of_errors():
     labels = np.log(TRAIN["training"][1] + 0.1 * TRAIN["training"][1].mean())
     seed = np.random.RandomState(0)
     by_hand = learn_metric(
-        TRAIN["training"][0], labels, n_directions=3, max_iter=500, random_state=seed
+        TRAIN["training"][0], labels, n_directions=3, max_iter=50, random_state=seed
     )
-    method = fitted(Mahalanobis(n_directions=3, max_iter=500))
+    method = fitted(Mahalanobis(n_directions=3, max_iter=50))
     np.testing.assert_allclose(method.kernel_.metric.matrix, by_hand.matrix)
 
 
 def test_it_works_through_the_regressor_and_its_clones():
     y = Z[:, 1] + np.random.default_rng(1).normal(size=900) * ERRORS
     model = ConformalRegressor(
-        LinearRegression(), FullRescaled(Mahalanobis(KNN(20))), embed="inputs", random_state=0
+        LinearRegression(),
+        FullRescaled(Mahalanobis(KNN(20), max_iter=20)),
+        embed="inputs",
+        random_state=0,
     )
     lower, upper = clone(model).fit(Z[:700], y[:700]).predict_interval(Z[700:])
     assert 0.8 < np.mean((lower <= y[700:]) & (y[700:] <= upper)) < 1
-    assert "learnt directions" in repr(fitted(Mahalanobis()).kernel_)
+    assert "learnt directions" in repr(fitted(Mahalanobis(max_iter=3)).kernel_)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +96,7 @@ def test_it_works_through_the_regressor_and_its_clones():
         (Mahalanobis(), {}, CalliperError, "learns its metric on training errors"),
         (Mahalanobis(TunedKNN()), TRAIN, TypeError, "takes KNN"),
         (Mahalanobis("nearest"), TRAIN, TypeError, "takes KNN.* got 'nearest'"),
-        (Mahalanobis(KNN(0)), TRAIN, ValueError, "integer >= 1; got 0"),
+        (Mahalanobis(KNN(0), max_iter=3), TRAIN, ValueError, "integer >= 1; got 0"),
         (Mahalanobis(n_directions=0), TRAIN, ValueError, "n_directions must be an integer >= 1"),
         (
             Mahalanobis(),
@@ -110,7 +115,7 @@ def test_methods_without_a_closed_form_say_so():
     with pytest.raises(TypeError, match=r"no leave-two-out scale is known .* use FullRescaled"):
         JackknifeRescaled(Mahalanobis()).fit(Z[:300], ERRORS[:300])
     with pytest.raises(TypeError, match=r"no local mean is known .* use FullRescaled"):
-        MADSplit(Mahalanobis()).fit(Z[:300], ERRORS[:300], **TRAIN)
+        MADSplit(Mahalanobis(max_iter=3)).fit(Z[:300], ERRORS[:300], **TRAIN)
 
 
 def test_a_metric_is_learnt_on_so_many_errors_at_most(monkeypatch):

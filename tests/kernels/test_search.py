@@ -90,30 +90,31 @@ def distances(points, z):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("engine", "d", "n"), ENGINES)
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_nearest(engine, d, n, kind, seed):
     rng = np.random.default_rng(seed)
     search = make(rng, engine, d, n, kind)
     queries = np.vstack([cloud(rng, 10, d, kind), search.points[:3]])
+    away = [distances(search.points, z) for z in queries]
     for k in (1, 2, 7, n - 1, n):
         found, tied = search.nearest(queries, k)
         assert (np.diff(found[:, :-1], axis=1) > 0).all()  # in the order of the points
-        for row, z in enumerate(queries):
-            assert_nearest(found[row], tied[row], distances(search.points, z))
+        for row, distance in enumerate(away):
+            assert_nearest(found[row], tied[row], distance)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("engine", "d", "n"), ENGINES)
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_nearest_others(engine, d, n, kind, seed):
     rng = np.random.default_rng(seed)
     search = make(rng, engine, d, n, kind)
+    others = {i: distances(search.points, search.points[i]) for i in range(0, n, 3)}
     for k in (1, 5, n - 1):
         found, tied = search.nearest_others(k)
-        for i in range(0, n, 3):
-            others = distances(search.points, search.points[i])
-            others[i] = np.inf
-            assert_nearest(found[i], tied[i], others)
+        for i, distance in others.items():
+            distance[i] = np.inf
+            assert_nearest(found[i], tied[i], distance)
 
 
 @pytest.mark.parametrize("kind", KINDS)

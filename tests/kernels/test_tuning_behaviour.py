@@ -185,11 +185,11 @@ def test_folds_have_the_guarantee_of_cv_plus():
 )
 def test_coverage_of_tuned_methods(kernel, n):
     """At least what is proved; on such ordinary data in fact close to the level."""
-    draws, level = 200, 0.9
+    draws, level = 120, 0.9
     rng = np.random.default_rng(n)
     covered = np.empty(draws)
     for repetition in range(draws):
-        Z, new = rng.uniform(size=(n, 1)), rng.uniform(size=(40, 1))
+        Z, new = rng.uniform(size=(n, 1)), rng.uniform(size=(150, 1))
         scores, truth = (
             np.abs(rng.normal(size=len(x))) * (0.05 + np.abs(np.sin(6 * x[:, 0]))) for x in (Z, new)
         )

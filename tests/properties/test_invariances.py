@@ -44,7 +44,7 @@ def problems(draw):
 
 @every_method
 @given(problem=problems(), log_factor=st.floats(-20, 20))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_scaling_scores_scales_the_radius(name, problem, log_factor):
     Z, scores, new, _ = problem
     c = 2.0**log_factor
@@ -54,7 +54,7 @@ def test_scaling_scores_scales_the_radius(name, problem, log_factor):
 
 @every_method
 @given(problem=problems())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_order_of_calibration_rows_does_not_matter(name, problem):
     Z, scores, new, rng = problem
     order = rng.permutation(len(Z))
@@ -65,7 +65,7 @@ def test_order_of_calibration_rows_does_not_matter(name, problem):
 
 @every_method
 @given(problem=problems())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_a_row_has_its_radius_in_any_company(name, problem):
     Z, scores, new, _ = problem
     method = fit(name, Z, scores)
@@ -76,7 +76,7 @@ def test_a_row_has_its_radius_in_any_company(name, problem):
 
 @pytest.mark.parametrize("name", [n for n in METHODS if n not in ("full-quantile", "conditional")])
 @given(problem=problems())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_radius_grows_with_the_level(name, problem):
     Z, scores, new, _ = problem
     radius = fit(name, Z, scores).predict_radius(new, np.arange(0.05, 1, 0.05))
@@ -85,7 +85,7 @@ def test_radius_grows_with_the_level(name, problem):
 
 @every_method
 @given(problem=problems())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_many_levels_at_once_equal_one_by_one(name, problem):
     Z, scores, new, _ = problem
     method = fit(name, Z, scores)
@@ -97,7 +97,7 @@ def test_many_levels_at_once_equal_one_by_one(name, problem):
 
 @pytest.mark.parametrize("name", ["jackknife", "jackknife-rbf", "full", "full-rbf", "conditional"])
 @given(problem=problems(), shift=st.floats(-1e3, 1e3), angle=st.floats(0, 6.3))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_moving_and_turning_the_space_does_not_matter(name, problem, shift, angle):
     Z, scores, new, _ = problem
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])

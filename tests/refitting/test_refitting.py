@@ -18,10 +18,10 @@ from oracles import refitting as refit_oracles
 
 @pytest.mark.filterwarnings("ignore::calliper.exceptions.SmallCalibrationWarning")
 @pytest.mark.parametrize("minmax", [False, True])
-@pytest.mark.parametrize("estimator", [Nearest(), Ridge()], ids=lambda value: type(value).__name__)
-def test_jackknife_plus_equals_its_definition(estimator, minmax):
+@pytest.mark.parametrize(("estimator", "n_problems"), [(Nearest(), 80), (Ridge(), 20)])
+def test_jackknife_plus_equals_its_definition(estimator, n_problems, minmax):
     infinite = 0
-    for seed in range(80):
+    for seed in range(n_problems):
         X, y, new, coverage, _ = small_problem(seed)
         found = JackknifePlus(estimator, minmax=minmax).fit(X, y)
         found = found.predict_interval(new, float(coverage))
@@ -29,14 +29,14 @@ def test_jackknife_plus_equals_its_definition(estimator, minmax):
         expected = refit_oracles.fold_intervals(estimator, X, y, folds, new, coverage, minmax)
         np.testing.assert_allclose(ends(found), expected, atol=1e-10)
         infinite += np.isinf(found.width).any()
-    assert infinite > 5
+    assert infinite > n_problems / 16
 
 
 @pytest.mark.filterwarnings("ignore::calliper.exceptions.SmallCalibrationWarning")
 @pytest.mark.parametrize("minmax", [False, True])
-@pytest.mark.parametrize("estimator", [Nearest(), Ridge()], ids=lambda value: type(value).__name__)
-def test_cv_plus_equals_its_definition(estimator, minmax):
-    for seed in range(80):
+@pytest.mark.parametrize(("estimator", "n_problems"), [(Nearest(), 80), (Ridge(), 20)])
+def test_cv_plus_equals_its_definition(estimator, n_problems, minmax):
+    for seed in range(n_problems):
         X, y, new, coverage, rng = small_problem(seed)
         n_folds = int(rng.integers(2, len(y) + 1))
         method = CVPlus(estimator, n_folds, minmax=minmax, random_state=seed).fit(X, y)
@@ -51,10 +51,10 @@ def test_cv_plus_equals_its_definition(estimator, minmax):
 @pytest.mark.filterwarnings("ignore::calliper.exceptions.SmallCalibrationWarning")
 @pytest.mark.filterwarnings("ignore::calliper.exceptions.InEveryBootstrapWarning")
 @pytest.mark.parametrize("aggregate", ["mean", "median"])
-@pytest.mark.parametrize("estimator", [Nearest(), Ridge()], ids=lambda value: type(value).__name__)
-def test_jackknife_after_bootstrap_equals_its_definition(estimator, aggregate):
+@pytest.mark.parametrize(("estimator", "n_problems"), [(Nearest(), 80), (Ridge(), 20)])
+def test_jackknife_after_bootstrap_equals_its_definition(estimator, n_problems, aggregate):
     unjudged = 0
-    for seed in range(80):
+    for seed in range(n_problems):
         X, y, new, coverage, rng = small_problem(seed)
         method = JackknifeAfterBootstrap(
             estimator, int(rng.integers(1, 12)), aggregate=aggregate, random_state=seed
@@ -66,7 +66,7 @@ def test_jackknife_after_bootstrap_equals_its_definition(estimator, aggregate):
         )
         np.testing.assert_allclose(ends(found), expected, atol=1e-10)
         unjudged += np.isinf(method.residuals_).any()
-    assert unjudged > 10
+    assert unjudged > n_problems / 8
 
 
 def test_as_many_folds_as_rows_are_the_jackknife():
@@ -119,17 +119,17 @@ def test_levels_blocks_and_jobs(method, monkeypatch):
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda value: type(value).__name__)
 def test_frames_and_pipelines(method):
-    table = pd.DataFrame(X, columns=["a", "b"], index=[f"row {i}" for i in range(120)])
+    table = pd.DataFrame(X[:40], columns=["a", "b"], index=[f"row {i}" for i in range(40)])
     piped = clone(method).set_params(estimator=make_pipeline(StandardScaler(), Ridge()))
-    intervals = piped.fit(table, pd.Series(Y)).predict_interval(table[100:])
-    plain = clone(piped).fit(X, Y).predict_interval(X[100:])
+    intervals = piped.fit(table, pd.Series(Y[:40])).predict_interval(table[30:])
+    plain = clone(piped).fit(X[:40], Y[:40]).predict_interval(X[30:40])
     np.testing.assert_allclose(ends(intervals), ends(plain))
-    assert list(intervals.to_frame().index[:2]) == ["row 100", "row 101"]
+    assert list(intervals.to_frame().index[:2]) == ["row 30", "row 31"]
     with pytest.raises(ValueError, match="feature names"):
         piped.predict_interval(table.rename(columns={"a": "c"}))
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("method", METHODS, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("method", {type(method): method for method in METHODS}.values(), ids=repr)
 def test_scikit_learn_grammar(method):
     check_estimator(method)

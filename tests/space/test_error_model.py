@@ -17,7 +17,7 @@ from calliper.kernels import KNN
 from calliper.scores import AbsoluteError, ScaledError
 from calliper.space import _error_model, _learnt_error
 from cases.problems import small_problem
-from cases.trees import with_few_trees
+from cases.trees import FEW, with_trees
 from oracles import rescaled as oracles
 
 RNG = np.random.default_rng(0)
@@ -38,7 +38,7 @@ def ridge(**settings):
 def fewer_trees():
     """Enough to see what is learnt, in less than half of the time."""
     with pytest.MonkeyPatch.context() as patch:
-        with_few_trees(patch, (60, 120), 15)
+        with_trees(patch, (60, 120), 15)
         yield
 
 
@@ -226,7 +226,8 @@ KINDS = {
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("target", ["usual", "half zero", "constant", "counts"])
-def test_ways_to_left_out_errors_and_odd_targets(kind, target):
+def test_ways_to_left_out_errors_and_odd_targets(kind, target, monkeypatch):
+    with_trees(monkeypatch, *FEW)
     model, folds = KINDS[kind]
     y = {
         "usual": Y,
@@ -248,7 +249,8 @@ def test_ways_to_left_out_errors_and_odd_targets(kind, target):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("n", [20, 39, 45])
-def test_few_training_rows(n):
+def test_few_training_rows(n, monkeypatch):
+    with_trees(monkeypatch, *FEW)
     model = ConformalRegressor(Ridge().fit(X[:n], Y[:n]), left_out_folds=3, random_state=0)
     model.calibrate(X[CAL], Y[CAL], X_train=X[:n], y_train=Y[:n])
     assert (model.error_model_ is None) == (n < 40)
@@ -256,7 +258,8 @@ def test_few_training_rows(n):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_frames_with_categories():
+def test_frames_with_categories(monkeypatch):
+    with_trees(monkeypatch, *FEW)
     frame = pd.DataFrame(X, columns=list("abc"))
     frame["town"] = pd.Categorical(np.where(X[:, 2] > 0, "Bern", "Basel"))
     model = HistGradientBoostingRegressor(max_iter=20, categorical_features="from_dtype")

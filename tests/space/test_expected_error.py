@@ -30,7 +30,7 @@ Y_TRAIN, Y_CAL = Y[:200], Y[200:300]
 
 
 #: Only the expected size, which is what the coordinate is made of.
-SIZE = ErrorModel(recentre=False, units=False)
+SIZE = ErrorModel(recentre=False, units=False, side_trees=25)
 
 
 def learnt(model, *, X_train=X_TRAIN, y_train=Y_TRAIN, embed="auto"):
@@ -68,7 +68,7 @@ def test_expected_error(model, name):
     errors = np.abs(Y_TRAIN[unseen.numbers] - unseen.y_pred)
     prepare = StandardScaler().fit(X_TRAIN).transform if hasattr(model, "steps") else np.asarray
     error_model = GradientBoostingRegressor(
-        n_estimators=50, subsample=0.5, min_samples_leaf=10, max_features=1 / 3, random_state=0
+        n_estimators=25, subsample=0.5, min_samples_leaf=10, max_features=1 / 3, random_state=0
     )
 
     def clues(rows, predicted, Z):

@@ -170,8 +170,8 @@ def test_coverage_of_a_model_that_hides_its_limit():
 
     local = np.random.default_rng(0)
     covered = []
-    for seed in range(800):
-        x, y = local.uniform(size=(14, 1)), local.normal(size=14)
+    for seed in range(400):
+        x, y = local.uniform(size=(49, 1)), local.normal(size=49)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model = ConformalRegressor(Limited(), random_state=seed).calibrate(x[:9], y[:9])

@@ -45,7 +45,7 @@ def draw(rng, n):
 def test_so_many_calibration_sets_cover(method):
     """Coverage given each set, by the known law of the error at each input."""
     rng = np.random.default_rng(1)
-    grid = (np.arange(200)[:, None] + 0.5) / 200
+    grid = (np.arange(50)[:, None] + 0.5) / 50
     training = draw(rng, 300)
     known = {"training": training} if method.uses.needs else {}
     n, reached = 60, 0

@@ -69,7 +69,7 @@ def test_never_above_the_truth_in_exact_arithmetic():
 def test_holds_for_coverage_averaged_over_calibration_draws():
     """A random threshold, independent of the new point: Jensen's inequality."""
     rng = np.random.default_rng(2)
-    joint = joints_with_coverage(rng, 300, 0.7)
+    joint = joints_with_coverage(rng, 100, 0.7)
     for one, information in zip(joint, information_of(joint), strict=True):
         chance = rng.dirichlet([0.3] * 5)  # of each value of S to be the threshold
         rho = one[0].sum()

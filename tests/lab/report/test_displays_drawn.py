@@ -192,6 +192,7 @@ def test_two_calibration_curves_share_a_diagonal():
     assert sorted(legend) == ["exact", "one", "two"]
 
 
+@pytest.mark.long
 def test_every_figure_of_the_page_is_drawn_by_its_code(tmp_path):
     docs = Path(__file__).parents[3] / "docs"
     spec = importlib.util.spec_from_file_location("make_plots", docs / "make_plots.py")
