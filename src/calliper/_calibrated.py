@@ -15,11 +15,12 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
+from calliper._kept import Inline, Keeps, Part, Plain, Text
 from calliper._row_order import warn_of_trend
 from calliper._shared_rows import RowSketch, SharedRows, find_shared, sketch_rows
 from calliper._types import Coverage, FloatArray, Score
 from calliper._validation import check_bounds, check_level, check_levels, like_coverage
-from calliper.calibrators import Grouped, refuse_distribution, takers_of_weights
+from calliper.calibrators import METHODS, Grouped, refuse_distribution, takers_of_weights
 from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError, SharedRowsWarning, warn
 from calliper.guarantees import Guarantee
@@ -275,7 +276,7 @@ class StoredRows:
 
 
 @dataclass(frozen=True, eq=False)
-class CalibratedOnStored:
+class CalibratedOnStored(Keeps):
     """A calibrator that has learnt from stored rows, and the map to where it judges nearness.
 
     ``about`` is what whoever keeps it in a file wants to know of the rows, in plain values.
@@ -284,6 +285,26 @@ class CalibratedOnStored:
     calibrated: Calibrated
     embedding: Embedding
     about: dict[str, Any] | None = None
+
+    keeps = {
+        "calibrators": Part(("Grouped", *METHODS), several=True),
+        "space": Inline(Embedding),
+        "void": Text(optional=True),
+        "about": Plain(),
+    }
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds; errors of stored predictions are absolute."""
+        known = {"calibrators": self.calibrated.calibrators, "void": self.calibrated.void}
+        return {**known, "space": self.embedding, "about": self.about}
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> CalibratedOnStored:
+        """The calibrator, and what is known of the columns."""
+        if len(state["calibrators"]) != 1:
+            raise CalliperError("stored predictions have one calibrator.")
+        fitted = Calibrated(AbsoluteError(), state["calibrators"], state["void"])
+        return cls(fitted, state["space"], state["about"])
 
     @property
     def calibrator(self) -> Any:

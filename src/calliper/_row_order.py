@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import rankdata
 
+from calliper._kept import Keeps, Number
 from calliper._types import FloatArray
 from calliper.exceptions import RowOrderWarning, warn
 
@@ -23,7 +24,7 @@ LEVEL = 1e-4
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowTrend:
+class RowTrend(Keeps):
     """Errors that depend on the row number.
 
     Attributes
@@ -38,6 +39,11 @@ class RowTrend:
     p_value: float
     first: float
     last: float
+
+    keeps = {
+        "of_size": Number(bool),
+        **dict.fromkeys(("correlation", "p_value", "first", "last"), Number()),
+    }
 
     def describe(self, rows: str = "calibration") -> str:
         """What was found and what follows from it; for a message."""

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from calliper._kept import Array, Keeps, Number, Plain
 from calliper._types import FloatArray, IntArray
 
 #: How a cell that holds nothing reads, in Python, NumPy and pandas.
@@ -82,7 +83,7 @@ class SharedRows:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RowSketch:
+class RowSketch(Keeps):
     """Rows as a few numbers each, by which copies of them are known again; 24 bytes a row.
 
     Attributes
@@ -99,6 +100,25 @@ class RowSketch:
     fine: bool
     names: tuple[Any, ...] | None = None
     has_targets: bool = True
+
+    keeps = {
+        "numbers": Array("float64", ("n", _PROJECTED)),
+        "units": Array("float64", ("u", 2), finite=False),
+        "fine": Number(bool),
+        "names": Plain(),
+        "has_targets": Number(bool),
+    }
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds; a column of text has an infinite unit there."""
+        units = [(np.inf, np.inf) if unit is None else unit for unit in self.units]
+        return {**vars(self), "units": np.array(units, dtype=np.float64).reshape(-1, 2)}
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> RowSketch:
+        """With units as they were."""
+        units = (None if low == np.inf else (low, unit) for low, unit in state["units"].tolist())
+        return cls(**{**state, "units": tuple(units)})
 
     def columns(self, X: Any, y: Any) -> list[NDArray[Any]]:
         """Columns of other rows: by name where both have names, else by position."""

@@ -27,6 +27,7 @@ from calliper import _models as models
 from calliper._boxes import Boxes, check_targets, listed, target_names
 from calliper._calibrated import Calibrated
 from calliper._dask import LazyRows, is_collection, lazy_predictions, refuse_collection
+from calliper._kept import Array, Part, Plain
 from calliper._per_row import PerRow
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import check_bounds
@@ -100,6 +101,36 @@ class MultiTargetRegressor(ConformalRegressor):
         )
         self.joint = joint
         self.units = units
+
+    keeps = {
+        **ConformalRegressor.keeps,
+        "targets": Plain(),
+        "parts": Part(("ConformalRegressor",), several=True),
+        "units_": Array("float64", ("k",), least=np.finfo(float).tiny, optional=True),
+    }
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds; with parts, all else is theirs."""
+        own = super().for_file() | {"targets": [*self.target_names_], "units_": self.units_}
+        return own | {"parts": self._parts, **({"calibrators": ()} if self._parts else {})}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """What a file held, around the model that is given."""
+        self._parts, self.units_ = state["parts"], state["units_"]
+        self.target_names_ = tuple(state["targets"])
+        if self._parts:
+            state["calibrators"] = tuple(c for part in self._parts for c in part.calibrators_)
+            if len(self._parts) != len(self.target_names_):
+                raise CalliperError("there must be a part for each target.")
+        super().restore(state)
+        if self._parts:
+            self.embedding_, self.score_ = self._parts[0].embedding_, self._parts[0].score_
+
+    def _n_tails(self) -> int:
+        """As many as all parts have."""
+        if self._parts:
+            return len(self.calibrators_)
+        return super()._n_tails()
 
     def predict(self, X: Any) -> FloatArray:
         """The model's predictions, (m, k)."""

@@ -43,6 +43,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
 
+from calliper._kept import Array, Number
 from calliper._types import BoolArray, FloatArray
 from calliper._validation import check_level, check_vector, n_rows
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, unheard
@@ -128,6 +129,32 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         self.decay = decay
         self.start = start
         self.horizon = horizon
+
+    keeps = {
+        "steps": Array("float64", ("T", 2), least=0, most=1),
+        "levels": Array("float64", ("k",)),
+        "weights": Array("float64", ("k",), least=0),
+        "excess": Number(),
+        "asked": Number(bool),
+    }
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds: all steps so far, and where they have led."""
+        steps = np.array(self._steps, dtype=np.float64).reshape(-1, 2)
+        known = {"levels": self._levels, "weights": self._weights, "excess": self._excess}
+        return {**known, "steps": steps, "asked": self._asked}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """As it was after the last step."""
+        self._begin()
+        if len(state["levels"]) != len(self._rates):
+            raise CalliperError("a Controller has a level for each of its rates.")
+        self._levels, self._weights = state["levels"], state["weights"]
+        self._excess, self._asked = state["excess"], state["asked"]
+        self._steps = [(level, outside) for level, outside in state["steps"].tolist()]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_steps")
 
     def _begin(self) -> None:
         """Check the parameters and set the first level, unless that has happened."""

@@ -6,11 +6,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
@@ -32,6 +32,7 @@ from calliper._dask import (
     lazy_predictions,
     refuse_collection,
 )
+from calliper._kept import Field, Inline, Number, Part, Plain, Text
 from calliper._models import (
     check_known_rows,
     check_new_rows,
@@ -48,11 +49,11 @@ from calliper._models import (
 from calliper._notebook import card, floored
 from calliper._per_row import PerRow, row_values
 from calliper._progress import reporter
-from calliper._row_order import warn_of_trend
-from calliper._shared_rows import sketch_rows
+from calliper._row_order import RowTrend, warn_of_trend
+from calliper._shared_rows import RowSketch, sketch_rows
 from calliper._types import Coverage, FloatArray, IntArray, Score
 from calliper._validation import check_vector, check_window
-from calliper.calibrators import FullRescaled, Grouped, picture_of
+from calliper.calibrators import METHODS, FullRescaled, Grouped, picture_of
 from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError, EmbeddingWarning, warn
 from calliper.guarantees import Guarantee
@@ -67,6 +68,7 @@ from calliper.space import (
     Embedding,
     ErrorModel,
     Learnt,
+    LeftOut,
     Refits,
     Training,
     fit_embedding,
@@ -164,6 +166,23 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
     >>> (upper - lower).round(1)
     array([0.4, 2.7])
     """
+
+    #: What a file keeps of a calibrated one; the model stays outside.
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "calibrators": Part(("Grouped", *METHODS), several=True),
+        "space": Inline(Embedding),
+        "score": Plain("score_function"),
+        "void": Text(optional=True),
+        "groups": Plain("groups"),
+        "weights": Plain("weights"),
+        "has_training": Number(bool),
+        "trained_here": Number(bool),
+        "sketch": Inline(RowSketch, optional=True),
+        "left_out": Inline(LeftOut, optional=True),
+        "trend": Inline(RowTrend, optional=True),
+        "n_columns": Number(int, 0, optional=True),
+        "names": Plain(),
+    }
 
     calibrators_: tuple[Any, ...]
     embedding_: Embedding
@@ -469,6 +488,48 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             params["calibrator"] = FullRescaled()
         super().set_params(**params)
         return self
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds of a calibrated one."""
+        untrained, model, sketch = vars(self).get("_trained", (None, None, None))
+        return {
+            "calibrators": self.calibrators_,
+            "space": self.embedding_,
+            "score": self.score_,
+            "void": self.void_,
+            **vars(self._per_row),
+            "has_training": self._placed[2],
+            "trained_here": untrained is self.estimator and model is self.estimator_,
+            "sketch": sketch,
+            "left_out": self.left_out_,
+            "trend": self._row_trend,
+            "n_columns": vars(self).get("n_features_in_"),
+            "names": [*vars(self).get("feature_names_in_", ())],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """What a file held, around the model that is given."""
+        self.estimator_, self.embedding_ = self.estimator, state["space"]
+        self.embedding_.model = self.estimator_
+        self.calibrators_, self.score_, self.void_ = (
+            state[name] for name in ("calibrators", "score", "void")
+        )
+        self.left_out_, self._row_trend = state["left_out"], state["trend"]
+        self._per_row = PerRow(groups=state["groups"], weights=state["weights"])
+        self._placed = (self.estimator_, self.embed, state["has_training"])
+        self.error_model_ = self.embedding_.error_model
+        if len(self.calibrators_) != self._n_tails():
+            raise CalliperError("a score must have a calibrator for each of its tails.")
+        if state["trained_here"]:
+            self._trained = self.estimator, self.estimator_, state["sketch"]
+        if state["n_columns"] is not None:
+            self.n_features_in_ = state["n_columns"]
+        if state["names"]:
+            self.feature_names_in_ = np.array(state["names"], dtype=object)
+
+    def _n_tails(self) -> int:
+        """How many calibrators there are."""
+        return int(self.score_.n_tails)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "calibrators_")

@@ -7,7 +7,7 @@ from calliper.calibrators._base import takers_of_weights as takers_of_weights
 from calliper.calibrators._conditional import ConditionalCalibration
 from calliper.calibrators._full_rescaled import LARGEST as LARGEST
 from calliper.calibrators._full_rescaled import FullRescaled
-from calliper.calibrators._grouped import Grouped
+from calliper.calibrators._grouped import METHODS, Grouped
 from calliper.calibrators._jackknife_minmax import JackknifeMinmaxRescaled
 from calliper.calibrators._jackknife_rescaled import JackknifeRescaled
 from calliper.calibrators._lcp import LCP

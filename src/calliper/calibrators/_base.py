@@ -17,9 +17,11 @@ it. A method that knows a shorter way writes ``_take_in``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from functools import partial
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -33,6 +35,7 @@ from calliper._device import (
     is_tensor,
     to_host,
 )
+from calliper._kept import Array, Field, Number, Plain
 from calliper._notebook import card, histogram
 from calliper._types import Coverage, FloatArray
 from calliper._validation import (
@@ -100,6 +103,27 @@ class FitRows:
         return replace(self, **{name: value[-n:] for name, value in known.items()})
 
 
+#: What a file keeps of them.
+ROWS: dict[str, Field] = {
+    "Z": Array("float64", ("M", "d")),
+    "scores": Array("float64", ("N",)),
+    "magnitudes": Array("float64", ("N",), least=0, optional=True),
+    "signs": Array("int8", ("N",), least=-1, most=1, optional=True, becomes="float64"),
+    "weights": Array("float64", ("N",), least=0, optional=True),
+    "Z_train": Array("float64", ("n", "d"), optional=True),
+    "scores_train": Array("float64", ("n",), optional=True),
+    "y_train": Array("float64", ("n",), optional=True),
+    "Z_left_out": Array("float64", ("l", "d"), optional=True),
+    "scores_left_out": Array("float64", ("l",), optional=True),
+    "length": Number(least=0, optional=True),  # ``length_scale``, which some have as a parameter
+}
+
+#: What else is kept of every fitted method.
+FITTED: dict[str, Field] = {
+    "levels": Array("float64", ("L",), least=0, most=1),
+    "names": Plain(),
+}
+
 #: What of :class:`FitRows` belongs to calibration points.
 CALIBRATION = ("Z", "scores", "magnitudes", "signs", "weights")
 
@@ -127,6 +151,18 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     averages = "all inputs"
     has_distribution = False
     takes_device = False
+
+    #: What a file keeps besides parameters: rows, and what ``learns`` names.
+    keeps: ClassVar[Mapping[str, Field]] = {**ROWS, **FITTED}
+    #: What ``fit`` learns, draws, or finds at great expense; it gets it back from a file.
+    learns: ClassVar[Mapping[str, Field]] = {}
+    #: What is kept in the place of all that.
+    own_keeps: ClassVar[Mapping[str, Field]] = {}
+    _known: Mapping[str, Any] = {}
+
+    def __init_subclass__(cls, **how: Any) -> None:
+        super().__init_subclass__(**how)
+        cls.keeps = cls.own_keeps or {**ROWS, **FITTED, **cls.learns}
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -170,6 +206,41 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def _proved(self, level: float) -> float:
         """The marginal coverage that is proved at one level."""
+
+    def _once(self, name: str, learn: Callable[[], Any]) -> Any:
+        """What a file knows of this, else what ``learn`` finds."""
+        return self._known[name] if name in self._known else learn()
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds of a fitted method, by the names of ``keeps``."""
+        rows, state = self._rows, {**vars(self._rows), "length": self._rows.length_scale}
+        del state["length_scale"]
+        if rows.magnitudes is not None and np.array_equal(rows.magnitudes, rows.scores):
+            state["magnitudes"] = None
+        state["levels"] = np.array(sorted(self.levels_asked_))
+        state["names"] = list(vars(self).get("feature_names_in_", ()))
+        return state | {name: getattr(self, name) for name in self.learns}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Fit to the rows of a file, with what was learnt before."""
+        rows = {name: state[name] for name in ROWS if state[name] is not None}
+        Z, scores = rows["Z"], rows["scores"]
+        if "length" in rows:
+            rows["length_scale"] = rows.pop("length")
+        if not self.judges_nearness:  # rows are only counted
+            rows["Z"] = np.zeros((len(scores), 1))
+        self._known = {name: state[name] for name in self.learns}
+        try:
+            self.fit(**rows)
+        finally:
+            del self._known
+        if not self.judges_nearness:
+            self.n_features_in_, self._rows = Z.shape[1], replace(self._rows, Z=Z[:0])
+        self.levels_asked_ = set(state["levels"].tolist())
+        if state["names"]:
+            self.feature_names_in_ = np.array(state["names"], dtype=object)
+            if len(self.feature_names_in_) != self.n_features_in_:
+                raise CalliperError("there are not as many names as columns.")
 
     def extend(
         self,
@@ -500,6 +571,22 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             signed = self.takes_any_score or not key.startswith("scores")
             known[key] = (check_vector if signed else check_scores)(values, key, n=len(rows))
         return {f"Z_{name}": rows, **known}
+
+
+def scales_of(method: Any) -> Callable[..., Any]:
+    """How its kernel makes the scales of the Jackknife+: of what a file knows, if it does."""
+    before = {name.rstrip("_"): value for name, value in method._known.items() if value is not None}
+    if "without_one" not in before:
+        return method.kernel_.leave_two_out  # type: ignore[no-any-return]
+    return partial(method.kernel_.leave_two_out_again, before)
+
+
+def keep_scales(method: Any) -> None:
+    """Name what its scales keep as ``learns`` does."""
+    found = {} if method.scale_ is None else method.scale_.for_file()
+    for name in method.learns:
+        if name != "kernel_":
+            setattr(method, name, found.get(name.rstrip("_")))
 
 
 def picture_of(calibrator: Any) -> str:

@@ -166,6 +166,12 @@ class ConditionalCalibration(Calibrator):
         self.n_calibration_ = len(rows.scores)
         return self
 
+    def restore(self, state: dict[str, Any]) -> None:
+        """Fit to the columns of the basis, which are what a file has."""
+        basis, self.basis = self.basis, None
+        super().restore(state)
+        self.basis = self.basis_ = basis
+
     def extend(self, Z: Any, scores: Any, *, window: int | None = None, **known: Any) -> Self:
         """Add calibration points: as if fitted anew to all of them, or the latest ``window``."""
         check_is_fitted(self)

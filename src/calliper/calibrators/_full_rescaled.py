@@ -39,13 +39,14 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
+from calliper._kept import Inline
 from calliper._types import FloatArray
 from calliper._validation import check_offset, warn_if_zero_scales
 from calliper.calibrators._base import Calibrator, FitRows, kernel_needs
-from calliper.calibrators._locality import ShrunkBag, choose_locality, stays
+from calliper.calibrators._locality import Locality, ShrunkBag, choose_locality, stays
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage
-from calliper.kernels import STATISTICS, Bag, as_kernel, check_length_scale
+from calliper.kernels import STATISTICS, Bag, Neighborhood, as_kernel, check_length_scale
 from calliper.quantile import (
     Shares,
     conformal_thresholds,
@@ -111,6 +112,11 @@ class FullRescaled(Calibrator):
     """
 
     takes_device = True
+    learns = {
+        "locality_": Inline(Locality),
+        "near_": Inline(Neighborhood, optional=True),
+        "wide_": Inline(Neighborhood, optional=True),
+    }
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -183,17 +189,20 @@ class FullRescaled(Calibrator):
         if length_scale is not None:
             rows = self._rows = replace(rows, length_scale=check_length_scale(length_scale))
         _refuse_other_magnitudes(rows)
-        self.locality_ = choose_locality(
-            self.kernel,
-            self.shrinkage,
-            len(rows.scores),
-            trained=(rows.Z_train, rows.scores_train),
-            left_out=(rows.Z_left_out, rows.scores_left_out),
-            length_scale=rows.length_scale,
-            statistic=self.statistic,
-            offset=float(self.offset),
-            rng=check_random_state(self.random_state),
-            dimensions=rows.Z.shape[1],
+        self.locality_ = self._once(
+            "locality_",
+            lambda: choose_locality(
+                self.kernel,
+                self.shrinkage,
+                len(rows.scores),
+                trained=(rows.Z_train, rows.scores_train),
+                left_out=(rows.Z_left_out, rows.scores_left_out),
+                length_scale=rows.length_scale,
+                statistic=self.statistic,
+                offset=float(self.offset),
+                rng=check_random_state(self.random_state),
+                dimensions=rows.Z.shape[1],
+            ),
         )
         self.kernel_, self.shrinkage_ = self.locality_.kernel, self.locality_.shrinkage
         self.statistic_ = self.locality_.statistic
@@ -202,6 +211,17 @@ class FullRescaled(Calibrator):
             self.bag_ = self._fit_bag(rows)
         self._count(rows)
         return self
+
+    def for_file(self) -> dict[str, Any]:
+        """As every method; and who is near, which is dear to find."""
+        found = self._local.for_file() if self._local is not None else {}
+        self.near_, self.wide_ = (found.get(name) for name in ("near", "wide"))
+        return super().for_file()
+
+    @property
+    def _local(self) -> Any:
+        """The local part of the bag."""
+        return self.bag_.bag if isinstance(self.bag_, ShrunkBag) else self.bag_
 
     def _count(self, rows: FitRows) -> None:
         self.scores_, self.weights_ = in_order(rows.scores, rows.weights)
@@ -215,7 +235,7 @@ class FullRescaled(Calibrator):
     def _take_in(self, rows: FitRows) -> bool:
         """Where the locality stays and the bag can grow, new members enter it one by one."""
         _refuse_other_magnitudes(rows)
-        local = self.bag_.bag if isinstance(self.bag_, ShrunkBag) else self.bag_
+        local = self._local
         same = self.kernel is not None or stays(
             self._rows, rows, self.shrinkage, statistic=self.statistic
         )
@@ -248,7 +268,8 @@ class FullRescaled(Calibrator):
         if before is None:
             offset = float(np.ldexp(offset, self.shift_)) ** power / (1 - self.shrinkage_)
             how: dict[str, Any] = {"statistic": self.statistic_, "offset": offset}
-            local = self.kernel_.bag(rows.Z, scaled, scores, **how)
+            known = {name: self._known.get(f"{name}_") for name in ("near", "wide")}
+            local = self.kernel_.bag_again(known, rows.Z, scaled, scores, **how)
         else:
             local = before.extended(rows.Z, scaled, scores)
         shrunk = local is not None and self.shrinkage_

@@ -21,8 +21,9 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_consistent_length
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from calliper._kept import Array, Part, Plain
 from calliper._per_row import places_of_groups, row_values
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import (
@@ -41,6 +42,12 @@ from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.guarantees import Guarantee, required_for_confidence
 from calliper.quantile import required_calibration_size
 from calliper.shift import stacked
+
+#: Methods that a file may hold, one for each group.
+METHODS = (
+    *("ConditionalCalibration", "FullRescaled", "JackknifeMinmaxRescaled", "JackknifeRescaled"),
+    *("LCP", "LVD", "LoCart", "MADSplit", "NormalizedKNN", "RCP", "RLCP", "SLCP", "Split"),
+)
 
 #: Groups that a warning names before it only counts.
 NAMED = 5
@@ -80,6 +87,12 @@ class Grouped(Calibrator):
         self.calibrator = calibrator
         self.groups = groups
 
+    own_keeps = {
+        "labels": Plain(),
+        "code": Array("int32", ("N",), least=0, becomes="int64"),
+        "parts": Part(METHODS, several=True),
+    }
+
     @property
     def judges_nearness(self) -> bool:  # type: ignore[override]
         """Whether the radius depends on the features."""
@@ -109,6 +122,39 @@ class Grouped(Calibrator):
         self._given = {"Z": Z, "scores": scores, "groups": _labels(places), **known}
         self.n_calibration_ = n_rows(Z)
         return self
+
+    def for_file(self) -> dict[str, Any]:
+        """The calibrators of all groups, and which row is in which."""
+        places = places_of_groups(self._given["groups"])
+        code = np.empty(self.n_calibration_, dtype=np.int64)
+        for number, rows in enumerate(places.values()):
+            code[rows] = number
+        return {"labels": [*places], "code": code, "parts": [*self.calibrators_.values()]}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """The calibrators as they are, and the rows of all of them in order."""
+        labels, parts, code = state["labels"], state["parts"], state["code"]
+        if not isinstance(labels, list) or not len(labels) == len(parts) > 0:
+            raise CalliperError("there must be a calibrator for each group.")
+        self.calibrators_ = dict(zip(labels, parts, strict=True))
+        n = np.bincount(code, minlength=len(parts)).tolist()
+        if [part.n_calibration_ for part in parts] != n or len(self.calibrators_) != len(parts):
+            raise CalliperError("groups do not have the rows that are said to be theirs.")
+        self.n_calibration_ = len(code)
+        order = np.argsort(np.argsort(code, kind="stable"), kind="stable")
+        first = parts[0]._rows
+        names = [name for name in ("scores", *PER_ROW) if getattr(first, name) is not None]
+        given = {
+            name: np.concatenate([getattr(part._rows, name) for part in parts])[order]
+            for name in names
+        }
+        given["Z"] = np.zeros((len(code), first.Z.shape[1]))
+        if parts[0].judges_nearness:
+            given["Z"] = np.concatenate([part._rows.Z for part in parts])[order]
+        shared = set(vars(first)) - {"Z", "scores", *PER_ROW}
+        given |= {name: value for name in shared if (value := getattr(first, name)) is not None}
+        taken = {name: v for name, v in given.items() if name not in PER_ROW or has_fit_parameter(parts[0], name)}
+        self._given = {**taken, "groups": _labels_of(labels, code)}
 
     def extend(
         self,
@@ -263,6 +309,13 @@ class Grouped(Calibrator):
         if short:
             _warn_of_short(short, levels[-1], least[-1])
         return reached
+
+
+def _labels_of(labels: list[Any], code: IntArray) -> Any:
+    """The label of each row, (n,), by its number."""
+    each = np.empty(len(labels), dtype=object)
+    each[:] = labels
+    return each[code]
 
 
 def _labels(places: dict[Any, IntArray]) -> Any:

@@ -29,9 +29,11 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
+from calliper._kept import Array, Part
 from calliper._types import FloatArray
 from calliper._validation import check_offset, warn_if_zero_scales
-from calliper.calibrators._base import Calibrator, kernel_needs
+from calliper.calibrators._base import Calibrator, keep_scales, kernel_needs, scales_of
+from calliper.calibrators._locality import FIXED, fixed_kernel
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN, LeaveTwoOut, as_kernel, rescale
 from calliper.quantile import conformal_thresholds, lift, lifted, lowered, rescaled_back
@@ -69,7 +71,10 @@ class JackknifeMinmaxRescaled(Calibrator):
     0.9001996007984032
     """
 
-    _lift = 0  # of files that were saved before there was one
+    learns = {
+        "kernel_": Part(FIXED),
+        "without_one_": Array("float64", ("N",), least=0, optional=True),
+    }
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -107,21 +112,28 @@ class JackknifeMinmaxRescaled(Calibrator):
             Z, scores, magnitudes=magnitudes, Z_train=Z_train, scores_train=scores_train
         )
         offset, rng = check_offset(self.offset), check_random_state(self.random_state)
-        kernel = as_kernel(self.kernel, KNN(10)).resolved(rows.Z_train, rng)
-        self.kernel_ = kernel.fixed(rows.Z_train, rows.scores_train, rng)
+        self.kernel_ = self._once(
+            "kernel_",
+            lambda: fixed_kernel(self.kernel, KNN(10), rows.Z_train, rows.scores_train, rng),
+        ).resolved()
         self.scale_: LeaveTwoOut | None = None
         scale, scores = np.ones(1), rows.scores
         self._lift = 0
         if len(rows.scores) > 1:  # else no other point to take a mean of: plain split
             self._lift = shift = lift(np.hstack([rows.scores, rows.magnitudes, offset]))
             sizes, offset = lifted(rows.magnitudes, shift), float(np.ldexp(offset, shift))
-            self.scale_ = self.kernel_.leave_two_out(rows.Z, sizes, offset=offset, rng=rng)
+            self.scale_ = scales_of(self)(rows.Z, sizes, offset=offset, rng=rng)
             scores = lifted(rows.scores, shift)
             scale = self.scale_.without_one
         self.rescaled_scores_ = np.sort(rescale(scores, scale))
         warn_if_zero_scales(scale)
         self.n_calibration_ = len(rows.scores)
         return self
+
+    def for_file(self) -> dict[str, Any]:
+        """As every method; and the scales without one point, which are dear."""
+        keep_scales(self)
+        return super().for_file()
 
     @property
     def rounded(self) -> bool:

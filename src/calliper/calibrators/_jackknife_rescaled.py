@@ -26,13 +26,17 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
+from calliper._kept import Array, Part
 from calliper._types import FloatArray
 from calliper._validation import check_offset, warn_if_zero_scales
-from calliper.calibrators._base import Calibrator, kernel_needs
+from calliper.calibrators._base import Calibrator, keep_scales, kernel_needs, scales_of
 from calliper.exceptions import CalliperError
 from calliper.guarantees import fold_coverage, jackknife_coverage
 from calliper.kernels import KNN, LeaveTwoOut, as_kernel
 from calliper.quantile import Shares, conformal_rank, conformal_thresholds, lift, lifted, lowered
+
+#: Folds that a file may name.
+MOST_FOLDS = 1023
 
 
 class JackknifeRescaled(Calibrator):
@@ -68,7 +72,14 @@ class JackknifeRescaled(Calibrator):
     """
 
     takes_device = True
-    _lift = 0  # of files that were saved before there was one
+    learns = {
+        "kernel_": Part(
+            ("KNN", "RBF", "GradedKNN", "ForestProximity", "TunedKNN", "TunedRBF", "Mahalanobis")
+        ),
+        "without_one_": Array("float64", ("N",), least=0, optional=True),
+        "chosen_": Array("float64", ("N",), least=0, optional=True),
+        "fold_": Array("int32", ("N",), least=0, most=MOST_FOLDS, optional=True, becomes="int64"),
+    }
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -106,12 +117,14 @@ class JackknifeRescaled(Calibrator):
         """
         rows = self._check_fit(Z, scores, magnitudes=magnitudes, Z_train=Z_train, weights=weights)
         offset, rng = check_offset(self.offset), check_random_state(self.random_state)
-        self.kernel_ = as_kernel(self.kernel, KNN(10)).resolved(rows.Z_train, rng)
+        self.kernel_ = self._once(
+            "kernel_", lambda: as_kernel(self.kernel, KNN(10)).resolved(rows.Z_train, rng)
+        ).resolved()
         self.rescaled_scores_ = rows.scores
         self.scale_: LeaveTwoOut | None = None
         self._lift = shift = lift(np.hstack([rows.scores, rows.magnitudes, offset]))
         if len(rows.scores) > 1:  # else no other point to take a mean of: plain split
-            self.scale_ = self.kernel_.leave_two_out(
+            self.scale_ = scales_of(self)(
                 rows.Z,
                 lifted(rows.magnitudes, shift),
                 offset=float(np.ldexp(offset, shift)),
@@ -127,6 +140,11 @@ class JackknifeRescaled(Calibrator):
             warn_if_zero_scales(self.scale_.without_one)
         self.n_calibration_ = len(rows.scores)
         return self
+
+    def for_file(self) -> dict[str, Any]:
+        """As every method; and the scales without one point, which were drawn or are dear."""
+        keep_scales(self)
+        return super().for_file()
 
     @property
     def rounded(self) -> bool:

@@ -57,6 +57,7 @@ from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 
 from calliper._blocks import Scratch, map_row_blocks
+from calliper._kept import Array
 from calliper._types import FloatArray, IntArray
 from calliper.calibrators._base import Calibrator, FitRows
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
@@ -112,6 +113,7 @@ class LCP(Calibrator):
 
     takes_any_score = True
     rounded = True
+    learns = {"sample_": Array("int32", ("s",), least=0, most="n", optional=True, becomes="int64")}
     _refusal = (
         "bandwidth='auto' is chosen on training errors: pass Z_train and scores_train to "
         "fit (X_train and y_train to ConformalRegressor.calibrate), or a number."
@@ -151,8 +153,10 @@ class LCP(Calibrator):
         self.points_, self.ordered_ = rows.Z[order], OrderedScores(rows.scores[order])
         self.bandwidths_: dict[float, float] = {}
         self._at_bandwidth: dict[float, Any] = {}
+        self.sample_ = None
         if self._fixed is None:
-            self._training = training_sample(rows, rng)
+            self.sample_ = self._once("sample_", lambda: training_sample(rows, rng))
+            self._training = rows.Z_train[self.sample_], rows.scores_train[self.sample_]
         else:
             self._localizer(self._fixed)
         self.n_calibration_ = n
@@ -371,13 +375,12 @@ def check_bandwidth(bandwidth: Any, localizer: str, n: int) -> float | None:
     return float(bandwidth)
 
 
-def training_sample(rows: FitRows, rng: np.random.RandomState) -> tuple[FloatArray, FloatArray]:
-    """Training points and errors, as many as a bag has members or fewer."""
+def training_sample(rows: FitRows, rng: np.random.RandomState) -> IntArray:
+    """Training points that are looked at, as many as a bag has members or fewer."""
     n = len(rows.Z_train)
     if n < 3:
         raise CalliperError(f"bandwidth='auto' needs 3 training points; got {n}.")
-    chosen = rng.permutation(n)[: min(max(3, len(rows.Z) + 1), MOST_POINTS)]
-    return rows.Z_train[chosen], rows.scores_train[chosen]
+    return rng.permutation(n)[: min(max(3, len(rows.Z) + 1), MOST_POINTS)]
 
 
 def tuned_bandwidth(name: str, Z: FloatArray, scores: FloatArray, coverage: float) -> float:

@@ -61,10 +61,14 @@ from typing import Any
 
 import numpy as np
 
+from calliper._kept import Keeps, Number, Part, Text
 from calliper._types import FloatArray, IntArray
 from calliper.calibrators._base import FitRows
-from calliper.kernels import KNN, RBF, Bag, GradedKNN, Kernel, as_kernel, rescale
+from calliper.kernels import KNN, RBF, STATISTICS, Bag, GradedKNN, Kernel, as_kernel, rescale
 from calliper.quantile import Shares, conformal_rank, power_of_two
+
+#: Kernels that depend on training data alone.
+FIXED = ("KNN", "RBF", "GradedKNN", "ForestProximity", "LearntKernel")
 
 #: Rows and the sizes of the errors on them, where there are any.
 Errors = tuple[FloatArray | None, FloatArray | None]
@@ -101,7 +105,7 @@ LEAST_ERRORS, MOST_MEMBERS, MOST_IN_ALL = 60, 1500, 8000
 
 
 @dataclass(frozen=True)
-class Locality:
+class Locality(Keeps):
     """Who counts as a neighbour, how much of the scale is global, and who said so.
 
     Attributes
@@ -122,6 +126,20 @@ class Locality:
     against_split: float = float("nan")
     statistic: str = "mean"
 
+    keeps = {
+        "kernel": Part(FIXED),
+        "shrinkage": Number(least=0, most=1),
+        "chosen_by": Text(("user", "rule", "left-out errors")),
+        "n_errors": Number(int, 0),
+        "against_split": Number(finite=False),
+        "statistic": Text(tuple(STATISTICS)),
+    }
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> Locality:
+        """With the parameters of its kernel checked."""
+        return cls(**{**state, "kernel": as_kernel(state["kernel"]).resolved()})
+
     def describe(self) -> str:
         """In words, for a report."""
         of = "" if self.statistic == "mean" else f" ({self.statistic})"
@@ -139,6 +157,11 @@ class Locality:
             return f"{what}, {why}"
         gain = f"estimated interval score {self.against_split:.3f} times that of plain split"
         return f"{what}, {why} ({gain})"
+
+
+def fixed_kernel(given: Any, default: Kernel, Z: Any, errors: Any, rng: Any) -> Kernel:
+    """The kernel given, or the default, as training rows make it."""
+    return as_kernel(given, default).resolved(Z, rng).fixed(Z, errors, rng)
 
 
 def choose_locality(

@@ -7,7 +7,7 @@ calibration points of a leaf then holds for new points in that leaf:
 
 and ∞ if Q_A > N_A: a leaf with fewer than (1−α)/α calibration points supports no finite radius.
 
-Letters: A → the leaves of ``tree_``, N_A → ``leaf_sizes_``, s_i → ``scores``. The paper grows the
+Letters: A → the leaves of ``nodes_``, N_A → ``leaf_sizes_``, s_i → ``scores``. The paper grows the
 tree on a part of the calibration set; here it is grown on training errors, so that none is lost.
 
 Guarantee: 1−α *in each leaf*: given that the new point falls into A, and marginal over the draw
@@ -29,8 +29,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from calliper._kept import Inline
+from calliper._trees import PlainTrees
 from calliper._types import FloatArray
-from calliper.calibrators._base import Calibrator
+from calliper.calibrators._base import Calibrator, FitRows
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.guarantees import Guarantee, conformal_coverage
 from calliper.quantile import conformal_rank, conformal_thresholds, required_calibration_size
@@ -72,7 +74,7 @@ class LoCart(Calibrator):
 
     Attributes
     ----------
-    tree_ : the fitted ``DecisionTreeRegressor``
+    nodes_ : the nodes of the fitted tree, as plain arrays
     leaf_sizes_ : calibration points in each leaf, in the order of its nodes
     n_calibration_ : N
 
@@ -92,6 +94,7 @@ class LoCart(Calibrator):
     takes_any_score = True
     by_rank = False  # each leaf reaches what its own points do
     rounded = True
+    learns = {"nodes_": Inline(PlainTrees)}
     _refusal = (
         "LoCart grows its tree on training errors: pass Z_train and scores_train to fit "
         "(X_train and y_train to ConformalRegressor.calibrate). Without training data, "
@@ -118,8 +121,8 @@ class LoCart(Calibrator):
         Z_train, scores_train : (n, d) and (n,), inputs and scores of training points
         """
         rows = self._check_fit(Z, scores, Z_train=Z_train, scores_train=scores_train)
-        self.tree_ = self._grow(rows.Z_train, rows.scores_train, len(rows.Z))
-        self._leaves = np.flatnonzero(self.tree_.tree_.children_left < 0)
+        self.nodes_ = self._once("nodes_", lambda: self._grow(rows))
+        self._leaves = np.flatnonzero(self.nodes_.left < 0)
         leaf, n_leaves = self._leaf(rows.Z), len(self._leaves)
         self._ordered = [np.sort(rows.scores[leaf == index]) for index in range(n_leaves)]
         self.leaf_sizes_ = np.bincount(leaf, minlength=n_leaves)
@@ -139,24 +142,26 @@ class LoCart(Calibrator):
     def _proved(self, level: float) -> float:
         return min(conformal_coverage(level, n) for n in {int(n) for n in self.leaf_sizes_})
 
-    def _grow(self, Z: FloatArray, scores: FloatArray, n_calibration: int) -> Any:
+    def _grow(self, rows: FitRows) -> PlainTrees:
         from sklearn.tree import DecisionTreeRegressor
 
         for name, value in (("min_leaf", self.min_leaf), ("max_leaves", self.max_leaves)):
             if value is not None and (not isinstance(value, Integral) or value < 1):
                 raise ValueError(f"{name} must be an integer >= 1 or None; got {value!r}.")
-        n = len(Z)
-        default = max(LEAST_TRAINING, ceil(EXPECTED_IN_LEAF * n / n_calibration))
+        n = len(rows.Z_train)
+        default = max(LEAST_TRAINING, ceil(EXPECTED_IN_LEAF * n / len(rows.Z)))
         tree = DecisionTreeRegressor(
             min_samples_leaf=n if self.max_leaves == 1 else min(self.min_leaf or default, n),
             max_leaf_nodes=None if self.max_leaves is None else max(2, self.max_leaves),
             random_state=self.random_state,
         )
-        return tree.fit(_refuse_beyond_single(Z, "Z_train"), scores)
+        tree.fit(_refuse_beyond_single(rows.Z_train, "Z_train"), rows.scores_train)
+        return PlainTrees.of([tree.tree_], rows.Z.shape[1])
 
     def _leaf(self, Z: FloatArray) -> Any:
         """The number of each row's leaf, (m,)."""
-        return np.searchsorted(self._leaves, self.tree_.apply(_refuse_beyond_single(Z, "Z")))
+        single = _refuse_beyond_single(Z, "Z").astype(np.float32)
+        return np.searchsorted(self._leaves, self.nodes_.leaves(single)[0])
 
 
 def _refuse_beyond_single(Z: FloatArray, name: str) -> FloatArray:

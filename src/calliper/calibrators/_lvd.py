@@ -38,6 +38,7 @@ from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 
 from calliper._blocks import map_row_blocks
+from calliper._kept import Array, Inline
 from calliper._types import BoolArray, FloatArray
 from calliper.calibrators._base import Calibrator
 from calliper.kernels import EUCLIDEAN, LearntMetric, RadialExponents, learn_metric
@@ -101,6 +102,10 @@ class LVD(Calibrator):
     needs = ("Z_train", "y_train")
     takes_any_score = True
     rounded = True
+    learns = {
+        "metric_": Inline(LearntMetric),
+        "sample_": Array("int32", ("s",), least=0, most="n", becomes="int64"),
+    }
     _refusal = (
         "LVD learns its metric on training data: pass Z_train and y_train, the labels, to "
         "fit (X_train and y_train to ConformalRegressor.calibrate). Without training data, "
@@ -136,16 +141,23 @@ class LVD(Calibrator):
         """
         rows = self._check_fit(Z, scores, Z_train=Z_train, y_train=y_train)
         rng = check_random_state(self.random_state)
-        self.metric_ = self.metric or learn_metric(
-            rows.Z_train,
-            rows.y_train,
-            n_directions=self.n_directions,
-            smoothing=self.smoothing,
-            max_iter=self.max_iter,
-            random_state=rng,
+        self.metric_ = self._once(
+            "metric_",
+            lambda: (
+                self.metric
+                or learn_metric(
+                    rows.Z_train,
+                    rows.y_train,
+                    n_directions=self.n_directions,
+                    smoothing=self.smoothing,
+                    max_iter=self.max_iter,
+                    random_state=rng,
+                )
+            ),
         )
-        sample = rng.permutation(len(rows.Z_train))[: min(len(rows.Z), MOST_POINTS)]
-        self._sample = self.metric_.transform(rows.Z_train[sample])
+        n = min(len(rows.Z), MOST_POINTS)
+        self.sample_ = self._once("sample_", lambda: rng.permutation(len(rows.Z_train))[:n])
+        self._sample = self.metric_.transform(rows.Z_train[self.sample_])
         order = np.argsort(rows.scores)
         self.scores_, self.points_ = rows.scores[order], self.metric_.transform(rows.Z[order])
         self.factors_: dict[float, float] = {}

@@ -21,14 +21,27 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
+from calliper._kept import Plain
 from calliper._types import FloatArray
 from calliper._validation import check_offset, check_vector, warn_if_zero_scales
 from calliper.calibrators._base import Calibrator
+from calliper.calibrators._locality import fixed_kernel
 from calliper.guarantees import conformal_coverage
-from calliper.kernels import KNN, as_kernel, rescale
+from calliper.kernels import KNN, Kernel, rescale
 from calliper.quantile import Shares, conformal_thresholds, in_order, rescaled_back
+
+
+def is_fitted(model: Any) -> bool:
+    """Whether it can be asked already."""
+    try:
+        check_is_fitted(model)
+    except (NotFittedError, TypeError):
+        return False
+    return True
 
 
 class MADSplit(Calibrator):
@@ -58,6 +71,7 @@ class MADSplit(Calibrator):
     needs = ("Z_train", "scores_train")
     has_law = True
     has_distribution = True
+    learns = {"learnt_": Plain("scale")}
     _refusal = (
         "MADSplit learns its scale on training errors: pass Z_train and scores_train to "
         "fit (X_train and y_train to ConformalRegressor.calibrate). Without training "
@@ -87,7 +101,16 @@ class MADSplit(Calibrator):
         trained = {"Z_train": Z_train, "scores_train": scores_train}
         rows = self._check_fit(Z, scores, signs=signs, weights=weights, **trained)
         self.offset_ = check_offset(self.offset)
-        self.scale_ = self._fit_scale(rows.Z_train, rows.scores_train)
+        rng = check_random_state(self.random_state)
+        self.learnt_ = self._once(
+            "learnt_", lambda: self._learn_scale(rows.Z_train, rows.scores_train, rng)
+        )
+        if hasattr(self.learnt_, "fit") and not is_fitted(self.learnt_):  # brought as it was given
+            self.learnt_ = clone(self.learnt_).fit(rows.Z_train, rows.scores_train)
+        self.scale_ = self.learnt_
+        if isinstance(self.learnt_, Kernel):
+            kernel = self.learnt_ = self.learnt_.resolved()
+            self.scale_ = kernel.mean(rows.Z_train, rows.scores_train)
         scale = self._local_scale(rows.Z)
         warn_if_zero_scales(scale)
         ratio = rescale(rows.scores, scale)
@@ -105,13 +128,11 @@ class MADSplit(Calibrator):
     def _proved(self, level: float) -> float:
         return conformal_coverage(level, self.n_calibration_)
 
-    def _fit_scale(self, Z_train: FloatArray, scores_train: FloatArray) -> Any:
+    def _learn_scale(self, Z_train: FloatArray, scores_train: FloatArray, rng: Any) -> Any:
+        """The fitted regressor, or the kernel that training errors lead to."""
         if hasattr(self.scale, "predict"):
             return clone(self.scale).fit(Z_train, scores_train)
-        rng = check_random_state(self.random_state)
-        kernel = as_kernel(self.scale, KNN(10)).resolved(Z_train, rng)
-        kernel = kernel.fixed(Z_train, scores_train, rng)
-        return kernel.mean(Z_train, scores_train)
+        return fixed_kernel(self.scale, KNN(10), Z_train, scores_train, rng)
 
     def _local_scale(self, Z: FloatArray) -> FloatArray:
         predicted = check_vector(self.scale_.predict(Z), "predictions of scale", n=len(Z))

@@ -33,6 +33,8 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from calliper._kept import Array, Inline
+from calliper._trees import BoostedSum
 from calliper._types import FloatArray
 from calliper._validation import check_offset, check_vector, warn_if_zero_scales
 from calliper.calibrators._base import Calibrator
@@ -76,6 +78,10 @@ class RCP(Calibrator):
     needs = ("Z_train", "scores_train")
     has_law = True
     has_distribution = True
+    learns = {
+        "at_": Array("float64", ("k",), least=0, most=1),
+        "sums_": Inline(BoostedSum, several=True),
+    }
     _refusal = (
         "RCP learns a quantile of training errors: pass Z_train and scores_train to fit "
         "(X_train and y_train to ConformalRegressor.calibrate). Without training data, "
@@ -117,10 +123,19 @@ class RCP(Calibrator):
         if self.kernel is not None:
             self._local = self._model.local_quantile(rows.Z_train, rows.scores_train)
         self._signed = None
-        self.models_: dict[float, Any] = {}
+        before = zip(self._known.get("at_", np.empty(0)).tolist(), self._known.get("sums_", ()))
+        self.models_: dict[float, Any] = dict(before)
         self._thresholds: dict[float, float] = {}
         self.n_calibration_ = len(rows.scores)
         return self
+
+    def for_file(self) -> dict[str, Any]:
+        """As every method; and its own trees. Those of another regressor are grown again."""
+        own = self.models_ if self.quantile_regressor is None else {}
+        self.at_ = np.array(sorted(own), dtype=np.float64)
+        models = [own[level] for level in self.at_.tolist()]
+        self.sums_ = [m if isinstance(m, BoostedSum) else BoostedSum.of(m) for m in models]
+        return super().for_file()
 
     def _radius(
         self, Z: FloatArray, levels: list[float], shares: Shares | None = None

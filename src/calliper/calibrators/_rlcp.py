@@ -35,8 +35,9 @@ from scipy.special import ndtri
 from sklearn.utils import check_random_state
 
 from calliper._draws import random_bits, seed_of
+from calliper._kept import Number
 from calliper._types import FloatArray
-from calliper.calibrators._base import Calibrator
+from calliper.calibrators._base import Calibrator, FitRows
 from calliper.exceptions import CalliperError
 from calliper.kernels import (
     EUCLIDEAN,
@@ -92,6 +93,7 @@ class RLCP(Calibrator):
     averages = "all inputs, over the random centres of the weights"
     by_rank = False  # weights near x̃ may reach a level that the rank does not
     rounded = True
+    learns = {"seed_": Number(int, 0, 2.0**63), "length_scale_": Number(least=0)}
     _refusal = (
         "length_scale='auto' is chosen on training inputs: pass Z_train to fit (X_train "
         "to ConformalRegressor.calibrate), or a number. Chosen on the calibration points "
@@ -119,17 +121,23 @@ class RLCP(Calibrator):
         """
         rows = self._check_fit(Z, scores, Z_train=Z_train)
         rng = check_random_state(self.random_state)
-        self.seed_ = int(rng.randint(2**31)) << 32 | seed_of(rows.Z, rows.scores)
-        if isinstance(self.length_scale, str):
-            chosen = rng.permutation(len(rows.Z_train))[: max(2, min(len(rows.Z), MOST_POINTS))]
-            self.length_scale_ = effective_length_scale(rows.Z_train[chosen])
-        else:
-            self.length_scale_ = float(self.length_scale)
+        self.seed_ = self._once(
+            "seed_", lambda: int(rng.randint(2**31)) << 32 | seed_of(rows.Z, rows.scores)
+        )
+        length_scale = self._once("length_scale_", lambda: self._length(rows, rng))
+        self.length_scale_ = check_length_scale(length_scale)
         order = np.argsort(rows.scores)
         self.scores_ = rows.scores[order]
         self.exponents_ = RadialExponents(rows.Z[order], self.length_scale_, EUCLIDEAN)
         self.n_calibration_ = len(rows.scores)
         return self
+
+    def _length(self, rows: FitRows, rng: Any) -> float:
+        """As given, or as training inputs say."""
+        if not isinstance(self.length_scale, str):
+            return float(self.length_scale)
+        chosen = rng.permutation(len(rows.Z_train))[: max(2, min(len(rows.Z), MOST_POINTS))]
+        return effective_length_scale(rows.Z_train[chosen])
 
     def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
         noise = row_normals(Z, self.seed_)

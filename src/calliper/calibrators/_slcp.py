@@ -32,10 +32,12 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
+from calliper._kept import Part
 from calliper._types import FloatArray
 from calliper.calibrators._base import Calibrator
+from calliper.calibrators._locality import FIXED, fixed_kernel
 from calliper.guarantees import conformal_coverage
-from calliper.kernels import KNN, as_kernel
+from calliper.kernels import KNN
 from calliper.quantile import Shares, above, column_thresholds, conformal_thresholds
 
 
@@ -75,6 +77,7 @@ class SLCP(Calibrator):
     takes_any_score = True
     has_law = True
     rounded = True
+    learns = {"kernel_": Part(FIXED)}
     _refusal = (
         "SLCP takes local quantiles of training errors: pass Z_train and scores_train to "
         "fit (X_train and y_train to ConformalRegressor.calibrate). Without training "
@@ -106,8 +109,10 @@ class SLCP(Calibrator):
             Z, scores, Z_train=Z_train, scores_train=scores_train, weights=weights
         )
         rng = check_random_state(self.random_state)
-        kernel = as_kernel(self.kernel, KNN(20)).resolved(rows.Z_train, rng)
-        self.kernel_ = kernel.fixed(rows.Z_train, np.abs(rows.scores_train), rng)
+        sizes = np.abs(rows.scores_train)
+        self.kernel_ = self._once(
+            "kernel_", lambda: fixed_kernel(self.kernel, KNN(20), rows.Z_train, sizes, rng)
+        ).resolved()
         self.local_ = self.kernel_.local_quantile(rows.Z_train, rows.scores_train)
         self.Z_, self.scores_ = rows.Z, rows.scores
         self._thresholds: dict[float, float] = {}

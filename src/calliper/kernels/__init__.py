@@ -12,7 +12,7 @@ from calliper.kernels._cells import Cells
 from calliper.kernels._criterion import CRITERIA as CRITERIA
 from calliper.kernels._exact import Grid as Grid
 from calliper.kernels._graded import GradedKNN
-from calliper.kernels._knn import KNN
+from calliper.kernels._knn import KNN, Neighborhood
 from calliper.kernels._learnt import LearntMetric, Mahalanobis, learn_metric
 from calliper.kernels._learnt import loss_and_gradient as loss_and_gradient
 from calliper.kernels._rbf import RBF
@@ -41,6 +41,7 @@ __all__ = [
     "Kernel",
     "LearntMetric",
     "Mahalanobis",
+    "Neighborhood",
     "TunedKNN",
     "TunedRBF",
     "learn_metric",

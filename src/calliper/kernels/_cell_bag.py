@@ -167,6 +167,10 @@ class BagCells(BagKNN):
         self.alone = np.flatnonzero(self.statistic.alone)
         self._orders = {}
 
+    def for_file(self) -> dict[str, Any]:
+        """Nothing: cells are searched again."""
+        return {}
+
     def extended(self, Z: FloatArray, magnitudes: FloatArray, scores: FloatArray) -> None:
         """None: all points are searched again."""
 

@@ -34,6 +34,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_slices, row_slices
+from calliper._kept import Array, Keeps, Number
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.kernels._balls import Pairs, joined
@@ -142,13 +143,20 @@ def as_cells(given: Any) -> Cells | PlacedCells | None:
 
 
 @dataclass(frozen=True)
-class PlacedCells:
+class PlacedCells(Keeps):
     """Centres (C, d) learnt on training rows, or None: the seed then draws directions."""
 
     learnt: FloatArray | None
     n_cells: int | None
     n_probes: int
     seed: int
+
+    keeps = {
+        "learnt": Array("float64", ("C", "d"), optional=True),
+        "n_cells": Number(int, 1, 2**16, optional=True),
+        "n_probes": Number(int, 1),
+        "seed": Number(int, 0, 2**31 - 1),
+    }
 
     def __repr__(self) -> str:
         how = f"{self.n_cells or 'some'} random directions"

@@ -82,15 +82,28 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
         offset: float,
     ) -> BagGraded:
         """Thresholds of full conformal."""
-        if statistic == "quantile":
+        how = {"statistic": statistic, "offset": offset}
+        return self.bag_again({}, Z, magnitudes, scores, **how)
+
+    def bag_again(
+        self,
+        known: dict[str, Any],
+        Z: FloatArray,
+        magnitudes: FloatArray,
+        scores: FloatArray,
+        **how: Any,
+    ) -> BagGraded:
+        """As :meth:`bag`; with what was found before, no neighbours of all points are searched."""
+        if how["statistic"] == "quantile":
             raise TypeError(f"no quantile over {self!r} is known: use KNN(...), or the mean.")
         search, (near, wide) = search_of(Z, self.metric), self.parts
         mean: dict[str, Any] = {"statistic": MeanStatistic, "offset": 0.0}
+        sizes = {"near": min(near.n_neighbors, len(Z)), "wide": wide.at_most(len(Z))}
         inner, outer = (
-            BagKNN(search, magnitudes, scores, n_neighbors=k, **mean)
-            for k in (min(near.n_neighbors, len(Z)), wide.at_most(len(Z)))
+            BagKNN(search, magnitudes, scores, n_neighbors=k, known=known.get(name), **mean)
+            for name, k in sizes.items()
         )
-        return BagGraded(inner, outer, offset)
+        return BagGraded(inner, outer, how["offset"])
 
     def widened(self, multiple: float, most: int) -> GradedKNN:
         """The same with K multiplied, at least 1, and 4K at most ``most``."""
@@ -158,6 +171,10 @@ class BagGraded(BagKNN):
         wide = self.wide.extended(Z, magnitudes, scores)
         near = None if wide is None else self.near.extended(Z, magnitudes, scores)
         return None if wide is None or near is None else BagGraded(near, wide, self.offset)
+
+    def for_file(self) -> dict[str, Any]:
+        """What was found for either bag."""
+        return self.near.for_file() | {"wide": each for each in self.wide.for_file().values()}
 
     def _scales_of_new(
         self, Z: FloatArray, levels: list[float], found: Any

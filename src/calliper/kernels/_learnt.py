@@ -38,6 +38,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from calliper._blocks import Scratch, map_row_blocks
+from calliper._kept import Array, Inline, Keeps, Number, Part
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError, warn
@@ -140,12 +141,72 @@ class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
             return learn_metric(Z, labels, random_state=rng, **how)
 
 
+@dataclass(frozen=True, eq=False)
+class LearntMetric(Keeps):
+    """What was learnt: k(x, x') = exp(−‖t(x) − t(x')‖²) with t = ``transform``.
+
+    Attributes
+    ----------
+    matrix : (d, q) A, for the q features that were kept
+    kept : (q,) their columns
+    mean, spread : (q,) mean and standard deviation in training
+    loss : L(A) in units of the variance of the labels
+    n_iter : steps taken
+    converged : whether L-BFGS stopped because nothing was left to gain
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Z = np.random.default_rng(0).normal(size=(100, 2))
+    >>> learnt = learn_metric(Z, Z[:, 0], n_directions=2, random_state=0)
+    >>> learnt.matrix.shape, learnt.kept
+    ((2, 2), array([0, 1]))
+    """
+
+    matrix: FloatArray
+    kept: IntArray
+    mean: FloatArray
+    spread: FloatArray
+    loss: float
+    n_iter: int
+    converged: bool
+
+    keeps = {
+        "matrix": Array("float64", ("k", "q")),
+        "kept": Array("int64", ("q",), least=0),
+        "mean": Array("float64", ("q",)),
+        "spread": Array("float64", ("q",), least=np.finfo(float).tiny),
+        "loss": Number(finite=False),
+        "n_iter": Number(int, 0),
+        "converged": Number(bool),
+    }
+
+    def transform(self, Z: FloatArray) -> FloatArray:
+        """Rows in the learnt directions, (m, min(d, q)), scaled so that k has no other factor."""
+        directions = self.matrix
+        if len(directions) > directions.shape[1]:  # same distances with fewer columns
+            directions = np.asarray(np.linalg.qr(directions, mode="r"), dtype=np.float64)
+        standard = (Z[:, self.kept] - self.mean) / self.spread
+        # A matrix product rounds by the number of rows: copies of a row would not stay equal.
+        moved = np.zeros((len(standard), len(directions)))
+        for column, direction in zip(standard.T, directions.T, strict=True):
+            moved += np.multiply.outer(column, direction)
+        return np.asarray(moved / np.sqrt(len(self.matrix)))
+
+
 @dataclass(frozen=True)
-class LearntKernel(Kernel):
+class LearntKernel(Kernel, Keeps):
     """A kernel in a learnt space."""
 
     kernel: Kernel
     metric: LearntMetric
+
+    keeps = {"kernel": Part(("KNN", "RBF", "GradedKNN")), "metric": Inline(LearntMetric)}
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> LearntKernel:
+        """The inner kernel with its parameters checked."""
+        return cls(state["kernel"].resolved(), state["metric"])
 
     def __repr__(self) -> str:
         return f"{self.kernel!r} in {len(self.metric.matrix)} learnt directions"
@@ -160,14 +221,15 @@ class LearntKernel(Kernel):
         offset: float,
     ) -> LearntBag:
         """Thresholds of full conformal, on mapped rows."""
-        bag = self.kernel.bag(
-            self.metric.transform(Z),
-            magnitudes,
-            scores,
-            statistic=statistic,
-            offset=offset,
-        )
-        return LearntBag(bag, self.metric)
+        how: dict[str, Any] = {"statistic": statistic, "offset": offset}
+        return self.bag_again({}, Z, magnitudes, scores, **how)
+
+    def bag_again(
+        self, known: dict[str, Any], Z: FloatArray, *given: FloatArray, **how: Any
+    ) -> LearntBag:
+        """As :meth:`bag`, with what its bag kept."""
+        moved = self.metric.transform(Z)
+        return LearntBag(self.kernel.bag_again(known, moved, *given, **how), self.metric)
 
 
 class LearntBag:
@@ -175,6 +237,10 @@ class LearntBag:
 
     def __init__(self, bag: Bag, metric: LearntMetric) -> None:
         self.bag, self.metric, self.offset, self.scores = bag, metric, bag.offset, bag.scores
+
+    def for_file(self) -> dict[str, Any]:
+        """What the bag in the learnt space keeps."""
+        return self.bag.for_file()
 
     def with_offset(self, offset: float) -> LearntBag:
         """The same bag with another constant added to every scale."""
@@ -208,49 +274,6 @@ class LearntBag:
         """For each row and rank, the rank-th smallest of ±t_i with signs (N,): (m, L)."""
         rows = self.metric.transform(Z)
         return self.bag.signed_order_statistics(rows, signs, ranks, slope=slope)
-
-
-@dataclass(frozen=True, eq=False)
-class LearntMetric:
-    """What was learnt: k(x, x') = exp(−‖t(x) − t(x')‖²) with t = ``transform``.
-
-    Attributes
-    ----------
-    matrix : (d, q) A, for the q features that were kept
-    kept : (q,) their columns
-    mean, spread : (q,) mean and standard deviation in training
-    loss : L(A) in units of the variance of the labels
-    n_iter : steps taken
-    converged : whether L-BFGS stopped because nothing was left to gain
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> Z = np.random.default_rng(0).normal(size=(100, 2))
-    >>> learnt = learn_metric(Z, Z[:, 0], n_directions=2, random_state=0)
-    >>> learnt.matrix.shape, learnt.kept
-    ((2, 2), array([0, 1]))
-    """
-
-    matrix: FloatArray
-    kept: IntArray
-    mean: FloatArray
-    spread: FloatArray
-    loss: float
-    n_iter: int
-    converged: bool
-
-    def transform(self, Z: FloatArray) -> FloatArray:
-        """Rows in the learnt directions, (m, min(d, q)), scaled so that k has no other factor."""
-        directions = self.matrix
-        if len(directions) > directions.shape[1]:  # same distances with fewer columns
-            directions = np.asarray(np.linalg.qr(directions, mode="r"), dtype=np.float64)
-        standard = (Z[:, self.kept] - self.mean) / self.spread
-        # A matrix product rounds by the number of rows: copies of a row would not stay equal.
-        moved = np.zeros((len(standard), len(directions)))
-        for column, direction in zip(standard.T, directions.T, strict=True):
-            moved += np.multiply.outer(column, direction)
-        return np.asarray(moved / np.sqrt(len(self.matrix)))
 
 
 def learn_metric(

@@ -33,7 +33,7 @@ from calliper.kernels._criterion import (
     Tuning,
     best_for_all,
 )
-from calliper.kernels._knn import KNN, check_neighbors
+from calliper.kernels._knn import KNN, check_neighbors, same_length
 from calliper.kernels._nearest import NearestFamily
 from calliper.kernels._rbf import RBF, RadialFamily, check_length_scale
 from calliper.kernels._search import (
@@ -111,6 +111,17 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
                 Z, magnitudes, fold, metric=self.metric, offset=offset, tuning=tuning
             )
         return LeaveTwoOutTuned(family, magnitudes, offset=offset, tuning=tuning)
+
+    def leave_two_out_again(
+        self, known: dict[str, Any], Z: FloatArray, magnitudes: FloatArray, **how: Any
+    ) -> LeaveTwoOut:
+        """As :meth:`leave_two_out`, with what was chosen before."""
+        fold = known.get("fold")
+        before = {name: same_length(known[name], Z) for name in ("chosen", "without_one")}
+        before["offset"] = how["offset"]
+        if fold is None:
+            return LeaveTwoOutTuned(self._family(Z, magnitudes), magnitudes, **before)
+        return LeaveFoldOutRBF(Z, magnitudes, same_length(fold, Z), metric=self.metric, **before)
 
     def fixed(self, Z_train: Rows, scores_train: Rows, rng: Rng) -> Kernel:
         """The best candidate for training errors."""

@@ -36,6 +36,7 @@ from calliper._validation import n_rows
 from calliper.exceptions import CalliperError
 from calliper.space._encoding import without_names
 from calliper.space._spread import (
+    NAMED_SOURCES,
     STEP_FLOOR,
     SpreadSource,
     UnreadableError,
@@ -429,3 +430,5 @@ BOOSTERS = SpreadSource(
     in_unit=(True, False),
     floor=STEP_FLOOR,
 )
+
+NAMED_SOURCES["boosters"] = BOOSTERS

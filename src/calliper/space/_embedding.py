@@ -32,10 +32,10 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_is_fitted
 
+from calliper._kept import Keeps, Number, OneOf
 from calliper._models import OpenedModel, check_predictions, is_module, open_model, predictions
 from calliper._types import FloatArray
 from calliper._validation import check_features, n_rows
@@ -44,12 +44,14 @@ from calliper.space._boosters import BOOSTERS
 from calliper.space._encoding import ColumnEncoder
 from calliper.space._network import Layer, Network
 from calliper.space._spaces import (
+    SPACES,
     Contributions,
     InputsAndPrediction,
     Mapped,
     OneInput,
     Prediction,
     Space,
+    Standard,
     Untouched,
     as_features,
     coefficients,
@@ -85,7 +87,7 @@ RAW = Mapped(name="inputs as they are")
 UNTOUCHED = Untouched()
 
 
-class Embedding:
+class Embedding(Keeps):
     """A fitted map from inputs to the space where nearness is judged.
 
     Parameters
@@ -96,6 +98,29 @@ class Embedding:
     n_outputs : int
         Predictions that the model makes for each row.
     """
+
+    keeps = {
+        "space": OneOf(SPACES),
+        "n_outputs": Number(int, 1),
+        "n_dimensions": Number(int, 0, optional=True),
+    }
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> Embedding:
+        """The map; who has the model adds it."""
+        made = cls(state["space"], None, state["n_outputs"])
+        made.n_dimensions = state["n_dimensions"]
+        return made
+
+    @property
+    def error_model(self) -> Any:
+        """The model of errors that the space has, or None."""
+        return self.space.errors if hasattr(self.space, "errors") else None
+
+    @property
+    def transformer(self) -> Any:
+        """What ``embed`` became, as ``load`` takes it again; None where the space needs none."""
+        return self.space.transformer if isinstance(self.space, Mapped) else None
 
     def __init__(self, space: Space | None = None, model: Any = None, n_outputs: int = 1) -> None:
         self.space: Space = RAW if space is None else space
@@ -131,7 +156,7 @@ class Embedding:
         return predictions(self.model, X, self.n_outputs)
 
     def _checked(self, Z: FloatArray) -> FloatArray:
-        if self.space is UNTOUCHED:  # a frame, perhaps: who asked for it knows what to do
+        if isinstance(self.space, Untouched):  # a frame, perhaps: who asked for it knows what to do
             return Z
         features = check_features(Z, "the embedding")
         self.n_dimensions = features.shape[1]
@@ -237,7 +262,7 @@ def _inputs(given: ModelAndRows) -> Space:
     if given.X_train is not None:
         # Numbers that are too large are refused here, not moved: they may decide who is near.
         encode = replace(ColumnEncoder.learn(given.X_train, given.y_train), largest=np.inf)
-        scaler = StandardScaler().fit(as_features(encode(given.X_train), given.X_train))
+        scaler = Standard.of(as_features(encode(given.X_train), given.X_train))
         return Mapped(mapping=encode, scaler=scaler, name="standardised inputs")
     _warn_if_unscaled(as_features(given.X_calibration, given.X_calibration))
     return RAW
@@ -295,7 +320,7 @@ def _inputs_space(opened: OpenedModel, given: ModelAndRows) -> Space:
         features = encode(rows)
     except (TypeError, ValueError) as error:  # nothing that has columns
         return given.prediction_alone(f"the inputs cannot be turned into numbers ({error})")
-    inputs = StandardScaler().fit(features)
+    inputs = Standard.of(features)
     if features.shape[1] == 1:  # predictions are a function of the one input, and add nothing
         return OneInput(opened=opened, encode=encode, scaler=inputs)
     _, y_pred = prepared_and_predicted(opened, given.X_train, given.n_outputs)
@@ -304,7 +329,7 @@ def _inputs_space(opened: OpenedModel, given: ModelAndRows) -> Space:
         n_outputs=given.n_outputs,
         encode=encode,
         inputs=inputs,
-        outputs=StandardScaler().fit(y_pred.reshape(len(y_pred), -1)),
+        outputs=Standard.of(y_pred.reshape(len(y_pred), -1)),
     )
 
 
@@ -437,7 +462,7 @@ def refuse_changing(embedding: Embedding, X: Any, y_pred: FloatArray, Z: FloatAr
     few = np.arange(min(N_REPEATED, (n_rows(X) + 1) // 2))
     y_again, again = embedding.predict_and_transform(_safe_indexing(indexable(X)[0], few))
     _refuse_change(y_pred.reshape(len(y_pred), -1), y_again.reshape(len(few), -1), "the model")
-    if embedding.space is not UNTOUCHED:
+    if not isinstance(embedding.space, Untouched):
         _refuse_change(Z, again, f"the space ({embedding.space.name})")
 
 

@@ -39,6 +39,7 @@ from sklearn.ensemble import GradientBoostingRegressor
 from sklearn.model_selection import KFold
 from sklearn.utils.validation import check_is_fitted
 
+from calliper._kept import Inline, Number
 from calliper._types import FloatArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError
@@ -114,6 +115,35 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
     >>> expected.shift.round(1), expected.size.round(1)
     (array([0. , 0.9]), array([0.2, 0.7]))
     """
+
+    keeps = {
+        "n_errors_": Number(int, 0),
+        "n_features_in_": Number(int, 1),
+        "least_": Number(),
+        "most_": Number(),
+        "shift_share_": Number(least=0, most=1),
+        "mean_size_": Number(least=np.finfo(float).tiny),
+        "reach_": Number(least=np.finfo(float).tiny),
+        "units_kept_": Number(bool),
+        "trees": Inline(BoostedTrees),
+    }
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds of a fitted model."""
+        own = {name: getattr(self, name) for name in self.keeps if name in vars(self)}
+        return own | {"least_": self.range_[0], "most_": self.range_[1], "trees": self._trees}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """What was learnt before; what left-out rows were said to be is not kept."""
+        self.range_ = state.pop("least_"), state.pop("most_")
+        self._trees = state.pop("trees")
+        self.__dict__.update(state)
+        n_models = len(self._trees.ends)
+        if self._trees.n_features > self.n_features_in_ or n_models != 3 + bool(self.shift_share_):
+            raise CalliperError("the trees of an ErrorModel are not those that it asks.")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_trees")
 
     def __init__(self, *, recentre: bool = True, units: bool = True, random_state: Any = 0) -> None:
         self.recentre = recentre

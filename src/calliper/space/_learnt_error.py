@@ -23,6 +23,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, indexable
 
+from calliper._kept import Inline, Keeps, Number, OneOf, Opened, Part
 from calliper._models import OpenedModel, open_model, unwrapped
 from calliper._types import FloatArray
 from calliper.exceptions import EmbeddingWarning, warn
@@ -31,10 +32,13 @@ from calliper.space._embedding import Embedding
 from calliper.space._encoding import ColumnEncoder
 from calliper.space._error_model import FEWEST_ERRORS, MOST_ERRORS, ErrorModel, Expected
 from calliper.space._left_out import LeftOut, Training
-from calliper.space._spaces import InputsAndPrediction, Predict, Prediction, Space
+from calliper.space._spaces import SPACES, InputsAndPrediction, Predict, Prediction, Space
 from calliper.space._spread import NO_SPREAD, PredictionAndSpread
 
 WEIGHT, LEAST, FLOOR = 2.0, 0.02, 0.01
+
+#: Spaces that may be the base of the one below.
+BASES = dict(SPACES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +62,7 @@ class Learnt:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WithErrorModel:
+class WithErrorModel(Keeps):
     """A space, its predictions adjusted and the expected error added, each if it is wanted.
 
     Attributes
@@ -80,6 +84,17 @@ class WithErrorModel:
     unit: float
     adds: bool
     adjusts: bool
+
+    keeps = {
+        "base": OneOf(BASES),
+        "opened": Opened(),
+        "errors": Part(("ErrorModel",)),
+        "encode": Inline(ColumnEncoder),
+        "centre": Number(),
+        "unit": Number(least=np.finfo(float).tiny),
+        "adds": Number(bool),
+        "adjusts": Number(bool),
+    }
 
     @property
     def name(self) -> str:
@@ -242,3 +257,6 @@ def _opened(model: Any) -> OpenedModel:
     if opened.targets:  # the core predicts in another unit: leave it wrapped
         opened = OpenedModel(core=unwrapped(model))
     return opened
+
+
+SPACES["errors"] = WithErrorModel

@@ -18,6 +18,7 @@ import numpy as np
 from sklearn.model_selection import GroupKFold, KFold
 from sklearn.utils import _safe_indexing, indexable
 
+from calliper._kept import Array, Keeps, Number, Text
 from calliper._models import fit_params_of, fresh, is_frozen, unwrapped
 from calliper._types import FloatArray, IntArray
 from calliper._validation import n_rows
@@ -125,7 +126,7 @@ class Training:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeftOut:
+class LeftOut(Keeps):
     """What models say of training rows that they have not seen.
 
     Parameters
@@ -142,6 +143,24 @@ class LeftOut:
     Z: FloatArray
     n_training: int
     source: str
+
+    keeps = {
+        "rows": Array("int64", ("r",), least=0),
+        "y_pred": Array("float64", ("r", "k")),
+        "Z": Array("float64", ("r", "d")),
+        "n_training": Number(int, 0),
+        "source": Text(),
+    }
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds; predictions always have columns there."""
+        return {**vars(self), "y_pred": self.y_pred.reshape(len(self.rows), -1)}
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> LeftOut:
+        """One column is none."""
+        y_pred = state["y_pred"]
+        return cls(**{**state, "y_pred": y_pred[:, 0] if y_pred.shape[1] == 1 else y_pred})
 
     def __repr__(self) -> str:
         missing = self.n_training - len(self.rows)

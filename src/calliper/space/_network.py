@@ -12,10 +12,11 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from calliper._kept import Keeps, Part
 from calliper._models import BATCH_ROWS, OpenedModel, as_array, batches, evaluating
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError
-from calliper.space._spaces import Predict
+from calliper.space._spaces import SPACES, Predict
 
 
 class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -141,12 +142,13 @@ def _copy(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Network:
+class Network(Keeps):
     """The space of a module that predicts: prediction and layer in one pass."""
 
     layer: Layer
 
     has_unit = False
+    keeps = {"layer": Part(("Layer",))}
 
     @property
     def name(self) -> str:
@@ -163,3 +165,6 @@ class Network:
     def with_model(self, opened: OpenedModel) -> Network:
         """The same space: a module is not trained here."""
         return self
+
+
+SPACES["layer"] = Network

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
+from calliper._kept import Array, Inline, Keeps, Number, Opened, Plain, Text
 from calliper._models import OpenedModel, predictions
 from calliper._types import FloatArray
 from calliper._validation import check_features, n_rows, refuse_sparse
@@ -23,6 +24,36 @@ from calliper.space._encoding import ColumnEncoder
 
 #: From rows to what the whole model predicts of them.
 Predict = Callable[[Any], FloatArray]
+
+
+@dataclass(frozen=True, eq=False)
+class Standard(Keeps):
+    """Columns in units of their standard deviation around their mean, as training rows have them.
+
+    Attributes
+    ----------
+    mean, deviation : (d,), the deviation 1 where it would be 0
+    """
+
+    mean: FloatArray
+    deviation: FloatArray
+
+    keeps = {
+        "mean": Array("float64", ("d",)),
+        "deviation": Array("float64", ("d",), least=np.finfo(float).tiny),
+    }
+
+    @classmethod
+    def of(cls, features: FloatArray) -> Standard:
+        """Learnt from training rows."""
+        learnt = StandardScaler().fit(features)
+        return cls(learnt.mean_, learnt.scale_)
+
+    def transform(self, features: FloatArray) -> FloatArray:
+        """Rows in these units."""
+        if features.shape[1] != len(self.mean):
+            raise CalliperError(f"{len(self.mean)} columns are known; got {features.shape[1]}.")
+        return np.asarray((features - self.mean) / self.deviation)
 
 
 class Space(Protocol):
@@ -47,14 +78,41 @@ class Space(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mapped:
+class Mapped(Keeps):
     """The output of a function of the inputs; the inputs themselves where there is none."""
 
     name: str
     mapping: Callable[[Any], Any] | None = None
-    scaler: StandardScaler | None = None
+    scaler: Standard | None = None
 
     has_unit = False
+    keeps = {
+        "name": Text(),
+        "mapping": Plain("embed"),
+        "encode": Inline(ColumnEncoder, optional=True),
+        "scaler": Inline(Standard, optional=True),
+    }
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds: an encoder, or what the user brings again."""
+        own = isinstance(self.mapping, ColumnEncoder)
+        known = {"name": self.name, "scaler": self.scaler}
+        if own:
+            return known | {"encode": self.mapping, "mapping": None}
+        return known | {"encode": None, "mapping": self.transformer}
+
+    @property
+    def transformer(self) -> Any:
+        """Whose ``transform`` is the mapping, or the function itself."""
+        return getattr(self.mapping, "__self__", self.mapping)
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> Mapped:
+        """The map, by what the user brought."""
+        encode, brought = state.pop("encode"), state.pop("mapping")
+        if brought is not None and not callable(brought):
+            brought = brought.transform
+        return cls(mapping=brought if encode is None else encode, **state)
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """No predictions, and what the function says of each row."""
@@ -70,7 +128,7 @@ class Mapped:
 
 
 @dataclass(frozen=True)
-class Untouched:
+class Untouched(Keeps):
     """Rows as they came, frames too, for methods that make something of their own of them."""
 
     name: str = "inputs as they are"
@@ -87,15 +145,20 @@ class Untouched:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneInput:
+class OneInput(Keeps):
     """The only input of a model without a spread: predictions are a function of it."""
 
     opened: OpenedModel
     encode: ColumnEncoder
-    scaler: StandardScaler | None = None
+    scaler: Standard | None = None
     name: str = "the one input"
 
     has_unit = False
+    keeps = {
+        "opened": Opened(),
+        "encode": Inline(ColumnEncoder),
+        "scaler": Inline(Standard, optional=True),
+    }
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """No predictions, and the input as the core is given it, gaps at the training median."""
@@ -107,13 +170,24 @@ class OneInput:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Prediction(Keeps):
     """The prediction alone, in ``units``: one number, or each of several targets or quantiles."""
 
     name: str = "prediction"
     units: Any = 1.0
 
     has_unit = False
+    keeps = {"units": Array("float64", ("k",), least=np.finfo(float).tiny)}
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds."""
+        return {"units": np.atleast_1d(np.asarray(self.units, dtype=np.float64))}
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> Prediction:
+        """One unit for all is a number."""
+        units = state["units"]
+        return cls(units=units if len(units) != 1 else float(units[0]))
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions, and the same as columns (m, n_outputs)."""
@@ -126,7 +200,7 @@ class Prediction:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InputsAndPrediction:
+class InputsAndPrediction(Keeps):
     """Inputs of the core, standardised, and the prediction, each with the same weight.
 
     d standardised inputs are divided by √d: together they then weigh as much as the prediction,
@@ -136,10 +210,17 @@ class InputsAndPrediction:
     opened: OpenedModel
     n_outputs: int
     encode: ColumnEncoder
-    inputs: StandardScaler
-    outputs: StandardScaler
+    inputs: Standard
+    outputs: Standard
 
     has_unit = True
+    keeps = {
+        "opened": Opened(),
+        "n_outputs": Number(int, 1),
+        "encode": Inline(ColumnEncoder),
+        "inputs": Inline(Standard),
+        "outputs": Inline(Standard),
+    }
 
     @property
     def name(self) -> str:
@@ -159,13 +240,14 @@ class InputsAndPrediction:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contributions:
+class Contributions(Keeps):
     """What each input adds to a linear prediction, coefᵢ·xᵢ, and their sum: all in one unit."""
 
     opened: OpenedModel
     name: str
 
     has_unit = False  # that of y, which means something else for every data set
+    keeps = {"opened": Opened(), "name": Text()}
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions, and a coordinate for each input that the model uses and for their sum."""
@@ -199,8 +281,8 @@ def coefficients(core: Any) -> FloatArray:
     return np.asarray(core.coef_, dtype=np.float64).reshape(-1)
 
 
-def _scaled(features: FloatArray, scaler: StandardScaler | None) -> FloatArray:
-    return features if scaler is None else np.asarray(scaler.transform(features))
+def _scaled(features: FloatArray, scaler: Standard | None) -> FloatArray:
+    return features if scaler is None else scaler.transform(features)
 
 
 def as_features(values: Any, X: Any, *, name: str = "X") -> FloatArray:
@@ -227,3 +309,14 @@ def _table(values: Any, name: str) -> Any:
     if hasattr(values, "detach"):
         values = values.detach().cpu().numpy()
     return np.asarray(values).reshape(-1, 1) if getattr(values, "ndim", 2) == 1 else values
+
+
+#: Spaces that a file may hold, by what they are called there; others are added where they are.
+SPACES: dict[str, Any] = {
+    "mapped": Mapped,
+    "inputs as they are": Untouched,
+    "one input": OneInput,
+    "prediction": Prediction,
+    "inputs and prediction": InputsAndPrediction,
+    "contributions": Contributions,
+}

@@ -41,10 +41,11 @@ from sklearn.utils import get_tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import validate_data
 
+from calliper._kept import Keeps, Known, Number, Opened
 from calliper._models import OpenedModel, predictions, predicts_as
 from calliper._types import FloatArray
 from calliper._validation import n_rows
-from calliper.space._spaces import Predict
+from calliper.space._spaces import SPACES, Predict
 from calliper.space._walk import Grove
 
 #: A member: from the rows of the ensemble to its predictions, (m,).
@@ -64,6 +65,10 @@ def _itself(core: Any) -> Any:
 def _no_deviation(core: Any) -> float | None:
     """None: the model has kept nothing that says how much its targets vary."""
     return None
+
+
+#: Where spreads are kept, by the names that files have for that; added to where they are.
+NAMED_SOURCES: dict[str, Any] = {}
 
 
 class UnreadableError(Exception):
@@ -102,7 +107,7 @@ class SpreadSource:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictionAndSpread:
+class PredictionAndSpread(Keeps):
     """The space of a model that has a spread.
 
     Attributes
@@ -119,6 +124,18 @@ class PredictionAndSpread:
     read: Any
     unit: float | None
     predicts: bool = True
+
+    keeps = {
+        "opened": Opened(),
+        "source": Known(NAMED_SOURCES),
+        "unit": Number(least=np.finfo(float).tiny, optional=True),
+        "predicts": Number(bool),
+    }
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> PredictionAndSpread:
+        """What the source reads of the model is read again."""
+        return cls(**state, read=state["source"].read(state["opened"].core))
 
     @property
     def name(self) -> str:
@@ -601,3 +618,12 @@ def _describe_nothing(core: Any) -> str:
 NO_SPREAD = SpreadSource(
     suits=_always, known=_always, measure=_prediction_alone, describe=_describe_nothing
 )
+
+SPACES["spread"] = PredictionAndSpread
+NAMED_SOURCES |= {
+    "members": MEMBERS,
+    "stages": STAGES,
+    "tree stages": TREE_STAGES,
+    "deviation": DEVIATION,
+    "none": NO_SPREAD,
+}

@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from calliper._trees import packed, unpacked
+from calliper._blocks import row_slices
+from calliper._kept import Array, Inline, Keeps
+from calliper._trees import OF_HISTOGRAMS, PlainTrees, tree_field
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError
 
@@ -23,15 +25,8 @@ from calliper.exceptions import CalliperError
 #: takes little memory.
 MOST_AT_ONCE, MOST_NODES = 3_000, 5_000_000
 
-#: What the nodes of a ``Tree`` say, and what they call it in histogram boosting.
-FIELDS = {
-    "feature": "feature_idx",
-    "threshold": "num_threshold",
-    "children_left": "left",
-    "children_right": "right",
-    "missing_go_to_left": "missing_go_to_left",
-    "value": "value",
-}
+#: Rows that go down bare nodes together.
+MOST_ROWS = 4096
 
 
 class Grove:
@@ -46,7 +41,7 @@ class Grove:
 
     def __init__(self, trees: Sequence[Any], columns: Sequence[Any] | None = None) -> None:
         self.trees, self.columns = trees, columns
-        n_nodes = sum(len(_field(tree, "feature")) for tree in trees)
+        n_nodes = sum(len(tree_field(tree, "feature")) for tree in trees)
         self.most_rows = MOST_AT_ONCE // len(trees) if n_nodes <= MOST_NODES else 0
 
     def __getstate__(self) -> dict[str, Any]:
@@ -77,7 +72,7 @@ class Grove:
 
         A leaf is its own next node, so that all rows can go down equally far.
         """
-        parts = [[_field(tree, name) for name in FIELDS] for tree in self.trees]
+        parts = [[tree_field(tree, name) for name in OF_HISTOGRAMS] for tree in self.trees]
         roots = np.cumsum([0, *(len(part[0]) for part in parts[:-1])])
         for number, part in enumerate(parts):
             leaf, own = part[2] <= 0, np.arange(len(part[2]))
@@ -93,25 +88,29 @@ class Grove:
         return roots, depth, feature, threshold, next_nodes, gap_left.astype(bool), value
 
 
-def _field(tree: Any, name: str) -> Any:
-    """(nodes,) what a tree's nodes say."""
-    return tree.nodes[FIELDS[name]] if hasattr(tree, "nodes") else getattr(tree, name).ravel()
-
-
 def _depth(tree: Any) -> int:
     return int(tree.nodes["depth"].max() if hasattr(tree, "nodes") else tree.max_depth)
 
 
-class BoostedTrees:
+class BoostedTrees(Keeps):
     """Fitted ``GradientBoostingRegressor``s that start from a constant, as bare trees.
 
     Few rows go down all trees at once; the sums are to the last bit those of the models, in either
-    way. What is kept are arrays: see ``_trees.py``.
+    way. A file holds their nodes: see ``_trees.py``.
 
     Parameters
     ----------
     models : the fitted models
     """
+
+    keeps = {
+        "trees": Inline(PlainTrees),
+        "ends": Array("int32", ("m",), least=1, becomes="int64"),
+        "rates": Array("float64", ("m",)),
+        "constants": Array("float64", ("m",)),
+    }
+    #: The nodes alone, where they came from a file.
+    plain: PlainTrees | None = None
 
     def __init__(self, models: Sequence[Any]) -> None:
         trees = [[tree.tree_ for tree in model.estimators_[:, 0]] for model in models]
@@ -123,14 +122,22 @@ class BoostedTrees:
     def _plant(self, trees: list[Any]) -> None:
         self.grove, self.n_features = Grove(trees), max(tree.n_features for tree in trees)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Trees as arrays."""
-        state = {name: value for name, value in vars(self).items() if name != "n_features"}
-        return {**state, "grove": packed(self.grove.trees)}
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds: nodes, and how they are summed."""
+        trees = self.plain or PlainTrees.of(self.grove.trees, self.n_features)
+        return {name: getattr(self, name) for name in ("ends", "rates", "constants")} | {
+            "trees": trees
+        }
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._plant(unpacked(state["grove"]))
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> BoostedTrees:
+        """The same of nodes alone."""
+        made = cls.__new__(cls)
+        made.plain = trees = state.pop("trees")
+        made.__dict__.update(state, n_features=trees.n_features)
+        if made.ends[-1:].tolist() != [len(trees.sizes)] or (np.diff(made.ends) < 1).any():
+            raise CalliperError("boosted models do not have the trees that they name.")
+        return made
 
     def predict(self, rows: FloatArray) -> FloatArray:
         """(models, m) what each model predicts of finite rows."""
@@ -139,6 +146,10 @@ class BoostedTrees:
                 f"trees ask for {self.n_features} columns; the rows have {rows.shape[1]}."
             )
         single = rows.astype(np.float32)
+        if self.plain is not None:
+            parts = (self.plain.values(single[part]) for part in row_slices(len(rows), MOST_ROWS))
+            sums = [[self._sum(k, part) for k in range(len(self.ends))] for part in parts]
+            return np.concatenate([np.array(part) for part in sums], axis=1)
         if self.grove.suits(single):
             values = self.grove.values(single)
             return np.array([self._sum(number, values) for number in range(len(self.ends))])
