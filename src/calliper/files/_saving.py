@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import scipy
 import sklearn
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 
 from calliper._calibrated import CalibratedOnStored
 from calliper._kept import Array, Inline, Keeps, Number
@@ -52,7 +53,7 @@ KINDS = (
 )
 
 UNFITTED = (
-    "This %(name)s has not been calibrated, so that there is nothing to save: call calibrate or "
+    "This {name} has not been calibrated, so that there is nothing to save: call calibrate or "
     "fit first."
 )
 
@@ -100,8 +101,8 @@ def save(calibrated: Any, path: Any) -> None:
             f"save takes a calibrated ConformalRegressor or a fitted calibrator; got "
             f"{type(calibrated).__name__}."
         )
-    if not isinstance(calibrated, CalibratedOnStored):
-        check_is_fitted(calibrated, msg=UNFITTED)
+    if isinstance(calibrated, BaseEstimator) and not calibrated.__sklearn_is_fitted__():
+        raise NotFittedError(UNFITTED.format(name=type(calibrated).__name__))
     writer = Writer(slots_of(calibrated))
     nodes = {
         "object": writer.record(calibrated),
@@ -246,20 +247,23 @@ def _header(calibrated: Any, brought: dict[str, str]) -> dict[str, Any]:
     models = [model for model, place in slots_of(calibrated) if place == 0]
     locality = getattr(method, "locality_", None)
     levels = _levels(calibrated)
-    promise = calibrated.guarantee(levels[-1] if levels else 0.9)
+    said, name, n_calibration = "", type(calibrated).__name__, 0
+    if not isinstance(calibrated, Controller | LikelihoodRatio):
+        promise = calibrated.guarantee(levels[-1] if levels else 0.9)
+        said, name, n_calibration = promise.describe(), promise.method, int(promise.n_calibration)
     return {
         "format": _file.FORMAT,
         "calliper": __version__,
         "versions": {"python": platform.python_version(), **LIBRARIES},
         "object": type(calibrated).__name__,
-        "method": promise.method,
+        "method": name,
         "kernel": repr(getattr(method, "kernel_", getattr(method, "kernel", ""))) or "",
         "locality": "" if locality is None else locality.describe(),
         "space": "" if embedding is None else embedding.space.name,
         "score": repr(calibrated.score_) if hasattr(calibrated, "score_") else "",
-        "n_calibration": int(promise.n_calibration),
+        "n_calibration": n_calibration,
         "levels": levels,
-        "guarantee": promise.describe(),
+        "guarantee": said,
         "model": fingerprint(models[0]) if models else None,
         "columns": [str(name) for name in getattr(calibrated, "feature_names_in_", ())],
         "needs": needed(calibrated),
