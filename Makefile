@@ -4,10 +4,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test lint tests test-long bench tuning-table tuning-study baselines-table nearness-study distributions-table peers-table paper paper-quick laws mutants coverage fuzz faults plots docs docs-check release-check test-minimal lock audit clean
-
-help:  ## list the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+# The targets that most people need come first; make help lists all of them in this order.
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-long bench docs lint tests house coverage mutants laws fuzz faults docs-check paper paper-quick peers-table distributions-table baselines-table tuning-table tuning-study nearness-study plots release-check lock audit test-minimal clean
 
 # Bytecode is left to the first import: the demonstration needs a fraction of what is installed.
 .venv/demo-ready: pyproject.toml
@@ -33,8 +32,27 @@ help:  ## list the targets
 	$(PIP) --editable '.[docs]'
 	@touch $@
 
+##@ every day
+
 demo: .venv/demo-ready  ## intervals that widen where the model errs: a table and a figure, in seconds
 	$(BIN)/calliper demo
+
+test: .venv/ready  ## what must hold: lint and tests, side by side; test-long has the rest
+	$(MAKE) --jobs 2 lint tests
+
+test-long: .venv/ready  ## tests that take long: of killed processes, browsers, threads, many draws
+	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n auto -m long
+
+bench: .venv/bench-ready  ## how fast, as ratios to bare searches and to peers in the same run
+	$(BIN)/python -m studies.benchmarks
+
+docs: .venv/docs-ready  ## the site in build/site; CALLIPER_DATA names the tables of some examples
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs build/site
+
+help:  ## these targets
+	@sed -nE 's/^##@ (.*)/\n\1/p; s/^([a-z-]+):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 22
+
+##@ checks: how it is attacked and measured
 
 lint: .venv/ready  ## style, types and the direction of imports
 	$(BIN)/ruff check .
@@ -42,18 +60,48 @@ lint: .venv/ready  ## style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: .venv/ready  ## what must hold: lint and tests, side by side; test-long has the rest
-	$(MAKE) --jobs 2 lint tests
-
 # Several test processes share the cores; threads that wait must sleep, not spin.
-tests: .venv/ready
+tests: .venv/ready  ## the tests of make test alone
 	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n auto -m 'not long'
 
-test-long: .venv/ready  ## tests that take long: of killed processes, browsers, threads, many draws
-	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n auto -m long
+house: .venv/ready  ## how large the house is: lines, modules, files entered by a call, constants
+	$(BIN)/python -m checks.house
 
-bench: .venv/bench-ready  ## how fast, as ratios to bare searches and to peers in the same run
-	$(BIN)/python -m studies.benchmarks
+coverage: .venv/ready  ## lines and branches of the numerical core that its own tests run: all of them
+	$(BIN)/python -m checks.mutants --coverage
+
+mutants: .venv/ready  ## break the numerical core in small ways for half an hour more; docs/mutants.md
+	$(BIN)/python -m checks.mutants --minutes $(or $(MINUTES),30)
+
+laws: .venv/ready  ## try to break every promise for 55 minutes more, on two cores; docs/promises.md
+	OMP_NUM_THREADS=1 $(BIN)/python -m checks.promises --minutes $(or $(MINUTES),55)
+
+fuzz: .venv/ready  ## give odd files, tables and calls to all that reads: MINUTES=... (20) or INPUTS=... of each kind
+	PYTHONPATH=tests:. OMP_NUM_THREADS=1 $(BIN)/python -m checks.fuzzing $(if $(INPUTS),--inputs $(INPUTS),--minutes $(or $(MINUTES),20))
+
+faults: .venv/ready  ## a kill, a full disk, Ctrl-C … at every step of every write, in turn (minutes)
+	$(BIN)/python checks/faults/sweep.py
+
+docs-check: docs  ## spelling, links, notebooks, and the site in a browser: themes, phone, desktop
+	$(BIN)/codespell docs examples src README.md CONTRIBUTING.md CHANGELOG.md
+	CALLIPER_SITE=build/site $(BIN)/python -m pytest tests/site
+
+##@ studies: whether the claims are true
+
+paper: .venv/ready  ## the paper on its five tasks and nine tables: records, tables, figures (an hour)
+	OMP_NUM_THREADS=1 $(BIN)/python -m studies.experiments.deutschmann2024.run
+
+paper-quick: .venv/ready  ## the same at reduced size in minutes; checks the direction of the claims
+	OMP_NUM_THREADS=1 $(BIN)/python -m studies.experiments.deutschmann2024.run --quick
+
+peers-table: .venv/bench-ready  ## MAPIE and crepes beside calliper; CALLIPER_DATA names the data folder
+	OMP_NUM_THREADS=1 $(BIN)/python -m studies.experiments.peers
+
+distributions-table: .venv/bench-ready  ## CRPS beside crepes; CALLIPER_DATA names the data folder
+	$(BIN)/python -m studies.experiments.distributions.study
+
+baselines-table: .venv/ready  ## the paper's 1-D rows for MADSplit and LVD beside ours (minutes)
+	$(BIN)/python -m studies.experiments.baselines.one_dimensional
 
 tuning-table: .venv/ready  ## the paper's table on kernel tuning beside ours (a quarter of an hour)
 	$(BIN)/python -m studies.experiments.tuning.paper_table
@@ -62,49 +110,14 @@ tuning-study: .venv/ready  ## which criterion tunes best; CALLIPER_DATA names th
 	$(BIN)/python -m studies.experiments.tuning.study
 	$(BIN)/python -m studies.experiments.tuning.summary
 
-baselines-table: .venv/ready  ## the paper's 1-D rows for MADSplit and LVD beside ours (minutes)
-	$(BIN)/python -m studies.experiments.baselines.one_dimensional
-
 nearness-study: .venv/ready  ## where to judge nearness; CALLIPER_DATA names the data folder
 	$(BIN)/python -m studies.experiments.nearness.study
 	$(BIN)/python -m studies.experiments.nearness.summary
 
-distributions-table: .venv/bench-ready  ## CRPS beside crepes; CALLIPER_DATA names the data folder
-	$(BIN)/python -m studies.experiments.distributions.study
-
-peers-table: .venv/bench-ready  ## MAPIE and crepes beside calliper; CALLIPER_DATA names the data folder
-	OMP_NUM_THREADS=1 $(BIN)/python -m studies.experiments.peers
-
-paper: .venv/ready  ## the paper on its five tasks and nine tables: records, tables, figures (an hour)
-	OMP_NUM_THREADS=1 $(BIN)/python -m studies.experiments.deutschmann2024.run
-
-paper-quick: .venv/ready  ## the same at reduced size in minutes; checks the direction of the claims
-	OMP_NUM_THREADS=1 $(BIN)/python -m studies.experiments.deutschmann2024.run --quick
-
-fuzz: .venv/ready  ## give odd files, tables and calls to all that reads: MINUTES=... (20) or INPUTS=... of each kind
-	PYTHONPATH=tests:. OMP_NUM_THREADS=1 $(BIN)/python -m checks.fuzzing $(if $(INPUTS),--inputs $(INPUTS),--minutes $(or $(MINUTES),20))
-
-faults: .venv/ready  ## a kill, a full disk, Ctrl-C … at every step of every write, in turn (minutes)
-	$(BIN)/python checks/faults/sweep.py
-
 plots: .venv/ready  ## the figures of docs/plots.md, from the code on that page
 	$(BIN)/python docs/make_plots.py
 
-laws: .venv/ready  ## try to break every promise for 55 minutes more, on two cores; docs/promises.md
-	OMP_NUM_THREADS=1 $(BIN)/python -m checks.promises --minutes $(or $(MINUTES),55)
-
-mutants: .venv/ready  ## break the numerical core in small ways for half an hour more; docs/mutants.md
-	$(BIN)/python -m checks.mutants --minutes $(or $(MINUTES),30)
-
-coverage: .venv/ready  ## lines and branches of the numerical core that its own tests run: all of them
-	$(BIN)/python -m checks.mutants --coverage
-
-docs: .venv/docs-ready  ## the site in build/site; CALLIPER_DATA names the tables of some examples
-	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs build/site
-
-docs-check: docs  ## spelling, links, notebooks, and the site in a browser: themes, phone, desktop
-	$(BIN)/codespell docs examples src README.md CONTRIBUTING.md CHANGELOG.md
-	CALLIPER_SITE=build/site $(BIN)/python -m pytest tests/site
+##@ release
 
 .venv/release-ready: .venv/demo-ready
 	@echo "Adding what builds and checks a release"
@@ -114,22 +127,22 @@ docs-check: docs  ## spelling, links, notebooks, and the site in a browser: them
 release-check: .venv/release-ready  ## build, look inside, install and try what would be published
 	$(BIN)/python -m checks.release.check
 
+lock: .venv/release-ready  ## renew requirements-dev.lock: every package by version and hash
+	$(BIN)/python -m checks.release.lock
+
+audit: .venv/release-ready  ## known weaknesses of the locked packages; says so without a network
+	$(BIN)/python -m checks.release.audit
+
 .venv-minimal/ready: pyproject.toml checks/release/minimal.py
 	@echo "Setting up .venv-minimal: the lowest versions that are allowed"
 	$(PYTHON) -m venv --clear .venv-minimal
-	$(PYTHON) -m release.minimal > .venv-minimal/lowest.txt
+	$(PYTHON) -m checks.release.minimal > .venv-minimal/lowest.txt
 	.venv-minimal/bin/python -m pip install --quiet --disable-pip-version-check \
 		--constraint .venv-minimal/lowest.txt --editable '.[test-core]'
 	@touch $@
 
 test-minimal: .venv-minimal/ready  ## the core tests with the lowest versions that are allowed
 	OMP_WAIT_POLICY=passive .venv-minimal/bin/python -m pytest -n auto @checks/release/core-tests.txt
-
-lock: .venv/release-ready  ## renew requirements-dev.lock: every package by version and hash
-	$(BIN)/python -m checks.release.lock
-
-audit: .venv/release-ready  ## known weaknesses of the locked packages; says so without a network
-	$(BIN)/python -m checks.release.audit
 
 clean:  ## remove the environment and caches
 	rm -rf .venv .venv-minimal .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist docs/gallery docs/reference

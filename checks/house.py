@@ -47,16 +47,16 @@ def main() -> None:
 
 def code_lines(text: str) -> int:
     """Lines that hold code: no blanks, comments or docstrings."""
-    docs = set()
+    docs: set[int] = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.body[0] if node.body else None
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-                if isinstance(first.value.value, str):
-                    docs.update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+            constant = first.value if isinstance(first, ast.Expr) else None
+            if isinstance(constant, ast.Constant) and isinstance(constant.value, str):
+                docs.update(range(constant.lineno, (constant.end_lineno or 0) + 1))
     skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
     skipped |= {tokenize.ENDMARKER, tokenize.ENCODING}
-    held = set()
+    held: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in skipped:
             held.update(range(token.start[0], token.end[0] + 1))
@@ -79,7 +79,9 @@ def constants(texts: dict[Path, str]) -> Counter[str]:
 
 def modules_loaded() -> int:
     """Modules of ours after ``import calliper`` in a fresh process."""
-    code = "import sys, calliper; print(sum(n.partition('.')[0] == 'calliper' for n in sys.modules))"
+    code = (
+        "import sys, calliper; print(sum(n.partition('.')[0] == 'calliper' for n in sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return int(done.stdout)
 

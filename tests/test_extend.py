@@ -241,8 +241,8 @@ def test_what_is_refused_changes_nothing():
         ((Z[:1], [np.nan]), {}, "scores must be finite"),
         ((Z[:1, :1], [1.0]), {}, "features"),
         ((Z[:0], []), {}, "minimum of 1 is required"),
-        ((Z[:1], [1.0]), {"window": 0}, "window must be a whole number of rows, at least 1; got 0"),
-        ((Z[:1], [1.0]), {"window": 2.5}, "window must be a whole number"),
+        ((Z[:1], [1.0]), {"window": 0}, "window must be an integer of at least 1; got 0"),
+        ((Z[:1], [1.0]), {"window": 2.5}, "window must be an integer"),
         ((Z[:1], [1e305]), {}, "at most 1e\\+302"),
         ((Z[:1], [1.2e302]), {}, "at most 1e\\+302"),
     ]:

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from calliper import CalliperError, ConformalRegressor, Intervals, SignedError, Split, load, save
 from calliper._blocks import map_slices
 from calliper._calibrated import StoredRows, calibrate_stored
-from calliper._row_order import LEVEL, find_trend
+from calliper._row_checks import TREND_LEVEL, find_trend
 from calliper.calibrators import ConditionalCalibration
 from calliper.exceptions import EmbeddingWarning, RowOrderWarning, SharedRowsWarning
 from calliper.regressor import UNCHECKED
@@ -112,7 +112,7 @@ def test_errors_that_grow_with_the_row_number_are_pointed_out():
 
 
 def test_rows_in_random_order_hardly_ever_alarm():
-    """By law at most LEVEL of the sets, whatever the errors: skewed, tied, few."""
+    """By law at most TREND_LEVEL of the sets, whatever the errors: skewed, tied, few."""
     draw, alarms, sets = np.random.default_rng(5), 0, 4_000
     for _ in range(sets // 4):
         for errors in (
@@ -122,7 +122,7 @@ def test_rows_in_random_order_hardly_ever_alarm():
             draw.normal(size=8),
         ):
             alarms += find_trend(errors) is not None
-    assert alarms <= LEVEL * sets + 4 * np.sqrt(LEVEL * sets)
+    assert alarms <= TREND_LEVEL * sets + 4 * np.sqrt(TREND_LEVEL * sets)
 
 
 def test_the_last_rows_are_held_out_and_folds_are_runs():

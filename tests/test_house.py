@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,8 @@ NAMES = [
     "load",
     "save",
 ]
+#: Modules of ours that ``import calliper`` may load.
+MOST_LOADED = 60
 SUBMODULES = {
     "calibrators": [
         "LCP",
@@ -52,7 +55,7 @@ SUBMODULES = {
         "NormalizedKNN",
         "Split",
     ],
-    "comparison": [
+    "lab.comparison": [
         "LEVELS",
         "Answer",
         "Check",
@@ -62,10 +65,10 @@ SUBMODULES = {
         "Verdict",
         "compare",
     ],
-    "datasets": ["OneDimensional", "one_dimensional"],
+    "lab.datasets": ["OneDimensional", "one_dimensional"],
     "distributed": ["BatchIntervals", "ShardedRescaled", "connect"],
     "distribution": ["Distribution", "GroupedDistribution"],
-    "evaluation": [
+    "lab.evaluation": [
         "FailedTrialsWarning",
         "Method",
         "Problem",
@@ -100,27 +103,30 @@ SUBMODULES = {
     ],
     "guarantees": [
         "ASSUMPTIONS",
-        "Cell",
-        "CellCoverage",
         "Guarantee",
-        "LocalCoverageEstimate",
-        "Partition",
-        "cantelli_local_coverage",
-        "cantelli_threshold",
-        "cell_coverage",
         "confident_rank",
         "conformal_coverage",
         "coverage_law",
         "fold_coverage",
         "jackknife_coverage",
+        "required_for_confidence",
+    ],
+    "information": ["MutualInformation", "mutual_information"],
+    "files": ["Kept", "inspect", "load", "save"],
+    "lab": ["bounds", "comparison", "datasets", "evaluation", "report", "tuning"],
+    "lab.bounds": [
+        "Cell",
+        "CellCoverage",
+        "LocalCoverageEstimate",
+        "Partition",
+        "cantelli_local_coverage",
+        "cantelli_threshold",
+        "cell_coverage",
         "local_coverage_bound",
         "markov_local_coverage",
         "partition",
         "plug_in_local_coverage",
-        "required_for_confidence",
     ],
-    "information": ["MutualInformation", "mutual_information"],
-    "keeping": ["Kept", "inspect", "load", "save"],
     "kernels": [
         "KNN",
         "RBF",
@@ -167,7 +173,7 @@ SUBMODULES = {
     ],
     "online": ["RATES", "Controller", "History", "coverage_needed"],
     "refitting": ["CVPlus", "JackknifeAfterBootstrap", "JackknifePlus", "RefitGuarantee"],
-    "report": [
+    "lab.report": [
         "Band",
         "BandDisplay",
         "CalibrationCurveDisplay",
@@ -189,7 +195,7 @@ SUBMODULES = {
     ],
     "scores": ["AbsoluteError", "JointError", "QuantileError", "ScaledError", "SignedError"],
     "shift": ["LikelihoodRatio", "ShiftReport"],
-    "tuning": ["TuningCurve", "tuning_curve"],
+    "lab.tuning": ["TuningCurve", "tuning_curve"],
 }
 
 
@@ -199,9 +205,10 @@ def test_public_names():
 
 
 def test_submodules_are_topics_with_documented_names():
-    assert set(dir(calliper)) == {*NAMES, *SUBMODULES, "__version__"}
+    topics = {name for name in SUBMODULES if "." not in name}
+    assert set(dir(calliper)) == {*NAMES, *topics, "__version__"}
     for name, names in SUBMODULES.items():
-        module = getattr(calliper, name)
+        module = attrgetter(name)(calliper)
         assert module is import_module(f"calliper.{name}")
         assert module.__doc__
         assert list(module.__all__) == names
@@ -258,6 +265,38 @@ def test_import_is_light():
         f"print([m for m in {heavy} if m in set(sys.modules) - before])"
     )
     assert in_fresh_interpreter(code) == "[]"
+
+
+def test_import_loads_what_intervals_need_and_no_more():
+    """What judges methods, keeps them or refits models is loaded when asked for."""
+    code = "import sys, calliper; print(*(m for m in sys.modules if m.startswith('calliper.')))"
+    loaded = in_fresh_interpreter(code).split()
+    later = ("cli", "distributed", "files", "information", "lab", "metrics", "online", "refitting")
+    assert len(loaded) < MOST_LOADED
+    assert [name for name in loaded if name.split(".")[1] in later] == []
+
+
+def test_names_that_are_loaded_when_asked_for():
+    code = (
+        "import pickle, calliper\n"
+        "from calliper import *\n"
+        "from calliper import compare, evaluate, MultiTargetRegressor\n"
+        "assert pickle.loads(pickle.dumps(compare)) is compare is calliper.compare\n"
+        "assert pickle.loads(pickle.dumps(calliper.calibrators.LCP)) is calliper.calibrators.LCP\n"
+        "print(calliper.lab.comparison.compare is compare)"
+    )
+    assert in_fresh_interpreter(code) == "True"
+
+
+def test_the_core_never_imports_what_stands_on_it():
+    lazily = {"__init__.py", "__main__.py"}
+    strangers = []
+    for path in SOURCE.rglob("*.py"):
+        within = path.relative_to(SOURCE).parts
+        if within[0] not in ("lab", "cli", *lazily):
+            above = [m for m in imported_modules(path) if m.split(".")[1:2] in (["lab"], ["cli"])]
+            strangers += [(str(path.relative_to(SOURCE)), name) for name in above]
+    assert strangers == []
 
 
 def test_import_changes_nothing():

@@ -106,7 +106,7 @@ def test_json_is_written_in_one_place():
             if named and getattr(node.value, "id", "") == "json":
                 writers.add(path.relative_to(source).as_posix())
     # Of what is kept, a number without a JSON of its own is a node, {"float": "inf"}.
-    assert writers == {"_json.py", "keeping/_file.py"}
+    assert writers == {"_writing.py", "files/_file.py"}
 
 
 def test_no_stored_file_spells_infinity_otherwise():

@@ -225,7 +225,7 @@ class Kernel:
 
 
 def test_progress_is_a_bar_in_a_notebook(monkeypatch, capsys):
-    monkeypatch.setattr("calliper._progress.PAUSE", 0.0)
+    monkeypatch.setattr("calliper._notebook.PAUSE", 0.0)
     kernel = Kernel(monkeypatch)
     ConformalRegressor(Ridge(), random_state=0, progress=True).fit(X, Y)
     assert len(kernel.shown) == 1 and kernel.shown[0].endswith("training: 17%")

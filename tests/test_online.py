@@ -241,7 +241,7 @@ def test_update_before_a_level_was_asked_for_is_refused():
         ({"rate": "fast"}, "a rate must be"),
         ({"decay": 1}, "decay must be at least 0 and below 1; got 1"),
         ({"start": 1.0}, "start must lie strictly between"),
-        ({"horizon": 0}, "horizon must be a whole number >= 1; got 0"),
+        ({"horizon": 0}, "horizon must be an integer of at least 1; got 0"),
     ],
 )
 def test_bad_parameters_are_refused(parameters, words):

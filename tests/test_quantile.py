@@ -15,13 +15,13 @@ from calliper.quantile import (
     as_fraction,
     below,
     conformal_rank,
+    conformal_thresholds,
     exponent,
     lift,
     lifted,
     lowered,
     merged_multiple,
     not_below,
-    order_statistic,
     outward,
     pad_exceptions,
     power_of_two,
@@ -67,8 +67,7 @@ def test_required_size_is_the_smallest_with_a_finite_radius(thousandths):
 
 
 def test_order_statistic_beyond_the_last_is_infinite():
-    assert order_statistic(np.array([1.0, 2.0]), 2) == 2.0
-    assert order_statistic(np.array([1.0, 2.0]), 3) == np.inf
+    assert conformal_thresholds(np.array([1.0, 2.0]), [0.6, 0.7]).tolist() == [2.0, np.inf]
 
 
 @pytest.mark.parametrize("seed", range(200))

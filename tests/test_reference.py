@@ -8,7 +8,8 @@ import pytest
 
 import calliper
 
-MODULES = [calliper, *(import_module(f"calliper.{name}") for name in sorted(calliper._SUBMODULES))]
+TOPICS = [*calliper._SUBMODULES, *(f"lab.{name}" for name in calliper.lab.__all__)]
+MODULES = [calliper, *(import_module(f"calliper.{name}") for name in sorted(TOPICS))]
 NAMES = {
     f"{module.__name__}.{name}": getattr(module, name)
     for module in MODULES
@@ -31,10 +32,17 @@ def parameters(documented):
     return list(inspect.signature(documented).parameters)
 
 
+def shown(documented):
+    """Where its example stands: one in the module's docstring serves all errors and warnings."""
+    is_error = isinstance(documented, type) and issubclass(documented, Exception)
+    where = inspect.getmodule(documented) if is_error else documented
+    return inspect.getdoc(where) or ""
+
+
 def lacks(documented):
     """What the docstring of a public name should have and has not."""
     there, is_class = sections(documented), isinstance(documented, type)
-    missing = [] if ">>> " in inspect.getdoc(documented) else ["an example"]
+    missing = [] if ">>> " in shown(documented) else ["an example"]
     described = {"Parameters", "Attributes"} if is_class else {"Parameters"}
     if parameters(documented) and not there & described:
         missing.append("its parameters")

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 from scipy import sparse
 
-from calliper._shared_rows import SharedRows, sketch_rows
-from calliper._shared_rows import find_shared as find_shared_rows
+from calliper._row_checks import SharedRows, sketch_rows
+from calliper._row_checks import find_shared as find_shared_rows
 
 
 def find_shared(X_a, y_a, X_b, y_b):

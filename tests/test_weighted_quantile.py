@@ -9,11 +9,9 @@ from calliper.quantile import (
     Shares,
     _reaching,
     column_thresholds,
-    conformal_rank,
     conformal_thresholds,
     count_true,
     effective_size,
-    order_statistic,
     row_thresholds,
     weighted_quantiles,
     weighted_quantiles_in_blocks,
@@ -54,7 +52,7 @@ def test_equal_weights_give_the_conformal_rank(n, weight):
     scores = np.sort(np.random.default_rng(n).exponential(size=n))
     for level in (0.1, 0.172, 0.5, 1 - 0.172, 0.9, 0.95, 0.1 + 0.2):
         found = one_row(scores, np.full(n, weight), weight, [level])
-        assert found[0] == order_statistic(scores, conformal_rank(level, n)), (n, level)
+        assert found[0] == conformal_thresholds(scores, [level])[0], (n, level)
 
 
 def test_nothing_known_is_infinite():

@@ -131,9 +131,9 @@ def install(request) -> None:
 
 
 def fork_workers(told, counted) -> None:
-    from calliper.cli import _crew
+    from calliper.cli import _workers
 
-    serve = _crew.serve
+    serve = _workers.serve
 
     def alone(pipe, answering):
         """As a process that was not forked: with its own pipe open, and no other's."""
@@ -146,7 +146,7 @@ def fork_workers(told, counted) -> None:
         with OPEN(counted, "a") as file:
             file.write(f"{fault.count}\n")
 
-    _crew.serve, _crew.get_context = alone, lambda how: multiprocessing.get_context("fork")
+    _workers.serve, _workers.get_context = alone, lambda how: multiprocessing.get_context("fork")
 
 
 def save(seed: int) -> None:

@@ -67,7 +67,7 @@ STRANGE = [
     {"datetime": "9999-12-31T23:59:59"}, {"dict": [[[1], 2]]}, {"dict": [[{"tuple": [1]}, 2]]}, {"nothing": 1},
     {"random": 0, "at": [0, 0, 0.0]}, {"random": 0, "at": [10**6, 0, 0.0]}, {"dict": [[k * (2**61 - 1), 0] for k in range(4)]},
 ]  # fmt: skip
-CLASSES = [*(name for names in _codec.CLASSES.values() for name in names.split())]
+CLASSES = [name for module in _codec.CLASSES for name in _codec.classes_of(module)]
 CLASSES += ["Tree", "RandomForestRegressor", "Pipeline", "os:system", "builtins:eval", "", 7, None, ["Split"]]
 NUMBERS = [0, 1, -1, -2, 2, 3, 7, 255, 2**15, 2**30, 2**31 - 1, -(2**31), 2**62]
 NUMBERS += [float("nan"), float("inf"), -float("inf"), 1e300, -1e300, 1e-300, 0.5]

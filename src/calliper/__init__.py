@@ -3,23 +3,24 @@
 What a few lines need is here; everything else is in the submodules, each a topic of its own.
 """
 
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
-from calliper._boxes import Boxes
-from calliper._quantile_pair import QuantilePair
-from calliper._targets import MultiTargetRegressor
+from calliper._lazy import on_demand
 from calliper._version import __version__ as __version__
 from calliper.calibrators import FullRescaled, JackknifeRescaled, Split
 from calliper.exceptions import CalliperError
-from calliper.files import load, save
-from calliper.intervals import Intervals
+from calliper.intervals import Boxes, Intervals
 from calliper.kernels import KNN, RBF
-from calliper.lab.comparison import compare
-from calliper.lab.evaluation import evaluate
 from calliper.regressor import ConformalRegressor
 from calliper.scores import AbsoluteError, JointError, QuantileError, SignedError
 from calliper.space import ErrorModel, Layer
+
+if TYPE_CHECKING:
+    from calliper._quantile_pair import QuantilePair
+    from calliper._targets import MultiTargetRegressor
+    from calliper.files import load, save
+    from calliper.lab.comparison import compare
+    from calliper.lab.evaluation import evaluate
 
 #: Topics, loaded when first asked for.
 _SUBMODULES = (
@@ -63,11 +64,18 @@ __all__ = [
     "save",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES:
-        return import_module(f"calliper.{name}")
-    raise AttributeError(f"module 'calliper' has no attribute {name!r}")
+__getattr__ = on_demand(
+    __name__,
+    {
+        "MultiTargetRegressor": "_targets",
+        "QuantilePair": "_quantile_pair",
+        "compare": "lab.comparison",
+        "evaluate": "lab.evaluation",
+        "load": "files",
+        "save": "files",
+        **dict(zip(_SUBMODULES, _SUBMODULES, strict=True)),
+    },
+)
 
 
 def __dir__() -> list[str]:

@@ -16,11 +16,10 @@ from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
 from calliper._kept import Inline, Keeps, Part, Plain, Text
-from calliper._row_order import warn_of_trend
-from calliper._shared_rows import RowSketch, SharedRows, find_shared, sketch_rows
+from calliper._row_checks import RowSketch, SharedRows, find_shared, sketch_rows, warn_of_trend
 from calliper._types import Coverage, FloatArray, Score
 from calliper._validation import check_bounds, check_level, check_levels, like_coverage
-from calliper.calibrators import METHODS, Grouped, refuse_distribution, takers_of_weights
+from calliper.calibrators import Grouped, refuse_distribution, takers_of_weights
 from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError, SharedRowsWarning, warn
 from calliper.guarantees import Guarantee
@@ -287,7 +286,7 @@ class CalibratedOnStored(Keeps):
     about: dict[str, Any] | None = None
 
     keeps = {
-        "calibrators": Part(("Grouped", *METHODS), several=True),
+        "calibrators": Part("calibrators", several=True),
         "space": Inline(Embedding),
         "void": Text(optional=True),
         "about": Plain(),

@@ -1,9 +1,9 @@
-"""Draws that are new for every data set, at a given seed too.
+"""Random draws that differ from data set to data set even if the seed is fixed.
 
-Whoever fixes a seed draws the same numbers for all data. Where such numbers settle something about
-data points (which of two equal ones comes first, where a weight is centred), a promise that holds
-on average over the draws need not hold given the seed. Seeds that depend on the data as well, by a
-cryptographic hash, make the draws new for each data set and repeatable for one and the same.
+With a fixed seed the same numbers are drawn for all data. Where they decide something about data
+points (which of two equal ones comes first, where a weight is centred), a promise that holds on
+average over draws need not hold for that seed. So seeds depend on the data as well, by a
+cryptographic hash: new for each data set, and the same for the same one.
 """
 
 from __future__ import annotations

@@ -57,9 +57,9 @@ class Text:
 
 @dataclass(frozen=True)
 class Part:
-    """An object of one of the classes that files know by these names; or a list of such."""
+    """An object of one of the classes that files know of a module of calliper; or a list of such."""
 
-    names: tuple[str, ...]
+    module: str
     optional: bool = False
     several: bool = False
 

@@ -1,15 +1,18 @@
-"""What a notebook shows: cards of text with a small picture, as HTML and SVG.
+"""What a notebook shows: cards of text with a small picture, as HTML and SVG, and progress.
 
 All is drawn in ``currentColor``, so that it can be read on a light page and on a dark one. Nothing
 is loaded and nothing runs: no script, no style sheet. Text is escaped here, and only here.
 Pictures are made of a sample of the rows, so that a million of them are no slower than a few.
+Progress (``progress=True``) is a bar in a notebook, and elsewhere one line on standard error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from math import floor
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -20,6 +23,11 @@ from calliper._types import FloatArray
 DRAWN, LOOKED_AT = 40, 2000
 #: Size of a picture in pixels.
 WIDTH, HEIGHT = 320, 90
+#: Seconds between two updates of a progress bar.
+PAUSE = 0.2
+
+#: Is told the share of the work that is done, from 0 to 1; may raise to stop.
+Progress = Callable[[float], Any]
 
 
 def card(title: str, lines: Iterable[str] = (), *parts: str) -> str:
@@ -37,6 +45,13 @@ def card(title: str, lines: Iterable[str] = (), *parts: str) -> str:
 def folded(title: str, text: str) -> str:
     """Text that is shown when its title is clicked."""
     return f"<details><summary>{escape(title)}</summary>{card('', text.splitlines())}</details>"
+
+
+def aligned(rows: Sequence[Sequence[str]], first: Any = str.rjust) -> list[str]:
+    """A line for each row of text, in columns of equal width; ``first`` aligns the first one."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    cells = ([first(row[0], widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows)
+    return ["  ".join(each).rstrip() for each in cells]
 
 
 def table(rows: Sequence[Sequence[str]], pictures: Sequence[str] = ()) -> str:
@@ -199,3 +214,54 @@ def _svg(marks: list[str], said: str, *, height: int = HEIGHT) -> str:
         f'<figcaption style="font-size:85%;max-width:{WIDTH}px;color:inherit;text-align:left">'
         f"{escape(said)}</figcaption></figure>"
     )
+
+
+def reporter(progress: Progress | bool | None, work: str) -> Progress:
+    """What to tell the share to: the caller's own function, a bar for True, nobody for None."""
+    if progress is True:
+        return _Shown(work)
+    return progress if callable(progress) else lambda fraction: None
+
+
+class _Shown:
+    """A bar, or a line, that is shown from the first report until all is done."""
+
+    def __init__(self, work: str) -> None:
+        self.work, self.fraction, self.left = work, 0.0, ""
+        self.start: float | None = None
+        self.shown = float("-inf")
+        self.handle: Any = None
+
+    def __call__(self, fraction: float) -> None:
+        now, finished = perf_counter(), self.fraction >= 1
+        if self.start is None:
+            self.start, self.first = now, fraction
+        if finished or (now - self.shown < PAUSE and fraction < 1):
+            return
+        self.shown, self.fraction, self.left = now, fraction, ""
+        if self.first < fraction < 1:
+            rest = (now - self.start) * (1 - fraction) / (fraction - self.first)
+            self.left = f", about {rest:.0f} s left"
+        if self.handle is not None:
+            self.handle.update(self)
+        elif _in_notebook():
+            from IPython.display import display
+
+            self.handle = display(self, display_id=True)
+        else:
+            end = "\n" if fraction >= 1 else ""
+            sys.stderr.write(f"\r{self!r}".ljust(50) + end)
+            sys.stderr.flush()
+
+    def __repr__(self) -> str:
+        return f"{self.work}: {self.fraction:.0%}{self.left}"
+
+    def _repr_html_(self) -> str:
+        return f'<progress max="1" value="{self.fraction:.4f}"></progress> {escape(repr(self))}'
+
+
+def _in_notebook() -> bool:
+    """Whether a kernel runs this, which shows HTML; IPython in a terminal has none."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return getattr(shell, "kernel", None) is not None

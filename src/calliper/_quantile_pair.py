@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from inspect import signature
-from typing import Any, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
@@ -61,17 +61,9 @@ class QuantilePair(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     Examples
     --------
+    Conformalised quantile regression, from a model that is not fitted:
+
     >>> from sklearn.linear_model import QuantileRegressor
-    >>> X = np.arange(100.0)[:, None]
-    >>> pair = QuantilePair(QuantileRegressor(alpha=0), coverage=0.8).fit(X, X[:, 0] % 10)
-    >>> pair.quantiles_
-    (0.1, 0.9)
-    >>> pair.predict([[50.0]]).round(1)
-    array([[0.5, 8.5]])
-
-    Conformalised quantile regression, from a model that is not fitted; ``QuantilePair`` takes
-    ``XGBRegressor(objective="reg:quantileerror")`` and its like in the same way:
-
     >>> from calliper import ConformalRegressor, QuantileError, Split
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(size=(1000, 1))
@@ -80,6 +72,8 @@ class QuantilePair(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     >>> model = ConformalRegressor(pair, Split(), score_function=QuantileError(), random_state=0)
     >>> model.fit(X, y).predict_interval([[0.1], [0.9]], coverage=0.9).width.round(1)
     array([0.4, 3.1])
+    >>> pair.fit(X, y).quantiles_, pair.predict([[0.5]]).round(1)
+    ((0.05, 0.95), array([[-0.4,  1.3]]))
     """
 
     def __init__(self, estimator: Any, coverage: float = 0.9, *, median: bool = False) -> None:
@@ -97,11 +91,10 @@ class QuantilePair(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         level = as_fraction(check_levels(self.coverage)[0])
         middle = (0.5,) if self.median else ()
         quantiles = (float((1 - level) / 2), *middle, float((1 + level) / 2))
-        at_once = _predicts_all_quantiles(self.estimator)
-        name = "" if at_once else _quantile_parameter(self.estimator)
+        name = _quantile_parameter(self.estimator)
         y = check_known_rows(self, X, y)
         fit_params = routed(self, fit_params)
-        settings = [{}] if at_once else [{name: _value(name, q)} for q in quantiles]
+        settings = [{name: _value(name, q)} for q in quantiles] if name else [{}]
         self.estimators_ = tuple(
             fresh(self.estimator).set_params(**s).fit(X, y, **fit_params) for s in settings
         )
@@ -122,11 +115,6 @@ class QuantilePair(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return np.stack([predictions(model, X) for model in self.estimators_], axis=1)
 
 
-def _predicts_all_quantiles(estimator: Any) -> bool:
-    predict = getattr(estimator, "predict", None)
-    return predict is not None and "quantiles" in signature(predict).parameters
-
-
 #: Which parameter sets the quantile, for each parameter that names the quantile loss.
 LOSSES = {
     ("loss", "quantile"): ("quantile", "alpha"),
@@ -136,9 +124,25 @@ LOSSES = {
 }
 
 
+@runtime_checkable
+class _Regressor(Protocol):
+    """What every library's regressors have."""
+
+    def get_params(self) -> dict[str, Any]: ...
+
+    def predict(self, X: Any) -> Any: ...
+
+
 def _quantile_parameter(estimator: Any) -> str:
-    """Name of the one parameter that sets the quantile to learn, perhaps nested."""
-    parameters = estimator.get_params() if hasattr(estimator, "get_params") else {}
+    """Name of the one parameter that sets the quantile to learn, perhaps nested.
+
+    Empty for forests that predict all quantiles at once.
+    """
+    parameters: dict[str, Any] = {}
+    if isinstance(estimator, _Regressor):
+        if "quantiles" in signature(estimator.predict).parameters:
+            return ""
+        parameters = estimator.get_params()
     found = {name for key in parameters for name in _levels_of(str(key), parameters)}
     if len(found) != 1:
         problem = f"it has several: {', '.join(sorted(found))}" if found else "it has none"

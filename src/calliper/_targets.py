@@ -24,7 +24,6 @@ from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 
 from calliper import _models as models
-from calliper._boxes import Boxes, check_targets, listed, target_names
 from calliper._calibrated import Calibrated
 from calliper._dask import LazyRows, is_collection, lazy_predictions, refuse_collection
 from calliper._kept import Array, Part, Plain
@@ -34,7 +33,7 @@ from calliper._validation import check_bounds
 from calliper.calibrators import FullRescaled
 from calliper.exceptions import CalliperError, UnbalancedBoxWarning, warn
 from calliper.guarantees import Guarantee
-from calliper.intervals import Intervals
+from calliper.intervals import Boxes, Intervals, check_targets, listed, target_names
 from calliper.regressor import ConformalRegressor
 from calliper.scores import AbsoluteError, JointError
 from calliper.space import Refits, Training, fit_embedding, left_out
@@ -105,7 +104,7 @@ class MultiTargetRegressor(ConformalRegressor):
     keeps = {
         **ConformalRegressor.keeps,
         "targets": Plain(),
-        "parts": Part(("ConformalRegressor",), several=True),
+        "parts": Part("regressor", several=True),
         "units_": Array("float64", ("k",), least=np.finfo(float).tiny, optional=True),
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,48 @@ BoolArray = NDArray[np.bool_]
 
 #: One level, or an increasing sequence of levels, each strictly between 0 and 1.
 Coverage = float | Sequence[float] | FloatArray
+
+
+@runtime_checkable
+class Frame(Protocol):
+    """A table with named columns, whichever library it is of."""
+
+    @property
+    def columns(self) -> Any: ...
+
+    @property
+    def shape(self) -> Any: ...
+
+    def __getitem__(self, name: Any) -> Any: ...
+
+
+@runtime_checkable
+class IndexedFrame(Frame, Protocol):
+    """One whose rows have labels, as those of pandas."""
+
+    @property
+    def index(self) -> Any: ...
+
+
+@runtime_checkable
+class Tensor(Protocol):
+    """A tensor of torch, on whichever device."""
+
+    def detach(self) -> Any: ...
+
+
+@runtime_checkable
+class IntervalModel(Protocol):
+    """A model that answers with intervals."""
+
+    def predict_interval(self, X: Any, *, coverage: Any) -> Any: ...
+
+
+@runtime_checkable
+class RadiusModel(Protocol):
+    """A calibrator, which answers with radii."""
+
+    def predict_radius(self, Z: Any, coverage: Any) -> Any: ...
 
 
 @runtime_checkable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Set, Sized
 from numbers import Integral, Real
 from typing import Any
 
@@ -47,7 +47,7 @@ def n_rows(X: Any) -> int:
         return int(X.shape[0])
     refuse_no_rows(X, "rows")
     try:
-        return len(X) if hasattr(X, "__len__") else len(np.asarray(X))
+        return len(X) if isinstance(X, Sized) else len(np.asarray(X))
     except TypeError:
         raise CalliperError(f"rows were expected, and there are none in {X!r:.80}.") from None
 
@@ -269,9 +269,14 @@ def each_level(
 
 def check_window(window: Any) -> int:
     """How many of the latest rows are kept."""
-    if not isinstance(window, Integral) or isinstance(window, bool) or window < 1:
-        raise CalliperError(f"window must be a whole number of rows, at least 1; got {window!r}.")
-    return int(window)
+    return at_least(window, 1, "window")
+
+
+def at_least(value: Any, least: int, name: str) -> int:
+    """An integer that is large enough."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise CalliperError(f"{name} must be an integer of at least {least}; got {value!r}.")
+    return int(value)
 
 
 def check_offset(offset: float) -> float:

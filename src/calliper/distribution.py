@@ -26,7 +26,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +33,13 @@ from sklearn.utils import check_random_state
 
 from calliper._blocks import map_slices, row_slices
 from calliper._types import BoolArray, Coverage, FloatArray, IntArray
-from calliper._validation import check_levels, check_vector, like_coverage, warn_if_too_few
+from calliper._validation import (
+    at_least,
+    check_levels,
+    check_vector,
+    like_coverage,
+    warn_if_too_few,
+)
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.quantile import (
@@ -54,10 +59,10 @@ if TYPE_CHECKING:
 __all__ = ["Distribution", "GroupedDistribution"]
 
 #: Floats that a block of rows holds at a time: 8 MB.
-BLOCK_FLOATS = 1 << 20
+MOST_FLOATS = 1 << 20
 
-#: What :meth:`Distribution.to_frame` shows.
-SHOWN = (0.05, 0.25, 0.5, 0.75, 0.95)
+#: Quantiles that :meth:`Distribution.to_frame` shows.
+SHOWN_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,17 +187,14 @@ class Distribution:
 
     def sample(self, n: int, *, random_state: Any = None) -> FloatArray:
         """Draws for each row, (m, n), independent of one another, from the curve of :meth:`cdf`."""
-        if not isinstance(n, Integral) or n < 1:
-            raise CalliperError(f"n must be a whole number of at least 1; got {n!r}.")
-        rng = check_random_state(random_state)
-        size = (len(self), int(n))
+        rng, size = check_random_state(random_state), (len(self), at_least(n, 1, "n"))
         chosen = rng.randint(self.n_calibration, size=size)
         if self.shares is not None:
             mass = self.shares.calibration / self._total
             chosen = rng.choice(self.n_calibration, size=size, p=mass / mass.sum())
         return self._by_blocks(lambda rows: np.take_along_axis(self._points(rows), chosen[rows], 1))
 
-    def to_frame(self, p: Sequence[float] = SHOWN) -> pd.DataFrame:
+    def to_frame(self, p: Sequence[float] = SHOWN_QUANTILES) -> pd.DataFrame:
         """A pandas frame with quantiles as columns and the index of the rows that came in."""
         import pandas as pd
 
@@ -300,7 +302,7 @@ class Distribution:
 
     def _by_blocks(self, work: Callable[[slice], Any]) -> FloatArray:
         """``work(rows)`` of blocks whose points fit, one behind the other."""
-        step = max(1, BLOCK_FLOATS // self.n_calibration)
+        step = max(1, MOST_FLOATS // self.n_calibration)
         return np.concatenate(map_slices(work, row_slices(len(self), step)))
 
 

@@ -1,27 +1,27 @@
-"""The result: a lower and an upper end for every row, at one level or several."""
+"""The result: a lower and an upper end for every row, at one level or several, of each target."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn import get_config
 
-from calliper._json import number, plain, to_text
-from calliper._notebook import card, interval_bars, sampled, table
-from calliper._types import BoolArray, FloatArray
+from calliper._notebook import aligned, card, interval_bars, sampled, table
+from calliper._types import BoolArray, FloatArray, Frame
 from calliper._validation import check_vector
+from calliper._writing import number, plain, to_text
 from calliper.exceptions import CalliperError
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-#: Rows at either end that are shown.
-N_SHOWN = 5
+#: Rows at either end that are shown, and targets that a notebook draws.
+N_SHOWN, N_TARGETS_SHOWN = 5, 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,18 +70,16 @@ class Intervals:
             )
         wrong = np.argwhere(~(lower <= upper) | ((lower == upper) & np.isinf(lower)))
         if len(wrong):
-            where = tuple(int(i) for i in wrong[0])
+            at = tuple(int(i) for i in wrong[0])
             raise CalliperError(
                 f"lower must not exceed upper, and only -inf below and inf above are no bound; at "
-                f"{where} they are "
-                f"{lower[where]} and {upper[where]} ({len(wrong)} such in all)."
+                f"{at} they are {lower[at]} and {upper[at]} ({len(wrong)} such in all)."
             )
-        if self.coverage is not None and lower.ndim == 2:
-            n_levels = len(np.atleast_1d(self.coverage))
-            if n_levels != lower.shape[1]:
-                raise CalliperError(
-                    f"there are {lower.shape[1]} columns of ends but {n_levels} levels."
-                )
+        n_levels = len(np.atleast_1d(np.asarray(self.coverage)))
+        if self.coverage is not None and lower.ndim == 2 and n_levels != lower.shape[1]:
+            raise CalliperError(
+                f"there are {lower.shape[1]} columns of ends but {n_levels} levels."
+            )
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
 
@@ -115,13 +113,8 @@ class Intervals:
         if self.lower.ndim == 1:
             return self
         column = int(found[0])
-        return Intervals(
-            self.lower[:, column],
-            self.upper[:, column],
-            float(levels[column]),
-            self.index,
-            self.centre,
-        )
+        lower, upper = self.lower[:, column], self.upper[:, column]
+        return replace(self, lower=lower, upper=upper, coverage=float(levels[column]))
 
     def column_names(self) -> list[str]:
         """Columns of :meth:`to_frame`: ``lower`` and ``upper``, with the level if many."""
@@ -130,10 +123,7 @@ class Intervals:
         return [f"{end}_{level}" for level in self._levels() for end in ("lower", "upper")]
 
     def __repr__(self) -> str:
-        rows = self._shown()
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        table = ["  ".join(map(str.rjust, row, widths)) for row in rows]
-        return "\n".join([self._summary(), *table])
+        return "\n".join([self._summary(), *aligned(self._shown())])
 
     def _repr_html_(self) -> str:
         return card(self._summary(), self._widths(), self._picture(), table(self._shown()))
@@ -158,7 +148,7 @@ class Intervals:
         return np.atleast_1d(known)
 
     def _summary(self) -> str:
-        """How many, at which level, and how many of them say nothing."""
+        """How many, at which level, and how many of them are infinite."""
         m, levels = len(self.lower), "" if self.coverage is None else f", coverage {self.coverage}"
         infinite = float(np.isinf(self.width).mean()) if m else 0.0
         unbounded = f", {infinite:.1%} infinite" if infinite else ""
@@ -167,10 +157,10 @@ class Intervals:
     def _shown(self) -> list[list[str]]:
         """Names, then the ends of the first and of the last rows."""
         m = len(self.lower)
-        places = [*range(m)] if m <= 2 * N_SHOWN else [*range(N_SHOWN), *range(m - N_SHOWN, m)]
+        shown = [*range(m)] if m <= 2 * N_SHOWN else [*range(N_SHOWN), *range(m - N_SHOWN, m)]
         labels = range(m) if self.index is None else self.index
         ends = self.ends()
-        rows = [[str(labels[i]), *(f"{end:.6g}" for end in ends[i])] for i in places]
+        rows = [[str(labels[i]), *(f"{end:.6g}" for end in ends[i])] for i in shown]
         if m > 2 * N_SHOWN:
             rows.insert(N_SHOWN, ["…"] * (1 + ends.shape[1]))
         return [["", *self.column_names()], *rows]
@@ -189,9 +179,8 @@ class Intervals:
 
     def ends(self) -> FloatArray:
         """Lower and upper ends side by side, a column for each of :meth:`column_names`."""
-        return np.stack([self.lower, self.upper], axis=-1).reshape(
-            len(self.lower), len(self.column_names())
-        )
+        shape = len(self.lower), len(self.column_names())
+        return np.stack([self.lower, self.upper], axis=-1).reshape(shape)
 
     def to_dict(self) -> dict[str, Any]:
         """Values that strict JSON takes, by the names of the attributes.
@@ -261,3 +250,116 @@ def _numbers(values: Any, level: Any = None) -> FloatArray:
     if not rows and isinstance(level, tuple):
         return np.empty((0, len(level)))
     return np.array(rows, dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """For each row a closed interval of each target; unpacks as ``lower, upper``.
+
+    Parameters
+    ----------
+    intervals : one ``Intervals`` for each of k targets, of the same rows and levels
+    names : of the targets; ``boxes[name]`` are the intervals of one
+    joint : whether the level holds for all targets together, or for each by itself
+
+    Examples
+    --------
+    >>> sides = Intervals([0.0, 1.0], [2.0, 3.0]), Intervals([0.0, 0.0], [10.0, 5.0])
+    >>> boxes = Boxes(sides, ("height", "weight"))
+    >>> boxes
+    Boxes(2 rows, 2 targets: height, weight; joint)
+    >>> boxes.contains([[1.0, 5.0], [2.0, 9.0]]), boxes.volume, boxes["height"].width
+    (array([ True, False]), array([20., 10.]), array([2., 2.]))
+    """
+
+    intervals: tuple[Intervals, ...]
+    names: tuple[Any, ...]
+    joint: bool = True
+
+    def __iter__(self) -> Iterator[FloatArray]:
+        yield self.lower
+        yield self.upper
+
+    def __getitem__(self, name: Any) -> Intervals:
+        if name not in self.names:
+            raise KeyError(f"no target {name!r}; there are {listed(self.names)}.")
+        return self.intervals[self.names.index(name)]
+
+    @property
+    def lower(self) -> FloatArray:
+        """Lower ends, (m, k), or (m, k, L) for L levels."""
+        return np.stack([each.lower for each in self.intervals], axis=1)
+
+    @property
+    def upper(self) -> FloatArray:
+        """Upper ends, (m, k), or (m, k, L) for L levels."""
+        return np.stack([each.upper for each in self.intervals], axis=1)
+
+    @property
+    def width(self) -> FloatArray:
+        """Upper minus lower ends, (m, k), or (m, k, L); infinite where an end is."""
+        return self.upper - self.lower
+
+    @property
+    def volume(self) -> FloatArray:
+        """Product of the widths, (m,), or (m, L); infinite where one of them is."""
+        width = self.width
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.where(np.isinf(width).any(axis=1), np.inf, width.prod(axis=1))
+
+    def contains(self, y: Any) -> BoolArray:
+        """Whether all targets of a row, (m, k), lie in their intervals: (m,), or (m, L)."""
+        columns = check_targets(y, "y", self.names).T
+        inside = [each.contains(y) for each, y in zip(self.intervals, columns, strict=True)]
+        return np.asarray(np.all(inside, axis=0))
+
+    def to_frame(self, library: str | None = None) -> pd.DataFrame | pl.DataFrame:
+        """A frame with columns ``a_lower``, ``a_upper``, …; as :meth:`Intervals.to_frame`."""
+        ends = np.concatenate([each.ends() for each in self.intervals], axis=1)
+        columns = self.intervals[0].column_names()
+        names = [f"{name}_{column}" for name in self.names for column in columns]
+        return as_frame(ends, names, self.intervals[0].index, library)
+
+    def __repr__(self) -> str:
+        m, level = len(self.intervals[0].lower), self.intervals[0].coverage
+        names = f"{len(self.names)} targets: {listed(self.names)}"
+        together = "joint" if self.joint else "each by itself, not joint"
+        return f"Boxes({m:,} rows, {names}; {f'coverage {level}, ' if level else ''}{together})"
+
+    def _repr_html_(self) -> str:
+        shown = [*zip(self.names, self.intervals, strict=True)][:N_TARGETS_SHOWN]
+        parts = (card(f"target {name}", each._widths(), each._picture()) for name, each in shown)
+        rest = len(self.names) - len(shown)
+        return card(repr(self), [f"and {rest} targets more"] if rest else [], *parts)
+
+
+def check_targets(y: Any, name: str, names: tuple[Any, ...]) -> FloatArray:
+    """Finite targets, (n, k), in the order of ``names``: by name where a frame has them."""
+    found = target_names(y)
+    if set(found) == set(names):
+        y = y[list(names)] if isinstance(y, Frame) else y
+    elif len(found) != len(names) or (isinstance(y, Frame) and names != (*range(len(names)),)):
+        raise CalliperError(
+            f"{name} must have {len(names)} targets: {listed(names)}; got {len(found)}: "
+            f"{listed(found)}."
+        )
+    columns = enumerate(np.asarray(y).T)
+    return np.stack([check_vector(each, f"{name} ({names[j]})") for j, each in columns], axis=1)
+
+
+def target_names(y: Any) -> tuple[Any, ...]:
+    """Names of the columns of a frame; 0, 1, … of anything else that has columns."""
+    if isinstance(y, Frame):
+        return tuple(y.columns)
+    shape = np.asarray(y).shape
+    if len(shape) != 2 or not shape[1]:
+        raise CalliperError(
+            f"y must have a column for each target, shape (n, k); got shape {shape}. Use "
+            f"ConformalRegressor for one target, or y.reshape(-1, 1)."
+        )
+    return tuple(range(shape[1]))
+
+
+def listed(names: tuple[Any, ...]) -> str:
+    """Names, with commas."""
+    return ", ".join(map(str, names))

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -44,8 +44,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
 
 from calliper._kept import Array, Number
-from calliper._types import BoolArray, FloatArray
-from calliper._validation import check_level, check_vector, n_rows
+from calliper._types import BoolArray, FloatArray, IndexedFrame, RadiusModel
+from calliper._validation import at_least, check_level, check_vector, n_rows
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, unheard
 from calliper.intervals import Intervals
 
@@ -69,12 +69,8 @@ class History:
 
     Examples
     --------
-    >>> control = Controller(0.9, rate=0.1)
-    >>> for inside in (True, False):
-    ...     asked = control.level
-    ...     _ = control.update([inside])
-    >>> control.history.level.round(2), control.history.outside
-    (array([0.9 , 0.89]), array([0., 1.]))
+    >>> History(level=np.array([0.9, 0.89]), outside=np.array([0.0, 1.0])).coverage
+    0.5
     """
 
     level: FloatArray
@@ -115,6 +111,9 @@ class Controller(BaseEstimator):  # type: ignore[misc]
     array([0.9 , 0.99, 0.98])
     """
 
+    #: The level that each rate has come to, (k,); none before the first question.
+    _levels: FloatArray = np.empty(0)
+
     def __init__(
         self,
         coverage: float = 0.9,
@@ -154,23 +153,22 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         self._steps = [(level, outside) for level, outside in state["steps"].tolist()]
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_steps")
+        return bool(len(self._levels))
 
     def _begin(self) -> None:
         """Check the parameters and set the first level, unless that has happened."""
-        if hasattr(self, "_steps"):
+        if len(self._levels):
             return
         rates = np.array([_check_rate(rate) for rate in np.atleast_1d(self.rate).tolist()])
         if not len(rates):
             raise CalliperError("rate must name at least one rate, such as 0.01; got none.")
         if not isinstance(self.decay, Real) or not 0 <= float(self.decay) < 1:
             raise CalliperError(f"decay must be at least 0 and below 1; got {self.decay!r}.")
-        if not isinstance(self.horizon, Integral) or self.horizon < 1:
-            raise CalliperError(f"horizon must be a whole number >= 1; got {self.horizon!r}.")
+        at_least(self.horizon, 1, "horizon")
         self._miss: float = 1 - check_level(self.coverage)
         first = 1 - self._miss if self.start is None else check_level(self.start, "start")
         self._rates: FloatArray = rates
-        self._levels: FloatArray = np.full(len(rates), first)
+        self._levels = np.full(len(rates), first)
         self._weights: FloatArray = np.full(len(rates), 1 / len(rates))
         self._first: float = first
         self._excess: float = 0.0
@@ -210,7 +208,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
             return intervals
         middle = np.asarray(model.predict(X), dtype=np.float64)
         half = np.inf if level else 0.0
-        index = getattr(X, "index", None) if hasattr(X, "columns") else None
+        index = X.index if isinstance(X, IndexedFrame) else None
         return Intervals(middle - half, middle + half, level, index)
 
     def predict_radius(self, calibrator: Any, Z: Any) -> FloatArray:
@@ -337,7 +335,7 @@ def coverage_needed(model: Any, X: Any, y: Any) -> FloatArray:
 
 def _holds(model: Any, X: Any, y: FloatArray, levels: FloatArray) -> Any:
     """Whether the interval of each row holds its target at each level, (m, L)."""
-    if hasattr(model, "predict_radius"):
+    if isinstance(model, RadiusModel):
         return y[:, None] <= model.predict_radius(X, levels)
     return model.predict_interval(X, coverage=levels).contains(y)
 

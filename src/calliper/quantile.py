@@ -41,7 +41,7 @@ from calliper._types import BoolArray, FloatArray, IntArray
 #: Shares of the total weight that differ by less than this are equal.
 TOLERANCE = 1e-12
 
-#: Columns that tell roughly where a weighted threshold is, and places to either side of theirs.
+#: Columns sampled to guess where a weighted threshold is, and how many of them to either side.
 SAMPLE, MARGIN = 128, 12
 
 #: What sums and products of many numbers may be wrong by, in relation to their size.
@@ -92,11 +92,6 @@ def _share(level: float) -> float:
     return float(exact) - min(TOLERANCE, float(min(exact, 1 - exact)) * 1e-6)
 
 
-def order_statistic(ordered: FloatArray, rank: int) -> float:
-    """The rank-th smallest (1-based) of ascending values; +∞ beyond the last."""
-    return float(ordered[rank - 1]) if rank <= len(ordered) else float("inf")
-
-
 def conformal_thresholds(
     ordered: FloatArray, levels: Sequence[float], shares: Shares | None = None
 ) -> FloatArray:
@@ -104,12 +99,11 @@ def conformal_thresholds(
 
     With shares, in the order of the values, the weighted threshold of each new row, (m, L).
     """
-    if shares is not None:
-        extended = np.append(ordered, np.inf)
-        places = [np.searchsorted(shares.reached, shares.needed(level)) for level in levels]
-        return np.stack([extended[place] for place in places], axis=1)
-    n = len(ordered)
-    return np.array([order_statistic(ordered, conformal_rank(level, n)) for level in levels])
+    if shares is None:
+        ranks = [conformal_rank(level, len(ordered)) for level in levels]
+        return np.array([ordered[rank - 1] if rank <= len(ordered) else np.inf for rank in ranks])
+    columns = [np.searchsorted(shares.reached, shares.needed(level)) for level in levels]
+    return np.asarray(np.append(ordered, np.inf)[np.stack(columns, axis=1)])
 
 
 def merged_order_statistic(
@@ -119,15 +113,9 @@ def merged_order_statistic(
 
     A row's N values follow the order of the columns closely enough that, exceptions apart, all
     columns before ``low`` are at most the answer and all columns past the window at least the
-    answer. The exceptions are taken out of the order and merged back by value.
-
-    Parameters
-    ----------
-    window : (m, W) values of the columns low … low+W−1; changed in place
-    low : first column of the window
-    position : (m, E) columns that are exceptions, distinct within a row; N pads a short row
-    value : (m, E) their values; NaN pads a short row
-    rank : 1-based, at most N
+    answer. The exceptions are taken out of the order and merged back by value. ``window``, (m, W),
+    holds the columns from ``low`` on and is changed in place; ``position``, (m, E), says which
+    columns are exceptions (N pads a short row), and ``value`` what they are (NaN pads).
     """
     row, entry = np.nonzero((position >= low) & (position < low + window.shape[1]))
     window[row, position[row, entry] - low] = np.nan
@@ -190,8 +178,8 @@ def pad_exceptions(
 
 def row_order_statistics(values: FloatArray, ranks: list[int]) -> FloatArray:
     """The rank-th smallest of each row of (m, N), for each rank: (m, L); no NaN among them."""
-    places = [rank - 1 for rank in ranks]
-    return np.partition(values, places, axis=1)[:, places]
+    columns = np.array(ranks) - 1
+    return np.partition(values, columns, axis=1)[:, columns]
 
 
 def row_thresholds(
@@ -208,9 +196,9 @@ def row_thresholds(
 def _reaching(values: FloatArray, weights: FloatArray, needed: FloatArray) -> FloatArray:
     """The first value of each row of (m, N) at which weights, (N,), reach what is needed, (m,).
 
-    To sort all of a long row costs more than all else. Every so-many-th column, in order, tells
-    between which two values the answer should be; what lies below is summed, what lies between is
-    sorted, and a row that was told wrong is sorted whole.
+    Sorting a long row costs more than everything else. So a sample of the columns is sorted to
+    guess between which two values the answer lies; what is below is summed, what is between is
+    sorted, and a row for which the guess was wrong is sorted whole.
     """
     step = values.shape[1] // SAMPLE
     if step < 8:
@@ -339,19 +327,10 @@ class Shares:
 def weighted_quantiles(
     ordered: FloatArray, weights: FloatArray, at_infinity: FloatArray, levels: Sequence[float]
 ) -> FloatArray:
-    """The threshold of each row at each level, (m, L).
+    """The threshold of each row at each level, (m, L), from ascending scores, (N,), in O(mN).
 
-    O(mN). The weights are replaced by their cumulated sums, which saves an array of their size.
+    The weights, (m, N), are replaced by their cumulated sums, which saves an array of their size.
 
-    Parameters
-    ----------
-    ordered : (N,) ascending scores
-    weights : (m, N) non-negative, in that order; changed in place
-    at_infinity : (m,) non-negative
-    levels : L numbers in (0, 1), each taken as the simple fraction that it stands for
-
-    Examples
-    --------
     >>> scores, weights = np.array([1.0, 2.0, 3.0]), np.array([[1.0, 1.0, 1.0], [5.0, 1.0, 1.0]])
     >>> weighted_quantiles(scores, weights, np.array([1.0, 1.0]), [0.5, 0.9])
     array([[ 2., inf],

@@ -46,14 +46,12 @@ from calliper._models import (
     routed,
     unchanged_if_refused,
 )
-from calliper._notebook import card, floored
+from calliper._notebook import card, floored, reporter
 from calliper._per_row import PerRow, row_values
-from calliper._progress import reporter
-from calliper._row_order import RowTrend, warn_of_trend
-from calliper._shared_rows import RowSketch, sketch_rows
+from calliper._row_checks import RowSketch, RowTrend, sketch_rows, warn_of_trend
 from calliper._types import Coverage, FloatArray, IntArray, Score
 from calliper._validation import check_vector, check_window
-from calliper.calibrators import METHODS, FullRescaled, Grouped, picture_of
+from calliper.calibrators import FullRescaled, Grouped, picture_of
 from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError, EmbeddingWarning, warn
 from calliper.guarantees import Guarantee
@@ -169,7 +167,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
 
     #: What a file keeps of a calibrated one; the model stays outside.
     keeps: ClassVar[Mapping[str, Field]] = {
-        "calibrators": Part(("Grouped", *METHODS), several=True),
+        "calibrators": Part("calibrators", several=True),
         "space": Inline(Embedding),
         "score": Plain("score_function"),
         "void": Text(optional=True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from calliper import evaluation
+from calliper.lab import evaluation
 from studies.experiments import FloatArray
 
 

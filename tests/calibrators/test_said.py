@@ -26,6 +26,7 @@ from calliper.calibrators import (
 )
 from calliper.exceptions import CalliperError
 from calliper.kernels import KNN, learn_metric
+from calliper.lab import bounds
 
 USUAL = {
     "judges_nearness": True,
@@ -117,9 +118,9 @@ def test_a_level_that_is_not_named_is_nine_in_ten():
             assert inspect.signature(getattr(method, name)).parameters["coverage"].default == 0.9
     for name in ("n_directions", "smoothing", "max_iter"):
         assert inspect.signature(learn_metric).parameters[name].default == DEFAULTS[LVD][name]
-    assert inspect.signature(guarantees.cell_coverage).parameters["confidence"].default == 0.95
-    assert inspect.signature(guarantees.partition).parameters["n_cells"].default == 10
-    asked = inspect.signature(guarantees.plug_in_local_coverage).parameters
+    assert inspect.signature(bounds.cell_coverage).parameters["confidence"].default == 0.95
+    assert inspect.signature(bounds.partition).parameters["n_cells"].default == 10
+    asked = inspect.signature(bounds.plug_in_local_coverage).parameters
     assert asked["n_neighbors"].default == 10 and asked["form"].default == "binary"
 
 

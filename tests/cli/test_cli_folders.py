@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from calliper import _whole
-from calliper.cli import _crew
+from calliper.cli import _workers
 from calliper.cli._interval import interval
 from calliper.exceptions import CalliperError
 
@@ -264,14 +264,14 @@ def test_a_full_disk_says_how_much_is_written(folder, monkeypatch):
 
 
 def test_a_file_that_changes_while_it_is_read_is_not_answered(folder, monkeypatch):
-    real = _crew.sum_of
+    real = _workers.sum_of
 
     def late(path):
         os.utime(path)
         return real(path)
 
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(_crew, "sum_of", late)
+    monkeypatch.setattr(_workers, "sum_of", late)
     with pytest.raises(CalliperError, match=r"was changed while it was read.* 0 of 4 files"):
         interval.main(
             [*BASE[1:], "--new", "data", "--output", "out", "--quiet"], standalone_mode=False
@@ -345,14 +345,14 @@ def test_a_file_that_kills_every_process_is_named_and_leaves_nothing(tmp_path):
     class Killed:
         def __init__(self):
             (tmp_path / ".calliper-0.tmp").touch()
-            self.task, self.process = _crew.Task("bad.parquet", str(tmp_path / "out"), 1), self
+            self.task, self.process = _workers.Task("bad.parquet", str(tmp_path / "out"), 1), self
             self.exitcode = -9
 
-    deaths = _crew.Counter()
+    deaths = _workers.Counter()
     for _ in range(2):
-        assert _crew._mourn(Killed(), deaths).new == "bad.parquet" and not [*tmp_path.iterdir()]
+        assert _workers._mourn(Killed(), deaths).new == "bad.parquet" and not [*tmp_path.iterdir()]
     with pytest.raises(CalliperError, match=r"bad.parquet was ended by SIGKILL.*3 times: try few"):
-        _crew._mourn(Killed(), deaths)
+        _workers._mourn(Killed(), deaths)
     assert not [*tmp_path.iterdir()]
 
 
@@ -391,7 +391,7 @@ def test_workers_of_a_scheduler_write_the_same(calliper, folder, monkeypatch):
 def test_a_scheduler_that_cannot_be_reached(folder, monkeypatch):
     pytest.importorskip("distributed")
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(_crew, "PATIENCE", 0.2)
+    monkeypatch.setattr(_workers, "PATIENCE", 0.2)
     args = [*BASE[1:], "--new", "data", "--output", "out", "--scheduler"]
     for address in ("tcp://127.0.0.1:9", "nonsense://x"):
         with pytest.raises(

@@ -185,7 +185,9 @@ def test_csv_and_parquet_convert_into_one_another(calliper, files, base):
 
 def test_thousands_of_columns_are_looked_up_not_searched(tmp_path, monkeypatch):
     from calliper.cli import _csv
-    from calliper.cli._tables import Filling, Names, open_table, read_numbers, require_columns
+    from calliper.cli._calibration import RowSchema
+    from calliper.cli._options import Shared
+    from calliper.cli._tables import Filling, open_table, read_numbers, require_columns
 
     class Counted(str):
         seen = 0
@@ -201,9 +203,10 @@ def test_thousands_of_columns_are_looked_up_not_searched(tmp_path, monkeypatch):
     (tmp_path / "wide.csv").write_text(f"{names}\n" + ",".join(["1"] * (n + 2)) + "\n")
     with open_table(str(tmp_path / "wide.csv"), _csv.Form()) as table:
         table.columns = [*map(Counted, table.columns)]
-        columns = Names("y", "y_pred", None, "f").resolve(table)
+        options = ("y", "y_pred", None, "f", None, ".", "utf-8", "fill", 0, True)
+        columns = Shared(*options).columns(table)
         require_columns(table, columns.known)
-        Names("y", "y_pred", None, "f").require_same_features(table, columns)
+        RowSchema(columns, "f", alone=False, group=None, weight=None).check(table, ["lower"])
         assert read_numbers(table, columns.known, Filling()).shape == (1, n + 2)
     assert Counted.seen < 20 * n
 

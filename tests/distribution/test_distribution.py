@@ -114,7 +114,7 @@ def test_samples_follow_the_curve_and_do_not_depend_on_blocks(monkeypatch):
     assert draws.shape == (4, 4000)
     for value, n in zip(*np.unique(ERRORS, return_counts=True), strict=True):
         assert np.mean(np.isclose(draws[1] - 10, value)) == pytest.approx(n / 9, abs=0.03)
-    monkeypatch.setattr("calliper.distribution.BLOCK_FLOATS", 1)
+    monkeypatch.setattr("calliper.distribution.MOST_FLOATS", 1)
     np.testing.assert_array_equal(batch.sample(4000, random_state=1), draws)
 
 
@@ -122,7 +122,7 @@ def test_blocks_change_nothing(regressor, problem, monkeypatch):
     X, y = problem[0][:60], problem[1][:60]
     batch = regressor.predict_distribution(X)
     one = batch.crps(y), batch.pit(y, random_state=0), batch.cdf(0.5)
-    monkeypatch.setattr("calliper.distribution.BLOCK_FLOATS", 7 * batch.n_calibration)
+    monkeypatch.setattr("calliper.distribution.MOST_FLOATS", 7 * batch.n_calibration)
     for a, b in zip(
         one, (batch.crps(y), batch.pit(y, random_state=0), batch.cdf(0.5)), strict=True
     ):
@@ -257,7 +257,7 @@ def test_signs_are_needed_and_checked():
         (lambda d: d.cdf([1.0, 2.0, 3.0]), "y has 3 rows, and there are 2"),
         (lambda d: d.cdf(np.nan), "never NaN"),
         (lambda d: d.crps([1.0]), "y"),
-        (lambda d: d.sample(0), "whole number of at least 1"),
+        (lambda d: d.sample(0), "integer of at least 1"),
     ],
 )
 def test_bad_questions(ask, message):

@@ -6,7 +6,7 @@ import pytest
 
 
 def test_the_page_is_made_of_the_records():
-    peers = pytest.importorskip("experiments.peers")
+    peers = pytest.importorskip("studies.experiments.peers")
     stored = json.loads(peers.RESULTS.read_text())
     assert peers.PAGE.read_text(encoding="utf-8") == peers.page(stored)
     name, (mean, worst, *_, n_tables) = peers.summary(stored, "forest")[0]

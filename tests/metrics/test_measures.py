@@ -9,14 +9,14 @@ import pytest
 from calliper import Intervals, metrics
 from calliper.lab.comparison import Record, compare
 from calliper.lab.evaluation import Problem, evaluate
-from calliper.lab.report.page._payload import COLUMNS
+from calliper.lab.report.page._payload import PAGE_COLUMNS
 from calliper.metrics import MEASURES, Context, measured
 from cases.comparisons import methods, points
 
 
 def test_every_measure_says_what_it_means_and_the_page_says_it():
     assert all(measure.meaning for measure in MEASURES.values())
-    shown = {column.title: column for column in COLUMNS}
+    shown = {column.title: column for column in PAGE_COLUMNS}
     for name, measure in MEASURES.items():
         if name != "tau_sqi":
             assert shown[measure.label or name].meaning == measure.meaning

@@ -483,9 +483,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
                 "law then. Leave one of them out."
             )
         if not self.has_law:
-            able = sorted(
-                kind.__name__ for kind in Calibrator.__subclasses__() if kind.has_law is True
-            )
+            able = sorted(kind.__name__ for kind in _methods() if kind.has_law is True)
             raise CalliperError(
                 f"{type(self).__name__} takes no confidence: no law is known of its coverage given "
                 f"the calibration points. Leave it out, or use one of {', '.join(able)}."
@@ -611,10 +609,17 @@ def _as_before(
     return {name: values for name, values in given.items() if values is not None}
 
 
+def _methods() -> list[type[Calibrator]]:
+    """Every method of the library; their modules are imported for it."""
+    from calliper import calibrators
+
+    return [getattr(calibrators, name) for name in calibrators.__all__]
+
+
 def refuse_distribution(calibrator: Any) -> None:
     """Say why a method has no predictive distribution, if it has none, and which have."""
     if not getattr(calibrator, "has_distribution", False):
-        able = [k.__name__ for k in Calibrator.__subclasses__() if has_fit_parameter(k, "signs")]
+        able = [kind.__name__ for kind in _methods() if has_fit_parameter(kind, "signs")]
         raise CalliperError(
             f"{calibrator!r} has no predictive distribution: calibration points do not have one "
             f"threshold each, the same at every level. Use {', '.join(sorted(able))}."
@@ -623,7 +628,7 @@ def refuse_distribution(calibrator: Any) -> None:
 
 def takers_of_weights() -> str:
     """Who takes weights, as the end of a sentence."""
-    able = [kind for kind in Calibrator.__subclasses__() if has_fit_parameter(kind, "weights")]
+    able = [kind for kind in _methods() if has_fit_parameter(kind, "weights")]
     return f"pass weights to fit, of one of {', '.join(sorted(kind.__name__ for kind in able))}"
 
 

@@ -43,12 +43,6 @@ from calliper.guarantees import Guarantee, required_for_confidence
 from calliper.quantile import required_calibration_size
 from calliper.shift import stacked
 
-#: Methods that a file may hold, one for each group.
-METHODS = (
-    *("ConditionalCalibration", "FullRescaled", "JackknifeMinmaxRescaled", "JackknifeRescaled"),
-    *("LCP", "LVD", "LoCart", "MADSplit", "NormalizedKNN", "RCP", "RLCP", "SLCP", "Split"),
-)
-
 #: Groups that a warning names before it only counts.
 NAMED = 5
 
@@ -90,7 +84,7 @@ class Grouped(Calibrator):
     own_keeps = {
         "labels": Plain(),
         "code": Array("int32", ("N",), least=0, becomes="int64"),
-        "parts": Part(METHODS, several=True),
+        "parts": Part("calibrators", several=True),
     }
 
     @property

@@ -33,7 +33,7 @@ from calliper._kept import Array, Part
 from calliper._types import FloatArray
 from calliper._validation import check_offset, warn_if_zero_scales
 from calliper.calibrators._base import Calibrator, keep_scales, kernel_needs, scales_of
-from calliper.calibrators._locality import FIXED, fixed_kernel
+from calliper.calibrators._locality import fixed_kernel
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN, LeaveTwoOut, as_kernel, rescale
 from calliper.quantile import conformal_thresholds, lift, lifted, lowered, rescaled_back
@@ -72,7 +72,7 @@ class JackknifeMinmaxRescaled(Calibrator):
     """
 
     learns = {
-        "kernel_": Part(FIXED),
+        "kernel_": Part("kernels"),
         "without_one_": Array("float64", ("N",), least=0, optional=True),
     }
 

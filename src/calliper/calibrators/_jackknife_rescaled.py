@@ -73,9 +73,7 @@ class JackknifeRescaled(Calibrator):
 
     takes_device = True
     learns = {
-        "kernel_": Part(
-            ("KNN", "RBF", "GradedKNN", "ForestProximity", "TunedKNN", "TunedRBF", "Mahalanobis")
-        ),
+        "kernel_": Part("kernels"),
         "without_one_": Array("float64", ("N",), least=0, optional=True),
         "chosen_": Array("float64", ("N",), least=0, optional=True),
         "fold_": Array("int32", ("N",), least=0, most=MOST_FOLDS, optional=True, becomes="int64"),

@@ -67,9 +67,6 @@ from calliper.calibrators._base import FitRows
 from calliper.kernels import KNN, RBF, STATISTICS, Bag, GradedKNN, Kernel, as_kernel, rescale
 from calliper.quantile import Shares, conformal_rank, power_of_two
 
-#: Kernels that depend on training data alone.
-FIXED = ("KNN", "RBF", "GradedKNN", "ForestProximity", "LearntKernel")
-
 #: Rows and the sizes of the errors on them, where there are any.
 Errors = tuple[FloatArray | None, FloatArray | None]
 
@@ -127,7 +124,7 @@ class Locality(Keeps):
     statistic: str = "mean"
 
     keeps = {
-        "kernel": Part(FIXED),
+        "kernel": Part("kernels"),
         "shrinkage": Number(least=0, most=1),
         "chosen_by": Text(("user", "rule", "left-out errors")),
         "n_errors": Number(int, 0),

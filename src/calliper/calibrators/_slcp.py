@@ -35,7 +35,7 @@ from sklearn.utils import check_random_state
 from calliper._kept import Part
 from calliper._types import FloatArray
 from calliper.calibrators._base import Calibrator
-from calliper.calibrators._locality import FIXED, fixed_kernel
+from calliper.calibrators._locality import fixed_kernel
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN
 from calliper.quantile import Shares, above, column_thresholds, conformal_thresholds
@@ -77,7 +77,7 @@ class SLCP(Calibrator):
     takes_any_score = True
     has_law = True
     rounded = True
-    learns = {"kernel_": Part(FIXED)}
+    learns = {"kernel_": Part("kernels")}
     _refusal = (
         "SLCP takes local quantiles of training errors: pass Z_train and scores_train to "
         "fit (X_train and y_train to ConformalRegressor.calibrate). Without training "

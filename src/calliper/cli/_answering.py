@@ -69,8 +69,8 @@ class Answering:
 
     def write(self, new: tables.Table, output: str, report: out.Progress) -> Tally:
         """Write the new rows with their intervals, a chunk at a time."""
-        wanted, tally = self.calibration.wanted, Tally()
-        needed = wanted.numbers(wanted.columns.new)
+        schema, tally = self.calibration.schema, Tally()
+        needed = schema.numbers(schema.columns.new)
         filling = replace(self.calibration.filling, n_filled=0)
         with ExitStack() as stack:
             handle = stack.enter_context(out.open_output(output))
@@ -91,8 +91,8 @@ class Answering:
         """Lower and upper ends of each level, (m, 2 L)."""
         rows, weights = self.calibration.split(numbers)
         how: dict[str, Any] = {"bounds": self.bounds, "confidence": self.confidence, **weights}
-        if self.calibration.wanted.group is not None:
-            how["groups"] = tables.known_labels(chunk, self.calibration.wanted.group)
+        if self.calibration.schema.group is not None:
+            how["groups"] = tables.known_labels(chunk, self.calibration.schema.group)
         ends = self.calibration.calibrated.intervals(rows[:, 1:], rows[:, 0], self.levels, **how)
         tally.rows += len(rows)
         if weights:

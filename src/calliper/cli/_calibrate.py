@@ -11,7 +11,7 @@ from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._calibration import (
     CalibrationRequest,
-    Wanted,
+    RowSchema,
     calibrate_rows,
     method_options,
     summarise,
@@ -62,7 +62,7 @@ def calibrate(request: CalibrateRequest) -> None:
         out.warnings_as_lines(),
         tables.open_table(request.calibration, request.shared.form) as table,
     ):
-        calibration = calibrate_rows(request, table, Wanted.of(request, table), sketched=True)
+        calibration = calibrate_rows(request, table, RowSchema.of(request, table), sketched=True)
         calibration.save(request.output)
     if not request.shared.quiet:
         calibration.filling.say()

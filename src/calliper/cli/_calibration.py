@@ -13,10 +13,10 @@ from typing import Any
 import click
 import numpy as np
 
-from calliper import __version__, keeping
+from calliper import __version__, files
 from calliper._calibrated import CalibratedOnStored, StoredRows, calibrate_stored
-from calliper._json import to_text
 from calliper._types import FloatArray
+from calliper._writing import to_text
 from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
@@ -64,7 +64,7 @@ class CalibrationRequest:
 
     def check(self) -> None:
         """Refuse what contradicts itself, before any work is done."""
-        self.shared.names.check()
+        self.shared.check()
         has_training, has_scales = self.training is not None, self.scales is not None
         self.options.check(has_training=has_training, has_scales=has_scales)
         if self.weight is not None and self.shifted_to is not None:
@@ -141,7 +141,7 @@ DECIDED = (
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RowSchema:
     """What new rows must have as calibration rows had it.
 
     Attributes
@@ -159,14 +159,14 @@ class Wanted:
     weight: str | None
 
     @classmethod
-    def of(cls, request: CalibrationRequest, table: tables.Table) -> Wanted:
+    def of(cls, request: CalibrationRequest, table: tables.Table) -> RowSchema:
         """By the options and the calibration rows, which must have it all."""
         shared = request.shared
-        columns = shared.names.resolve(table)
+        columns = shared.columns(table)
         alone = shared.features is None and shared.features_prefix is None
-        wanted = cls(columns, shared.features_prefix, alone, request.group, request.weight)
-        tables.require_columns(table, [*columns.known, *wanted.beyond])
-        return wanted
+        schema = cls(columns, shared.features_prefix, alone, request.group, request.weight)
+        tables.require_columns(table, [*columns.known, *schema.beyond])
+        return schema
 
     @property
     def beyond(self) -> list[str]:
@@ -180,8 +180,14 @@ class Wanted:
     def check(self, table: tables.Table, added: list[str]) -> None:
         """The new rows have all that is needed and nothing that would be added."""
         tables.require_columns(table, [*self.columns.new, *self.beyond])
-        names = tables.Names(self.columns.target, self.columns.prediction, prefix=self.prefix)
-        names.require_same_features(table, self.columns)
+        known = {*self.columns.features}
+        for name in table.columns:
+            by_prefix = self.prefix is not None and name.startswith(self.prefix)
+            if by_prefix and name not in known:
+                raise CalliperError(
+                    f"{table.name}: column {name!r} is a feature by its prefix, but the "
+                    f"calibration file has none of this name; give both the same features."
+                )
         tables.refuse_columns(table, added)
 
 
@@ -191,7 +197,7 @@ class Calibration:
 
     Attributes
     ----------
-    wanted : columns of new rows
+    schema : columns of new rows
     filling : what stands in for gaps
     ratio : what gives rows weights, if it was learnt
     weights : those of the calibration rows, (N,), if they have any
@@ -201,7 +207,7 @@ class Calibration:
     """
 
     calibrated: CalibratedOnStored
-    wanted: Wanted
+    schema: RowSchema
     filling: tables.Filling
     ratio: LikelihoodRatio | None
     weights: FloatArray | None
@@ -213,29 +219,29 @@ class Calibration:
         """Numbers of new rows without the column of weights, and weights, if there are any."""
         if self.ratio is not None:
             return rows, {"weights": self.ratio(rows[:, 1:])}
-        return (rows, {}) if self.wanted.weight is None else (rows[:, 1:], {"weights": rows[:, 0]})
+        return (rows, {}) if self.schema.weight is None else (rows[:, 1:], {"weights": rows[:, 0]})
 
     def save(self, path: str) -> None:
         """Keep it in a file."""
         about = {name: value for name, value in vars(self).items() if name != "calibrated"}
-        about |= {"wanted": asdict(self.wanted), "filling": vars(self.filling)}
-        keeping.save(replace(self.calibrated, about=about), path)
+        about |= {"schema": asdict(self.schema), "filling": vars(self.filling)}
+        files.save(replace(self.calibrated, about=about), path)
 
 
 def load_calibration(path: str) -> Calibration:
     """What was kept in a file by ``calliper calibrate``."""
     with tables.open_bytes(path):  # whose message says what is wrong with the name
         pass
-    kind = keeping.inspect(path).header["object"]
-    calibrated = keeping.load(path) if kind == CalibratedOnStored.__name__ else None
+    kind = files.inspect(path).header["object"]
+    calibrated = files.load(path) if kind == CalibratedOnStored.__name__ else None
     if calibrated is None or calibrated.about is None:
         raise CalliperError(
             f"{path}: holds a {kind} that knows no columns, for calliper.load in Python; make a "
             f"file for the command line with calliper calibrate."
         )
     try:
-        about, wanted = dict(calibrated.about), dict(calibrated.about["wanted"])
-        about["wanted"] = Wanted(**wanted | {"columns": tables.Columns(**wanted["columns"])})
+        about, schema = dict(calibrated.about), dict(calibrated.about["schema"])
+        about["schema"] = RowSchema(**schema | {"columns": tables.Columns(**schema["columns"])})
         about["filling"] = tables.Filling(**about["filling"] | {"n_filled": 0})
         return Calibration(calibrated=calibrated, **about)
     except (KeyError, TypeError) as error:
@@ -246,18 +252,18 @@ def load_calibration(path: str) -> Calibration:
 
 
 def calibrate_rows(
-    request: CalibrationRequest, table: tables.Table, wanted: Wanted, *, sketched: bool = False
+    request: CalibrationRequest, table: tables.Table, schema: RowSchema, *, sketched: bool = False
 ) -> Calibration:
     """The method, fitted to the calibration rows in ``table``; with a sketch of it if asked for."""
-    columns, shared = wanted.columns, request.shared
+    columns, shared = schema.columns, request.shared
     scales = None if request.scales is None else read_scales(request.scales)
     if scales is not None:
         scales.require_columns(columns, has_training=request.training is not None)
     training, filling = tables.read_training(request.training, columns, shared.form)
     ratio, shifted = _ratio(request, columns, training, filling)
-    needed = wanted.numbers(columns.known)
-    rows, groups = tables.read_labelled(table, needed, filling, wanted.group)
-    known, weights = (rows, None) if wanted.weight is None else (rows[:, 1:], rows[:, 0])
+    needed = schema.numbers(columns.known)
+    rows, groups = tables.read_labelled(table, needed, filling, schema.group)
+    known, weights = (rows, None) if schema.weight is None else (rows[:, 1:], rows[:, 0])
     if ratio is not None:
         weights = ratio(known[:, 2:])
     if scales is not None:
@@ -270,13 +276,13 @@ def calibrate_rows(
         groups=groups,
         **per_row,
     )
-    made_from = [asdict(wanted), asdict(request.options), groups]
+    made_from = [asdict(schema), asdict(request.options), groups]
     chosen = None if scales is None else scales.chosen
     digest = _digest(made_from, rows, training, filling.medians, shifted, chosen)
     per_row |= {} if groups is None else {"groups": groups}
     sketch = _sketch(calibrated, tables.stored(known), per_row) if sketched else None
     return Calibration(
-        calibrated, wanted, filling, ratio, weights, digest, scales is not None, sketch
+        calibrated, schema, filling, ratio, weights, digest, scales is not None, sketch
     )
 
 
@@ -313,7 +319,7 @@ def summarise(calibration: Calibration, coverage: tuple[float, ...], how: Any, d
     """What was done, by which method, and what it promises; ``how`` is a confidence, or None."""
     calibrated = calibration.calibrated
     calibrator = calibrated.calibrator
-    if calibrator.judges_nearness and calibration.wanted.alone:
+    if calibrator.judges_nearness and calibration.schema.alone:
         options.note_prediction_alone()
     if calibration.by_scales:
         out.note("note: each length scale was chosen without its own point, as the proof requires")

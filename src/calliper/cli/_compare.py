@@ -71,7 +71,7 @@ class CompareRequest:
 
     def check(self) -> None:
         """Refuse what contradicts itself or cannot be written, before any work is done."""
-        self.shared.names.check()
+        self.shared.check()
         self._check_inputs()
         suffix, endings = Path(self.output).suffix.lower(), _ENDINGS[self.format]
         if self.output != "-" and suffix not in endings:
@@ -212,7 +212,7 @@ def _read(request: CompareRequest) -> tuple[dict[str, LabelledPoints], Filling]:
     """The rows of each part, calibration, test and, if there are any, training; what fills gaps."""
     shared, rows = request.shared, {}
     with open_table(request.inputs[0], shared.form) as table:
-        columns = shared.names.resolve(table)
+        columns = shared.columns(table)
         # Only test rows are shown by name and group; calibration rows may have neither.
         identity = request.identity if request.identity in table.columns else None
     training, filling = read_training(request.training, columns, shared.form)
@@ -376,8 +376,9 @@ def _say_verdict(request: CompareRequest, comparison: Comparison) -> None:
     echo(verdict.headline)
     for line in filter(None, (verdict.size, verdict.caveat and f"But: {verdict.caveat}")):
         echo(wrapped(line))
-    for title in ("covers", "adapts", "why", "instead"):
-        if getattr(verdict, title):
-            text = f"{title + '?':9}{getattr(verdict, title)}"
-            echo("\n" + wrapped(text, subsequent_indent=" " * 9))
+    said = {"covers": verdict.covers, "adapts": verdict.adapts}
+    said |= {"why": verdict.why, "instead": verdict.instead}
+    for title, text in said.items():
+        if text:
+            echo("\n" + wrapped(f"{title + '?':9}{text}", subsequent_indent=" " * 9))
     echo("")

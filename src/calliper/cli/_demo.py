@@ -27,7 +27,7 @@ from calliper.lab.comparison import Answer, Comparison, Points, compare
 from calliper.lab.datasets import OneDimensional, one_dimensional
 from calliper.lab.report import Band, Provenance, Scene, draw_bands, render_page
 
-LEVEL, K = 0.9, 20
+DEMO_LEVEL, K = 0.9, 20
 N_TRAINING, N_CALIBRATION, N_TEST = 2000, 1000, 5000
 _N_SHOWN = 500  # test points in the picture; more would hide the bands
 _CAPTIONS = {
@@ -109,7 +109,7 @@ def demonstrate(seed: int, report: out.Progress) -> tuple[Comparison, OneDimensi
         every.take(calibration),
         every.take(test),
         methods=calibrators(seed),
-        coverage=LEVEL,
+        coverage=DEMO_LEVEL,
         training=every.take(training),
         random_state=seed,
         progress=report,
@@ -125,7 +125,7 @@ def measured(comparison: Comparison, problem: OneDimensional) -> list[DemoRow]:
     """A row for each method, as the page has it, and one for the oracle."""
     rows: list[DemoRow] = []
     for answer in comparison.answers:
-        record = comparison.record(answer.method, LEVEL)
+        record = comparison.record(answer.method, DEMO_LEVEL)
         sizes = (record.coverage, record.mean_width, record.score)
         ranks = (record.tau_si, _tau_sqi(comparison, answer), record.r2_sqi)
         rows.append((answer.method, record.proved, (*sizes, *ranks)))
@@ -137,12 +137,12 @@ def _tau_sqi(comparison: Comparison, answer: Answer) -> float:
     with warnings.catch_warnings():
         # Where all widths are equal there is no rank to compare: the table shows a dash.
         warnings.simplefilter("ignore")
-        return metrics.tau_sqi(test.y, answer.at(LEVEL), y_pred=test.y_pred)
+        return metrics.tau_sqi(test.y, answer.at(DEMO_LEVEL), y_pred=test.y_pred)
 
 
 def _of_oracle(test: Points, problem: OneDimensional) -> tuple[float, ...]:
     """The same measures of the best intervals there are, around the true mean."""
-    y, best, mean = test.y, problem.oracle(test.Z, LEVEL), problem.mean(test.Z)
+    y, best, mean = test.y, problem.oracle(test.Z, DEMO_LEVEL), problem.mean(test.Z)
     ranks = (metrics.tau_si, metrics.tau_sqi, metrics.r2_sqi)
     return (
         float(metrics.empirical_coverage(y, best)),
@@ -164,7 +164,7 @@ def _picture(comparison: Comparison, problem: OneDimensional) -> tuple[Scene, li
     scene = Scene(
         grid=test.Z[order, 0],
         y_pred=test.y_pred[order],
-        oracle=problem.oracle(test.Z[order], LEVEL),
+        oracle=problem.oracle(test.Z[order], DEMO_LEVEL),
         x=test.Z[shown, 0],
         y=test.y[shown],
     )
@@ -172,11 +172,11 @@ def _picture(comparison: Comparison, problem: OneDimensional) -> tuple[Scene, li
 
 
 def _band(comparison: Comparison, answer: Answer, order: IntArray) -> Band:
-    ends, proved = answer.at(LEVEL), comparison.record(answer.method, LEVEL).proved
+    ends, proved = answer.at(DEMO_LEVEL), comparison.record(answer.method, DEMO_LEVEL).proved
     return Band(
         title=answer.method,
         caption=_CAPTIONS[answer.method].format(promise(proved)),
-        intervals=Intervals(ends.lower[order], ends.upper[order], LEVEL),
+        intervals=Intervals(ends.lower[order], ends.upper[order], DEMO_LEVEL),
         covered=ends.contains(comparison.test.y)[:_N_SHOWN],
         adaptive=not answer.constant,
     )
@@ -203,7 +203,7 @@ def _print_table(rows: Sequence[DemoRow]) -> None:
     """A row for each method; the last, the oracle, set apart."""
     terminal = out.console()
     table = out.titled_table(
-        f"Intervals at coverage {LEVEL:g} from {N_CALIBRATION} calibration points, "
+        f"Intervals at coverage {DEMO_LEVEL:g} from {N_CALIBRATION} calibration points, "
         f"{K} nearest neighbours",
         padding=(0, 1 if terminal.width >= out.WIDTH else 0),
     )

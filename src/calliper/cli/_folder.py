@@ -19,17 +19,17 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from calliper import __version__
-from calliper._json import to_text
-from calliper._whole import lock
+from calliper._writing import lock, to_text
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._answering import Answering, Tally
-from calliper.cli._calibration import Wanted
-from calliper.cli._crew import Crew, Stamp, Task, Written, sum_of
+from calliper.cli._calibration import RowSchema
 from calliper.cli._csv import Form
+from calliper.cli._workers import Stamp, Task, WorkerPool, Written, sum_of
 from calliper.exceptions import CalliperError
 
-JOURNAL, FORMAT, VERSION = "_calliper.jsonl", "calliper outputs", 1
+JOURNAL = "_calliper.jsonl"
+_HEAD = {"format": "calliper outputs", "version": 1}
 
 #: Names that begin so are not data, by a custom of all who write folders of Parquet.
 _HIDDEN = ("_", ".")
@@ -94,12 +94,12 @@ class DataSet:
             )
         return cls(new, {Path(path).relative_to(base).as_posix(): path for path in paths}, form)
 
-    def check(self, wanted: Wanted, added: list[str]) -> None:
+    def check(self, schema: RowSchema, added: list[str]) -> None:
         """All files have what is needed, and columns as those of the first."""
         first: dict[str, str] = {}
         for path in self.paths.values():
             with tables.open_table(path, self.form) as table:
-                wanted.check(table, added)
+                schema.check(table, added)
                 own = table.kinds()
                 if table.n_rows == 0:
                     tables.refuse_no_rows(table)
@@ -112,7 +112,7 @@ class DataSet:
                     )
 
     def write(
-        self, answering: Answering, output: str, crew: Crew, *, overwrite: bool
+        self, answering: Answering, output: str, pool: WorkerPool, *, overwrite: bool
     ) -> tuple[Tally, str]:
         """Write what is not yet written; what was counted, and what was done in words."""
         tally = Tally()
@@ -122,7 +122,7 @@ class DataSet:
             _warn_of_space(output, tasks)
             said: dict[str, None] = {}
             with _telling_what_is_done(journal, self.paths, output):
-                for written in crew.run(answering, tasks):
+                for written in pool.run(answering, tasks):
                     journal.add(os.path.relpath(written.task.output, _absolute(output)), written)
                     tally.add(written.tally)
                     said.update(dict.fromkeys(written.said))
@@ -206,7 +206,7 @@ class Journal:
         if content and not content.endswith(b"\n"):  # a run was killed while it wrote
             self.handle.write(b"\n")
         if not events:
-            return self._append({"format": FORMAT, "version": VERSION, "made_with": made_with})
+            return self._append({**_HEAD, "made_with": made_with})
         self._refuse_other(events[0], made_with)
         for event in events[1:]:
             self.planned.update(event.get("planned", ()))
@@ -258,7 +258,7 @@ class Journal:
         """Outputs of one folder are all made with the same."""
         before = head.get("made_with")
         advice = "name another --output folder, or give --overwrite"
-        if head.get("format") != FORMAT or head.get("version") != VERSION or not before:
+        if not before or any(head.get(name) != value for name, value in _HEAD.items()):
             raise CalliperError(f"{self.folder}: {JOURNAL} is none of this calliper's; {advice}.")
         for name, now in made_with.items():
             was = before.get(name)

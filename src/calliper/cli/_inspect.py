@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 import numpy as np
 
-from calliper import keeping
+from calliper import files
 from calliper._calibrated import CalibratedOnStored
-from calliper._json import to_text
 from calliper._types import FloatArray
+from calliper._writing import to_text
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._calibration import Calibration, load_calibration
@@ -17,9 +17,6 @@ from calliper.exceptions import CalliperError
 _BARS = "▁▂▃▄▅▆▇█"
 _N_BARS = 40
 _TITLES = ("calibration errors", "half-widths at 0.9")
-
-#: Names that are listed before they are only counted.
-_LISTED = 8
 
 
 @click.command()
@@ -43,7 +40,7 @@ def inspect(file: str, figure: str | None, as_json: bool) -> None:
     with tables.open_bytes(file):  # whose message says what is wrong with the name
         pass
     with out.warnings_as_lines():
-        kept = keeping.inspect(file)
+        kept = files.inspect(file)
         calibration = _calibration(file, kept)
         if as_json:
             click.echo(to_text(kept.header, indent=1))
@@ -53,14 +50,14 @@ def inspect(file: str, figure: str | None, as_json: bool) -> None:
             _draw(file, calibration, figure)
 
 
-def _calibration(file: str, kept: keeping.Kept) -> Calibration | None:
+def _calibration(file: str, kept: files.Kept) -> Calibration | None:
     """What ``calliper calibrate`` has kept; None of files that were saved in Python."""
     if kept.header["object"] != CalibratedOnStored.__name__:
         return None
     return load_calibration(file)
 
 
-def _say(file: str, kept: keeping.Kept, calibration: Calibration | None) -> None:
+def _say(file: str, kept: files.Kept, calibration: Calibration | None) -> None:
     first, *rest = kept.describe()
     if calibration is not None:  # the model is elsewhere, and its name in the header nobody's
         first = first.replace(CalibratedOnStored.__name__, "stored predictions,")
@@ -76,11 +73,10 @@ def _say(file: str, kept: keeping.Kept, calibration: Calibration | None) -> None
 
 def _columns(calibration: Calibration) -> list[str]:
     """The columns by the part they play, and how gaps are filled."""
-    wanted, columns = calibration.wanted, calibration.wanted.columns
+    schema, columns = calibration.schema, calibration.schema.columns
     text = f"target {columns.target!r}, prediction {columns.prediction!r}, "
-    text += f"{len(columns.features)} features: {tables.listed(columns.features, _LISTED)}"
-    for part in ("group", "weight"):
-        name = getattr(wanted, part)
+    text += f"{len(columns.features)} features: {tables.listed(columns.features, most=8)}"
+    for part, name in (("group", schema.group), ("weight", schema.weight)):
         text += "" if name is None else f"; {part} {name!r}"
     gaps = "filled with medians of training rows" if calibration.filling.gaps.allowed else "refused"
     learnt = [] if calibration.ratio is None else ["weights of a shift, learnt by their features"]

@@ -16,14 +16,14 @@ from calliper.cli._calibration import (
     DECIDED,
     Calibration,
     CalibrationRequest,
-    Wanted,
+    RowSchema,
     calibrate_rows,
     load_calibration,
     method_options,
     summarise,
 )
-from calliper.cli._crew import Crew
 from calliper.cli._folder import DataSet, check_folder, is_many
+from calliper.cli._workers import WorkerPool
 from calliper.exceptions import CalliperError
 
 
@@ -59,8 +59,9 @@ class IntervalRequest(CalibrationRequest):
                 raise CalliperError("--workers and --scheduler exclude one another: give one.")
             check_folder(self.new, self.output)
             return
-        for name in ("workers", "scheduler", "overwrite"):
-            if getattr(self, name):
+        many = {"workers": self.workers, "scheduler": self.scheduler, "overwrite": self.overwrite}
+        for name, value in many.items():
+            if value:
                 raise CalliperError(
                     f"--{name} is for many files, as in --new 'folder/*.parquet': omit it."
                 )
@@ -82,10 +83,6 @@ class IntervalRequest(CalibrationRequest):
                     f"--{name.replace('_', '-')} was decided when {path} was made: omit it, or "
                     f"run calliper calibrate again."
                 )
-
-    def crew(self, report: out.Progress) -> Crew:
-        """Who works on many files."""
-        return Crew(self.workers or 1, self.scheduler, report)
 
     def answering(self, calibration: Calibration) -> Answering:
         """What puts intervals on rows."""
@@ -202,24 +199,24 @@ def _write_intervals(request: IntervalRequest) -> None:
         stack.enter_context(out.warnings_as_lines())
         if request.calibrated is not None:
             calibration = load_calibration(request.calibrated)
-            wanted = calibration.wanted
+            schema = calibration.schema
         else:
             known = stack.enter_context(tables.open_table(request.calibration, form))
-            wanted = Wanted.of(request, known)
+            schema = RowSchema.of(request, known)
         if many:
             data = DataSet.of(request.new, form)
-            data.check(wanted, added)
+            data.check(schema, added)
         else:
             new = stack.enter_context(tables.open_table(request.new, form))
-            wanted.check(new, added)
+            schema.check(new, added)
         if request.calibrated is None:
-            calibration = calibrate_rows(request, known, wanted)
+            calibration = calibrate_rows(request, known, schema)
         answering = request.answering(calibration)
         hidden = request.shared.quiet or request.output == "-"
         report = stack.enter_context(out.progress("writing", hidden=hidden))
         if many:
-            how = request.crew(report)
-            tally, done = data.write(answering, request.output, how, overwrite=request.overwrite)
+            pool = WorkerPool(request.workers or 1, request.scheduler, report)
+            tally, done = data.write(answering, request.output, pool, overwrite=request.overwrite)
         else:
             tally = answering.write(new, request.output, report)
             where = "standard output" if request.output == "-" else request.output

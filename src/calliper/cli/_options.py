@@ -19,7 +19,7 @@ from calliper._types import Coverage
 from calliper._validation import check_levels
 from calliper.cli._csv import Form
 from calliper.cli._output import note
-from calliper.cli._tables import Names
+from calliper.cli._tables import Columns, Table, split_names, there_are
 from calliper.exceptions import CalliperError
 
 Request = TypeVar("Request")
@@ -41,10 +41,33 @@ class Shared:
     seed: int
     quiet: bool
 
-    @property
-    def names(self) -> Names:
-        """The columns as they were named."""
-        return Names(self.target, self.prediction, self.features, self.features_prefix)
+    def check(self) -> None:
+        """Refuse names of columns that contradict one another."""
+        if self.target == self.prediction:
+            raise CalliperError(
+                f"--target and --prediction are both {self.target!r}: name two columns."
+            )
+        if self.features is not None and self.features_prefix is not None:
+            raise CalliperError("--features and --features-prefix exclude one another: give one.")
+
+    def columns(self, calibration: Table) -> Columns:
+        """The columns: features by a list, by a prefix that the table fills in, or not at all."""
+        features, prefix = [self.prediction], self.features_prefix
+        if self.features is not None:
+            features = split_names(self.features)
+        elif prefix is not None:
+            features = [name for name in calibration.columns if name.startswith(prefix)]
+            if not features:
+                raise CalliperError(
+                    f"{calibration.name}: no column starts with {prefix!r}; "
+                    f"{there_are(calibration)}."
+                )
+        if self.target in features:
+            raise CalliperError(
+                f"the features include the target {self.target!r}, which new rows do not have: "
+                f"leave it out."
+            )
+        return Columns(self.target, self.prediction, tuple(features))
 
     @property
     def form(self) -> Form:

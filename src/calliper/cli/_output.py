@@ -14,12 +14,13 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from calliper._whole import Unfinished
+from calliper._writing import Unfinished
 from calliper.exceptions import CalliperError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def check_output(output: str, inputs: Sequence[str] = (), *, option: str = "--ou
     ``option`` is how the command line names the output.
     """
     if output == "-":
-        if getattr(sys.stdout, "name", None) == os.devnull:
+        if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.name == os.devnull:
             raise CalliperError("cannot write to standard output: it is closed; name a file.")
         return
     for path in inputs:

@@ -14,21 +14,18 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from calliper._json import to_text
 from calliper._types import FloatArray
+from calliper._writing import to_text
 from calliper.cli._tables import Columns, listed, open_bytes
 from calliper.exceptions import CalliperError
 from calliper.lab.tuning import TuningCurve
 
-FORMAT, VERSION = "calliper length scales", 1
-
-#: Names that a message lists before it only counts.
-_LISTED = 5
+SCALES_FORMAT, SCALES_VERSION = "calliper length scales", 1
 
 
-@dataclass(frozen=True)
-class Origin:
-    """What the scales were chosen on.
+@dataclass(frozen=True, eq=False)
+class Scales:
+    """Length scales that were read from a file, and what they were chosen on.
 
     Attributes
     ----------
@@ -37,41 +34,25 @@ class Origin:
     training : fingerprint of the training rows that standardised the features; ``None`` if raw
     """
 
+    path: str
+    chosen: FloatArray
     columns: Columns
     calibration: str
     training: str | None
 
-    @classmethod
-    def of(cls, columns: Columns, known: FloatArray, training: FloatArray | None) -> Origin:
-        """The origin of scales that are chosen on these rows."""
-        standardised_by = None if training is None else fingerprint(training)
-        return cls(columns, fingerprint(known), standardised_by)
-
-
-@dataclass(frozen=True, eq=False)
-class Scales:
-    """Length scales that were read from a file."""
-
-    path: str
-    chosen: FloatArray
-    origin: Origin
-
     def require_columns(self, columns: Columns, *, has_training: bool) -> None:
         """The names are those that the scales were chosen with, standardised if they were then."""
-        made = self.origin.columns
-        if made.features != columns.features:
-            raise CalliperError(
-                f"{self.path}: was made with the features {listed(made.features, _LISTED)}, not "
-                f"{listed(columns.features, _LISTED)}; give the same, or run calliper tune again."
-            )
-        for option in ("target", "prediction"):
-            own, given = getattr(made, option), getattr(columns, option)
-            if own != given:
+        made, again = self.columns, "give the same, or run calliper tune again"
+        for what, own, given in (
+            ("the features", listed(made.features, 5), listed(columns.features, 5)),
+            ("--target", made.target, columns.target),
+            ("--prediction", made.prediction, columns.prediction),
+        ):
+            if own != given or (what == "the features" and made.features != columns.features):
                 raise CalliperError(
-                    f"{self.path}: was made with --{option} {own}, not {given}; give the same, "
-                    f"or run calliper tune again."
+                    f"{self.path}: was made with {what} {own}, not {given}; {again}."
                 )
-        if has_training != (self.origin.training is not None):
+        if has_training != (self.training is not None):
             then, do = ("without", "omit it") if has_training else ("with", "give the same file")
             raise CalliperError(f"{self.path}: was made {then} --training; {do} here too.")
 
@@ -82,9 +63,9 @@ class Scales:
                 f"{self.path}: has length scales for {len(self.chosen)} calibration points, but "
                 f"there are {len(known)}; run calliper tune again."
             )
-        if fingerprint(known) != self.origin.calibration:
+        if fingerprint(known) != self.calibration:
             self._refuse("calibration data or features")
-        if training is not None and fingerprint(training) != self.origin.training:
+        if training is not None and fingerprint(training) != self.training:
             self._refuse("training data")
 
     def _refuse(self, what: str) -> NoReturn:
@@ -96,21 +77,28 @@ def fingerprint(rows: FloatArray) -> str:
     return sha256(np.ascontiguousarray(rows, dtype="<f8").tobytes()).hexdigest()
 
 
-def scales_text(curve: TuningCurve, origin: Origin, *, grid: str, seed: int) -> str:
-    """What the file holds."""
-    columns = origin.columns
+def scales_text(
+    curve: TuningCurve,
+    columns: Columns,
+    known: FloatArray,
+    training: FloatArray | None,
+    *,
+    grid: str,
+    seed: int,
+) -> str:
+    """What the file holds of scales that were chosen on these rows."""
     document = {
-        "format": FORMAT,
-        "version": VERSION,
+        "format": SCALES_FORMAT,
+        "version": SCALES_VERSION,
         "criterion": curve.criterion,
         "grid": grid,
         "seed": seed,
         "target": columns.target,
         "prediction": columns.prediction,
         "features": list(columns.features),
-        "standardised": origin.training is not None,
-        "calibration_sha256": origin.calibration,
-        "training_sha256": origin.training,
+        "standardised": training is not None,
+        "calibration_sha256": fingerprint(known),
+        "training_sha256": None if training is None else fingerprint(training),
         "length_scales": curve.candidates,
         "criterion_mean": curve.mean,
         "criterion_deviation": curve.deviation,
@@ -123,19 +111,20 @@ def scales_text(curve: TuningCurve, origin: Origin, *, grid: str, seed: int) -> 
 def read_scales(path: str) -> Scales:
     """The scales in a file, which may have been edited or be something else altogether."""
     document: Any = _document(path)
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        _refuse_format(path, f"its format is not {FORMAT!r}")
-    if document.get("version") != VERSION:
+    if not isinstance(document, dict) or document.get("format") != SCALES_FORMAT:
+        _refuse_format(path, f"its format is not {SCALES_FORMAT!r}")
+    if document.get("version") != SCALES_VERSION:
         raise CalliperError(
             f"{path}: is version {document.get('version')!r} of the format, and this calliper "
-            f"reads {VERSION}; run calliper tune again."
+            f"reads {SCALES_VERSION}; run calliper tune again."
         )
     for name, (is_right, what) in _ENTRIES.items():
         if not is_right(document.get(name)):
             _refuse_format(path, f"{name!r} must be {what}")
     columns = Columns(document["target"], document["prediction"], tuple(document["features"]))
-    origin = Origin(columns, document["calibration_sha256"], document.get("training_sha256"))
-    return Scales(path, np.array(document["chosen"], dtype=np.float64), origin)
+    chosen = np.array(document["chosen"], dtype=np.float64)
+    training = document.get("training_sha256")
+    return Scales(path, chosen, columns, document["calibration_sha256"], training)
 
 
 def _document(path: str) -> Any:

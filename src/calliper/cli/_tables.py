@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 _FORMATS = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
 
-#: Names that an error message lists before it only counts.
-_LISTED = 20
-
 
 Table: TypeAlias = "CsvTable | ParquetTable"
 Chunk: TypeAlias = "CsvChunk | ParquetChunk"
@@ -180,56 +177,6 @@ class Columns:
         return [self.prediction, *self.features]
 
 
-@dataclass(frozen=True)
-class Names:
-    """Columns as the options name them: features by a list, by a prefix or not at all."""
-
-    target: str
-    prediction: str
-    features: str | None = None
-    prefix: str | None = None
-
-    def check(self) -> None:
-        """Refuse names that contradict one another."""
-        if self.target == self.prediction:
-            raise CalliperError(
-                f"--target and --prediction are both {self.target!r}: name two columns."
-            )
-        if self.features is not None and self.prefix is not None:
-            raise CalliperError("--features and --features-prefix exclude one another: give one.")
-
-    def resolve(self, calibration: Table) -> Columns:
-        """The columns; a prefix is filled in by the calibration table."""
-        features = [self.prediction]
-        if self.features is not None:
-            features = split_names(self.features)
-        elif self.prefix is not None:
-            features = [name for name in calibration.columns if name.startswith(self.prefix)]
-            if not features:
-                raise CalliperError(
-                    f"{calibration.name}: no column starts with {self.prefix!r}; "
-                    f"{_there_are(calibration)}."
-                )
-        if self.target in features:
-            raise CalliperError(
-                f"the features include the target {self.target!r}, which new rows do not have: "
-                f"leave it out."
-            )
-        return Columns(self.target, self.prediction, tuple(features))
-
-    def require_same_features(self, table: Table, columns: Columns) -> None:
-        """No column has the prefix in this table but not in the calibration table."""
-        if self.prefix is None:
-            return
-        known = set(columns.features)
-        for name in table.columns:
-            if name.startswith(self.prefix) and name not in known:
-                raise CalliperError(
-                    f"{table.name}: column {name!r} is a feature by its prefix, but the "
-                    f"calibration file has none of this name; give both the same features."
-                )
-
-
 def split_names(text: str) -> list[str]:
     """Names separated by commas; one that contains a comma stands in quotation marks."""
     names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
@@ -243,7 +190,7 @@ def require_columns(table: Table, needed: Sequence[str]) -> None:
     present = set(table.columns)
     missing = [name for name in needed if name not in present]
     if missing:
-        raise CalliperError(f"{table.name}: no column {missing[0]!r}; {_there_are(table)}.")
+        raise CalliperError(f"{table.name}: no column {missing[0]!r}; {there_are(table)}.")
 
 
 def refuse_columns(table: Table, added: Sequence[str]) -> None:
@@ -303,15 +250,15 @@ def open_bytes(path: str) -> AbstractContextManager[BinaryIO]:
         raise CalliperError(f"cannot read {path}: {error.strerror}; check the name.") from error
 
 
-def listed(names: Sequence[str], most: int) -> str:
+def listed(names: Sequence[str], most: int = 20) -> str:
     """The first of the names, and how many more there are."""
     more = len(names) - most
     return ", ".join(map(repr, names[:most])) + (f" and {more} more" if more > 0 else "")
 
 
-def _there_are(table: Table) -> str:
+def there_are(table: Table) -> str:
     names = table.columns
-    text = f"there are {listed(names, _LISTED)}"
+    text = f"there are {listed(names)}"
     if len(names) == 1 and (signs := [sign for sign in ";\t|," if sign in names[0]]):
         return f"{text}: if {signs[0]!r} separates cells, give --delimiter {signs[0]!r}"
     return text

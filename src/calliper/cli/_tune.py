@@ -13,15 +13,15 @@ import click
 import numpy as np
 
 from calliper._calibrated import refuse_seen
-from calliper._shared_rows import sketch_rows
+from calliper._row_checks import sketch_rows
 from calliper._types import FloatArray, IntArray
 from calliper.cli import _options as options
 from calliper.cli import _output as out
-from calliper.cli._scales import Origin, scales_text
+from calliper.cli._scales import scales_text
 from calliper.cli._tables import open_table, read_numbers, read_training, require_columns
 from calliper.exceptions import CalliperError
 from calliper.kernels import TunedRBF
-from calliper.lab.tuning import MEASURES, TuningCurve, tuning_curve
+from calliper.lab.tuning import IN_WORDS, TuningCurve, tuning_curve
 from calliper.scores import AbsoluteError
 from calliper.space import fit_embedding
 
@@ -51,7 +51,7 @@ class TuneRequest:
 
     def check(self) -> None:
         """Refuse what contradicts itself or cannot be written, before any work is done."""
-        self.shared.names.check()
+        self.shared.check()
         self._check_grid()
         if self.expand is not None and isnan(self.expand):  # which a range does not keep out
             raise CalliperError("--expand must be a number; got nan.")
@@ -71,13 +71,15 @@ class TuneRequest:
                 "--training FILE is needed, whose distances span the grid; or give the grid "
                 "itself, as in --length-scales 0.1,0.2,0.5."
             )
-        for name in ("grid", "scan", "sample", "expand"):
-            if self.length_scales is not None and getattr(self, name) is not None:
-                raise CalliperError(f"--length-scales is the grid itself: omit --{name}.")
+        for name in self._given:
+            if self.length_scales is not None and name not in ("length_scales", "n_components"):
+                option = name.removeprefix("n_")
+                raise CalliperError(f"--length-scales is the grid itself: omit --{option}.")
 
-    def kernel(self, report: Callable[[float], None]) -> TunedRBF:
-        """The kernel; what was not given has the library's default."""
-        options: dict[str, Any] = {
+    @property
+    def _given(self) -> dict[str, Any]:
+        """What was said of the kernel, by the names of its parameters."""
+        options = {
             "grid": self.grid,
             "n_scan": self.scan,
             "n_sample": self.sample,
@@ -85,8 +87,11 @@ class TuneRequest:
             "length_scales": self.length_scales,
             "n_components": self.components,
         }
-        given = {name: value for name, value in options.items() if value is not None}
-        return TunedRBF(self.criterion, progress=report, **given)
+        return {name: value for name, value in options.items() if value is not None}
+
+    def kernel(self, report: Callable[[float], None]) -> TunedRBF:
+        """The kernel; what was not given has the library's default."""
+        return TunedRBF(self.criterion, progress=report, **self._given)
 
 
 def _length_scales(
@@ -114,7 +119,7 @@ def _length_scales(
 @click.option("--output", metavar="FILE", required=True, help="The length scales: .json.")
 @click.option("--figure", metavar="FILE", help="The curve: .png, .pdf or .svg.")
 @options.feature_columns
-@click.option("--criterion", type=click.Choice([*MEASURES]), default="mse", help="See above.")
+@click.option("--criterion", type=click.Choice([*IN_WORDS]), default="mse", help="See above.")
 @click.option(
     "--grid",
     type=click.Choice(["auto", "guarded", "paper"]),
@@ -173,7 +178,7 @@ def _write_scales(request: TuneRequest) -> None:
     shared = request.shared
     with out.warnings_as_lines():
         with open_table(request.calibration, shared.form) as table:
-            columns = shared.names.resolve(table)
+            columns = shared.columns(table)
             require_columns(table, columns.known)
             training, filling = read_training(request.training, columns, shared.form)
             known = read_numbers(table, columns.known, filling)
@@ -181,8 +186,8 @@ def _write_scales(request: TuneRequest) -> None:
         with out.progress("tuning", hidden=shared.quiet) as report:
             curve = _curve(request, known, training, report)
         grid = "given" if request.length_scales is not None else request.grid or "auto"
-        origin = Origin.of(columns, known, training)
-        _write(request, scales_text(curve, origin, grid=grid, seed=shared.seed), curve)
+        text = scales_text(curve, columns, known, training, grid=grid, seed=shared.seed)
+        _write(request, text, curve)
     if not shared.quiet:
         _show(request, curve)
         shared.note_prediction_alone()

@@ -31,6 +31,7 @@ from calliper._kept import (
     Array,
     Field,
     Inline,
+    Keeps,
     Known,
     Number,
     OneOf,
@@ -42,21 +43,20 @@ from calliper._kept import (
 from calliper._models import OpenedModel, open_model, unwrapped
 from calliper.exceptions import CannotSaveError, DamagedFileError
 
-#: Every class that a file may name, by its module.
+#: Modules whose classes files know as soon as their ``__all__`` names them.
+WHOLE = ("calibrators", "kernels", "scores")
+#: Every other class that a file may name, by the module that it is known from.
 CLASSES = {
-    "calliper._calibrated": "CalibratedOnStored",
-    "calliper._targets": "MultiTargetRegressor",
-    "calliper.calibrators": "ConditionalCalibration FullRescaled Grouped JackknifeMinmaxRescaled "
-    "JackknifeRescaled LCP LVD LoCart MADSplit NormalizedKNN RCP RLCP SLCP Split",
-    "calliper.kernels": "ForestProximity GradedKNN KNN Mahalanobis RBF TunedKNN TunedRBF",
-    "calliper.kernels._cells": "Cells PlacedCells",
-    "calliper.kernels._learnt": "LearntKernel LearntMetric",
-    "calliper.online": "Controller",
-    "calliper.refitting": "CVPlus JackknifeAfterBootstrap JackknifePlus",
-    "calliper.regressor": "ConformalRegressor",
-    "calliper.scores": "AbsoluteError JointError QuantileError ScaledError SignedError",
-    "calliper.shift": "LikelihoodRatio",
-    "calliper.space": "ErrorModel Layer",
+    "_calibrated": "CalibratedOnStored",
+    "_targets": "MultiTargetRegressor",
+    "calibrators": "",
+    "kernels": "LearntKernel PlacedCells",
+    "online": "Controller",
+    "refitting": "CVPlus JackknifeAfterBootstrap JackknifePlus",
+    "regressor": "ConformalRegressor",
+    "scores": "",
+    "shift": "LikelihoodRatio",
+    "space": "ErrorModel Layer",
 }
 #: Types of dates and of spans of time.
 TIMES = frozenset(
@@ -75,12 +75,19 @@ KEYS = (str, int, float, bool, type(None), datetime.date, datetime.datetime, dat
 
 
 @cache
-def class_named(name: Any) -> Any:
-    """The class that files call so; None for any other."""
-    for module, names in CLASSES.items():
-        if name in names.split():
-            return getattr(import_module(module), name)
-    return None
+def classes_of(module: str) -> dict[str, Any]:
+    """Classes of a module that files know, by name."""
+    known = import_module(f"calliper.{module}")
+    names = (*CLASSES[module].split(), *(known.__all__ if module in WHOLE else ()))
+    found = {name: getattr(known, name) for name in names}
+    able = (BaseEstimator, Keeps)
+    return {n: kind for n, kind in found.items() if isinstance(kind, type) and issubclass(kind, able)}
+
+
+def class_named(name: Any, module: str | None = None) -> Any:
+    """The class that files call so, of a module or of any; None for any other."""
+    modules = CLASSES if module is None else (module,)
+    return next((classes_of(m)[name] for m in modules if name in classes_of(m)), None)
 
 
 def name_of(value: Any) -> str | None:
@@ -283,13 +290,13 @@ class Reader:
         self.arrays, self.models, self.brought = arrays, models, brought
         self._left = [MOST_SHARED] * len(arrays)
 
-    def record(self, node: Any, names: tuple[str, ...] = ()) -> Any:
-        """An object of a class that files know, and of one of these, if they are named."""
+    def record(self, node: Any, module: str | None = None) -> Any:
+        """An object of a class that files know, of this module if one is named."""
         if not isinstance(node, dict) or set(node) != {"class", "params", "state"}:
             refuse(f"{node!r:.60} is no object")
         name = node["class"]
-        kind = class_named(name) if isinstance(name, str) else None
-        if kind is None or (names and name not in names):
+        kind = class_named(name, module) if isinstance(name, str) else None
+        if kind is None:
             refuse(f"it names a class {name!r:.60}, which does not belong there")
         params, keeps = fields_of(kind)
         sizes: dict[str, int] = {}
@@ -363,7 +370,7 @@ class Reader:
     def _part(self, declared: Part, node: Any) -> Any:
         if isinstance(node, dict) and set(node) == {"brought"}:
             return self._brought(node)
-        return self.record(node, declared.names)
+        return self.record(node, declared.module)
 
     def _declared_array(
         self, declared: Array, node: Any, sizes: dict[str, int], name: str

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calliper._whole import whole_file
+from calliper._writing import whole_file
 from calliper.exceptions import CalliperError, DamagedFileError, NewerFormatError
 
 #: Number of the format that is written, and the largest that is read.

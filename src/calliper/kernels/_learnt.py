@@ -201,7 +201,7 @@ class LearntKernel(Kernel, Keeps):
     kernel: Kernel
     metric: LearntMetric
 
-    keeps = {"kernel": Part(("KNN", "RBF", "GradedKNN")), "metric": Inline(LearntMetric)}
+    keeps = {"kernel": Part("kernels"), "metric": Inline(LearntMetric)}
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> LearntKernel:

@@ -19,7 +19,7 @@ from scipy.special import gammaln
 from sklearn.base import BaseEstimator, clone
 
 from calliper._draws import seed_of
-from calliper._progress import Progress, reporter
+from calliper._notebook import Progress, reporter
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.information import principal_components

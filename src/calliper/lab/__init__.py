@@ -2,5 +2,11 @@
 
 ``evaluation`` (methods × problems × splits), ``comparison`` (a verdict on one test set),
 ``report`` (figures and the page), ``bounds`` (coverage near one input), ``tuning`` (what a length
-scale does), ``datasets`` (where the truth is known).
+scale does), ``datasets`` (where the truth is known). Each is loaded when first asked for.
 """
+
+from calliper._lazy import on_demand
+
+__all__ = ["bounds", "comparison", "datasets", "evaluation", "report", "tuning"]
+
+__getattr__ = on_demand(__name__, dict(zip(__all__, __all__, strict=True)))

@@ -1,5 +1,6 @@
 """How good intervals and distributions are: one number or one table each, beside ``y``."""
 
+from calliper._validation import at_least as at_least
 from calliper.exceptions import SparseBinsWarning
 from calliper.metrics._adaptivity import Infinite as Infinite
 from calliper.metrics._adaptivity import r2_sqi, tau_si, tau_sqi
@@ -37,7 +38,6 @@ from calliper.metrics._distributional import (
 )
 from calliper.metrics._inputs import IntervalsLike as IntervalsLike
 from calliper.metrics._inputs import as_intervals as as_intervals
-from calliper.metrics._inputs import at_least as at_least
 from calliper.metrics._inputs import level_of as level_of
 from calliper.metrics._inputs import one_level as one_level
 from calliper.metrics._inputs import unit_spread as unit_spread

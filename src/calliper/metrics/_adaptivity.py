@@ -16,11 +16,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy.stats import kendalltau
 
-from calliper._types import BoolArray, FloatArray, IntArray
-from calliper._validation import check_vector
+from calliper._types import FloatArray, IntArray
+from calliper._validation import at_least, check_vector
 from calliper.exceptions import CalliperError, SparseBinsWarning, warn
 from calliper.intervals import Intervals
-from calliper.metrics._inputs import IntervalsLike, at_least, level_of, one_level, undefined
+from calliper.metrics._inputs import IntervalsLike, level_of, one_level, undefined
 from calliper.quantile import as_fraction
 
 Infinite = Literal["keep", "cap", "drop"]
@@ -131,16 +131,10 @@ def tau_sqi(
     >>> tau_sqi(radius / 2, (-radius, radius), coverage=0.95)
     1.0
     """
-    read = one_level(intervals)
-    level = level_of(read, coverage)
-    scores, widths = scores_and_widths(
-        y, read, y_pred=y_pred, infinite=infinite, max_score=max_score
-    )
-    table = sqi_table(
-        scores, widths, level, n_bins=n_bins, bin_width="median", min_bin_size=min_bin_size
-    )
-    if len(table.csq) < 2:
-        return undefined("tau_sqi", _too_few_bins(widths))
+    bins: Any = {"n_bins": n_bins, "bin_width": "median", "min_bin_size": min_bin_size}
+    table = _in_bins(y, intervals, y_pred, coverage, infinite, max_score, bins)
+    if isinstance(table, str):
+        return undefined("tau_sqi", table)
     narrow, wide = np.triu_indices(len(table.csq), 1)
     csq = tie_rounding(table.csq, table.csq)
     rise = np.sign(csq[wide] - csq[narrow])
@@ -206,16 +200,10 @@ def r2_sqi(
     >>> round(r2_sqi(y, (-3.92 * spread, 3.92 * spread), coverage=0.95), 2)
     -0.96
     """
-    read = one_level(intervals)
-    level = level_of(read, coverage)
-    scores, widths = scores_and_widths(
-        y, read, y_pred=y_pred, infinite=infinite, max_score=max_score
-    )
-    table = sqi_table(
-        scores, widths, level, n_bins=n_bins, bin_width=bin_width, min_bin_size=min_bin_size
-    )
-    if len(table.isq) < 2:
-        return undefined("r2_sqi", _too_few_bins(widths))
+    bins: Any = {"n_bins": n_bins, "bin_width": bin_width, "min_bin_size": min_bin_size}
+    table = _in_bins(y, intervals, y_pred, coverage, infinite, max_score, bins)
+    if isinstance(table, str):
+        return undefined("r2_sqi", table)
     if np.isinf(table.isq[-1]):
         which = f"{np.count_nonzero(np.isinf(table.isq))} of {len(table.isq)} bins"
         return undefined("r2_sqi", f"the size of {which} is infinite; use 'cap' or 'drop'")
@@ -227,7 +215,24 @@ def r2_sqi(
     return float(1 - np.sum((isq - 2 * csq) ** 2) / total)
 
 
-def _too_few_bins(widths: FloatArray) -> str:
+def _in_bins(
+    y: Any,
+    intervals: IntervalsLike,
+    y_pred: Any,
+    coverage: float | None,
+    infinite: Infinite,
+    max_score: float | None,
+    bins: Any,
+) -> SQITable | str:
+    """ISQ and CSQ of two bins or more, or why there are fewer."""
+    read = one_level(intervals)
+    level = level_of(read, coverage)
+    scores, widths = scores_and_widths(
+        y, read, y_pred=y_pred, infinite=infinite, max_score=max_score
+    )
+    table = sqi_table(scores, widths, level, **bins)
+    if len(table.isq) > 1:
+        return table
     if len(widths) and widths.min() == widths.max():
         return f"all {len(widths)} widths are equal ({widths[0]:g})"
     return f"{len(widths)} rows leave fewer than two bins of widths"
@@ -246,17 +251,21 @@ def scores_and_widths(
     The rows come in the order of their scores, which costs nothing here and spares a sort there.
     """
     cap = _checked_cap(infinite, max_score)
-    n, unbounded = len(intervals.lower), np.isinf(intervals.width)
-    kept = ~unbounded if infinite == "drop" else np.ones_like(unbounded)
+    n, width = len(intervals.lower), intervals.width
+    kept = ~np.isinf(width) if infinite == "drop" else np.ones(n, dtype=bool)
     target = check_vector(y, "y", n=n)[kept]
-    lower, upper, width, unbounded = (
-        part[kept] for part in (*intervals, intervals.width, unbounded)
-    )
-    if y_pred is None:
-        _refuse_no_middle(unbounded)
-        centre = lower / 2 + upper / 2
-    else:
+    lower, upper, width = (part[kept] for part in (*intervals, width))
+    unbounded = np.isinf(width)
+    if y_pred is not None:
         centre = check_vector(y_pred, "y_pred", n=n)[kept]
+    elif unbounded.any():
+        raise CalliperError(
+            f"y_pred is needed: {unbounded.sum()} of {len(unbounded)} intervals are infinite, the "
+            f"first at position {unbounded.argmax()}, and have no middle. Pass y_pred, or "
+            f"infinite='drop'."
+        )
+    else:
+        centre = lower / 2 + upper / 2
     if cap is not None:
         width = np.where(unbounded, 2 * cap, width)
     ends = np.where(unbounded, 0.0, np.abs(lower) + np.abs(upper))
@@ -282,15 +291,6 @@ def _checked_cap(infinite: Infinite, max_score: float | None) -> float | None:
     if not 0 < max_score < np.inf:
         raise CalliperError(f"max_score must be positive and finite; got {max_score!r}.")
     return float(max_score)
-
-
-def _refuse_no_middle(unbounded: BoolArray) -> None:
-    wrong = np.flatnonzero(unbounded)
-    if len(wrong):
-        raise CalliperError(
-            f"y_pred is needed: {len(wrong)} of {len(unbounded)} intervals are infinite, the first "
-            f"at position {wrong[0]}, and have no middle. Pass y_pred, or infinite='drop'."
-        )
 
 
 def tie_rounding(values: FloatArray, magnitude: FloatArray) -> FloatArray:
@@ -319,14 +319,11 @@ def sort_with_ties(values: FloatArray, magnitude: FloatArray) -> tuple[IntArray,
     close = np.append(False, ~(ordered[1:] > _clearly_above(ordered[:-1], largest, largest)))
     if not close.any():
         return order, ordered
-    place = np.arange(len(values))
-    first = np.maximum.accumulate(np.where(close, 0, place))
+    first = np.maximum.accumulate(np.where(close, 0, np.arange(len(values))))
     apart = ordered > _clearly_above(ordered[first], size[first], size)
     for run in np.unique(first[apart]):  # runs that are wider than one tie, one by one
-        leader = run
-        for here in range(run + 1, len(values)):
-            if not close[here]:
-                break
+        leader, here = run, run
+        while (here := here + 1) < len(values) and close[here]:
             if ordered[here] > _clearly_above(ordered[leader], size[leader], size[here]):
                 leader = here
             first[here] = leader
@@ -352,10 +349,10 @@ def sort_widths(intervals: Intervals) -> tuple[IntArray, FloatArray]:
 
 
 class SQITable(NamedTuple):
-    """A row for each bin, from the narrowest intervals to the widest."""
+    """The interval size and the score quantile of each bin, from narrow intervals to wide."""
 
-    isq: FloatArray  # the interval size that stands for the bin
-    csq: FloatArray  # the quantile of the scores in the bin
+    isq: FloatArray
+    csq: FloatArray
 
 
 def sqi_table(
@@ -386,16 +383,14 @@ def sqi_table(
         edges = np.append(edges, np.inf)
     start = np.concatenate([[0], np.searchsorted(ordered, edges[1:-1])])
     stop = np.append(start[1:], len(ordered))
-    filled = stop > start
-    first, last = merge(stop[filled] - start[filled], smallest)
-    low, high = edges[:-1][filled[: len(edges) - 1]], edges[1:][filled[: len(edges) - 1]]
-    start, stop = start[filled][first], stop[filled][last]
+    filled = np.flatnonzero(stop > start)
+    first, last = (filled[side] for side in merge((stop - start)[filled], smallest))
+    bins = [slice(*ends) for ends in zip(start[first], stop[last], strict=True)]
     if bin_width == "midpoint" and len(edges) > 1:
-        isq = low[first] / 2 + high[last] / 2
+        isq = edges[first] / 2 + edges[last + 1] / 2
     else:
-        isq = np.array([np.median(ordered[a:b]) for a, b in zip(start, stop, strict=True)])
-    csq = [np.quantile(scores[a:b], coverage) for a, b in zip(start, stop, strict=True)]
-    return SQITable(isq, np.array(csq))
+        isq = np.array([np.median(ordered[each]) for each in bins])
+    return SQITable(isq, np.array([np.quantile(scores[each], coverage) for each in bins]))
 
 
 def quantile_edges(ordered: FloatArray, n_bins: int) -> FloatArray:
@@ -419,17 +414,14 @@ def merge(count: IntArray, smallest: int) -> tuple[IntArray, IntArray]:
     From the narrowest up, a bin that is too small is joined with the next; what is left over
     at the top joins the group below it.
     """
-    first, last, held = [0], [], 0
-    for place, points in enumerate(count):
+    last, held = [], 0
+    for position, points in enumerate(count):
         held += points
         if held >= smallest:
-            last.append(place)
-            first.append(place + 1)
+            last.append(position)
             held = 0
-    if not last:
-        last, first = [len(count) - 1], [0]
-    last[-1] = len(count) - 1
-    first = first[: len(last)]
+    last[-1:] = [len(count) - 1]
+    first = [0, *(end + 1 for end in last[:-1])]
     if len(last) < len(count):
         warn(
             f"{np.count_nonzero(count < smallest)} of {len(count)} bins of the widths hold fewer "

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from calliper._types import FloatArray
-from calliper._validation import check_levels, check_vector
-from calliper.exceptions import CalliperError
+from calliper._types import FloatArray, IntervalModel
+from calliper._validation import check_vector
 from calliper.metrics._inputs import (
     IntervalsLike,
     as_intervals,
     level_of,
     mean_over_rows,
     one_level,
+    single_level,
 )
 from calliper.quantile import as_fraction
 
@@ -99,24 +99,21 @@ def median_width(intervals: IntervalsLike, *, half: bool = False) -> float | Flo
 
     Parameters
     ----------
-    intervals : Intervals or (lower, upper)
-    half : bool, default False
-        Whether to measure half-widths.
+    intervals, half
+        As in :func:`mean_width`.
 
     Returns
     -------
-    float or array of shape (L,)
-        An array if the intervals hold several levels.
+    float, or array of shape (L,) if the intervals hold several levels
 
     Examples
     --------
     >>> median_width(([0.0, 0.0, -float("inf")], [1.0, 3.0, float("inf")]))
     3.0
     """
-    widths = as_intervals(intervals).width / (2 if half else 1)
+    widths = np.sort(as_intervals(intervals).width / (2 if half else 1), axis=0)
     # By order statistics: the mean of a finite and an infinite middle is infinite, not NaN.
-    median = np.sort(widths, axis=0)[[(len(widths) - 1) // 2, len(widths) // 2]].mean(axis=0)
-    return float(median) if median.ndim == 0 else np.asarray(median)
+    return mean_over_rows(widths[[(len(widths) - 1) // 2, len(widths) // 2]])
 
 
 def fraction_infinite(intervals: IntervalsLike) -> float | FloatArray:
@@ -135,8 +132,7 @@ def fraction_infinite(intervals: IntervalsLike) -> float | FloatArray:
 
     Returns
     -------
-    float or array of shape (L,)
-        An array if the intervals hold several levels.
+    float, or array of shape (L,) if the intervals hold several levels
 
     Examples
     --------
@@ -147,7 +143,7 @@ def fraction_infinite(intervals: IntervalsLike) -> float | FloatArray:
 
 
 def interval_score(y: Any, intervals: IntervalsLike, *, coverage: float | None = None) -> float:
-    r"""Mean interval score (Winkler): width plus a fine for targets outside.
+    r"""Mean interval score (Winkler): width plus a penalty for targets outside.
 
     .. math:: (u - l) + \frac{2}{\alpha} (l - y)_+ + \frac{2}{\alpha} (y - u)_+ ,
        \qquad \alpha = 1 - \text{coverage}
@@ -207,9 +203,9 @@ def interval_scores(
     """
     read = one_level(intervals)
     target = check_vector(y, "y", n=len(read.lower))
-    fine = float(2 / (1 - as_fraction(level_of(read, coverage))))
+    penalty = float(2 / (1 - as_fraction(level_of(read, coverage))))
     outside = np.maximum(read.lower - target, 0.0) + np.maximum(target - read.upper, 0.0)
-    scores: FloatArray = read.width + fine * outside
+    scores: FloatArray = read.width + penalty * outside
     return scores
 
 
@@ -240,10 +236,7 @@ def interval_scorer(coverage: float = 0.9) -> IntervalScorer:
     >>> interval_scorer(0.8)(Unit(), [[0.0], [0.0]], [0.5, 1.5])
     -3.5
     """
-    levels = check_levels(coverage)
-    if len(levels) != 1:
-        raise CalliperError(f"coverage must be one level; got {len(levels)}: {coverage!r}.")
-    return IntervalScorer(levels[0])
+    return IntervalScorer(single_level(coverage))
 
 
 @dataclass(frozen=True)
@@ -254,7 +247,7 @@ class IntervalScorer:
 
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
         """Minus the mean interval score of the estimator's intervals for X."""
-        if not hasattr(estimator, "predict_interval"):
+        if not isinstance(estimator, IntervalModel):
             raise TypeError(
                 f"interval_scorer needs an estimator with predict_interval(X, coverage); "
                 f"got {type(estimator).__name__}: wrap it in ConformalRegressor."

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from inspect import signature
+from inspect import signature, unwrap
 from math import nan
 from typing import Any
 
@@ -15,11 +15,12 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import _safe_indexing, check_random_state
 
 from calliper._types import FloatArray
+from calliper._validation import at_least
 from calliper.exceptions import CalliperError, SparseBinsWarning, warn
 from calliper.intervals import Intervals
 from calliper.metrics._by_bin import ONE_SIGMA_TAIL
 from calliper.metrics._conditional import excess_risk_of_target_coverage, worst_slab_coverage
-from calliper.metrics._inputs import IntervalsLike, at_least, one_level
+from calliper.metrics._inputs import IntervalsLike, one_level
 
 _SPLIT_THE_ROWS = (worst_slab_coverage, excess_risk_of_target_coverage)
 
@@ -157,13 +158,13 @@ def bootstrap(
 def _estimate(value: float, values: FloatArray) -> Estimate:
     defined = values[~np.isnan(values)]
     n_undefined = len(values) - len(defined)
+    few = n_undefined <= len(values) / 2
     if n_undefined:
-        few = n_undefined <= len(values) / 2
         rest = "the error is that of the others." if few else "no error."
         text = f"{n_undefined} of {len(values)} resamples have no value: {rest}"
         warn(text, UndefinedMetricWarning)
     lower = upper = nan
-    if np.isfinite(value) and n_undefined <= len(values) / 2:
+    if np.isfinite(value) and few:
         # Order statistics, not means of two: infinite resamples then do no harm within the tails.
         tails = [ONE_SIGMA_TAIL, 1 - ONE_SIGMA_TAIL]
         lower, upper = np.quantile(defined, tails, method="inverted_cdf").tolist()
@@ -172,8 +173,8 @@ def _estimate(value: float, values: FloatArray) -> Estimate:
 
 def _splits_the_rows(metric: Any) -> bool:
     """Whether a metric is, under any number of partials and decorators, one that splits rows."""
-    while isinstance(metric, partial) or hasattr(metric, "__wrapped__"):
-        metric = metric.func if isinstance(metric, partial) else metric.__wrapped__
+    while isinstance(metric := unwrap(metric), partial):
+        metric = metric.func
     return metric in _SPLIT_THE_ROWS
 
 
@@ -186,9 +187,9 @@ def _n_entries(value: Any) -> int | None:
 
 
 def _refuse_other_lengths(parts: list[Any], n: int) -> None:
-    for place, part in enumerate(parts):
+    for position, part in enumerate(parts):
         if _n_entries(part) != n:
-            name = f"rows[{place - 1}]" if place else "y"
+            name = f"rows[{position - 1}]" if position else "y"
             raise CalliperError(
                 f"{name} must have a row for each of the {n} intervals; got {_n_entries(part)}."
             )

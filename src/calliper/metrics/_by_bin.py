@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
-from calliper._notebook import table
+from calliper._notebook import aligned, table
 from calliper._types import BoolArray, FloatArray, IntArray
-from calliper._validation import check_vector
+from calliper._validation import at_least, check_vector
 from calliper.exceptions import CalliperError, SparseBinsWarning, warn
 from calliper.metrics._adaptivity import sort_widths
-from calliper.metrics._inputs import IntervalsLike, at_least, one_level
+from calliper.metrics._inputs import FEWEST, IntervalsLike, one_level
 
 if TYPE_CHECKING:
     import pandas as pd
 
 #: Probability beyond one standard deviation on one side of a normal law: bounds hold 68.3 %.
 ONE_SIGMA_TAIL = float(stats.norm.sf(1.0))
-#: Points of a bin below which its coverage says little.
-_FEW = 20
 #: Bins that are printed at each end of a long table.
 _PRINTED = 5
 #: The bin of rows without a value.
@@ -67,15 +65,8 @@ class CoverageTable:
 
     def __repr__(self) -> str:
         """A line for each bin; of many bins the first and the last."""
-        rows = self._texts()
-        width = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join([row[0].ljust(width[0]), *map(str.rjust, row[1:], width[1:])]).rstrip()
-            for row in rows
-        ]
-        return "\n".join(
-            [f"CoverageTable of {len(self.n):,} bins, the worst {self.worst:.3g}", *lines]
-        )
+        title = f"CoverageTable of {len(self.n):,} bins, the worst {self.worst:.3g}"
+        return "\n".join([title, *aligned(self._texts(), str.ljust)])
 
     def _repr_html_(self) -> str:
         """The same, as notebooks show it."""
@@ -83,15 +74,18 @@ class CoverageTable:
 
     def _texts(self) -> list[tuple[str, ...]]:
         """Cells of the head and of the bins that are printed, as text."""
-        names = ("n", "coverage", "lower", "upper", "mean_width")
-        columns = [getattr(self, name) for name in names]
+        columns = self._columns()
         rows: list[tuple[str, ...]] = [
             (label, f"{n:,}", *(f"{value:.3g}" for value in values))
-            for label, n, *values in zip(self.labels, *columns, strict=True)
+            for label, n, *values in zip(self.labels, *columns.values(), strict=True)
         ]
         if len(rows) > 2 * _PRINTED + 1:
-            rows[_PRINTED:-_PRINTED] = [("…",) * (1 + len(names))]
-        return [("bin", *names), *rows]
+            rows[_PRINTED:-_PRINTED] = [("…",) * (1 + len(columns))]
+        return [("bin", *columns), *rows]
+
+    def _columns(self) -> dict[str, Any]:
+        shown = {"n": self.n, "coverage": self.coverage, "lower": self.lower, "upper": self.upper}
+        return {**shown, "mean_width": self.mean_width}
 
     @property
     def worst(self) -> float:
@@ -115,10 +109,7 @@ class CoverageTable:
         """A pandas frame with a row for each bin."""
         import pandas as pd
 
-        columns = ("n", "coverage", "lower", "upper", "mean_width")
-        return pd.DataFrame(
-            {name: getattr(self, name) for name in columns}, index=pd.Index(self.labels, name="bin")
-        )
+        return pd.DataFrame(self._columns(), index=pd.Index(self.labels, name="bin"))
 
 
 def coverage_table(
@@ -280,10 +271,10 @@ def coverage_by_group(y: Any, intervals: IntervalsLike, groups: Any) -> Coverage
     """
     read = one_level(intervals)
     covered = read.contains(y)
-    names, place = _places(groups, len(covered))
-    order = np.argsort(place, kind="stable")
-    start = np.append(0, np.cumsum(np.bincount(place))[:-1])
-    _warn_of_few(start, place[order].astype(float), "groups", names)
+    names, group = _numbered(groups, len(covered))
+    order = np.argsort(group, kind="stable")
+    start = np.append(0, np.cumsum(np.bincount(group))[:-1])
+    _warn_of_few(start, group[order].astype(float), "groups", names)
     return coverage_table(names, covered[order], read.width[order], start)
 
 
@@ -311,8 +302,8 @@ def quantile_bins(ordered: FloatArray, n_bins: int) -> IntArray:
     middle = run + np.append(run[1:], len(ordered))
     # An infinite interval always covers: no finite one shares its bin.
     n_finite = run[-1] if np.isinf(ordered[-1]) else len(ordered)
-    place = np.minimum(n_bins * middle // max(1, 2 * n_finite), n_bins)
-    start: IntArray = run[np.append(True, place[1:] != place[:-1])]
+    part = np.minimum(n_bins * middle // max(1, 2 * n_finite), n_bins)
+    start: IntArray = run[np.append(True, part[1:] != part[:-1])]
     return start
 
 
@@ -326,7 +317,7 @@ def _labels(edges: FloatArray) -> list[str]:
     return [low if low == high else f"{low} to {high}" for low, high in pairwise(names)]
 
 
-def _places(groups: Any, n: int) -> tuple[list[str], IntArray]:
+def _numbered(groups: Any, n: int) -> tuple[list[str], IntArray]:
     """The names of the groups in order, and which of them each row belongs to."""
     array = np.asarray(groups)
     if array.shape != (n,):
@@ -334,20 +325,18 @@ def _places(groups: Any, n: int) -> tuple[list[str], IntArray]:
             f"groups must have one label for each of {n} rows; got shape {array.shape}."
         )
     labels = array.tolist()
-    distinct = set(labels)
-    if any(label is None or label != label for label in distinct):
-        missing = [row for row, label in enumerate(labels) if label is None or label != label]
+    missing = [row for row, label in enumerate(labels) if label is None or label != label]
+    if missing:
         raise CalliperError(
             f"groups must have a label in every row: {len(missing)} of {n} are missing, the first "
             f"at position {missing[0]}. Fill them, for example with 'unknown'."
         )
     try:
-        names = sorted(distinct)
+        names = sorted(set(labels))
     except TypeError as error:
         raise CalliperError(f"groups must be labels of one kind: {error}.") from None
-    position = {name: place for place, name in enumerate(names)}
-    place = np.fromiter(map(position.__getitem__, labels), dtype=np.intp, count=n)
-    return [str(name) for name in names], place
+    number = {name: group for group, name in enumerate(names)}
+    return [str(name) for name in names], np.array([number[label] for label in labels], np.intp)
 
 
 def _warn_of_few(
@@ -361,12 +350,12 @@ def _warn_of_few(
             f"to compare.",
             SparseBinsWarning,
         )
-    elif n.min() < _FEW:
-        least = int(np.argmin(n))
+    elif n.min() < FEWEST:
+        n_few, least = np.count_nonzero(n < FEWEST), int(np.argmin(n))
         which = repr(names[least]) if names else f"number {least + 1}"
         bins = "groups" if names else f"bins of the {what}"
         warn(
-            f"{np.count_nonzero(n < _FEW)} of {len(n)} {bins} hold fewer than {_FEW} points, the "
-            f"smallest ({which}) {n[least]}: their coverage says little; read it with its bounds.",
+            f"{n_few} of {len(n)} {bins} hold fewer than {FEWEST} points, the smallest ({which}) "
+            f"{n[least]}: their coverage says little; read it with its bounds.",
             SparseBinsWarning,
         )

@@ -49,12 +49,12 @@ from sklearn.utils import check_random_state
 
 from calliper._blocks import BLOCK_FLOATS, row_slices
 from calliper._types import BoolArray, FloatArray
+from calliper._validation import at_least
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.metrics._adaptivity import sort_widths
 from calliper.metrics._inputs import (
     IntervalsLike,
-    at_least,
     check_rows,
     choose_rows,
     level_of,

@@ -16,9 +16,8 @@ import numpy as np
 from scipy import stats
 
 from calliper._types import FloatArray
-from calliper._validation import check_levels, check_vector
+from calliper._validation import at_least, check_levels, check_vector
 from calliper.distribution import Distribution
-from calliper.metrics._inputs import at_least
 from calliper.quantile import conformal_rank
 
 if TYPE_CHECKING:
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 #: With what probability a share lies in its band.
 BAND = 0.95
 
-#: Levels at which quantiles are looked at.
-LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+#: Levels at which quantiles are compared.
+QUANTILE_LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,11 +42,9 @@ class ShareTable:
 
     Examples
     --------
-    >>> from calliper import Split
-    >>> split = Split().fit(np.zeros((99, 1)), np.arange(1.0, 100.0), signs=np.tile([-1, 1, 1], 33))
-    >>> table = pit_histogram([0.5, -3.0], split.predict_distribution(np.zeros((2, 1)), [0.0, 0.0]))
-    >>> table.n, float(table.expected[0])
-    (2, 0.1)
+    >>> half = np.full(2, 0.5)
+    >>> ShareTable(np.array([0.0, 0.5]), half, half, half - 0.1, half + 0.1, n=100).n_outside
+    0
     """
 
     place: FloatArray
@@ -67,8 +64,8 @@ class ShareTable:
         """A pandas frame with a row for each share."""
         import pandas as pd
 
-        names = ("place", "share", "expected", "lower", "upper")
-        return pd.DataFrame({name: getattr(self, name) for name in names})
+        shown = {"place": self.place, "share": self.share, "expected": self.expected}
+        return pd.DataFrame({**shown, "lower": self.lower, "upper": self.upper})
 
 
 def crps(y: Any, distribution: Distribution) -> float:
@@ -114,9 +111,8 @@ def pit_histogram(
 
     Parameters
     ----------
-    y : (m,) targets
-    distribution : Distribution
-        From ``predict_distribution``.
+    y, distribution
+        As in :func:`crps`.
     n_bins : int, default 10
     random_state : int, RandomState or None, default 0
         Draws τ, which matters where N is small or targets tie.
@@ -144,7 +140,7 @@ def pit_histogram(
 
 
 def quantile_calibration(
-    y: Any, distribution: Distribution, *, p: Sequence[float] = LEVELS
+    y: Any, distribution: Distribution, *, p: Sequence[float] = QUANTILE_LEVELS
 ) -> ShareTable:
     """Shares of the targets at or below the quantiles.
 
@@ -154,9 +150,8 @@ def quantile_calibration(
 
     Parameters
     ----------
-    y : (m,) targets
-    distribution : Distribution
-        From ``predict_distribution``.
+    y, distribution
+        As in :func:`crps`.
     p : sequence of float
         Levels of the quantiles.
 
@@ -179,9 +174,8 @@ def quantile_calibration(
     ranks = np.array(levels) * (n + 1)
     if n == distribution.n_calibration:
         ranks = np.array([conformal_rank(each, int(n)) for each in levels])
-    lower, upper = _band(ranks, len(target), n)
-    place = np.array(levels)
-    return ShareTable(place, share, ranks / (n + 1), lower, upper, len(target))
+    band = _band(ranks, len(target), n)
+    return ShareTable(np.array(levels), share, ranks / (n + 1), *band, len(target))
 
 
 def _band(places: Any, m: int, n: float) -> tuple[FloatArray, FloatArray]:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import check_random_state
 
-from calliper._types import BoolArray, FloatArray, IntArray
-from calliper._validation import check_features, check_levels
+from calliper._types import BoolArray, FloatArray, Frame, IntArray
+from calliper._validation import at_least, check_features, check_levels
 from calliper.exceptions import CalliperError, warn
 from calliper.intervals import Intervals
 
 #: Intervals, or a pair (lower, upper); a frame with these two columns is taken as well.
 IntervalsLike: TypeAlias = Intervals | tuple[Any, Any]
-#: Below this, dependence between coverage and anything else cannot be told from chance.
+#: Rows of a set, or of a bin, below which coverage in it cannot be told from chance.
 FEWEST = 20
 
 
@@ -31,8 +31,8 @@ def as_intervals(intervals: IntervalsLike) -> Intervals:
 def _ends(intervals: Any) -> tuple[FloatArray, FloatArray]:
     shape = np.shape(intervals) if isinstance(intervals, np.ndarray) else None
     try:
-        if hasattr(intervals, "lower") and hasattr(intervals, "upper"):
-            lower, upper = intervals.lower, intervals.upper
+        if isinstance(intervals, Frame) and {"lower", "upper"} <= set(intervals.columns):
+            lower, upper = intervals["lower"], intervals["upper"]
         elif shape is not None and len(shape) == 2 and shape[1] == 2:
             # Two rows of (lower, upper) would unpack as well, into the wrong ends.
             raise ValueError("the ends are in the columns")
@@ -54,7 +54,7 @@ def one_level(intervals: IntervalsLike) -> Intervals:
         return read
     n_levels = read.lower.shape[1]
     if n_levels == 1:
-        return Intervals(read.lower[:, 0], read.upper[:, 0], read.coverage, read.index)
+        return replace(read, lower=read.lower[:, 0], upper=read.upper[:, 0])
     if read.coverage is None or np.size(read.coverage) != n_levels:
         remedy = "name them (coverage=...) and pass intervals.at(level) of one"
         raise CalliperError(f"intervals must have one level; got {n_levels} unnamed: {remedy}.")
@@ -73,9 +73,14 @@ def level_of(intervals: Intervals, coverage: float | None) -> float:
             "coverage must be known: the intervals do not carry their level, and none was given. "
             "Pass coverage=, for example 0.9."
         )
-    levels = check_levels(level)
+    return single_level(level)
+
+
+def single_level(coverage: Any) -> float:
+    """One level, which may come in a list."""
+    levels = check_levels(coverage)
     if len(levels) != 1:
-        raise CalliperError(f"coverage must be one level; got {len(levels)}: {level!r}.")
+        raise CalliperError(f"coverage must be one level; got {len(levels)}: {coverage!r}.")
     return levels[0]
 
 
@@ -83,13 +88,6 @@ def mean_over_rows(values: FloatArray | BoolArray) -> float | FloatArray:
     """A number for one level, an array (L,) for L levels."""
     mean: FloatArray = np.mean(values, axis=0)
     return float(mean) if mean.ndim == 0 else mean
-
-
-def at_least(value: Any, least: int, name: str) -> int:
-    """An integer that is large enough."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise CalliperError(f"{name} must be an integer of at least {least}; got {value!r}.")
-    return int(value)
 
 
 def choose_rows(n: int, max_points: int, random_state: Any) -> IntArray:
@@ -104,15 +102,13 @@ def choose_rows(n: int, max_points: int, random_state: Any) -> IntArray:
 
 def too_few(n: int) -> str | None:
     """Why n rows are too few, or None."""
-    return (
-        f"{n} rows are too few to measure it, at least {FEWEST} are needed" if n < FEWEST else None
-    )
+    text = f"{n} rows are too few to measure it, at least {FEWEST} are needed"
+    return text if n < FEWEST else None
 
 
 def check_rows(X: Any, n: int) -> FloatArray:
     """Features of the test rows, one row for each target."""
-    column = np.asarray(X) if np.ndim(X) == 1 else None
-    features = check_features(X if column is None else column[:, None], "X")
+    features = check_features(np.asarray(X)[:, None] if np.ndim(X) == 1 else X, "X")
     if len(features) != n:
         raise CalliperError(f"X has {len(features)} rows for {n} targets.")
     return features

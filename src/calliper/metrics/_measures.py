@@ -109,15 +109,11 @@ class Measure:
 
     def description(self) -> dict[str, Any]:
         """What records keep of a measure: what a table needs."""
-        return {name: getattr(self, name) for name in ("best", "if_covered", "label")}
+        return {"best": self.best, "if_covered": self.if_covered, "label": self.label}
 
 
 def _ask(
-    metric: Callable[..., Any],
-    takes: tuple[str, ...],
-    y: FloatArray,
-    intervals: Intervals,
-    context: Context,
+    metric: Callable[..., Any], takes: Iterable[str], y: Any, intervals: Intervals, context: Context
 ) -> float:
     """What a metric says of the intervals, told of what else it takes."""
     known = {"y": y, "y_pred": context.y_pred, "coverage": context.level}
@@ -180,7 +176,7 @@ MEASURES: Mapping[str, Measure] = {
         _of(interval_score, "y", "coverage"),
         best="smaller",
         label="interval score",
-        meaning="width plus a fine for misses; the measure that decides",
+        meaning="width plus a penalty for misses; the measure that decides",
     ),
     "median_width": Measure(
         _of(median_width),

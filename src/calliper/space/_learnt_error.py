@@ -88,7 +88,7 @@ class WithErrorModel(Keeps):
     keeps = {
         "base": OneOf(BASES),
         "opened": Opened(),
-        "errors": Part(("ErrorModel",)),
+        "errors": Part("space"),
         "encode": Inline(ColumnEncoder),
         "centre": Number(),
         "unit": Number(least=np.finfo(float).tiny),

@@ -148,7 +148,7 @@ class Network(Keeps):
     layer: Layer
 
     has_unit = False
-    keeps = {"layer": Part(("Layer",))}
+    keeps = {"layer": Part("space")}
 
     @property
     def name(self) -> str:

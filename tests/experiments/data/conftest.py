@@ -28,7 +28,7 @@ def real_files(monkeypatch: pytest.MonkeyPatch) -> Path:
     if missing:
         pytest.skip(f"{folder} lacks {', '.join(missing)}; set CALLIPER_DATA to a filled folder")
     monkeypatch.setenv("CALLIPER_DATA", str(folder))
-    monkeypatch.setattr("experiments.data.fetching._download", _no_network)
+    monkeypatch.setattr("studies.experiments.data.fetching._download", _no_network)
     return folder
 
 

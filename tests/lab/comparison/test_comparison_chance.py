@@ -32,7 +32,7 @@ def test_false_winners_are_rare(monkeypatch):
     With so many test points a lucky radius is better beyond all doubt, on these and all others;
     only another calibration draw tells that it was luck. Nominal: 2.5 of 100.
     """
-    monkeypatch.setattr(_contest, "MOST_ROWS", 500)
+    monkeypatch.setattr(_contest, "REDRAWN_ROWS", 500)
     wrong = misled = 0
     for seed in range(40):
         sets = [points(n, seed=2 * seed + n % 2, spread="constant") for n in (50, 1501)]

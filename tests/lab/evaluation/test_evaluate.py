@@ -10,7 +10,7 @@ from sklearn.preprocessing import FunctionTransformer
 from calliper import KNN, ConformalRegressor, FullRescaled, QuantileError, SignedError, Split
 from calliper.calibrators import LVD, MADSplit
 from calliper.lab.evaluation import FailedTrialsWarning, Method, evaluate
-from calliper.lab.evaluation._plan import method_seed, split_rows
+from calliper.lab.evaluation._plan import Draw
 from cases.evaluation import Failing, Logging, Seeded, fan, without_time
 
 METHODS = {"Split": Split(), "FullRescaled": FullRescaled(KNN(5))}
@@ -69,7 +69,7 @@ def test_a_value_is_that_of_the_regressor_on_the_rows_of_the_split(name):
     given = {"Z_train": train.Z, "y_train": train.y, "y_pred_train": train.y_pred}
     problem = fan(n=150, **given)
     where = {"random_state": 3, "problem": "fan", "n_calibration": 60, "split": 1}
-    calibration, test = split_rows(150, 90, **where)
+    calibration, test = Draw(**where).rows(150, 90)
 
     def predict(Z):
         quantiles = np.stack([-1.6 * Z[:, 0], 1.6 * Z[:, 0]], axis=1)
@@ -80,7 +80,7 @@ def test_a_value_is_that_of_the_regressor_on_the_rows_of_the_split(name):
         calibrator,
         score_function=score,
         embed=FunctionTransformer(),
-        random_state=method_seed(**where),
+        random_state=Draw(**where).method_seed,
     )
     model.calibrate(
         problem.Z[calibration], problem.y[calibration], X_train=train.Z, y_train=train.y
@@ -134,20 +134,21 @@ def test_splits_are_apart_and_repeatable(n, seed, name, split, data):
     n_calibration = data.draw(st.integers(1, n - 1))
     n_test = data.draw(st.integers(1, n - n_calibration))
     where = {"random_state": seed, "problem": name, "n_calibration": n_calibration, "split": split}
-    calibration, test = split_rows(n, n_test, **where)
+    calibration, test = Draw(**where).rows(n, n_test)
     assert len(calibration) == n_calibration and len(test) == n_test
     assert len(np.union1d(calibration, test)) == n_calibration + n_test
     assert np.union1d(calibration, test).max() < n
-    again = split_rows(n, n_test, **where)
+    again = Draw(**where).rows(n, n_test)
     assert all(np.array_equal(a, b) for a, b in zip(again, (calibration, test), strict=True))
 
 
 @pytest.mark.parametrize("other", [{"random_state": 1}, {"problem": "b"}, {"split": 1}])
 def test_what_a_split_depends_on(other):
     where = {"random_state": 0, "problem": "a", "n_calibration": 50, "split": 0}
-    one, two = split_rows(100, 50, **where), split_rows(100, 50, **{**where, **other})
+    drawn = [Draw(**where), Draw(**{**where, **other})]
+    one, two = (draw.rows(100, 50) for draw in drawn)
     assert not np.array_equal(one[0], two[0])
-    assert method_seed(**where) != method_seed(**{**where, **other})
+    assert drawn[0].method_seed != drawn[1].method_seed
 
 
 @pytest.mark.parametrize("backend", ["threading", "loky"])
@@ -198,7 +199,7 @@ def test_methods_without_a_seed_get_that_of_the_split_and_others_keep_theirs():
     assert records.failures == []
     of = {m: [row["width"] for row in records.where(method=m)] for m in methods}
     where = {"random_state": 0, "problem": "fan", "n_calibration": 40}
-    seeds = [method_seed(split=split, **where) for split in range(2)]
+    seeds = [Draw(split=split, **where).method_seed for split in range(2)]
     assert seeds[0] != seeds[1]
     assert of["none"] == of["again"] == pytest.approx([4.0 * seed for seed in seeds])
     assert of["own"] == pytest.approx([2 * (7 + 8)] * 2)

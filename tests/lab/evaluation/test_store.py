@@ -38,7 +38,7 @@ def finished(store: Path) -> int:
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_a_killed_run_goes_on_where_it_was(tmp_path, n_jobs):
     log, store = tmp_path / "log", tmp_path / "store"
-    paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(log), str(store), str(n_jobs)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},

@@ -193,7 +193,7 @@ def test_two_calibration_curves_share_a_diagonal():
 
 
 def test_every_figure_of_the_page_is_drawn_by_its_code(tmp_path):
-    docs = Path(__file__).parents[2] / "docs"
+    docs = Path(__file__).parents[3] / "docs"
     spec = importlib.util.spec_from_file_location("make_plots", docs / "make_plots.py")
     make_plots = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(make_plots)

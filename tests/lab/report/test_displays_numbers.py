@@ -11,10 +11,10 @@ import pytest
 from scipy import stats
 from sklearn.decomposition import PCA
 
-from calliper import report
 from calliper.exceptions import CalliperError
 from calliper.guarantees import coverage_law
 from calliper.intervals import Intervals
+from calliper.lab import report
 from calliper.lab.evaluation import one_sigma
 from calliper.lab.report import (
     BandDisplay,

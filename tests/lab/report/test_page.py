@@ -21,7 +21,7 @@ from calliper.lab.comparison import (
     with_error,
 )
 from calliper.lab.report.page import Provenance, SourceFile, render_page
-from calliper.lab.report.page._payload import MOST_POINTS, payload, rounded, table_rows
+from calliper.lab.report.page._payload import PAGE_POINTS, payload, rounded, table_rows
 from cases.comparisons import methods, points
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \"'&"
@@ -100,11 +100,11 @@ def test_the_table_has_the_records(found, read):
     values = json.loads(read.scripts["values"])
     for place, level in enumerate(found.levels):
         for stored, row in zip(values["tables"][place], table_rows(found, level), strict=True):
-            record = found.record(row.method, level)
+            record = found.record(row["method"], level)
             texts = [cell["text"] for cell in stored["cells"]]
             assert texts[1].startswith(percent(record.coverage))
             assert texts[2] == number(record.mean_width)
-            assert stored["note"] == row.note
+            assert stored["note"] == row["note"]
 
 
 def test_records_on_the_page_are_those_of_the_json(found, read):
@@ -115,7 +115,7 @@ def test_records_on_the_page_are_those_of_the_json(found, read):
 
 def test_points_are_stored_once_and_right(found, read):
     stored = json.loads(read.scripts["values"])["points"]
-    assert stored["n"] == MOST_POINTS < len(found.test)
+    assert stored["n"] == PAGE_POINTS < len(found.test)
     places = [found.test.ids.index(name) for name in stored["ids"]]
     error = np.frombuffer(base64.b64decode(stored["error"]), "<f4")
     expected = found.test.y[places] - found.test.y_pred[places]

@@ -39,7 +39,7 @@ from calliper._validation import check_features, check_level, check_vector
 from calliper.exceptions import CalliperError
 
 #: Cells that a notebook shows.
-SHOWN = 30
+SHOWN_CELLS = 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +164,7 @@ class CellCoverage:
         return min(self.cells, key=lambda cell: cell.lower)
 
     def _repr_html_(self) -> str:
-        worst = sorted(self.cells, key=lambda cell: cell.lower)[:SHOWN]
+        worst = sorted(self.cells, key=lambda cell: cell.lower)[:SHOWN_CELLS]
         rows = [
             [str(cell.label), f"{cell.n:,}", f"{cell.coverage:.3f}", floored(cell.lower)]
             for cell in worst

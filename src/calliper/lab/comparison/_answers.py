@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from time import perf_counter
 from typing import Any
 
@@ -13,16 +14,26 @@ from calliper.calibrators import FullRescaled, Split
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
-from calliper.lab.comparison._points import Points
+from calliper.lab.comparison._points import Points, features_to_show
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sets:
-    """The rows of a comparison; training rows are those that the model has learnt from."""
+    """The rows of a comparison; training rows are those that the model has learnt from.
+
+    ``groups`` are labels of the test points, and ``group_name`` is what they are.
+    """
 
     calibration: Points
     test: Points
     training: Points | None = None
+    groups: tuple[str, ...] | None = None
+    group_name: str = "group"
+
+    @cached_property
+    def shown_features(self) -> tuple[int, ...]:
+        """Columns that the test points are cut into parts by."""
+        return features_to_show(self.calibration)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -44,15 +55,10 @@ class Answer:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from calliper import FullRescaled, Split
-    >>> from calliper.lab.comparison import Points, compare
-    >>> Z = np.random.default_rng(0).uniform(size=(400, 1))
-    >>> y = Z[:, 0] * np.random.default_rng(1).normal(size=400)
-    >>> cal, test = (Points(Z[i::2], y[i::2], np.zeros(200)) for i in (0, 1))
-    >>> found = compare(cal, test, methods={"full": FullRescaled(), "split": Split()}, coverage=0.9)
-    >>> [(answer.method, answer.constant) for answer in found.answers]
-    [('full', False), ('split', True)]
+    >>> from calliper import Intervals
+    >>> answer = Answer(method="split", intervals=Intervals([[0.0]], [[2.0]], (0.9,)))
+    >>> answer.at(0.9).width
+    array([2.])
     """
 
     method: str
@@ -75,38 +81,34 @@ class Answer:
 
 def ask(name: str, calibrator: Any, sets: Sets, levels: Sequence[float]) -> Answer:
     """Fit a copy of the calibrator and ask it for intervals; an error becomes the answer."""
-    about: dict[str, Any] = {
-        "method": name,
-        "constant": isinstance(calibrator, Split),
-        "default": type(calibrator) is FullRescaled,
-        "what": (type(calibrator).__doc__ or "").strip().split("\n")[0],
-        "needs_training": bool(getattr(calibrator, "needs", ())),
-    }
+    answer: dict[str, Any] = {}
     start = perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            intervals, guarantees = _answer(calibrator, sets, tuple(levels))
+            answer |= _answer(calibrator, sets, tuple(levels))
         except Exception as error:  # whatever one method does, the others are still compared
-            reason = f"{type(error).__name__}: {error}"
-            return Answer(**about, seconds=perf_counter() - start, failure=reason)
+            answer["failure"] = f"{type(error).__name__}: {error}"
     warned = dict.fromkeys(" ".join(str(entry.message).split()) for entry in caught)
     return Answer(
-        **about,
-        intervals=intervals,
-        guarantees=guarantees,
+        method=name,
         seconds=perf_counter() - start,
-        warned=tuple(warned),
+        constant=isinstance(calibrator, Split),
+        default=type(calibrator) is FullRescaled,
+        what=(type(calibrator).__doc__ or "").strip().split("\n")[0],
+        needs_training=bool(getattr(calibrator, "needs", ())),
+        warned=() if "failure" in answer else tuple(warned),
+        **answer,
     )
 
 
-def _answer(
-    calibrator: Any, sets: Sets, levels: tuple[float, ...]
-) -> tuple[Intervals, tuple[Guarantee, ...]]:
+def _answer(calibrator: Any, sets: Sets, levels: tuple[float, ...]) -> dict[str, Any]:
+    """The intervals of the test points, and what is promised at each level."""
     training = None if sets.training is None else _stored(sets.training)
     fitted = calibrate_stored(calibrator, _stored(sets.calibration), training, check_rows=False)
     intervals = fitted.intervals(sets.test.Z, sets.test.y_pred, levels)
-    return intervals, tuple(fitted.calibrated.guarantee(level) for level in levels)
+    promised = tuple(fitted.calibrated.guarantee(level) for level in levels)
+    return {"intervals": intervals, "guarantees": promised}
 
 
 def _stored(points: Points) -> StoredRows:

@@ -24,12 +24,11 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
-from calliper._row_order import find_trend
-from calliper._shared_rows import find_shared, sketch_rows
+from calliper._row_checks import find_shared, find_trend, sketch_rows
 from calliper._types import FloatArray
 from calliper.lab.comparison._answers import Answer, Sets
 from calliper.lab.comparison._evenness import ShortGroup, short_groups
-from calliper.lab.comparison._points import FEWEST_TEST_POINTS, MISSING, Points
+from calliper.lab.comparison._points import FEWEST_TEST_POINTS, NO_LABEL, Points
 from calliper.lab.comparison._tables import Part
 from calliper.lab.comparison._words import counted, first_of, listed, percent
 from calliper.quantile import conformal_rank, required_calibration_size
@@ -39,9 +38,9 @@ Severity = Literal["void", "warning", "note"]
 #: Share of the targets at one extreme value that looks like a limit of measurement.
 CENSORED = 0.02
 #: Rows of each set that the classifier is trained on, and points that it takes at the least.
-MOST_ROWS, FEWEST_ROWS = 2_000, 30
+CLASSIFIED_ROWS, FEWEST_CLASSIFIED = 2_000, 30
 #: Of perfectly alike sets, the share that is suspected.
-DOUBT = 0.001
+DRIFT_DOUBT = 0.001
 #: An AUC below this is so near 1/2 that coverage can hardly feel it.
 HARMLESS = 0.55
 
@@ -116,7 +115,7 @@ def _note(kind: str, title: str) -> Check:
     return Check(kind, "note", title, _MEANINGS[kind])
 
 
-def check_data(sets: Sets, groups: Sequence[str] | None, *, random_state: int) -> Iterator[Check]:
+def check_data(sets: Sets, *, random_state: int) -> Iterator[Check]:
     """What is wrong with the rows, whatever the method."""
     calibration, test = sets.calibration, sets.test
     yield from _seen("test-in-calibration", calibration, test)
@@ -128,7 +127,7 @@ def check_data(sets: Sets, groups: Sequence[str] | None, *, random_state: int) -
     yield from drift(calibration, test, random_state)
     yield from _censored(np.concatenate([calibration.y, test.y]))
     yield from _duplicates(calibration.Z)
-    yield from _groups(Counter(groups or ()))
+    yield from _groups(Counter(sets.groups or ()))
 
 
 def check_answers(
@@ -211,9 +210,9 @@ def _duplicates(Z: FloatArray) -> Iterator[Check]:
 def _groups(sizes: Counter[str]) -> Iterator[Check]:
     single = sorted(name for name, count in sizes.items() if count == 1)
     small = sorted(name for name, count in sizes.items() if 1 < count < FEWEST_TEST_POINTS)
-    if MISSING in sizes:
-        how_many = f"{sizes[MISSING]:,} of {sizes.total():,}"
-        title = f"{how_many} test rows have no group; they are shown as {MISSING}."
+    if NO_LABEL in sizes:
+        how_many = f"{sizes[NO_LABEL]:,} of {sizes.total():,}"
+        title = f"{how_many} test rows have no group; they are shown as {NO_LABEL}."
         yield _warning("missing-groups", title)
     if single:
         found = counted(len(single), len(sizes), "groups")
@@ -279,13 +278,13 @@ def _widths(answer: Answer, coverage: float) -> Iterator[Check]:
 
 def drift(calibration: Points, test: Points, random_state: int) -> Iterator[Check]:
     """A warning if the two sets can be told apart."""
-    if min(len(calibration), len(test)) < FEWEST_ROWS:
+    if min(len(calibration), len(test)) < FEWEST_CLASSIFIED:
         return
     names = (*calibration.feature_names, "the prediction")
     known, new = (np.column_stack([points.Z, points.y_pred]) for points in (calibration, test))
     auc, p_value = told_apart(known, new, random_state)
     differing = [names[i] for i in _differing(known, new)]
-    if p_value >= DOUBT and not differing:
+    if p_value >= DRIFT_DOUBT and not differing:
         return
     found = f" Features that differ: {first_of(differing, str)}." if differing else ""
     small = auc < HARMLESS
@@ -303,7 +302,7 @@ def told_apart(first: FloatArray, second: FloatArray, random_state: int) -> tupl
     from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
     rng = np.random.default_rng(random_state)
-    sets = [rows[rng.permutation(len(rows))[:MOST_ROWS]] for rows in (first, second)]
+    sets = [rows[rng.permutation(len(rows))[:CLASSIFIED_ROWS]] for rows in (first, second)]
     X, which = np.concatenate(sets), np.repeat([0, 1], [len(rows) for rows in sets])
     model = HistGradientBoostingClassifier(
         max_iter=30, max_leaf_nodes=8, early_stopping=False, random_state=random_state
@@ -321,4 +320,4 @@ def _differing(first: FloatArray, second: FloatArray) -> list[int]:
     """Columns whose distributions differ, the most different first."""
     pairs = zip(first.T, second.T, strict=True)
     p_values = np.array([stats.ks_2samp(a, b, method="asymp").pvalue for a, b in pairs])
-    return [int(i) for i in np.argsort(p_values) if p_values[i] * len(p_values) < DOUBT]
+    return [int(i) for i in np.argsort(p_values) if p_values[i] * len(p_values) < DRIFT_DOUBT]

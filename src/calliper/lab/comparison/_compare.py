@@ -6,26 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from calliper._json import to_text
-from calliper._progress import Progress, reporter
+from calliper._notebook import Progress, reporter
 from calliper._validation import check_levels
+from calliper._writing import to_text
 from calliper.calibrators import Split
 from calliper.exceptions import CalliperError
 from calliper.lab.comparison._answers import Answer, Sets, ask
 from calliper.lab.comparison._checks import Check, check_answers, check_data
 from calliper.lab.comparison._contest import Redrawn, Resamples, Scores, redraw
 from calliper.lab.comparison._points import Points, check_labels
-from calliper.lab.comparison._tables import (
-    Cutting,
-    Deciles,
-    Part,
-    Record,
-    cut,
-    deciles,
-    features_to_show,
-    measure,
-)
-from calliper.lab.comparison._verdict import Case, Facts, Verdict, judge
+from calliper.lab.comparison._tables import Deciles, Part, Record, cut, deciles, measure
+from calliper.lab.comparison._verdict import Case, Verdict, judge
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 
@@ -33,8 +24,6 @@ LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 SCHEMA = 1
 
 _GRAVEST_FIRST = ("void", "warning", "note")
-
-#: Called with how much of the work is done, between 0 and 1.
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -192,12 +181,18 @@ def compare(
     """
     level = check_levels(float(coverage))[0]
     every = check_levels(sorted({*map(float, levels), level}))
-    sets = Sets(calibration=calibration, test=test, training=training)
-    _check_columns(sets)
     labels = None if groups is None else check_labels(groups, "groups", n=len(test))
+    sets = Sets(
+        calibration=calibration,
+        test=test,
+        training=training,
+        groups=labels,
+        group_name=str(group_name),
+    )
+    _check_columns(sets)
     named, report = _with_yardstick(methods), reporter(progress, "comparing")
     answers = _ask_all(named, sets, every, report)
-    checks = [*check_data(sets, labels, random_state=random_state)]
+    checks = [*check_data(sets, random_state=random_state)]
     report(0.6)
     answered = [answer for answer in answers if answer.intervals is not None]
     redrawn = redraw(
@@ -207,15 +202,10 @@ def compare(
         random_state=random_state,
         progress=lambda fraction: report(0.6 + 0.3 * fraction),
     )
-    cutting = Cutting(
-        test=test,
-        features=features_to_show(calibration),
-        groups=labels,
-        group_name=str(group_name),
-    )
-    resamples, facts = Resamples(len(test), random_state), _facts(sets, checks)
+    resamples = Resamples(len(test), random_state)
+    void = next((check for check in checks if check.severity == "void"), None)
     cases = [
-        _case(at, answered, cutting, resamples, others, facts)
+        _case(sets, answered, Scores(test.y, answered, at, resamples), others, void)
         for at, others in zip(every, redrawn, strict=True)
     ]
     verdicts, asked = tuple(map(judge, cases)), every.index(level)
@@ -231,8 +221,8 @@ def compare(
         coverage=level,
         random_state=random_state,
         groups=labels,
-        group_name=cutting.group_name,
-        shown_features=cutting.features,
+        group_name=sets.group_name,
+        shown_features=sets.shown_features,
         answers=tuple(answers),
         records=tuple(record for case in cases for record in case.records),
         parts=tuple(part for case in cases for part in case.parts),
@@ -257,39 +247,23 @@ def _ask_all(
     return answers
 
 
-def _facts(sets: Sets, checks: Sequence[Check]) -> Facts:
-    return Facts(
-        n_calibration=len(sets.calibration),
-        n_test=len(sets.test),
-        mean_error=float(sets.test.errors.mean()),
-        void=next((check for check in checks if check.severity == "void"), None),
-    )
-
-
 def _case(
-    level: float,
-    answered: Sequence[Answer],
-    cutting: Cutting,
-    resamples: Resamples,
-    redrawn: Redrawn,
-    facts: Facts,
+    sets: Sets, answered: Sequence[Answer], scores: Scores, redrawn: Redrawn, void: Check | None
 ) -> Case:
     """All numbers at one level that a verdict is judged by."""
-    scores = Scores(cutting.test.y, answered, level, resamples)
-    parts = {answer.method: [*cut(answer, level, cutting)] for answer in answered}
-    shared: dict[str, Any] = {
-        "test": cutting.test,
-        "scores": scores,
-        "reference": next(answer.method for answer in answered if answer.constant),
-        "n_calibration": facts.n_calibration,
-    }
+    parts = [[*cut(answer, scores.level, sets)] for answer in answered]
+    constant = next(answer.method for answer in answered if answer.constant)
     return Case(
+        sets=sets,
         answers=answered,
-        records=[measure(a, level, parts=parts[a.method], **shared) for a in answered],
-        parts=[part for own in parts.values() for part in own],
+        records=[
+            measure(answer, sets, scores, own, reference=constant)
+            for answer, own in zip(answered, parts, strict=True)
+        ],
+        parts=[part for own in parts for part in own],
         scores=scores,
         redrawn=redrawn,
-        facts=facts,
+        void=void,
     )
 
 

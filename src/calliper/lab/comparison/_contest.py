@@ -43,7 +43,7 @@ COVERAGE_DOUBT = 0.01
 #: Share of the score that a difference must make to be worth a name, however sure it is.
 WORTH_NAMING = 0.01
 #: Share of the comparisons of equal methods in which one is called better, at each side.
-DOUBT = 0.025
+SCORE_DOUBT = 0.025
 #: Resamples of the test points: an error of an error of some five percent.
 N_RESAMPLES = 200
 #: Units that are drawn; of more rows, several at random make a unit, and memory stays bounded.
@@ -51,31 +51,23 @@ MOST_UNITS = 20_000
 #: Pairs of calibration sets that are drawn.
 N_DRAWS = 6
 #: Points that they are compared on; of fewer, their own noise would be the larger part.
-MOST_ROWS = 3_000
+REDRAWN_ROWS = 3_000
 #: Of more calibration points than these, a half behaves as the whole does.
-LARGE = 1_000
+ENOUGH_POINTS = 1_000
 
 
-@dataclass(frozen=True)
-class Chance:
-    """Where the coverage of a method that keeps its promise may lie on this test set."""
-
-    low: float
-    high: float
-
-
-def coverage_by_chance(level: float, n_calibration: int, n_test: int) -> Chance:
-    """The range that holds the coverage in 99 of 100 repetitions.
+def coverage_by_chance(level: float, n_calibration: int, n_test: int) -> tuple[float, float]:
+    """The range that holds the coverage of a method that keeps its promise, 99 times of 100.
 
     >>> coverage_by_chance(0.9, 1000, 5000)
-    Chance(low=0.8718, high=0.9252)
+    (0.8718, 0.9252)
     """
     rank = conformal_rank(level, n_calibration)
     if rank > n_calibration:
-        return Chance(1.0, 1.0)  # infinite intervals cover always
+        return 1.0, 1.0  # infinite intervals cover always
     law = stats.betabinom(n_test, rank, n_calibration + 1 - rank)
     low, high = law.ppf([COVERAGE_DOUBT / 2, 1 - COVERAGE_DOUBT / 2]) / n_test
-    return Chance(float(low), float(high))
+    return float(low), float(high)
 
 
 def bins_by_chance(level: float, n_calibration: int, n: IntArray, *, looks: int = 1) -> FloatArray:
@@ -127,13 +119,9 @@ class Scores:
     """
 
     def __init__(
-        self,
-        y: FloatArray,
-        answers: Sequence[Answer],
-        level: float,
-        resamples: Resamples,
+        self, y: FloatArray, answers: Sequence[Answer], level: float, resamples: Resamples
     ) -> None:
-        self.names = [answer.method for answer in answers]
+        self.level, self.names = level, [answer.method for answer in answers]
         rows = np.column_stack(
             [interval_scores(y, answer.at(level), coverage=level) for answer in answers]
         )
@@ -197,11 +185,11 @@ def redraw(
     """What other calibration sets say, one for each level."""
     rng = np.random.default_rng(random_state)
     known, pool = len(sets.calibration), sets.calibration.and_also(sets.test)
-    size = min(known, max(known // 2, min(len(pool) // 4, LARGE)))
+    size = min(known, max(known // 2, min(len(pool) // 4, ENOUGH_POINTS)))
     scores = np.full((N_DRAWS, 2, len(levels), len(methods)), np.inf)
     for draw in range(N_DRAWS if size else 0):
         order = rng.permutation(len(pool))
-        rest = pool.take(order[2 * size :][:MOST_ROWS])
+        rest = pool.take(order[2 * size :][:REDRAWN_ROWS])
         for side in (0, 1):
             drawn = pool.take(order[side * size : (side + 1) * size])
             own_sets = replace(sets, calibration=drawn, test=rest)
@@ -240,4 +228,4 @@ def better(scores: Scores, redrawn: Redrawn, one: str, other: str, looks: int) -
     # Welch and Satterthwaite: only the calibration sets are few.
     few = len(redrawn.scores)
     freedom = inf if of_calibration == 0 else few * (total / of_calibration) ** 2
-    return gain > float(stats.t.isf(DOUBT / looks, freedom)) * sqrt(total)
+    return gain > float(stats.t.isf(SCORE_DOUBT / looks, freedom)) * sqrt(total)

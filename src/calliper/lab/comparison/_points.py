@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import rankdata
 
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError
 
 #: The label of rows that have none.
-MISSING = "(missing)"
+NO_LABEL = "(missing)"
 #: Fewer test points, in all or in a part, say nothing about coverage.
 FEWEST_TEST_POINTS = 20
+#: Features that are looked at one by one; of more, those that go with the error most.
+MOST_FEATURES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,24 +51,22 @@ class Points:
     def __post_init__(self) -> None:
         y = check_vector(self.y, "y")
         _refuse_missing(self.y_pred)
-        Z: Any = np.asarray(self.Z, dtype=float) if np.ndim(self.Z) == 1 else self.Z
-        features = check_features(Z.reshape(-1, 1) if np.ndim(Z) == 1 else Z)
-        if len(features) != len(y):
-            raise CalliperError(f"Z has {len(features)} rows, y has {len(y)}.")
-        object.__setattr__(self, "y", y)
-        object.__setattr__(self, "y_pred", check_vector(self.y_pred, "y_pred", n=len(y)))
-        object.__setattr__(self, "Z", features)
-        names = tuple(map(str, self.feature_names)) or tuple(
-            f"z{i}" for i in range(features.shape[1])
-        )
-        if len(names) != features.shape[1] or len(set(names)) < len(names):
+        one = np.ndim(self.Z) == 1
+        Z = check_features(np.asarray(self.Z, dtype=float)[:, None] if one else self.Z)
+        n, d = Z.shape
+        if n != len(y):
+            raise CalliperError(f"Z has {n} rows, y has {len(y)}.")
+        y_pred = check_vector(self.y_pred, "y_pred", n=n)
+        names = tuple(map(str, self.feature_names)) or tuple(f"z{i}" for i in range(d))
+        if len(names) != d or len(set(names)) < len(names):
             raise CalliperError(
-                f"feature_names must be {features.shape[1]} different names, one for each column "
-                f"of Z; got {len(names)}: {names!r}."
+                f"feature_names must be {d} different names, one for each column of Z; got "
+                f"{len(names)}: {names!r}."
             )
-        object.__setattr__(self, "feature_names", names)
-        if self.ids is not None:
-            object.__setattr__(self, "ids", check_labels(self.ids, "ids", n=len(y)))
+        ids = None if self.ids is None else check_labels(self.ids, "ids", n=n)
+        checked = {"Z": Z, "y": y, "y_pred": y_pred, "ids": ids, "feature_names": names}
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -78,27 +79,34 @@ class Points:
     def take(self, rows: IntArray) -> Points:
         """Some of the rows."""
         ids = None if self.ids is None else tuple(self.ids[row] for row in rows)
-        return Points(
-            self.Z[rows],
-            y=self.y[rows],
-            y_pred=self.y_pred[rows],
-            ids=ids,
-            feature_names=self.feature_names,
-        )
+        return Points(self.Z[rows], self.y[rows], self.y_pred[rows], ids, self.feature_names)
 
     def and_also(self, other: Points) -> Points:
         """The rows of both, without their ids."""
-        return Points(
-            np.concatenate([self.Z, other.Z]),
-            y=np.concatenate([self.y, other.y]),
-            y_pred=np.concatenate([self.y_pred, other.y_pred]),
-            feature_names=self.feature_names,
-        )
+        pairs = ((self.Z, other.Z), (self.y, other.y), (self.y_pred, other.y_pred))
+        Z, y, y_pred = map(np.concatenate, pairs)
+        return Points(Z, y, y_pred, feature_names=self.feature_names)
+
+
+def features_to_show(calibration: Points) -> tuple[int, ...]:
+    """Which columns are looked at; chosen by calibration errors, so that the test stays a test."""
+    Z = calibration.Z
+    varying = [column for column in range(Z.shape[1]) if np.ptp(Z[:, column]) > 0]
+    # A feature that is the prediction is shown as the prediction.
+    varying = [i for i in varying if not np.array_equal(Z[:, i], calibration.y_pred)]
+    if len(varying) <= MOST_FEATURES:
+        return tuple(varying)
+    error = rankdata(calibration.errors)
+    if np.ptp(error) == 0:
+        return tuple(varying[:MOST_FEATURES])
+    strength = [abs(np.corrcoef(rankdata(Z[:, i]), error)[0, 1]) for i in varying]
+    best = np.argsort(strength)[::-1][:MOST_FEATURES]
+    return tuple(sorted(varying[i] for i in best))
 
 
 def check_labels(labels: Sequence[Any], name: str, *, n: int) -> tuple[str, ...]:
-    """One label a row, as text; :data:`MISSING` where there is none."""
-    texts = tuple(MISSING if _is_missing(label) else str(label) for label in labels)
+    """One label a row, as text; :data:`NO_LABEL` where there is none."""
+    texts = tuple(NO_LABEL if _is_missing(label) else str(label) for label in labels)
     if len(texts) != n:
         raise CalliperError(f"{name} has {len(texts)} labels for {n} rows.")
     return texts

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import nan, sqrt
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
 
 from calliper._types import FloatArray
 from calliper.intervals import Intervals
-from calliper.lab.comparison._answers import Answer
+from calliper.lab.comparison._answers import Answer, Sets
 from calliper.lab.comparison._contest import Scores, coverage_by_chance
 from calliper.lab.comparison._points import FEWEST_TEST_POINTS, Points
 from calliper.metrics import (
@@ -26,8 +25,6 @@ from calliper.metrics import (
     sqi_table,
 )
 
-#: Features that are looked at one by one; of more, those that go with the error most.
-MOST_FEATURES = 8
 #: What a record has of the registered measures, by the same names.
 _MEASURED = ("coverage", "mean_width", "median_width", "tau_si", "r2_sqi", "fraction_infinite")
 
@@ -105,14 +102,10 @@ class Part:
 
     def to_values(self) -> dict[str, Any]:
         """For JSON."""
+        values = asdict(self)
+        table = values.pop("table")
         columns = ("labels", "n", "coverage", "lower", "upper", "mean_width")
-        return {
-            "method": self.method,
-            "level": self.level,
-            "by": self.by,
-            "name": self.name,
-            **{column: getattr(self.table, column) for column in columns},
-        }
+        return values | {column: table[column] for column in columns}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -128,39 +121,23 @@ class Deciles:
     error: FloatArray
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Cutting:
-    """The test points, and the features and groups that they are cut into parts by."""
-
-    test: Points
-    features: tuple[int, ...]
-    groups: Sequence[str] | None
-    group_name: str
-
-
 def measure(
-    answer: Answer,
-    level: float,
-    *,
-    test: Points,
-    scores: Scores,
-    reference: str,
-    parts: Sequence[Part],
-    n_calibration: int,
+    answer: Answer, sets: Sets, scores: Scores, parts: Sequence[Part], *, reference: str
 ) -> Record:
     """All measures of one method at one level; ``parts`` are its coverage in parts of the test."""
-    intervals, context = answer.at(level), Context(level=level, y_pred=test.y_pred)
-    found = measured(_MEASURED, test.y, intervals, context)
+    level, test = scores.level, sets.test
+    context = Context(level=level, y_pred=test.y_pred)
+    found = measured(_MEASURED, test.y, answer.at(level), context)
     covered, m = found["coverage"], len(test)
-    chance = coverage_by_chance(level, n_calibration, m)
+    low, high = coverage_by_chance(level, len(sets.calibration), m)
     guarantee = next(g for g in answer.guarantees if g.coverage == level)
     ratio, ratio_error = scores.ratio(answer.method, reference)
     return Record(
         method=answer.method,
         level=level,
         coverage_error=sqrt(covered * (1 - covered) / m),
-        chance_low=chance.low,
-        chance_high=chance.high,
+        chance_low=low,
+        chance_high=high,
         score=float(scores.means[scores.names.index(answer.method)]),
         score_error=scores.error(answer.method),
         relative_score=ratio,
@@ -183,15 +160,15 @@ def _worst(parts: Sequence[Part], by: str) -> float:
     return float(found[0].coverage[large].min()) if large.any() else found[0].worst
 
 
-def cut(answer: Answer, level: float, cutting: Cutting) -> Iterator[Part]:
+def cut(answer: Answer, level: float, sets: Sets) -> Iterator[Part]:
     """All tables of one method at one level."""
-    for by, name, table in _cuts(answer.at(level), cutting):
+    for by, name, table in _cuts(answer.at(level), sets):
         yield Part(method=answer.method, level=level, by=by, name=name, table=table)
 
 
-def _cuts(intervals: Intervals, cutting: Cutting) -> Iterator[tuple[str, str, CoverageTable]]:
+def _cuts(intervals: Intervals, sets: Sets) -> Iterator[tuple[str, str, CoverageTable]]:
     """What the test set is cut by, its name, and coverage in each part."""
-    test, y = cutting.test, cutting.test.y
+    test, y = sets.test, sets.test.y
     with warnings.catch_warnings():
         # What is tied, constant or alone in its bin is said once, by the checks.
         warnings.simplefilter("ignore")
@@ -199,11 +176,11 @@ def _cuts(intervals: Intervals, cutting: Cutting) -> Iterator[tuple[str, str, Co
         if finite.any() and np.ptp(intervals.width[finite]) > 1e-9 * intervals.width[finite].max():
             yield "width", "", coverage_by_width(y, intervals)
         yield "prediction", "", coverage_by_value(y, intervals, test.y_pred)
-        for column in cutting.features:
+        for column in sets.shown_features:
             table = coverage_by_value(y, intervals, test.Z[:, column])
             yield "feature", test.feature_names[column], table
-        if cutting.groups is not None:
-            yield "group", cutting.group_name, by_group(y, intervals, cutting.groups)
+        if sets.groups is not None:
+            yield "group", sets.group_name, by_group(y, intervals, sets.groups)
 
 
 def by_group(y: FloatArray, intervals: Intervals, groups: Sequence[str]) -> CoverageTable:
@@ -238,19 +215,3 @@ def deciles(answer: Answer, level: float, test: Points) -> Deciles:
             min_bin_size=None,
         )
     return Deciles(method=answer.method, level=level, width=table.isq, error=table.csq)
-
-
-def features_to_show(calibration: Points) -> tuple[int, ...]:
-    """Which columns are looked at; chosen by calibration errors, so that the test stays a test."""
-    Z = calibration.Z
-    varying = [column for column in range(Z.shape[1]) if np.ptp(Z[:, column]) > 0]
-    # A feature that is the prediction is shown as the prediction.
-    varying = [i for i in varying if not np.array_equal(Z[:, i], calibration.y_pred)]
-    if len(varying) <= MOST_FEATURES:
-        return tuple(varying)
-    error = rankdata(calibration.errors)
-    if np.ptp(error) == 0:
-        return tuple(varying[:MOST_FEATURES])
-    strength = [abs(np.corrcoef(rankdata(Z[:, i]), error)[0, 1]) for i in varying]
-    best = np.argsort(strength)[::-1][:MOST_FEATURES]
-    return tuple(sorted(varying[i] for i in best))

@@ -22,7 +22,7 @@ from math import isfinite
 
 import numpy as np
 
-from calliper.lab.comparison._answers import Answer
+from calliper.lab.comparison._answers import Answer, Sets
 from calliper.lab.comparison._checks import Check
 from calliper.lab.comparison._contest import Redrawn, Scores, better
 from calliper.lab.comparison._evenness import Evenness, evenness, short_groups
@@ -33,7 +33,7 @@ from calliper.lab.comparison._words import listed, percent, percent_down, rough,
 #: Fewer test points say little about coverage.
 FEW_TEST_POINTS = 50
 #: If an honest method may fall this far below the level, coverage cannot be told.
-WIDE = 0.1
+WIDE_CHANCE = 0.1
 #: Seconds that are worth a word in the choice of a method.
 WORTH_WAITING = 1.0
 
@@ -56,15 +56,8 @@ class Verdict:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from calliper import FullRescaled, Split
-    >>> from calliper.lab.comparison import Points, compare
-    >>> Z = np.random.default_rng(0).uniform(size=(400, 1))
-    >>> y = Z[:, 0] * np.random.default_rng(1).normal(size=400)
-    >>> cal, test = (Points(Z[i::2], y[i::2], np.zeros(200)) for i in (0, 1))
-    >>> found = compare(cal, test, methods={"full": FullRescaled(), "split": Split()}, coverage=0.9)
-    >>> found.verdict.level, isinstance(found.verdict.headline, str)
-    (0.9, True)
+    >>> Verdict(level=0.9, headline="Too few test points to tell: 3.", covers="", promise="").adapts
+    'Cannot be told.'
     """
 
     level: float
@@ -81,34 +74,32 @@ class Verdict:
     instead: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Facts:
-    """What the verdicts of all levels share.
-
-    ``mean_error`` is the model's mean absolute error; ``void`` says why nothing can be judged.
-    """
-
-    n_calibration: int
-    n_test: int
-    mean_error: float
-    void: Check | None
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Case:
-    """What the verdict of one level is judged by."""
+    """What the verdict of one level is judged by; ``void`` says why nothing can be judged."""
 
+    sets: Sets
     answers: Sequence[Answer]
     records: Sequence[Record]
     parts: Sequence[Part]
     scores: Scores
     redrawn: Redrawn
-    facts: Facts
+    void: Check | None
 
     @property
     def level(self) -> float:
         """The coverage asked for."""
-        return self.records[0].level
+        return self.scores.level
+
+    @property
+    def n_test(self) -> int:
+        """Test points."""
+        return len(self.sets.test)
+
+    @property
+    def n_calibration(self) -> int:
+        """Calibration points."""
+        return len(self.sets.calibration)
 
     @property
     def constant(self) -> Record:
@@ -121,9 +112,14 @@ class Case:
         """The methods that cover."""
         return [record for record in self.records if record.coverage >= record.chance_low]
 
-    def part(self, method: str, by: str) -> Part | None:
-        """Coverage of a method in parts by one quantity, if there are such."""
-        return next((p for p in self.parts if p.method == method and p.by == by), None)
+    def evenness(self, method: str, by: str, *, looks: int = 1) -> Evenness:
+        """Of the coverage of a method in parts by one quantity, if there are such."""
+        own = (part for part in self.parts if part.method == method and part.by == by)
+        return evenness(next(own, None), self.n_calibration, looks=looks)
+
+    def in_groups(self, method: str) -> Evenness:
+        """Of its coverage in the groups; each method is one look at them."""
+        return self.evenness(method, "group", looks=len(self.records))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -146,14 +142,13 @@ class Choice:
 
 def judge(case: Case) -> Verdict:
     """The verdict of the records of one level."""
-    facts = case.facts
-    if facts.void is not None:
-        return _void(case.level, facts.void)
-    if facts.n_test < FEWEST_TEST_POINTS:
+    if case.void is not None:
+        return _void(case.level, case.void)
+    if case.n_test < FEWEST_TEST_POINTS:
         return Verdict(
             level=case.level,
-            headline=f"Too few test points to tell: {facts.n_test}.",
-            covers=f"{facts.n_test} test points say next to nothing about coverage; bring "
+            headline=f"Too few test points to tell: {case.n_test}.",
+            covers=f"{case.n_test} test points say next to nothing about coverage; bring "
             f"{FEWEST_TEST_POINTS} at the very least, and some hundreds to tell methods apart.",
             promise=case.constant.guarantee,
         )
@@ -169,18 +164,18 @@ def judge(case: Case) -> Verdict:
 
 
 def _recommended(case: Case) -> Verdict:
-    choice, facts = choose(case), case.facts
+    choice = choose(case)
     return Verdict(
         level=case.level,
         method=choice.chosen.method,
         clear=choice.clear,
         headline=say_headline(case, choice),
-        covers=say_covers(choice.chosen, case.records, facts.n_test),
+        covers=say_covers(choice.chosen, case.records, case.n_test),
         adapts=say_adapts(choice, case.constant),
         why=say_why(case, choice),
         promise=choice.chosen.guarantee,
         as_good=tuple(choice.as_good),
-        size=say_size(choice.chosen, facts.mean_error),
+        size=say_size(choice.chosen, float(case.sets.test.errors.mean())),
         caveat=say_caveat(choice),
         instead=say_instead(case, choice.chosen),
     )
@@ -196,7 +191,7 @@ def choose(case: Case) -> Choice:
         return better(case.scores, case.redrawn, one, other, looks)
 
     as_good = [record for record in fit if not beats(best.method, record.method)]
-    short = {m for short in short_groups(case.parts, case.facts.n_calibration) for m in short.found}
+    short = {m for short in short_groups(case.parts, case.n_calibration) for m in short.found}
     default = {answer.method for answer in case.answers if answer.default}
 
     def preference(record: Record) -> tuple[bool, bool, bool, bool, float]:
@@ -205,16 +200,14 @@ def choose(case: Case) -> Choice:
         return name in short, *by_kind, record.score
 
     chosen = min(as_good, key=preference)
-    by_prediction, by_group = (case.part(chosen.method, by) for by in ("prediction", "group"))
-    n_calibration, n_methods = case.facts.n_calibration, len(case.records)
     return Choice(
         chosen=chosen,
         best=best,
         as_good=[record.method for record in as_good if record is not chosen],
         clear=beats(chosen.method, split),
         spared=split in short and chosen.method not in short,
-        evenness=evenness(by_prediction, n_calibration),
-        groups=evenness(by_group, n_calibration, looks=n_methods),
+        evenness=case.evenness(chosen.method, "prediction"),
+        groups=case.in_groups(chosen.method),
     )
 
 
@@ -255,7 +248,7 @@ def _void(level: float, check: Check) -> Verdict:
 
 def cannot_be_told(record: Record, n_test: int) -> bool:
     """Whether so few points leave room for almost any coverage."""
-    return n_test < FEW_TEST_POINTS or record.chance_low < record.level - WIDE
+    return n_test < FEW_TEST_POINTS or record.chance_low < record.level - WIDE_CHANCE
 
 
 def say_headline(case: Case, choice: Choice) -> str:
@@ -268,7 +261,7 @@ def say_headline(case: Case, choice: Choice) -> str:
 
 def _plain_headline(case: Case, choice: Choice) -> str:
     name, is_constant = choice.chosen.method, choice.chosen is case.constant
-    if cannot_be_told(choice.chosen, case.facts.n_test):
+    if cannot_be_told(choice.chosen, case.n_test):
         what = "keep" if is_constant else "lean to"
         return f"Too few points to tell whether it covers: {what} {name} for now"
     if is_constant:
@@ -375,9 +368,7 @@ def say_why(case: Case, choice: Choice) -> str:
 
 def _advantage(case: Case, choice: Choice) -> str:
     """What the choice has that the best by score has not."""
-    part = case.part(choice.best.method, "group")
-    best = evenness(part, case.facts.n_calibration, looks=len(case.records))
-    if best.uneven and not choice.groups.uneven:
+    if case.in_groups(choice.best.method).uneven and not choice.groups.uneven:
         return "leaves no group short"
     more = full_promise(choice.chosen) and not full_promise(choice.best)
     return "promises the full coverage" if more else "is the default"

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from calliper._progress import Progress, reporter
+from calliper._notebook import Progress, reporter
 from calliper._types import Coverage
 from calliper.exceptions import FailedTrialsWarning, warn
 from calliper.lab.evaluation._plan import Sizes, Trial, plan
@@ -110,23 +110,21 @@ def evaluate(
 def _compute(
     trials: list[Trial], n_jobs: int | None, store: Store | None, report: Progress
 ) -> dict[int, list[Row]]:
-    """Rows of every trial by its place; read from the store where they are there."""
-    keys, results, todo = Keys(), {}, []
-    key_of: dict[int, str] = {}
+    """Rows of every trial by its position; read from the store where they are there."""
+    results: dict[int, list[Row]] = {}
+    keys, key_of = Keys(), {}
     for place, trial in enumerate(trials):
         reason = trial.method.why_skipped(trial.problem)
         if reason is not None:
             results[place] = trial.rows("skipped", error=reason)
-            continue
-        if store is not None:
+        elif store is not None:
             key_of[place] = keys.of(trial)
             stored = store.get(key_of[place])
             if stored is not None:
                 results[place] = stored
-                continue
-        todo.append(place)
     report(len(results) / len(trials))
-    for place, rows in run_all({place: trials[place] for place in todo}, n_jobs):
+    todo = {place: trial for place, trial in enumerate(trials) if place not in results}
+    for place, rows in run_all(todo, n_jobs):
         if store is not None:
             store.add(key_of[place], rows)
         results[place] = rows
@@ -139,8 +137,8 @@ def _settings(trials: list[Trial]) -> dict[str, Any]:
     first, methods = trials[0], {trial.name: trial.method for trial in trials}
     return {
         "coverage": list(first.levels),
-        "n_splits": 1 + max(trial.split for trial in trials),
-        "random_state": first.random_state,
+        "n_splits": 1 + max(trial.draw.split for trial in trials),
+        "random_state": first.draw.random_state,
         "methods": {name: method.describe() for name, method in methods.items()},
         "problems": {trial.problem.name: list(trial.problem.Z.shape) for trial in trials},
         "versions": versions(),

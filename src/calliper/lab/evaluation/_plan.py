@@ -18,11 +18,35 @@ from calliper._types import Coverage, IntArray
 from calliper._validation import check_levels
 from calliper.exceptions import CalliperError
 from calliper.lab.evaluation._problem import Method, Problem
-from calliper.lab.evaluation._records import FIELDS, Row
+from calliper.lab.evaluation._records import ROW_FIELDS, Row
 from calliper.metrics import MEASURES, Measure, at_least
 
 #: N of every problem: one, several, or either by name of the problem; None is half of the rows.
 Sizes = int | Sequence[int] | Mapping[str, int | Sequence[int]] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draw:
+    """All that the rows and the seed of a split depend on."""
+
+    random_state: int
+    problem: str
+    n_calibration: int
+    split: int
+
+    def rows(self, n: int, n_test: int) -> tuple[IntArray, IntArray]:
+        """Rows that calibrate, (N,), and rows that test, (n_test,), apart from one another."""
+        rows = np.random.default_rng(self._seeds()).permutation(n)
+        return rows[: self.n_calibration], rows[self.n_calibration : self.n_calibration + n_test]
+
+    @property
+    def method_seed(self) -> int:
+        """The seed of methods that were given none: the same for all, another for each split."""
+        return int(self._seeds().spawn(1)[0].generate_state(1)[0] >> 1)
+
+    def _seeds(self) -> np.random.SeedSequence:
+        name = int.from_bytes(sha256(self.problem.encode()).digest()[:16], "big")
+        return np.random.SeedSequence([self.random_state, name, self.n_calibration, self.split])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -32,32 +56,20 @@ class Trial:
     problem: Problem
     name: str
     method: Method
-    n_calibration: int
+    draw: Draw
     n_test: int
-    split: int
-    random_state: int
     levels: tuple[float, ...]
     measures: Mapping[str, Measure]
-
-    @property
-    def drawn_by(self) -> dict[str, Any]:
-        """What the rows and the seed of the trial are drawn from."""
-        return {
-            "random_state": self.random_state,
-            "problem": self.problem.name,
-            "n_calibration": self.n_calibration,
-            "split": self.split,
-        }
 
     def rows(self, status: str, **more: Any) -> list[Row]:
         """A row for each level, with the fields that every row has."""
         known = {
-            **dict.fromkeys(FIELDS),
+            **dict.fromkeys(ROW_FIELDS),
             "problem": self.problem.name,
             "method": self.name,
-            "n_calibration": self.n_calibration,
+            "n_calibration": self.draw.n_calibration,
             "n_test": self.n_test,
-            "split": self.split,
+            "split": self.draw.split,
             "status": status,
         }
         measured = dict.fromkeys(self.measures, float("nan"))
@@ -82,27 +94,24 @@ def plan(
     splits = at_least(n_splits, 1, "n_splits")
     seed = at_least(random_state, 0, "random_state")
     methods, measured = _check_methods(calibrators), _check_measures(measures)
-    trials = []
     known = _check_problems(problems)
-    for problem in known:
-        for n in _sizes(n_calibration, problem, [p.name for p in known]):
-            m = _test_size(problem, n, n_test)
-            trials += [
-                Trial(
-                    problem=problem,
-                    name=name,
-                    method=method,
-                    n_calibration=n,
-                    n_test=m,
-                    split=split,
-                    random_state=seed,
-                    levels=levels,
-                    measures=measured,
-                )
-                for name, method in methods.items()
-                for split in range(splits)
-            ]
-    return trials
+    names = [problem.name for problem in known]
+    return [
+        Trial(
+            problem=problem,
+            name=name,
+            method=method,
+            draw=Draw(random_state=seed, problem=problem.name, n_calibration=n, split=split),
+            n_test=m,
+            levels=levels,
+            measures=measured,
+        )
+        for problem in known
+        for n in _sizes(n_calibration, problem, names)
+        for m in [_test_size(problem, n, n_test)]
+        for name, method in methods.items()
+        for split in range(splits)
+    ]
 
 
 def _check_problems(problems: Any) -> list[Problem]:
@@ -120,19 +129,15 @@ def _check_problems(problems: Any) -> list[Problem]:
 
 
 def _check_methods(calibrators: Any) -> dict[str, Method]:
-    if isinstance(calibrators, Mapping):
-        named = [(str(name), _as_method(c)) for name, c in calibrators.items()]
-    else:
-        found = calibrators if isinstance(calibrators, Iterable) else [calibrators]
-        named = [(method.describe(), method) for method in map(_as_method, found)]
-    if not named:
+    found = calibrators if isinstance(calibrators, Iterable) else [calibrators]
+    given = found.values() if isinstance(found, Mapping) else found
+    methods = [each if isinstance(each, Method) else Method(each) for each in given]
+    if not methods:
         raise CalliperError("calibrators must not be empty: nothing to evaluate.")
-    _refuse_repeats([name for name, _ in named], "calibrators")
-    return dict(named)
-
-
-def _as_method(calibrator: Any) -> Method:
-    return calibrator if isinstance(calibrator, Method) else Method(calibrator)
+    by_name = isinstance(found, Mapping)
+    names = [*map(str, found)] if by_name else [method.describe() for method in methods]
+    _refuse_repeats(names, "calibrators")
+    return dict(zip(names, methods, strict=True))
 
 
 def _check_measures(measures: Mapping[str, Any] | None) -> dict[str, Measure]:
@@ -143,7 +148,7 @@ def _check_measures(measures: Mapping[str, Any] | None) -> dict[str, Measure]:
             f"measures must map names to functions of (y, intervals, context); got {measures!r}."
         )
     for name in measures:
-        if name in FIELDS:
+        if name in ROW_FIELDS:
             raise CalliperError(f"{name} is a field of every row: call the measure otherwise.")
     return {n: m if isinstance(m, Measure) else Measure(m) for n, m in measures.items()}
 
@@ -158,9 +163,8 @@ def _sizes(n_calibration: Sizes, problem: Problem, names: list[str]) -> list[int
                 f"{sorted(n_calibration)}, the problems are {sorted(names)}."
             )
         n_calibration = n_calibration[problem.name]
-    sizes: list[Any] = (
-        list(n_calibration) if isinstance(n_calibration, Iterable) else [n_calibration]
-    )
+    several = isinstance(n_calibration, Iterable)
+    sizes: list[Any] = [*n_calibration] if several else [n_calibration]  # type: ignore[misc]
     _refuse_repeats(sizes, "n_calibration")
     return [at_least(n, 1, "n_calibration") for n in sizes]
 
@@ -182,25 +186,3 @@ def _refuse_repeats(names: list[Any], what: str) -> None:
         raise CalliperError(
             f"{what} must differ in name; {', '.join(repeated)} comes more than once."
         )
-
-
-def _seeds(
-    random_state: int, problem: str, n_calibration: int, split: int
-) -> np.random.SeedSequence:
-    name = int.from_bytes(sha256(problem.encode()).digest()[:16], "big")
-    return np.random.SeedSequence([random_state, name, n_calibration, split])
-
-
-def split_rows(
-    n: int, n_test: int, *, random_state: int, problem: str, n_calibration: int, split: int
-) -> tuple[IntArray, IntArray]:
-    """Rows that calibrate, (N,), and rows that test, (n_test,), apart from one another."""
-    rng = np.random.default_rng(_seeds(random_state, problem, n_calibration, split))
-    rows = rng.permutation(n)
-    return rows[:n_calibration], rows[n_calibration : n_calibration + n_test]
-
-
-def method_seed(random_state: int, problem: str, n_calibration: int, split: int) -> int:
-    """The seed of methods that were given none: the same for all, another for each split."""
-    spawned = _seeds(random_state, problem, n_calibration, split).spawn(1)[0]
-    return int(spawned.generate_state(1)[0] >> 1)

@@ -62,21 +62,21 @@ class Problem:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise CalliperError(f"name must be a text that is not empty; got {self.name!r}.")
-        if self.score_function is None:
-            object.__setattr__(self, "score_function", AbsoluteError())
-        self._check("Z", "y", "y_pred", "outputs")
-        if self.Z_train is None:
-            given = [n for n in ("y_train", "y_pred_train", "outputs_train") if self._given(n)]
-            if given:
-                raise CalliperError(f"{', '.join(given)} given without Z_train: pass all of them.")
-        else:
-            self._check("Z_train", "y_train", "y_pred_train", "outputs_train")
-            if self._given("y_pred_train") and not self._given("y_train"):
+        checked = _checked("", self.Z, self.y, self.y_pred, self.outputs)
+        known: dict[str, Any] = {"y": self.y_train, "y_pred": self.y_pred_train}
+        known["outputs"] = self.outputs_train or None
+        if self.Z_train is not None:
+            checked |= _checked("_train", self.Z_train, **known)
+            if self.y_pred_train is not None and self.y_train is None:
                 raise CalliperError("y_pred_train given without y_train: pass both.")
-        for name in ("groups", "X"):
-            rows = getattr(self, name)
-            if rows is not None:
-                object.__setattr__(self, name, _rows(rows, name, len(self.Z)))
+        elif given := [f"{name}_train" for name, value in known.items() if value is not None]:
+            raise CalliperError(f"{', '.join(given)} given without Z_train: pass all of them.")
+        for name, rows in (("groups", self.groups), ("X", self.X)):
+            checked[name] = None if rows is None else _rows(rows, name, len(checked["Z"]))
+        if self.score_function is None:
+            checked["score_function"] = AbsoluteError()
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
     def __len__(self) -> int:
         return len(self.Z)
@@ -85,23 +85,19 @@ class Problem:
         rows, columns = self.Z.shape
         return f"Problem({self.name!r}, {rows} held-out rows, {columns} features)"
 
-    def _given(self, name: str) -> bool:
-        value = getattr(self, name)
-        return bool(len(value)) if isinstance(value, Mapping) else value is not None
 
-    def _check(self, features: str, y: str, y_pred: str, outputs: str) -> None:
-        """One set of rows, held out or trained on, as arrays of numbers."""
-        Z = check_features(getattr(self, features), features)
-        object.__setattr__(self, features, Z)
-        for name in (y, y_pred):
-            value = getattr(self, name)
-            if value is not None:
-                object.__setattr__(self, name, check_vector(value, name, n=len(Z)))
-        read = {
-            key: _numbers(value, f"{outputs}[{key!r}]", len(Z))
-            for key, value in dict(getattr(self, outputs) or {}).items()
-        }
-        object.__setattr__(self, outputs, read)
+def _checked(suffix: str, Z: Any, y: Any, y_pred: Any, outputs: Any) -> dict[str, Any]:
+    """One set of rows, held out or trained on, as arrays of numbers by the names of its fields."""
+    features = check_features(Z, f"Z{suffix}")
+    checked: dict[str, Any] = {f"Z{suffix}": features}
+    for name, values in ((f"y{suffix}", y), (f"y_pred{suffix}", y_pred)):
+        if values is not None:
+            checked[name] = check_vector(values, name, n=len(features))
+    checked[f"outputs{suffix}"] = {
+        key: _numbers(values, f"outputs{suffix}[{key!r}]", len(features))
+        for key, values in dict(outputs or {}).items()
+    }
+    return checked
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calliper._json import number, to_text
-from calliper._whole import whole_file
+from calliper._writing import number, to_text, whole_file
 from calliper.exceptions import CalliperError
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 #: What every row has beside its measures.
-FIELDS = (
+ROW_FIELDS = (
     "problem", "method", "n_calibration", "n_test", "split", "level", "status",
     "error", "warnings", "seconds_fit", "seconds_predict", "guaranteed",
 )  # fmt: skip
@@ -127,4 +126,4 @@ def _identity(row: Row) -> tuple[Any, ...]:
 
 def read_row(row: Row) -> Row:
     """A row that was written by :func:`to_text`: measures are numbers again."""
-    return {key: value if key in FIELDS else number(value) for key, value in row.items()}
+    return {key: value if key in ROW_FIELDS else number(value) for key, value in row.items()}

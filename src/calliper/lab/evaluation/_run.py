@@ -22,7 +22,7 @@ from joblib import Parallel, delayed
 from calliper._calibrated import Calibrated, calibrate, seeded
 from calliper._types import FloatArray, IntArray
 from calliper.intervals import Intervals
-from calliper.lab.evaluation._plan import Trial, method_seed, split_rows
+from calliper.lab.evaluation._plan import Trial
 from calliper.lab.evaluation._records import Row
 from calliper.metrics import Context, Measure
 
@@ -41,7 +41,7 @@ def run(trial: Trial) -> list[Row]:
 
 def _measured(trial: Trial) -> list[Row]:
     problem = trial.problem
-    calibration, test = split_rows(len(problem), trial.n_test, **trial.drawn_by)
+    calibration, test = trial.draw.rows(len(problem), trial.n_test)
     outputs, _ = trial.method.predictions(problem)
     start = perf_counter()
     fitted = _calibrated(trial, calibration)
@@ -52,7 +52,7 @@ def _measured(trial: Trial) -> list[Row]:
     known: dict[str, Any] = {
         "problem": problem.name,
         "method": trial.name,
-        "n_calibration": trial.n_calibration,
+        "n_calibration": trial.draw.n_calibration,
         "y_pred": fitted.centre(y_pred),
         "Z": Z,
         "X": Z if problem.X is None else problem.X[test],
@@ -78,7 +78,7 @@ def _calibrated(trial: Trial, rows: IntArray) -> Calibrated:
     told: dict[str, Any] = {"Z_train": problem.Z_train, "y_train": problem.y_train}
     if problem.y_train is not None and trained is not None:
         told["scores_train"] = score.magnitude(problem.y_train, trained)
-    calibrator = seeded(method.calibrator, method_seed(**trial.drawn_by))
+    calibrator = seeded(method.calibrator, trial.draw.method_seed)
     return calibrate(calibrator, score, problem.Z[rows], problem.y[rows], outputs[rows], **told)
 
 

@@ -29,18 +29,16 @@ import platform
 import sys
 from functools import cache, lru_cache
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-import numpy as np
-import scipy
-import sklearn
 from joblib.hashing import NumpyHasher
 from sklearn.base import clone
 
-from calliper._json import to_text
 from calliper._version import __version__
+from calliper._writing import to_text
 from calliper.exceptions import CalliperError, TornStoreWarning, warn
 from calliper.lab.evaluation._plan import Trial
 from calliper.lab.evaluation._records import Row, read_row
@@ -100,12 +98,8 @@ class Store:
 @cache
 def _versions() -> tuple[tuple[str, str], ...]:
     """Versions of what decides the numbers."""
-    return (
-        ("calliper", __version__),
-        ("numpy", np.__version__),
-        ("scipy", scipy.__version__),
-        ("scikit-learn", sklearn.__version__),
-    )
+    others = ("numpy", "scipy", "scikit-learn")
+    return ("calliper", __version__), *((name, version(name)) for name in others)
 
 
 def versions() -> dict[str, str]:
@@ -121,13 +115,14 @@ class Keys:
 
     def of(self, trial: Trial) -> str:
         """The key of one trial."""
+        draw = trial.draw
         parts = (
             self._part(trial.problem),
             self._part(trial.method),
             *(self._part(measure) for measure in trial.measures.values()),
             tuple(trial.measures),
-            (trial.problem.name, trial.name, trial.n_calibration, trial.n_test, trial.split),
-            (trial.random_state, trial.levels),
+            (draw.problem, trial.name, draw.n_calibration, trial.n_test, draw.split),
+            (draw.random_state, trial.levels),
             _versions(),
         )
         return sha256(repr(parts).encode()).hexdigest()  # texts and numbers only

@@ -48,7 +48,7 @@ FLAG = 3.0
 ONE_SIGMA = 68
 
 #: Numbers from here on are written with a power of ten.
-LARGE = 1e6
+POWERS_FROM = 1e6
 
 #: Digits that hold every float beside every other.
 _EXACT = 1100
@@ -461,7 +461,7 @@ def last_digit(value: float, error: float = float("nan")) -> str:
         return _plain(value)
     digit, place = (int(part) for part in f"{error:.0e}".split("e"))
     size = max(abs(value), error)
-    if size >= LARGE or place < -9:
+    if size >= POWERS_FROM or place < -9:
         # In decimals, whose powers of ten neither overflow nor vanish; rounded before the power
         # is read off, since 9.99(6)e6 may become 1.000e7.
         with localcontext() as context:
@@ -477,7 +477,7 @@ def last_digit(value: float, error: float = float("nan")) -> str:
 
 def _plain(value: float) -> str:
     """Three decimals where they say something, else three digits and a power of ten."""
-    if value == 0 or 1e-3 <= abs(value) < LARGE:
+    if value == 0 or 1e-3 <= abs(value) < POWERS_FROM:
         return f"{value:.3f}"
     mantissa, power = f"{value:.2e}".split("e")
     return f"{mantissa}e{int(power)}"

@@ -12,8 +12,7 @@ from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.lab.evaluation import one_sigma
 from calliper.lab.report import _style as style
-from calliper.lab.tuning import MEASURES as CRITERIA
-from calliper.lab.tuning import TuningCurve
+from calliper.lab.tuning import IN_WORDS, TuningCurve
 from calliper.metrics import MEASURES
 
 if TYPE_CHECKING:
@@ -161,7 +160,7 @@ class MetricCurveDisplay(style.Display):
 
 
 def _rows(records: Any) -> list[Mapping[str, Any]]:
-    if hasattr(records, "to_dict") and hasattr(records, "columns"):
+    if style.columns_of(records):
         records = records.to_dict("records")
     rows = list(records) if isinstance(records, Iterable) else []
     if not rows or not all(isinstance(row, Mapping) for row in rows):
@@ -268,7 +267,7 @@ def _draw_criterion(axis: Any, curve: TuningCurve) -> None:
     band = (mean - deviation, mean + deviation)
     axis.fill_between(x, *band, color=style.BLUE, alpha=0.25, linewidth=0)
     axis.plot(x, mean, color=style.BLUE, linewidth=1.6, marker="o", markersize=3.5)
-    axis.set_ylabel(CRITERIA[curve.criterion] + _UNITS[curve.criterion])
+    axis.set_ylabel(IN_WORDS[curve.criterion] + _UNITS[curve.criterion])
     axis.set_title(
         "Smaller is better: mean over the points left out, shaded ± their deviation",
         loc="left",

@@ -22,7 +22,7 @@ SERIES = tuple(zip((BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY), "os^DvP", stri
 TARGET: dict[str, Any] = {"color": "#000000", "linewidth": 1.1, "linestyle": (0, (4, 2))}
 
 #: Dots in one figure: more of them hide each other.
-MOST_POINTS = 5000
+MOST_DOTS = 5000
 
 
 @dataclass(eq=False)
@@ -69,11 +69,15 @@ def literal(name: str) -> str:
     return name.replace("$", r"\$")
 
 
+def columns_of(frame: Any) -> list[Any]:
+    """Names of the columns of a frame; none of what is no frame."""
+    return [*getattr(frame, "columns", ())]
+
+
 def name_of(column: Any, default: str) -> str:
     """What a series, or a frame of one column, calls itself; else the default."""
-    name = getattr(column, "name", None)
-    if len(getattr(column, "columns", ())) == 1:
-        (name,) = column.columns
+    columns = columns_of(column)
+    name = columns[0] if len(columns) == 1 else getattr(column, "name", None)
     return str(name) if isinstance(name, str | int) and name != "" else default
 
 
@@ -121,7 +125,7 @@ def several(n: int, thing: str) -> str:
     return f"{n:,} {thing}{'' if n == 1 else 's'}"
 
 
-def thin(n: int, most: int = MOST_POINTS) -> Any:
+def thin(n: int, most: int = MOST_DOTS) -> Any:
     """Which of n rows are drawn: all, or evenly many of them in their order."""
     return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)
 

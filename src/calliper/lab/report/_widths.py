@@ -176,7 +176,7 @@ class EmbeddingDisplay(style.Display):
         intervals: metrics.IntervalsLike,
         *,
         project: bool = True,
-        max_points: int = style.MOST_POINTS,
+        max_points: int = style.MOST_DOTS,
         random_state: Any = None,
     ) -> EmbeddingDisplay:
         """Find the two main directions of all rows, and take the rows to draw.
@@ -246,10 +246,11 @@ class EmbeddingDisplay(style.Display):
 
 def _axis_names(X: Any, explained: FloatArray | None) -> tuple[str, str]:
     if explained is None:
-        columns = getattr(X, "columns", ("column 1", "column 2"))
-        return str(columns[0]), str(columns[1])
-    first, second = (style.percent(float(share)) for share in explained)
-    return f"direction 1 ({first} of the variance)", f"direction 2 ({second} of the variance)"
+        first, second = style.columns_of(X) or ("column 1", "column 2")
+        return str(first), str(second)
+    shares = (style.percent(float(share)) for share in explained)
+    first, second = (f"direction {i} ({s} of the variance)" for i, s in enumerate(shares, start=1))
+    return first, second
 
 
 def _project(features: FloatArray) -> tuple[FloatArray, FloatArray]:

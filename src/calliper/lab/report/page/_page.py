@@ -10,11 +10,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from calliper._json import to_text
 from calliper._version import __version__
+from calliper._writing import to_text
 from calliper.lab.comparison import Comparison, percent
 from calliper.lab.report.page._figures import figure_items
-from calliper.lab.report.page._payload import COLUMNS, payload, table_rows
+from calliper.lab.report.page._payload import PAGE_COLUMNS, payload, table_rows
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _SCRIPTS = ("data.js", "theme.js", "figures.js", "words.js", "report.js")
@@ -128,7 +128,7 @@ def render_page(
 
     values = payload(comparison)
     tables = [table_rows(comparison, level) for level in comparison.levels]
-    values["tables"] = [[asdict(row) for row in table] for table in tables]
+    values["tables"] = tables
     source, what = provenance or Provenance(), dict(descriptions or {})
     values["use"] = [source.to_use(v.method, v.level) for v in comparison.verdicts]
     return str(
@@ -140,7 +140,7 @@ def render_page(
             verdict=comparison.verdict,
             void=comparison.is_void,
             failures=[answer for answer in comparison.answers if answer.failure is not None],
-            columns=COLUMNS,
+            columns=PAGE_COLUMNS,
             rows=tables[comparison.levels.index(comparison.coverage)],
             values=_script_json(values),
             figures=_script_json(figure_items()),

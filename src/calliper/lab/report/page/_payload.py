@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import floor, isinf, isnan, log10
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calliper._json import plain
+from calliper._writing import plain
 from calliper.lab.comparison import (
     Comparison,
     Record,
@@ -23,8 +23,11 @@ from calliper.lab.comparison import (
 )
 from calliper.metrics import MEASURES
 
+#: Fields of a record by their names, or what else goes into JSON.
+Values = dict[str, Any]
+
 #: Test points that are drawn; all of them are counted. More would be a stain, and slow.
-MOST_POINTS = 2_000
+PAGE_POINTS = 2_000
 #: Of these, the ones that are drawn with their interval.
 MOST_INTERVALS = 150
 #: Letters of an id that are shown.
@@ -54,7 +57,7 @@ def _points(comparison: Comparison) -> dict[str, Any]:
     """
     test, n = comparison.test, len(comparison.test)
     rng = np.random.default_rng(comparison.random_state)
-    rows = rng.permutation(n)[:MOST_POINTS]
+    rows = rng.permutation(n)[:PAGE_POINTS]
     names = [test.feature_names[i] for i in comparison.shown_features]
     answers = {a.method: a.intervals for a in comparison.answers if a.intervals is not None}
     return {
@@ -107,11 +110,11 @@ def rounded(value: Any) -> Any:
 class PageColumn:
     """A heading, what it means in a line, which end is the better one, and its cells.
 
-    ``name`` is the field of a record that is sorted by; ``text`` is how a record reads there.
+    ``name`` is the field of a record that is sorted by; ``text`` is how its values read there.
     """
 
     name: str
-    text: Callable[[Record], str]
+    text: Callable[[Values], str]
     title: str
     meaning: str
     best: Literal["high", "low"]
@@ -122,7 +125,7 @@ def _measure(name: str, show: Callable[[float], str], /, **other: Any) -> PageCo
     measure = MEASURES[name]
     known: dict[str, Any] = {
         "name": name,
-        "text": lambda record: show(getattr(record, name)),
+        "text": lambda values: show(values[name]),
         "title": measure.label or name,
         "meaning": measure.meaning,
         "best": "low" if measure.best == "smaller" else "high",
@@ -130,8 +133,8 @@ def _measure(name: str, show: Callable[[float], str], /, **other: Any) -> PageCo
     return PageColumn(**known | other)
 
 
-def _relative(record: Record) -> str:
-    ratio, error = record.relative_score, record.relative_score_error
+def _relative(values: Values) -> str:
+    ratio, error = values["relative_score"], values["relative_score_error"]
     if ratio == 1 and error == 0:
         return "100\u00a0%"
     if isnan(ratio) or isinf(ratio) or isnan(error):
@@ -143,21 +146,26 @@ def _plain(value: float) -> str:
     return "–" if isnan(value) else f"{value:.2f}".replace("-", "−")
 
 
-COLUMNS = (
+PAGE_COLUMNS = (
     PageColumn(
         name="proved",
-        text=lambda record: percent_down(record.proved),
+        text=lambda values: percent_down(values["proved"]),
         title="proved",
         meaning="the coverage that is proved, if the assumptions hold",
         best="high",
     ),
     _measure(
-        "coverage", percent, text=lambda r: f"{percent(r.coverage)} ± {100 * r.coverage_error:.1f}"
+        "coverage",
+        percent,
+        text=lambda v: f"{percent(v['coverage'])} ± {100 * v['coverage_error']:.1f}",
     ),
     _measure("mean_width", number),
     _measure("median_width", number),
     _measure(
-        "interval_score", number, name="score", text=lambda r: with_error(r.score, r.score_error)
+        "interval_score",
+        number,
+        name="score",
+        text=lambda v: with_error(v["score"], v["score_error"]),
     ),
     PageColumn(
         name="relative_score",
@@ -174,7 +182,7 @@ COLUMNS = (
     _measure("fraction_infinite", percent),
     PageColumn(
         name="seconds",
-        text=lambda record: seconds(record.seconds),
+        text=lambda values: seconds(values["seconds"]),
         title="seconds",
         meaning="to fit and to answer at all levels",
         best="low",
@@ -182,29 +190,24 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True)
-class TableCell:
-    """What is read, and what is sorted by."""
+def table_rows(comparison: Comparison, level: float) -> list[Values]:
+    """The table at one level, in the order in which the methods were given.
 
-    text: str
-    value: float
-
-
-@dataclass(frozen=True)
-class TableRow:
-    """One method at one level; ``note`` is said beside its name."""
-
-    method: str
-    note: str
-    cells: tuple[TableCell, ...]
-
-
-def table_rows(comparison: Comparison, level: float) -> list[TableRow]:
-    """The table at one level, in the order in which the methods were given."""
+    ``note`` is said beside the name of a method; of a cell, ``text`` is read and ``value`` is
+    what is sorted by.
+    """
     chosen = comparison.verdicts[comparison.levels.index(level)].method
     found = [comparison.record(method, level) for method in comparison.methods]
     return [
-        TableRow(record.method, "" if comparison.is_void else _note(record, chosen), _cells(record))
+        {
+            "method": record.method,
+            "note": "" if comparison.is_void else _note(record, chosen),
+            "cells": [
+                {"text": column.text(values), "value": values[column.name]}
+                for values in [asdict(record)]
+                for column in PAGE_COLUMNS
+            ],
+        }
         for record in found
     ]
 
@@ -217,7 +220,3 @@ def _note(record: Record, chosen: str | None) -> str:
     if record.coverage < record.chance_low:
         return "covers too little"
     return "covers more than asked" if record.coverage > record.chance_high else ""
-
-
-def _cells(record: Record) -> tuple[TableCell, ...]:
-    return tuple(TableCell(c.text(record), getattr(record, c.name)) for c in COLUMNS)

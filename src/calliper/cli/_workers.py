@@ -1,7 +1,7 @@
 """Who works on many files: this process, several on this machine, or the workers of a scheduler.
 
-A worker is sent once what it puts on rows, and then the names of one file after another. A process
-that dies takes nothing along but its file, which another begins anew; Dask does the same.
+A worker is sent the calibration once, and then the names of one file after another. If a process
+dies, another begins its file anew; Dask does the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 
 from joblib import cpu_count
 
-from calliper._whole import remove_abandoned
+from calliper._writing import remove_abandoned
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._answering import Answering, Tally
@@ -86,7 +86,7 @@ def work(answering: Answering, task: Task, report: out.Progress = lambda part: N
     """Put intervals on the rows of one file; its output appears whole or not at all."""
     before = Stamp.of(task.new)
     with tables.open_table(task.new, answering.form) as table:
-        answering.calibration.wanted.check(table, answering.added)
+        answering.calibration.schema.check(table, answering.added)
         with out.writing(task.output):
             os.makedirs(os.path.dirname(task.output), exist_ok=True)
         tally = answering.write(table, task.output, report)
@@ -98,8 +98,8 @@ def work(answering: Answering, task: Task, report: out.Progress = lambda part: N
 
 
 @dataclass(frozen=True)
-class Crew:
-    """How many processes or which scheduler, and who is told how far they are."""
+class WorkerPool:
+    """How many processes or which scheduler work, and who is told how far they are."""
 
     workers: int
     scheduler: str | None
@@ -126,9 +126,9 @@ class Crew:
 
 
 @contextmanager
-def deaf_to_ctrl_c() -> Iterator[None]:
-    """Processes that start meanwhile never hear Ctrl-C; this one hears it afterwards."""
-    if not hasattr(signal, "pthread_sigmask"):
+def blocked_ctrl_c() -> Iterator[None]:
+    """Processes that start meanwhile never get Ctrl-C; this one gets it afterwards."""
+    if sys.platform == "win32":  # where processes have no masks
         yield
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -146,7 +146,7 @@ class Worker:
         context = get_context("spawn")
         self.pipe, far_end = context.Pipe()
         self.process = context.Process(target=serve, args=(far_end, answering), daemon=True)
-        with deaf_to_ctrl_c():
+        with blocked_ctrl_c():
             self.process.start()
         far_end.close()  # so that the end of the process is the end of the pipe
         self.task: Task | None = None
@@ -167,7 +167,7 @@ class Worker:
 
 
 def serve(pipe: Any, answering: Answering) -> None:
-    """The life of a process: a file after another, until there is nobody left to send one."""
+    """What a process does: one file after another, until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the first process decides
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     with suppress(EOFError, OSError):
@@ -198,19 +198,19 @@ def by_processes(
 ) -> Iterator[Written]:
     """By so many processes of this machine, which share its cores."""
     left, deaths = deque(tasks), Counter[str]()
-    crew: list[Worker] = []
+    workers: list[Worker] = []
     try:
-        while left or any(worker.task for worker in crew):
+        while left or any(worker.task for worker in workers):
             with _threads(max(1, cpu_count() // n)):
-                while left and len(crew) < n:
-                    crew.append(Worker(answering))
-                    crew[-1].give(left.popleft())
-            ready = wait([worker.pipe for worker in crew if worker.task])
-            for worker in [worker for worker in crew if worker.pipe in ready]:
+                while left and len(workers) < n:
+                    workers.append(Worker(answering))
+                    workers[-1].give(left.popleft())
+            ready = wait([worker.pipe for worker in workers if worker.task])
+            for worker in [worker for worker in workers if worker.pipe in ready]:
                 message = _message(worker)
                 if message is None:
-                    left.appendleft(_mourn(worker, deaths))
-                    crew.remove(worker)
+                    left.appendleft(_task_to_repeat(worker, deaths))
+                    workers.remove(worker)
                 elif isinstance(message, Exception):
                     raise message
                 elif isinstance(message, Written):
@@ -219,7 +219,7 @@ def by_processes(
                 else:
                     tell(worker.task, message)
     finally:
-        for worker in crew:
+        for worker in workers:
             worker.end()
 
 
@@ -232,8 +232,8 @@ def _message(worker: Worker) -> Any:
         return None
 
 
-def _mourn(worker: Worker, deaths: Counter[str]) -> Task:
-    """The file of a process that died, to be begun anew; an error if that was so too often."""
+def _task_to_repeat(worker: Worker, deaths: Counter[str]) -> Task:
+    """The task of a process that died; an error if processes died at it too often."""
     task, code = worker.task, worker.process.exitcode or 0
     assert task is not None
     remove_abandoned(Path(task.output).parent)

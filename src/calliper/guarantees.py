@@ -30,16 +30,28 @@ from calliper._validation import check_level
 from calliper.exceptions import CalliperError
 from calliper.quantile import ROUNDING, as_fraction, conformal_rank
 
+__all__ = [
+    "ASSUMPTIONS",
+    "Guarantee",
+    "confident_rank",
+    "conformal_coverage",
+    "coverage_law",
+    "fold_coverage",
+    "jackknife_coverage",
+    "required_for_confidence",
+]
+
+#: What every guarantee assumes.
 ASSUMPTIONS = (
     "calibration and new points are exchangeable (for example, independent draws from the same "
     "distribution)",
     "the model, the embedding and all settings given were chosen without the calibration points",
 )
 
-#: What the law of coverage given the calibration set takes in place of the first.
+#: The first assumption where coverage given the calibration set is promised.
 INDEPENDENT = "calibration and new points are independent draws from the same distribution"
 
-#: What weights take in place of the first.
+#: The first assumption where weights are given.
 SHIFTED = (
     "calibration points are independent draws, and so are new points, whose inputs have another "
     "density: w(x) times the old one up to a constant, w(x) the weights given; targets given "
@@ -80,15 +92,12 @@ def jackknife_coverage(coverage: float, n: int) -> float:
 
     Parameters
     ----------
-    coverage : float
-        The level asked for.
-    n : int
-        N, the number of calibration points.
+    coverage, n
+        As in :func:`conformal_coverage`.
 
     Returns
     -------
     float
-        The proved coverage.
 
     Examples
     --------
@@ -112,17 +121,14 @@ def fold_coverage(coverage: float, n: int, n_folds: int) -> float:
 
     Parameters
     ----------
-    coverage : float
-        The level asked for.
-    n : int
-        N, the number of calibration points.
+    coverage, n
+        As in :func:`conformal_coverage`.
     n_folds : int
         F.
 
     Returns
     -------
     float
-        The proved coverage.
 
     Examples
     --------
@@ -149,10 +155,8 @@ def coverage_law(coverage: float, n: int) -> Any:
 
     Parameters
     ----------
-    coverage : float
-        The level asked for.
-    n : int
-        N, the number of calibration points.
+    coverage, n
+        As in :func:`conformal_coverage`.
 
     Returns
     -------
@@ -179,10 +183,8 @@ def confident_rank(coverage: float, n: int, confidence: float) -> int:
 
     Parameters
     ----------
-    coverage : float
-        The level to reach.
-    n : int
-        N, the number of calibration points.
+    coverage, n
+        As in :func:`conformal_coverage`; the level is one to reach.
     confidence : float
         Share of the draws of these in which it shall be reached.
 
@@ -202,12 +204,8 @@ def confident_rank(coverage: float, n: int, confidence: float) -> int:
     # By points that are missed, and by the tail: both keep their digits next to 1.
     missed = stats.binom(n, float(1 - as_fraction(level)))
 
-    def at_least(rank: int) -> float:
-        """P(Binomial(N, coverage) ≥ rank)."""
-        return float(missed.cdf(n - rank))
-
     rank = max(1, n - 1 - int(missed.ppf(rest)))  # one lower: a quantile may err by rounding
-    while rank <= n and at_least(rank) > allowed:
+    while rank <= n and missed.cdf(n - rank) > allowed:  # P(Binomial(N, coverage) ≥ rank)
         rank += 1
     return rank
 
@@ -286,7 +284,8 @@ class Guarantee:
     def assumptions(self) -> tuple[str, ...]:
         """What must hold for the promise to hold."""
         first = ASSUMPTIONS[0] if self.confidence is None else INDEPENDENT
-        first = first if self.n_effective is None else SHIFTED
+        if self.n_effective is not None:
+            first = SHIFTED
         return (f"within each group {first}" if self.groups else first, *ASSUMPTIONS[1:])
 
     def _repr_html_(self) -> str:
@@ -305,11 +304,10 @@ class Guarantee:
 
     def _spread(self) -> tuple[float, float] | None:
         """Where coverage lies in nine of ten draws of the calibration points, if that is known."""
-        n, usual = self.n_calibration, self.has_law and self.tails == 1 and self.note is None
-        weighted, sure = self.n_effective is not None, self.confidence is not None
-        if not usual or weighted or sure or conformal_rank(self.coverage, n) > n:
+        usual = self.note is None and self.n_effective is None and self.confidence is None
+        if not usual or not self.has_law or self.tails != 1 or self._infinite():
             return None
-        low, high = coverage_law(self.coverage, n).ppf([0.05, 0.95])
+        low, high = coverage_law(self.coverage, self.n_calibration).ppf([0.05, 0.95])
         return float(low), float(high)
 
     def describe(self) -> str:

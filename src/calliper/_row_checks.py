@@ -1,15 +1,21 @@
-"""Rows that two sets have in common: calibration rows that are training rows, and the like.
+"""What calibration rows are checked for: rows shared with another set, and errors with a trend.
 
-Rows are the same if inputs *and* target are, numbers to four digits of the spread of their column,
-since files round. Rows also coincide by chance, where values are few or the data hold copies. What
-chance does is known: if the two sets are random parts of one pool, every way to deal the rows to
-them is equally likely. So rows are dealt anew some times: if equal rows are divided between the
-sets more evenly than that, by six standard deviations, it is no chance. Two rules see what this
-cannot: sets that are the same but for the order of rows; and ten rows or more in common, 1 % at
-least, or five and 5 %, where a column hardly ever repeats a value and no row is twice in its own
-set. Of pools that hold ten (five) copies, dealt at random, the last rule is wrong about one in 2¹⁰
-(2⁵); wrong alarms of the others are rarer than one in 10⁵. Sets that were not dealt at random, such
-as even and odd rows of a sorted table, may be divided too evenly without sharing a row.
+**Shared rows.** Two rows are the same if inputs *and* target agree, numbers to four digits of the
+spread of their column, since files round. Rows also coincide by chance, where values are few or the
+data hold copies. What chance does is known: if the two sets are random parts of one pool, every way
+to deal the rows to them is equally likely. So rows are dealt anew some times: if equal rows are
+divided between the sets more evenly than that, by six standard deviations, it is not chance. Two
+rules see what this cannot: sets that are the same but for the order of rows; and ten rows or more
+in common, 1 % at least, or five and 5 %, where a column hardly ever repeats a value and no row is
+twice in its own set. Of pools that hold ten (five) copies, dealt at random, the last rule is wrong
+about one in 2¹⁰ (2⁵); false alarms of the others are rarer than one in 10⁵. Sets that were not
+dealt at random, such as even and odd rows of a sorted table, may be divided too evenly without
+sharing a row.
+
+**A trend.** Rank correlations of the row number with the size of the error and with the error
+itself. If rows are exchangeable, every order of them is equally likely, and the correlation r of n
+ranks (ties share theirs) has mean 0 and variance 1/(n − 1), whatever the errors are; r √(n − 1) is
+about normal. Each of the two is tested at half of the level.
 """
 
 from __future__ import annotations
@@ -22,57 +28,48 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.special import ndtr
+from scipy.stats import rankdata
 
 from calliper._kept import Array, Keeps, Number, Plain
-from calliper._types import FloatArray, IntArray
+from calliper._types import FloatArray, Frame, IntArray, Tensor
+from calliper.exceptions import RowOrderWarning, warn
 
 #: How a cell that holds nothing reads, in Python, NumPy and pandas.
 GAPS = frozenset({"", "None", "nan", "NaN", "NaT", "<NA>"})
 #: Part of a column's spread to which numbers must agree.
-TOLERANCE = 1e-4
+AGREEMENT = 1e-4
+#: Share of sets in random order whose errors are said to have a trend.
+TREND_LEVEL = 1e-4
 #: Standard deviations beyond chance, and how often rows are dealt anew to know it.
 BEYOND, N_DEALT = 6.0, 40
 #: Shared rows that are noticed where only copies can coincide: how many and what share at least.
 FEW = ((5, 0.05), (10, 0.01))
 #: Share of the rows that is as good as all; share of different values that makes a column fine.
 NEARLY_ALL, FINE = 0.99, 0.95
-#: Kinds of rows of which no two sets hold the same number each by chance; rows of one kind that
-#: are few.
+#: Different rows from which on two sets hold each equally often only if they are copies; copies of
+#: one row that are few.
 _CELLS, _FEW_ROWS = 20, 8
 #: Numbers that a row is projected to, and the two grids they are rounded on: what lies at an edge
-#: of one does not in the other.
+#: of one grid does not in the other.
 _PROJECTED, _OFFSETS = 3, (0.318, 0.818)
-#: Columns beyond which rows are projected as they are, without units; the place of gaps.
+#: Columns beyond which rows are projected as they are, without units; the number for a gap.
 _WIDE, _GAP = 512, -97.3
 
 
 @dataclass(frozen=True, kw_only=True)
 class SharedRows:
-    """Which part of one set is in another, and whether that can be chance.
+    """Which part of one set is in another, and whether that can be chance."""
 
-    Attributes
-    ----------
-    n_shared : rows of the second set that also occur in the first
-    n_rows : rows of the second set
-    by_chance : about how many would be so by chance
-    certain : whether there is more in common than chance would bring
-    all_shared : whether, beyond chance, the second set is in the first but for 1 % of it
-    by_target : whether targets were compared, too
-    """
-
-    n_shared: int
-    n_rows: int
-    by_chance: float = 0.0
-    certain: bool = False
-    all_shared: bool = False
-    by_target: bool = True
+    n_shared: int  # rows of the second set that also occur in the first
+    n_rows: int  # rows of the second set
+    by_chance: float = 0.0  # about how many would be shared by chance
+    certain: bool = False  # whether chance cannot explain it
+    all_shared: bool = False  # whether it is certain, and all rows but 1 % are shared
+    by_target: bool = True  # whether targets were compared, too
 
     def describe(self, rows: str = "calibration", known: str = "training") -> str:
-        """What was found, in a sentence; for a message.
-
-        >>> SharedRows(n_shared=12, n_rows=100, certain=True).describe()
-        '12 of 100 calibration rows are also training rows (same inputs and target).'
-        """
+        """What was found, in a sentence; for a message."""
         count = "All" if self.n_shared == self.n_rows else f"{self.n_shared:,} of"
         same = "same inputs and target" if self.by_target else "same inputs"
         text = f"{count} {self.n_rows:,} {rows} rows are also {known} rows ({same})"
@@ -84,22 +81,13 @@ class SharedRows:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowSketch(Keeps):
-    """Rows as a few numbers each, by which copies of them are known again; 24 bytes a row.
+    """Rows as a few numbers each, by which copies of them are recognised; 24 bytes a row."""
 
-    Attributes
-    ----------
-    numbers : (n, 3) random projections of columns in units of their spread
-    units : where each column starts and how far it spreads; None for text
-    fine : whether a column hardly ever repeats a value
-    names : of the columns of a frame
-    has_targets : whether the last column is the target
-    """
-
-    numbers: FloatArray
-    units: tuple[tuple[float, float] | None, ...]
-    fine: bool
-    names: tuple[Any, ...] | None = None
-    has_targets: bool = True
+    numbers: FloatArray  # (n, 3) random projections of columns in units of their spread
+    units: tuple[tuple[float, float] | None, ...]  # low end and spread of columns; None for text
+    fine: bool  # whether a column hardly ever repeats a value
+    names: tuple[Any, ...] | None = None  # of the columns of a frame
+    has_targets: bool = True  # whether the last column is the target
 
     keeps = {
         "numbers": Array("float64", ("n", _PROJECTED)),
@@ -134,14 +122,10 @@ def sketch_rows(X: Any, y: Any = None) -> RowSketch:
     """
     columns = [*_columns(X), *([] if y is None else _columns(y))]
     units = tuple(_unit(column) for column in columns)
-    n = len(columns[-1])
-    fine = any(len(np.unique(_hashed(column))) > FINE * n for column in columns)
+    fine = any(len(np.unique(_coded(column))) > FINE * len(column) for column in columns)
+    numbers, has_targets = _projected(columns, units), y is not None
     return RowSketch(
-        numbers=_projected(columns, units),
-        units=units,
-        fine=fine,
-        names=_names(X),
-        has_targets=y is not None,
+        numbers=numbers, units=units, fine=fine, names=_names(X), has_targets=has_targets
     )
 
 
@@ -150,8 +134,6 @@ def find_shared(known: RowSketch, X: Any, y: Any) -> SharedRows:
 
     Rows of another width share nothing.
 
-    Examples
-    --------
     >>> X = np.random.default_rng(0).normal(size=(200, 3))
     >>> known = sketch_rows(X[:100], X[:100, 0])
     >>> find_shared(known, X[90:190], X[90:190, 0]).describe()
@@ -179,9 +161,8 @@ def _judge(cell: IntArray, n_a: int, fine: bool) -> SharedRows:
     beyond = _evenness(in_a, in_b) > even.mean() + BEYOND * max(float(even.std()), 0.25)
     equal = np.array_equal(in_a, in_b) and len(in_a) >= _CELLS
     no_twins = max(in_a.max(), in_b.max()) == 1
-    few = any(n_shared >= max(count, share * n_b) for count, share in FEW)
-    copies = fine and no_twins and few
-    certain = bool(beyond or equal or copies)
+    enough = any(n_shared >= max(count, share * n_b) for count, share in FEW)
+    certain = bool(beyond or equal or (fine and no_twins and enough))
     return SharedRows(
         n_shared=n_shared,
         n_rows=n_b,
@@ -220,10 +201,8 @@ def _evenness(in_a: IntArray, in_b: IntArray) -> float:
 
 def _cells(numbers: FloatArray, offset: float) -> IntArray:
     """The cell of each row: rows whose numbers agree up to the tolerance have the same."""
-    steps = np.floor(numbers / TOLERANCE + offset) + 0.0
-    rows = np.ascontiguousarray(steps).view(
-        np.dtype((np.void, steps.dtype.itemsize * steps.shape[1]))
-    )
+    steps = np.ascontiguousarray(np.floor(numbers / AGREEMENT + offset) + 0.0)
+    rows = steps.view(np.dtype((np.void, steps.strides[0])))  # faster than unique over an axis
     return np.unique(rows.ravel(), return_inverse=True)[1].reshape(-1)
 
 
@@ -234,57 +213,41 @@ def _projected(
     rng = np.random.default_rng(0)
     numbers = np.zeros((len(columns[-1]), _PROJECTED))
     for column, unit in zip(columns, units, strict=True):
-        scaled = _hashed(column) if unit is None else _in_units(column, *unit)
-        numbers += np.outer(scaled, rng.normal(size=_PROJECTED))
+        numbers += np.outer(_coded(column, unit), rng.normal(size=_PROJECTED))
     return np.asarray(numbers / np.sqrt(len(columns)))
 
 
 def _unit(column: NDArray[Any]) -> tuple[float, float] | None:
     """The low end and the spread of a column of numbers; None for text."""
-    numbers = _as_numbers(column)
-    if numbers is None:
+    if column.dtype.kind != "f":
         return None
-    finite = numbers[np.isfinite(numbers)]
+    finite = column[np.isfinite(column)]
     if not len(finite):
         return 0.0, 1.0
     low, high = np.percentile(finite, [5, 95])
     return float(low), float((high - low) or np.ptp(finite) or 1.0)
 
 
-def _in_units(column: NDArray[Any], low: float, spread: float) -> FloatArray:
-    """Numbers in units of the spread; gaps, text and infinities have places of their own."""
-    numbers = _as_numbers(column)
-    if numbers is None:
-        return _hashed(column)
+def _coded(column: NDArray[Any], unit: tuple[float, float] | None = None) -> FloatArray:
+    """A number for each cell: itself, in units of the spread if known, or a hash of its text."""
+    if column.dtype.kind != "f":
+        texts = ["" if str(cell) in GAPS else str(cell) for cell in column.tolist()]
+        return np.array([crc32(text.encode()) / 2**20 if text else _GAP for text in texts])
+    if unit is None:
+        return np.asarray(np.nan_to_num(column, nan=_GAP))
     with np.errstate(over="ignore"):
-        scaled = (numbers - low) / spread
+        scaled = (column - unit[0]) / unit[1]
     return np.asarray(np.nan_to_num(scaled, nan=_GAP, posinf=1e9, neginf=-1e9))
-
-
-def _hashed(column: NDArray[Any]) -> FloatArray:
-    """A number for each cell: itself, or one made of its text, the same wherever it stands."""
-    numbers = _as_numbers(column)
-    if numbers is not None:
-        return np.asarray(np.nan_to_num(numbers, nan=_GAP))
-    texts = ["" if str(cell) in GAPS else str(cell) for cell in column.tolist()]
-    return np.array([crc32(text.encode()) / 2**20 if text else _GAP for text in texts])
-
-
-def _as_numbers(column: NDArray[Any]) -> FloatArray | None:
-    try:
-        return column.astype(np.float64)
-    except (TypeError, ValueError):
-        return None
 
 
 def _columns(X: Any) -> list[NDArray[Any]]:
     """The columns of rows of any kind; one column of things where rows are not numbers."""
     if sparse.issparse(X):
         X = _narrowed(X)
-    if hasattr(X, "detach"):
+    if isinstance(X, Tensor):
         X = X.detach().cpu().numpy()
-    if hasattr(X, "columns") and hasattr(X, "shape"):
-        return [_plain(np.asarray(X[name])) for name in X.columns]
+    if isinstance(X, Frame):
+        return [_as_numbers(np.asarray(X[name])) for name in X.columns]
     try:
         rows = np.asarray(X)
     except ValueError:  # rows of different lengths
@@ -294,12 +257,12 @@ def _columns(X: Any) -> list[NDArray[Any]]:
     rows = rows.reshape(len(rows), -1)
     if rows.shape[1] > _WIDE and rows.dtype.kind in "biuf":
         rows = _narrowed(np.nan_to_num(rows.astype(np.float64), nan=_GAP))
-    return [_plain(column) for column in rows.T]
+    return [_as_numbers(column) for column in rows.T]
 
 
 def _names(X: Any) -> tuple[Any, ...] | None:
     """Names of the columns of a frame."""
-    return tuple(X.columns) if hasattr(X, "columns") and hasattr(X, "shape") else None
+    return tuple(X.columns) if isinstance(X, Frame) else None
 
 
 def _narrowed(rows: Any) -> Any:
@@ -307,10 +270,76 @@ def _narrowed(rows: Any) -> Any:
     return rows @ np.random.default_rng(1).normal(size=(rows.shape[1], _PROJECTED))
 
 
-def _plain(column: NDArray[Any]) -> NDArray[Any]:
-    """Dates as numbers of microseconds, all else as it is."""
+def _as_numbers(column: NDArray[Any]) -> NDArray[Any]:
+    """Floats, dates as microseconds; the column itself if it holds text."""
     if column.dtype.kind in "mM":
-        gaps = np.isnat(column)
-        column = column.astype(f"{column.dtype.kind}8[us]").astype(np.int64).astype(np.float64)
-        column[gaps] = np.nan
-    return column
+        micro = column.astype(f"{column.dtype.kind}8[us]").astype(np.int64)
+        return np.where(np.isnat(column), np.nan, micro)
+    try:
+        return column.astype(np.float64, copy=False)
+    except (TypeError, ValueError):
+        return column
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowTrend(Keeps):
+    """Errors that depend on the row number."""
+
+    of_size: bool  # whether it is their size; else it is the errors with their sign
+    correlation: float  # rank correlation with the row number
+    p_value: float
+    first: float  # mean size, or mean error, in the first quarter of the rows
+    last: float  # and in the last
+
+    keeps = {
+        "of_size": Number(bool),
+        **dict.fromkeys(("correlation", "p_value", "first", "last"), Number()),
+    }
+
+    def describe(self, rows: str = "calibration") -> str:
+        """What was found and what follows from it; for a message."""
+        what = "size of the error" if self.of_size else "error"
+        return (
+            f"The {what} depends on the row number among the {rows} rows: its mean is "
+            f"{self.first:.3g} in the first quarter and {self.last:.3g} in the last (rank "
+            f"correlation {self.correlation:.2f}, p = {self.p_value:.1g}). If rows are in order of "
+            f"time, rows to come will err otherwise still, and coverage may be lower than promised:"
+            f" train on the older rows and calibrate on the latest ones (shuffle=False where "
+            f"calliper splits). If they are sorted by something else, nothing is wrong."
+        )
+
+
+def find_trend(errors: Any, order: Any = None) -> RowTrend | None:
+    """How errors y − ŷ depend on the row number; None if they do not, beyond chance.
+
+    ``order`` holds the row numbers where rows were drawn from a longer table.
+    """
+    errors = np.asarray(errors, dtype=np.float64)
+    if order is not None:
+        errors = errors[np.argsort(order, kind="stable")]
+    found = [_trend(np.abs(errors), of_size=True), _trend(errors, of_size=False)]
+    clearest = min(found, key=lambda trend: trend.p_value)
+    return clearest if clearest.p_value < TREND_LEVEL else None
+
+
+def warn_of_trend(errors: Any, order: Any = None) -> RowTrend | None:
+    """As :func:`find_trend` of calibration rows, with a warning if there is one."""
+    trend = find_trend(errors, order)
+    if trend is not None:
+        warn(trend.describe(), RowOrderWarning)
+    return trend
+
+
+def _trend(values: FloatArray, *, of_size: bool) -> RowTrend:
+    n = len(values)
+    rows, ranks = np.arange(n) - (n - 1) / 2, rankdata(values) - (n + 1) / 2
+    spread = np.sqrt((rows @ rows) * (ranks @ ranks))
+    correlation = float(rows @ ranks / spread) if spread > 0 else 0.0
+    quarter = max(n // 4, 1)
+    return RowTrend(
+        of_size=of_size,
+        correlation=correlation,
+        p_value=min(1.0, float(4 * ndtr(-abs(correlation) * np.sqrt(max(n - 1, 0))))),
+        first=float(values[:quarter].mean()),
+        last=float(values[-quarter:].mean()),
+    )

@@ -1,0 +1,22 @@
+"""Names of a package whose module is imported when they are first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def on_demand(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a package: imports the module of a name, by ``homes``.
+
+    A name that is its module's own (``"metrics": "metrics"``) is the module itself.
+    """
+
+    def find(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module = import_module(f"{package}.{homes[name]}")
+        return module if name == homes[name] else getattr(module, name)
+
+    return find

@@ -1,0 +1,121 @@
+"""What calliper writes: files that are complete or not there at all, and strict JSON.
+
+**Files** are written under another name in the same folder and renamed when complete. Whoever
+writes a file holds a lock on it until it has its name, so a file without a lock was left by a
+killed run, and the next one to write in that folder removes it. This needs no clock: a file that
+looks abandoned between its making and its locking is simply made once more.
+
+**JSON** has no infinity and no NaN, and other languages refuse to read what Python writes for them.
+So infinities are the texts ``"inf"`` and ``"-inf"``, and NaN is null. All other floats come back
+to the last bit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from math import isinf, isnan, nan
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+import numpy as np
+
+
+class Unfinished:
+    """A file under another name, open for writing and locked, until it is finished or discarded."""
+
+    def __init__(self, target: Path) -> None:
+        remove_abandoned(target.parent)
+        self.target, self.handle = target, _created(target.parent)  # the target is not a link
+        self._path = Path(self.handle.name)
+
+    def finish(self) -> None:
+        """Write all of it to the disk, and rename it to the target."""
+        self.handle.flush()
+        os.fsync(self.handle.fileno())
+        if self.target.exists():
+            shutil.copymode(self.target, self._path)
+        if os.name == "nt":  # where nothing open can be moved, and nothing is locked
+            self.handle.close()
+        os.replace(self._path, self.target)
+
+    def discard(self) -> None:
+        """Remove the file if it is not finished; close it in any case."""
+        with suppress(OSError):  # a broken disk may refuse even that
+            self._path.unlink(missing_ok=True)
+        with suppress(OSError):  # or to write what is left in a buffer
+            self.handle.close()
+
+
+@contextmanager
+def whole_file(path: Any) -> Iterator[Any]:
+    """A file to write bytes to, which is there if the block ends well, and else is not."""
+    part = Unfinished(Path(os.path.realpath(path)))  # a link stays a link
+    try:
+        yield part.handle
+        part.finish()
+    finally:
+        part.discard()
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove what killed runs have left behind: files of ours that nobody has locked."""
+    for path in folder.glob(".calliper-*.tmp"):
+        with suppress(OSError), path.open("rb+") as handle:
+            if lock(handle):
+                path.unlink()
+
+
+def lock(handle: Any) -> bool | None:
+    """Whether it was locked, until it is closed or the program ends; None if that is unknown."""
+    try:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):
+        return None
+    return True
+
+
+def _created(folder: Path) -> Any:
+    """A new file, locked before another run took it for abandoned."""
+    while True:
+        path = folder / f".calliper-{token_hex(8)}.tmp"
+        handle = path.open("xb")
+        if lock(handle) is not False and path.exists():
+            return handle
+        handle.close()
+        path.unlink(missing_ok=True)
+
+
+def plain(value: Any) -> Any:
+    """A value as strict JSON has it: arrays as lists, NaN as null, infinity as "inf"."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, float) and isnan(value):
+        return None
+    if isinstance(value, float) and isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return value
+
+
+def number(value: Any) -> Any:
+    """What :func:`plain` made of a number, as a number again; other values as they are."""
+    if value is None:
+        return nan
+    return float(value) if value in ("inf", "-inf") else value
+
+
+def to_text(value: Any, **how: Any) -> str:
+    """Strict JSON of a value that :func:`plain` can turn; ``how`` as ``json.dumps`` takes it."""
+    return json.dumps(plain(value), allow_nan=False, **how)
