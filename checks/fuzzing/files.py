@@ -282,7 +282,7 @@ def _sharing(header, nodes, arrays, rng):
         there[other] = here[key]
     if rng.random() < 0.3:
         grown, place = rng.choice(nodes_of(nodes))
-        grown[place] = [{"array": here[key]}] * rng.choice([20, 2000])
+        grown[place] = [{"array": here[key]} for _ in range(rng.choice([20, 2000]))]
 
 
 def _name(header, nodes, arrays, rng):
@@ -305,7 +305,8 @@ def _nesting(header, nodes, arrays, rng):
     """Something is nested deeply, or a list is longer, shorter or turned round."""
     here, key = rng.choice(nodes_of(nodes))
     if isinstance(here, list):
-        rng.choice([here.reverse, here.clear, lambda: here.extend(here[:50])])()
+        more = json.loads(json.dumps(here[:50]))
+        rng.choice([here.reverse, here.clear, lambda: here.extend(more)])()
     for _ in range(rng.choice([1, 50, 900])):
         here[key] = rng.choice([[here[key]], {"tuple": [here[key]]}])
 

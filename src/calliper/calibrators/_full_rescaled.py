@@ -46,7 +46,7 @@ from calliper.calibrators._base import Calibrator, FitRows, kernel_needs
 from calliper.calibrators._locality import Locality, ShrunkBag, choose_locality, stays
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage
-from calliper.kernels import STATISTICS, Bag, Neighborhood, as_kernel, check_length_scale
+from calliper.kernels import KNN, STATISTICS, Bag, Neighborhood, PlacedCells, as_kernel, check_length_scale
 from calliper.quantile import (
     Shares,
     conformal_thresholds,
@@ -59,6 +59,10 @@ from calliper.quantile import (
 #: Thresholds are computed from scores, or their squares, of at most 2 to this. Products of those
 #: not below 2 to SMALL keep all their digits; sums of scores below 2 to TOO_SMALL would not.
 LARGEST, SMALL, TOO_SMALL = 440, -250, -1000
+
+
+#: Cells that there may be however few points a file has.
+FEW_CELLS = 64
 
 
 class FullRescaled(Calibrator):
@@ -217,6 +221,14 @@ class FullRescaled(Calibrator):
         found = self._local.for_file() if self._local is not None else {}
         self.near_, self.wide_ = (found.get(name) for name in ("near", "wide"))
         return super().for_file()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """As every method; more cells than points would take memory that no file accounts for."""
+        kernel, n = state["locality_"].kernel, len(state["Z"])
+        cells = kernel.cells if isinstance(kernel, KNN) else None
+        if isinstance(cells, PlacedCells) and (cells.n_cells or 0) > max(n, FEW_CELLS):
+            raise CalliperError(f"{cells.n_cells} cells are too many for {n} points.")
+        super().restore(state)
 
     @property
     def _local(self) -> Any:
