@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calliper.space import _error_model
+from cases.trees import with_few_trees
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +39,5 @@ def few_trees(request):
     module = getattr(request.node, "module", None)
     with pytest.MonkeyPatch.context() as patch:
         if module is not None and module.__name__.rpartition(".")[2] not in WITH_ALL_TREES:
-            patch.setattr(_error_model, "CHUNKS", (10,))
-            patch.setattr(_error_model, "N_TREES", 10)
+            with_few_trees(patch)
         yield

@@ -156,7 +156,7 @@ def test_extremes_of_features_and_scores_are_as_fitted_anew(far, large):
 @pytest.mark.parametrize("length_scale", [None, 0.5])
 def test_default_locality_is_that_of_the_new_number_of_points(n, length_scale):
     Z, scores, new = rows(n + 6, 2, "plain", seed=2)
-    left_out = {"Z_left_out": Z[:80] + 0.01, "scores_left_out": scores[:80]}
+    left_out = {"left_out": (Z[:80] + 0.01, scores[:80])}
     for known in ({}, left_out):
         extended = FullRescaled(random_state=0)
         extended.fit(Z[:n], scores[:n], length_scale=length_scale, **known)
@@ -188,11 +188,9 @@ METHODS = [
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
 @pytest.mark.parametrize("window", [None, 50])
 def test_every_method_is_as_fitted_anew(method, window):
-    from sklearn.utils.validation import has_fit_parameter
-
     Z, scores, new = rows(120, 2, "coarse", seed=3)
-    known = {"Z_train": Z + 0.05, "scores_train": scores[::-1], "y_train": Z[:, 0]}
-    known = {name: known[name] for name in known if has_fit_parameter(method, name)}
+    known = {"training": (Z + 0.05, scores[::-1], Z[:, 0])}
+    known = {name: known[name] for name in known if name in method.uses}
     kept = slice(None if window is None else max(0, 120 - window), None)
     extended = clone(method).fit(Z[:100], scores[:100], **known)
     extended.extend(Z[100:110], scores[100:110]).extend(Z[110:], scores[110:], window=window)

@@ -53,7 +53,7 @@ def test_words_say_what_is_and_is_not_promised():
     assert "guarantee" not in jackknife
     full = FullRescaled().fit(Z, scores).guarantee(0.9).describe()
     assert "at least 0.9 " in full
-    mad = MADSplit().fit(Z, scores, Z_train=Z, scores_train=scores).guarantee(0.9)
+    mad = MADSplit().fit(Z, scores, training=(Z, scores)).guarantee(0.9)
     assert mad.has_law
     few = Split().fit(Z[:5], scores[:5]).guarantee(0.9).describe()
     assert "5 calibration points cannot support coverage 0.9" in few

@@ -348,7 +348,7 @@ def test_a_few_rows_start_no_threads(embed, monkeypatch):
 
     monkeypatch.setattr("calliper._blocks.ThreadPoolExecutor", refuse)
     if embed == "auto":  # elsewhere the forest is asked as it is, with threads of its own
-        monkeypatch.setattr("calliper.space._spread.Parallel", refuse)
+        monkeypatch.setattr("calliper.models._forests.Parallel", refuse)
     one_by_one = [model.predict_interval(X[[i]]).upper[0] for i in range(400, 410)]
     np.testing.assert_allclose(one_by_one, expected[:10], rtol=1e-12)
 

@@ -21,7 +21,7 @@ from calliper import (
     MultiTargetRegressor,
     Split,
 )
-from calliper._notebook import DRAWN, HEIGHT, WIDTH
+from calliper._notebook import DRAWN, HEIGHT_PX, WIDTH_PX
 from calliper.calibrators import Grouped
 from calliper.kernels import TunedKNN
 from calliper.lab.bounds import cell_coverage, plug_in_local_coverage
@@ -49,8 +49,8 @@ def drawn(page, kind):
         assert svg.get("fill") == svg.get("stroke") == "currentColor" and svg.get("aria-label")
         for mark in svg.iter("line"):
             assert 0 <= min(float(mark.get(name)) for name in ("x1", "x2", "y1", "y2"))
-            assert max(float(mark.get(name)) for name in ("x1", "x2")) <= WIDTH
-            assert max(float(mark.get(name)) for name in ("y1", "y2")) <= HEIGHT
+            assert max(float(mark.get(name)) for name in ("x1", "x2")) <= WIDTH_PX
+            assert max(float(mark.get(name)) for name in ("y1", "y2")) <= HEIGHT_PX
     return list(page.iter(kind))
 
 
@@ -66,7 +66,7 @@ def test_bars_are_as_long_as_intervals_are_wide():
     page = of_ends([0, 5, 2], [10, 7, 6], centre=np.array([5.0, 6.0, 4.0]), coverage=0.9)
     by_centre = [4, 10, 2]  # widths of the rows with the centres 4, 5 and 6
     lengths = [length(line) for line in drawn(page, "line")]
-    np.testing.assert_allclose(lengths, np.array(by_centre) * (HEIGHT - 12) / 10, atol=0.11)
+    np.testing.assert_allclose(lengths, np.array(by_centre) * (HEIGHT_PX - 12) / 10, atol=0.11)
     assert len(drawn(page, "circle")) == 3
     text = "".join(page.itertext())
     assert "3 rows, coverage 0.9" in text and "Width: 2 to 10, half of them below 4" in text
@@ -74,7 +74,7 @@ def test_bars_are_as_long_as_intervals_are_wide():
 
 def test_the_largest_numbers_have_their_place():
     lines = drawn(of_ends([-1.7e308, 0], [1.7e308, 1]), "line")
-    assert [length(line) for line in lines] == [HEIGHT - 12, 0]
+    assert [length(line) for line in lines] == [HEIGHT_PX - 12, 0]
 
 
 def test_levels_lie_over_one_another():

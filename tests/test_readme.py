@@ -53,7 +53,7 @@ def test_which_method_runs_as_written():
         exec(block, names)
         found.append(names.pop("intervals", None))
     _, left_out, by_city, quantiles = found
-    assert len(left_out.left_out_.rows) == 400
+    assert len(left_out.left_out_.numbers) == 400
     assert quantiles.guaranteed_coverage(0.9) >= 0.9
     inside = by_city.predict_interval(X[800:]).contains(y[800:])
     for city in ("Bern", "Thun"):  # about 200 rows each: three standard errors below 0.9

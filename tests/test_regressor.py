@@ -92,8 +92,7 @@ def test_training_errors_reach_calibrators_that_need_them():
     by_hand = MADSplit().fit(
         scaler.transform(X_CAL),
         np.abs(Y_CAL - MODEL.predict(X_CAL)),
-        Z_train=scaler.transform(X_TRAIN),
-        scores_train=np.abs(Y_TRAIN - MODEL.predict(X_TRAIN)),
+        training=(scaler.transform(X_TRAIN), np.abs(Y_TRAIN - MODEL.predict(X_TRAIN))),
     )
     expected = by_hand.predict_radius(scaler.transform(X_NEW))
     np.testing.assert_allclose(frozen.predict_interval(X_NEW).width, 2 * expected)

@@ -167,9 +167,7 @@ def test_radii_as_graphs(kind, monkeypatch):
     Z = np.round(Z * 8) / 8 if kind == "ties" else Z
     fitted = [
         Split().fit(Z[:300], errors[:300]),
-        MADSplit(KNN(10)).fit(
-            Z[:300], errors[:300], Z_train=Z[300:600], scores_train=errors[300:600]
-        ),
+        MADSplit(KNN(10)).fit(Z[:300], errors[:300], training=(Z[300:600], errors[300:600])),
     ]
     for method, rtol in zip(fitted, (0, 1e-14), strict=True):
         for new in (Z[600:], Z[600:601]):

@@ -18,7 +18,6 @@ from sklearn.ensemble import (
 )
 from sklearn.linear_model import LinearRegression, QuantileRegressor
 from sklearn.tree import DecisionTreeRegressor
-from sklearn.utils.validation import has_fit_parameter
 
 from calliper import (
     KNN,
@@ -149,11 +148,11 @@ METHODS = [
 @pytest.mark.parametrize("method", METHODS, ids=repr)
 def test_radii(method):
     errors = np.abs(Y - X[:, 0])
-    known = {"Z_train": X[TRAIN], "scores_train": errors[TRAIN], "y_train": Y[TRAIN]}
+    known = {"training": (X[TRAIN], errors[TRAIN], Y[TRAIN])}
     known |= {"signs": np.sign(Y - X[:, 0])[CAL]}
 
     def fresh():
-        named = {name: value for name, value in known.items() if has_fit_parameter(method, name)}
+        named = {name: value for name, value in known.items() if name in method.uses}
         return clone(method).fit(X[CAL], errors[CAL], **named)
 
     assert_same_in_threads(fresh, lambda made, rows, level: made.predict_radius(X[rows], level))
@@ -243,7 +242,7 @@ def test_a_model_that_is_trained_when_first_asked_for_is_one_for_all_threads():
     errors = np.abs(Y - X[:, 0])
     for _ in range(5):
         made = RCP(Restless(alpha=0, solver="highs"))
-        made.fit(X[CAL], errors[CAL], Z_train=X[TRAIN], scores_train=errors[TRAIN])
+        made.fit(X[CAL], errors[CAL], training=(X[TRAIN], errors[TRAIN]))
         found = at_once(lambda _: made.predict_radius(X[NEW], 0.9), range(N_THREADS))  # noqa: B023
         for radius in found:
             np.testing.assert_array_equal(radius, made.predict_radius(X[NEW], 0.9))

@@ -29,7 +29,7 @@ import numpy as np
 import calliper
 from calliper.exceptions import CalliperError
 from calliper.files import _codec, _file
-from calliper.space import _error_model
+from calliper import ErrorModel
 from cases.kept import answers, brought, forging_cases
 
 #: Seconds of processor time that loading and asking may each take, and bytes that they may add.
@@ -416,7 +416,8 @@ def examine_alone(bases, path, watch, number):
 
 def good_files(folder):
     """Files that are tampered with."""
-    _error_model.CHUNKS, _error_model.N_TREES = (5,), 5  # small files are read sooner
+    few = {"shift_trees": (5,), "side_trees": 5}  # small files are read sooner
+    ErrorModel.__init__.__kwdefaults__.update(few)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         bases = [Base(name, case, folder) for name, case in forging_cases().items()]

@@ -30,7 +30,6 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
-from sklearn.utils.validation import has_fit_parameter
 
 import calliper
 from calliper import ConformalRegressor, FullRescaled, Split
@@ -322,12 +321,12 @@ class UseCalibrator(Use):
                 GROUPS[place % len(GROUPS) if place % 5 == 0 else 0](n),
                 self.made.calibrator,
             )
-        if weighted and has_fit_parameter(inner, "weights"):
+        if weighted and "weights" in inner.uses:
             kinds = (
                 SOUND_VALUES + ODD_VALUES if place % 5 == 0 else ["ones", "plain", "whole", "heavy"]
             )
             how["weights"] = values_of(kinds[place % len(kinds)], rng, n)
-        if scores is not None and has_fit_parameter(inner, "signs"):
+        if scores is not None and "signs" in inner.uses:
             signs = rng.choice([-1.0, 1.0], n)
             sizes = np.resize(np.ravel(np.asarray(scores, dtype=object)), n)
             how["signs"] = np.array(
@@ -353,7 +352,7 @@ class UseCalibrator(Use):
         )
         train, errors = rng.normal(size=(8, d)), rng.normal(size=8)
         told = methods.told(self.name, self.made, train, errors)
-        told = {"Z_train": train, "y_train": errors} if self.name == "LVD" else told
+        told = {"training": (train, None, errors)} if self.name == "LVD" else told
         try:
             called("fit", self.made.fit, Z, scores, **told, **how)
             self.how, self.d = how, getattr(self.made, "n_features_in_", d)

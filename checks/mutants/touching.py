@@ -28,8 +28,8 @@ tests/test_weighted_quantile.py tests/test_scores_and_intervals.py tests/test_ex
 tests/test_composition.py tests/test_shared_rows.py tests/test_shift.py tests/test_tuning_curve.py
 checks/test_found.py
 tests/test_notebook.py
-src/calliper/kernels src/calliper/calibrators src/calliper/guarantees
-src/calliper/quantile.py src/calliper/scores.py
+src/calliper/kernels src/calliper/calibrators
+src/calliper/guarantees.py src/calliper/quantile.py src/calliper/scores.py
 """
 TESTS = _TESTS.split()
 

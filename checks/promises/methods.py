@@ -20,6 +20,7 @@ from calliper.calibrators import (
     LoCart,
     MADSplit,
     NormalizedKNN,
+    as_calibrator,
 )
 from calliper.kernels import Cells, ForestProximity, GradedKNN, Mahalanobis, TunedKNN, TunedRBF
 from calliper.refitting import CVPlus, JackknifeAfterBootstrap, JackknifePlus
@@ -231,10 +232,9 @@ CALIBRATORS |= {name: FullRescaled(random_state=0) for name in RULES}
 
 def told(name: str, method: Any, Z: Any, errors: Any) -> dict[str, Any]:
     """What ``fit`` is told beyond calibration points, made of rows apart from them."""
-    known = {"Z_train": Z, "scores_train": np.abs(errors), "y_train": errors}
-    needs = ("Z_train",) if "learnt cells" in name else getattr(method, "needs", ())
-    given = {need: known[need] for need in needs if need in known}
+    needed = "learnt cells" in name or "training" in as_calibrator(method).uses.needs
+    given: dict[str, Any] = {"training": (Z, np.abs(errors), errors)} if needed else {}
     rule = dict(RULES.get(name, {}))
     if rule.pop("left_out", False):
-        given |= {"Z_left_out": Z, "scores_left_out": np.abs(errors)}
+        given |= {"left_out": (Z, np.abs(errors))}
     return given | rule

@@ -39,8 +39,8 @@ found = compare(calibration, unseen, methods=methods, coverage=0.9)
 print(found.verdict.headline)
 
 # %%
-# The *interval score* rates intervals by one number: their width, plus a fine for each target that
-# lies outside, larger the further away. Divided by that of one width, below 1 is better.
+# The *interval score* rates intervals by one number: their width, plus a penalty for each target
+# that lies outside, larger the further away. Divided by that of one width, below 1 is better.
 
 from matplotlib import pyplot
 

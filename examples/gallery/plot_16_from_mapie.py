@@ -73,6 +73,6 @@ axes[1].set_ylabel("")
 pyplot.show()
 
 # %%
-# The *score* is the width plus a fine for targets outside; less is better. A photograph shows the
-# difference at its largest, since pixels are so unlike one another; :doc:`/nearness-study` has nine
-# tables. :doc:`/guide/from-mapie` has the other calls.
+# The *score* is the width plus a penalty for targets outside; less is better. A photograph shows
+# the difference at its largest, since pixels are so unlike one another; :doc:`/nearness-study` has
+# nine tables. :doc:`/guide/from-mapie` has the other calls.

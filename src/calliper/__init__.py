@@ -11,9 +11,10 @@ from calliper.calibrators import FullRescaled, JackknifeRescaled, Split
 from calliper.exceptions import CalliperError
 from calliper.intervals import Boxes, Intervals
 from calliper.kernels import KNN, RBF
+from calliper.models import Layer
 from calliper.regressor import ConformalRegressor
 from calliper.scores import AbsoluteError, JointError, QuantileError, SignedError
-from calliper.space import ErrorModel, Layer
+from calliper.space import ErrorModel
 
 if TYPE_CHECKING:
     from calliper._quantile_pair import QuantilePair

@@ -22,7 +22,6 @@ Result = TypeVar("Result")
 #: Floats in one temporary of a block: 2 MB, small enough for the cache and large enough that
 #: the interpreter does not count.
 BLOCK_FLOATS = 1 << 18
-
 #: Rows of new data that are searched for at a time, which bounds the memory of a prediction.
 CHUNK_ROWS = 1 << 16
 
@@ -38,7 +37,7 @@ def _n_cores() -> int:
 
 
 class _Few(threading.local):
-    """Whether this thread is one of many that an engine of batches keeps busy."""
+    """Whether this thread is one of as many as there are cores."""
 
     one = False
 
@@ -47,13 +46,13 @@ _few = _Few()
 
 
 def n_cores() -> int:
-    """How many cores work that is begun in this thread may use."""
+    """How many cores this thread may use."""
     return 1 if _few.one else _n_cores()
 
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """Work begun in this thread keeps to it: for who runs as many batches at once as has cores."""
+    """Keep work to this thread; for callers that already run a thread on each core."""
     before, _few.one = _few.one, True
     try:
         yield
@@ -88,9 +87,8 @@ def row_slices(n_rows: int, step: int) -> list[slice]:
 class _OneThread:
     """Keeps linear algebra to one thread while any of these is entered.
 
-    Only the last to leave restores what the first found, so that predictions which overlap in time
-    leave the setting as it was. Ctrl-C may come while one is entered or left: it no longer counts
-    once it is gone.
+    The last to leave restores what the first found, so predictions that overlap in time leave the
+    setting as it was. Ctrl-C may come while one is entered or left; a weak set forgets it then.
     """
 
     lock = threading.RLock()
@@ -121,7 +119,7 @@ class _OneThread:
 
     @classmethod
     def forked(cls) -> None:
-        """In a copy of the process, no other thread is inside, nor will ever open the lock."""
+        """In a forked process no other thread is inside, and none will release the lock."""
         cls.lock, cls.inside = threading.RLock(), WeakSet()
         cls._restore()
 
@@ -136,7 +134,7 @@ def map_slices(work: Callable[[slice], Result], slices: list[slice]) -> list[Res
     NumPy releases the interpreter lock in the loops that matter, so threads suffice; linear
     algebra is kept to one thread each while they run, to not ask for every core twice.
     """
-    if len(slices) == 1:  # too little for threads, those of linear algebra too
+    if len(slices) == 1:  # too little for threads, also those of linear algebra
         with _OneThread():
             return [work(slices[0])]
     workers = min(n_cores(), len(slices))

@@ -13,19 +13,24 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils.validation import has_fit_parameter
 
 from calliper._kept import Inline, Keeps, Part, Plain, Text
 from calliper._row_checks import RowSketch, SharedRows, find_shared, sketch_rows, warn_of_trend
-from calliper._types import Coverage, FloatArray, Score
+from calliper._types import Coverage, FloatArray
 from calliper._validation import check_bounds, check_level, check_levels, like_coverage
-from calliper.calibrators import Grouped, refuse_distribution, takers_of_weights
+from calliper.calibrators import (
+    Grouped,
+    as_calibrator,
+    refuse_distribution,
+    takers_of_weights,
+)
 from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError, SharedRowsWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.quantile import as_fraction
-from calliper.scores import AbsoluteError
+from calliper.rows import Rows
+from calliper.scores import AbsoluteError, Score
 from calliper.space import Embedding, fit_embedding
 
 
@@ -55,7 +60,8 @@ class Calibrated:
         bounds: tuple[float | None, float | None] | None = None,
         index: Any = None,
         confidence: float | None = None,
-        **per_row: Any,
+        groups: Any = None,
+        weights: Any = None,
     ) -> Intervals:
         """Intervals around predictions of rows at ``Z``, at one level or several.
 
@@ -66,14 +72,14 @@ class Calibrated:
         bounds : (y_min, y_max), the range that y can have; ends are moved into it
         index : row labels of the frame that the rows came in
         confidence : share of draws of the calibration rows in which the level shall be reached
-        **per_row : groups and weights of the rows, if calibration was given such
+        groups, weights : of the rows, if calibration was given such
         """
         levels = check_levels(coverage)
         per_tail = [self._of_tail(level) for level in levels]
-        how = per_row
         if confidence is not None:
-            how = {**how, "confidence": self._of_tail(check_level(confidence, "confidence"))}
-        tails = [c.predict_radius(Z, per_tail, **how) for c in self.calibrators]
+            confidence = self._of_tail(check_level(confidence, "confidence"))
+        asked = {"confidence": confidence, "weights": weights, "groups": groups}
+        tails = [each.predict_radius(Z, per_tail, **asked) for each in self.calibrators]
         radius = np.stack(tails, axis=-1)
         per_level = y_pred[:, None]  # predictions are the same at every level
         one_tail = len(self.calibrators) == 1
@@ -90,43 +96,36 @@ class Calibrated:
         )
 
     def extended(
-        self,
-        Z: FloatArray,
-        y: FloatArray,
-        y_pred: FloatArray,
-        *,
-        window: int | None = None,
-        groups: Any = None,
-        **known: Any,
+        self, tails: list[Rows], *, window: int | None = None, length_scale: float | None = None
     ) -> Calibrated:
-        """The same with further rows, as calibrated anew on all; this one stays as it is.
-
-        ``known`` is what ``extend`` of a calibrator takes; it gets what its ``fit`` names.
-        """
-        first = self.calibrators[0]
-        if not hasattr(first, "extend"):
-            raise TypeError(f"{first!r} has no extend: calibrate(X, y) on all rows anew.")
-        how = _named(
-            first if groups is None else first.calibrator, _of_errors(self.score, y, y_pred) | known
+        """The same with further rows, as calibrated anew on all; this one stays as it is."""
+        grown = tuple(
+            copy(calibrator).extend_by(rows, window=window, length_scale=length_scale)
+            for calibrator, rows in zip(self.calibrators, tails, strict=True)
         )
-        how |= {"window": window} | ({} if groups is None else {"groups": groups})
-        calibrators = tuple(copy(calibrator) for calibrator in self.calibrators)
-        for calibrator, tail in zip(calibrators, _tails(self.score, y, y_pred), strict=True):
-            calibrator.extend(Z, tail, **how)
-        return replace(self, calibrators=calibrators)
+        return replace(self, calibrators=grown)
 
     def distribution(
-        self, y_pred: FloatArray, Z: FloatArray, *, index: Any = None, **how: Any
+        self,
+        y_pred: FloatArray,
+        Z: FloatArray,
+        *,
+        bounds: Any = None,
+        index: Any = None,
+        groups: Any = None,
+        weights: Any = None,
     ) -> Distribution:
         """Predictive distributions of rows at ``Z``; arguments as those of :meth:`intervals`."""
-        if not hasattr(self.score, "place"):
+        if not self.score.has_distribution:
             raise CalliperError(
                 f"{self.score!r} has no predictive distribution: use AbsoluteError(). Quantiles of "
                 f"its distribution are one-sided bounds, and its intervals have two radii."
             )
         (calibrator,) = self.calibrators
         refuse_distribution(calibrator)
-        made: Distribution = calibrator.predict_distribution(Z, np.zeros(len(y_pred)), **how)
+        made: Distribution = calibrator.predict_distribution(
+            Z, np.zeros(len(y_pred)), bounds=bounds, weights=weights, groups=groups
+        )
         return made.placed(y_pred, self.score, index)
 
     def centre(self, y_pred: FloatArray) -> FloatArray:
@@ -152,10 +151,10 @@ class Calibrated:
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
         """The promise with its assumptions; a tail's own words are dropped with two."""
         coverage = check_level(coverage)
-        how = {}
+        of_one = confidence
         if confidence is not None:
-            how = {"confidence": self._of_tail(check_level(confidence, "confidence"))}
-        of_tail: Guarantee = self.calibrators[0].guarantee(self._of_tail(coverage), **how)
+            of_one = self._of_tail(check_level(confidence, "confidence"))
+        of_tail: Guarantee = self.calibrators[0].guarantee(self._of_tail(coverage), of_one)
         tails = len(self.calibrators)
         if tails == 1 and self.void is None:
             return replace(of_tail, around=self.around)
@@ -177,47 +176,42 @@ class Calibrated:
 def calibrate(
     calibrator: Any,
     score: Score,
+    tails: list[Rows],
+    *,
+    training: Rows | None = None,
+    left_out: Rows | None = None,
+    length_scale: float | None = None,
+) -> Calibrated:
+    """Fit a copy of the calibrator to each tail of the errors; to those of each group, if given.
+
+    What is known beyond the calibration rows it is told as far as it uses it.
+    """
+    method = as_calibrator(calibrator)
+    if tails[0].weights is not None and "weights" not in method.uses:
+        raise CalliperError(f"{type(calibrator).__name__} takes no weights: {takers_of_weights()}.")
+    if tails[0].groups is not None:
+        method = Grouped(method)
+    fitted = (
+        clone(method).fit_to(rows, training=training, left_out=left_out, length_scale=length_scale)
+        for rows in tails
+    )
+    return Calibrated(score, tuple(fitted))
+
+
+def measured(
+    score: Score,
     Z: Any,
     y: FloatArray,
     y_pred: FloatArray,
     *,
     groups: Any = None,
     weights: Any = None,
-    **known: Any,
-) -> Calibrated:
-    """Fit a copy of the calibrator to each tail of the errors; to those of each group, if given.
-
-    ``known`` is whatever is known beyond the calibration rows (``Z_train``, ``scores_train``, …).
-    The calibrator gets what its ``fit`` names; None counts as not known.
-    """
-    if weights is not None and not has_fit_parameter(calibrator, "weights"):
-        raise CalliperError(f"{type(calibrator).__name__} takes no weights: {takers_of_weights()}.")
-    taken = _named(calibrator, _of_errors(score, y, y_pred) | known | {"weights": weights})
-    if groups is not None:
-        calibrator, taken = Grouped(calibrator), {**taken, "groups": groups}
-    fitted = (clone(calibrator).fit(Z, tail, **taken) for tail in _tails(score, y, y_pred))
-    return Calibrated(score, tuple(fitted))
-
-
-def _named(calibrator: Any, known: dict[str, Any]) -> dict[str, Any]:
-    """What is known of that which ``fit`` of the calibrator names."""
-    return {
-        name: value
-        for name, value in known.items()
-        if value is not None and has_fit_parameter(calibrator, name)
-    }
-
-
-def _of_errors(score: Score, y: FloatArray, y_pred: FloatArray) -> dict[str, Any]:
-    """What a score tells of errors besides their scores: sizes, and sides if it has any."""
-    signed = getattr(score, "signed", None)
-    signs = None if signed is None else np.sign(signed(y, y_pred))
-    return {"magnitudes": score.magnitude(y, y_pred), "signs": signs}
-
-
-def _tails(score: Score, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-    """The errors of each tail, (tails, n)."""
-    return np.asarray(score.measure(y, y_pred).reshape(len(y), -1).T)
+) -> list[Rows]:
+    """Calibration rows as each tail of the score sees them."""
+    magnitudes = score.magnitude(y, y_pred)
+    signs = np.sign(score.signed(y, y_pred)) if score.has_sides else None
+    tails = score.measure(y, y_pred).reshape(len(y), -1).T
+    return [Rows(Z, tail, magnitudes, signs, weights, groups, y) for tail in tails]
 
 
 def refuse_seen(training: RowSketch | None, X: Any, y: Any) -> str | None:
@@ -259,19 +253,10 @@ def seeded(calibrator: Any, random_state: Any) -> Any:
     return copied.set_params(**dict.fromkeys(missing, random_state))
 
 
-@dataclass(frozen=True, eq=False)
-class StoredRows:
-    """Rows whose predictions were stored: features, targets and predictions.
-
-    Attributes
-    ----------
-    X : (n, d) features as they are
-    y, y_pred : (n,)
-    """
-
-    X: FloatArray
-    y: FloatArray
-    y_pred: FloatArray
+def rows_with_errors(X: FloatArray, y: FloatArray, y_pred: FloatArray) -> Rows:
+    """Rows whose predictions were stored, with their absolute errors."""
+    (rows,) = measured(AbsoluteError(), X, y, y_pred)
+    return rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,41 +307,29 @@ class CalibratedOnStored(Keeps):
 
 
 def calibrate_stored(
-    calibrator: Any,
-    calibration: StoredRows,
-    training: StoredRows | None = None,
-    *,
-    check_rows: bool = True,
-    **per_row: Any,
+    calibrator: Any, rows: Rows, training: Rows | None = None, *, check_rows: bool = True
 ) -> CalibratedOnStored:
-    """Calibrate on absolute errors of stored predictions.
+    """Calibrate on absolute errors of stored predictions, as :func:`rows_with_errors` gives them.
 
     Features are standardised by training rows, if there are any; never by calibration rows. A
     calibrator that judges no nearness, or takes the inputs, gets them as they are. ``check_rows``
     is False for who has looked at the rows already: whether they are training rows, and whether
-    their order matters. ``per_row`` holds groups and weights of the rows, if there are any.
+    their order matters.
     """
-    score = AbsoluteError()
-    embedding = Embedding()
-    takes_inputs = getattr(calibrator, "takes_inputs", False)
-    if getattr(calibrator, "judges_nearness", True) and not takes_inputs:
-        embedding = fit_embedding(None, None if training is None else training.X, calibration.X)
-    known: dict[str, Any] = {}
+    method, space = as_calibrator(calibrator), Embedding()
+    if method.judges_nearness and not method.takes_inputs:
+        space = fit_embedding(None, None if training is None else training.Z, rows.Z)
+    no_guarantee = _check_stored(rows, training) if check_rows else None
+    placed = replace(rows, Z=space.transform(rows.Z))
     if training is not None:
-        known["Z_train"] = embedding.transform(training.X)
-        known["scores_train"] = score.measure(training.y, training.y_pred)
-        known["y_train"] = training.y
-    Z = embedding.transform(calibration.X)
-    void = _check_stored(calibration, training) if check_rows else None
-    known |= per_row
-    fitted = calibrate(calibrator, score, Z, calibration.y, calibration.y_pred, **known)
-    return CalibratedOnStored(replace(fitted, void=void), embedding)
+        training = replace(training, Z=space.transform(training.Z))
+    fitted = calibrate(method, AbsoluteError(), [placed], training=training)
+    return CalibratedOnStored(replace(fitted, void=no_guarantee), space)
 
 
-def _check_stored(calibration: StoredRows, training: StoredRows | None) -> str | None:
+def _check_stored(rows: Rows, training: Rows | None) -> str | None:
     """As ``refuse_seen``; errors that depend on the order of rows are pointed out, too."""
-    warn_of_trend(calibration.y - calibration.y_pred)
+    warn_of_trend(rows.signs * rows.scores)
     if training is None:
         return None
-    known = sketch_rows(training.X, training.y)
-    return refuse_seen(known, calibration.X, calibration.y)
+    return refuse_seen(sketch_rows(training.Z, training.targets), rows.Z, rows.targets)

@@ -29,12 +29,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from calliper._blocks import one_core
-from calliper._per_row import PerRow
 from calliper._types import Coverage, FloatArray
 from calliper._validation import check_levels, n_rows
 from calliper._version import __version__
 from calliper.exceptions import CalliperError, once, unheard
 from calliper.intervals import Intervals
+from calliper.rows import PerRow
 
 #: Rows in memory by which the layout is known and the model is tried out.
 HEAD = 1000
@@ -330,7 +330,7 @@ def _try_out(
     else:
         return frozenset()
     # A basis has points here or there: what it warns of a made-up row says nothing of others.
-    of_row = getattr(regressor.calibrators_[0], "takes_inputs", False)
+    of_row = regressor.calibrators_[0].takes_inputs
     with one_core(), once(said), unheard(Warning) if of_row else nullcontext():
         question.ask(regressor, row)
     return frozenset(said)

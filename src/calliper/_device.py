@@ -56,6 +56,11 @@ class DeviceRows:
             rows = import_torch().as_tensor(np.asarray(rows), device=columns.device)
         return DeviceRows(columns[:, rows])
 
+    def vstack(self, more: Any) -> DeviceRows:
+        """These rows and then others, on the device of these."""
+        columns = [self.columns, to_columns(more, self.device)]
+        return DeviceRows(import_torch().cat(columns, dim=1))
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> FloatArray:
         if isinstance(self._columns, np.ndarray):
             return self._columns
@@ -63,14 +68,6 @@ class DeviceRows:
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_columns": np.asarray(self), "device": self.device, "shape": self.shape}
-
-
-def followed_by(rows: Any, more: Any) -> Any:
-    """Rows and then others, where the first are."""
-    if not isinstance(rows, DeviceRows):
-        return np.concatenate([rows, np.asarray(more)])
-    columns = [rows.columns, to_columns(more, rows.device)]
-    return DeviceRows(import_torch().cat(columns, dim=1))
 
 
 def import_torch() -> Any:

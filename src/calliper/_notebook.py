@@ -22,7 +22,7 @@ from calliper._types import FloatArray
 #: Rows that are drawn, and rows that these are chosen from.
 DRAWN, LOOKED_AT = 40, 2000
 #: Size of a picture in pixels.
-WIDTH, HEIGHT = 320, 90
+WIDTH_PX, HEIGHT_PX = 320, 90
 #: Seconds between two updates of a progress bar.
 PAUSE = 0.2
 
@@ -55,7 +55,7 @@ def aligned(rows: Sequence[Sequence[str]], first: Any = str.rjust) -> list[str]:
 
 
 def table(rows: Sequence[Sequence[str]], pictures: Sequence[str] = ()) -> str:
-    """Rows of text, the first of them names; a picture ends each of the others, if there are."""
+    """Rows of text, the first of them names; the others may each end in a picture."""
     head, *body = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
     head = head.replace("td>", "th>") + ("<th></th>" if pictures else "")
     if pictures:
@@ -64,7 +64,7 @@ def table(rows: Sequence[Sequence[str]], pictures: Sequence[str] = ()) -> str:
 
 
 def sampled(m: int, n: int) -> Any:
-    """At most n of the places 0 … m−1, as evenly as can be, the first and the last with them."""
+    """At most n of the positions 0 … m−1, evenly spread from the first to the last."""
     return np.unique(np.linspace(0, m - 1, min(m, n)).round().astype(np.intp))
 
 
@@ -72,7 +72,7 @@ def interval_bars(lower: FloatArray, upper: FloatArray, centre: FloatArray | Non
     """Some of the intervals as bars, from the lowest to the highest, fainter at higher levels.
 
     ``lower`` and ``upper`` are (m,) or (m, L), ``centre`` is (m,) or None. An end without a bound
-    is dotted up to the edge. Nothing is drawn of no rows.
+    is dotted up to the edge. Without rows there is no picture.
     """
     if not lower.size:
         return ""
@@ -83,14 +83,14 @@ def interval_bars(lower: FloatArray, upper: FloatArray, centre: FloatArray | Non
     columns = sampled(lower.shape[1], 3)
     low, high = lower[np.ix_(some, columns)], upper[np.ix_(some, columns)]
     dots = np.full(len(some), np.nan) if centre is None else np.asarray(centre, float)[some]
-    place, edges = _scale(np.concatenate([low.ravel(), high.ravel(), dots]), HEIGHT - 12)
-    step = min(16.0, (WIDTH - 8) / len(some))
+    place, edges = _scale(np.concatenate([low.ravel(), high.ravel(), dots]), HEIGHT_PX - 12)
+    step = min(16.0, (WIDTH_PX - 8) / len(some))
     marks = []
     for row in range(len(some)):
         x = 4 + step * (row + 0.5)
         for column in reversed(range(len(columns))):
             ends = low[row, column], high[row, column]
-            bottom, top = (HEIGHT - 6 - place(end) for end in ends)
+            bottom, top = (HEIGHT_PX - 6 - place(end) for end in ends)
             unbounded = ' stroke-dasharray="2 3"' if np.isinf(ends).any() else ""
             marks.append(
                 f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{bottom:.1f}" y2="{top:.1f}" '
@@ -98,7 +98,7 @@ def interval_bars(lower: FloatArray, upper: FloatArray, centre: FloatArray | Non
                 f"{unbounded}/>"
             )
         if np.isfinite(dots[row]):
-            y = HEIGHT - 6 - place(dots[row])
+            y = HEIGHT_PX - 6 - place(dots[row])
             marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="1.8" stroke="none"/>')
     shown = "all" if len(some) == len(lower) else f"{len(some)} of {len(lower):,}"
     between = "" if edges is None else f", between {edges[0]:.4g} and {edges[1]:.4g}"
@@ -106,7 +106,7 @@ def interval_bars(lower: FloatArray, upper: FloatArray, centre: FloatArray | Non
 
 
 def histogram(values: FloatArray, name: str) -> str:
-    """How many of the finite values lie where; nothing is drawn of none."""
+    """A histogram of the finite values; empty if there are none."""
     known = np.asarray(values, float)
     known = known[np.isfinite(known)]
     if not len(known):
@@ -114,11 +114,11 @@ def histogram(values: FloatArray, name: str) -> str:
     place, _ = _scale(known, 1.0)
     bins = min(30, 1 + int(np.sqrt(len(known))))
     counts = np.bincount((place(known) * bins).astype(int).clip(0, bins - 1), minlength=bins)
-    step = (WIDTH - 8) / bins
+    step = (WIDTH_PX - 8) / bins
     marks = [
         f'<rect x="{4 + step * at:.1f}" width="{step * 0.9:.1f}" '
-        f'y="{HEIGHT - 6 - tall:.1f}" height="{tall:.1f}" stroke="none" fill-opacity="0.6"/>'
-        for at, tall in enumerate(counts / counts.max() * (HEIGHT - 12))
+        f'y="{HEIGHT_PX - 6 - tall:.1f}" height="{tall:.1f}" stroke="none" fill-opacity="0.6"/>'
+        for at, tall in enumerate(counts / counts.max() * (HEIGHT_PX - 12))
     ]
     lowest, middle, highest = np.quantile(known, [0, 0.5, 1])
     return _svg(marks, f"{name}: {lowest:.4g} to {highest:.4g}, half below {middle:.4g}")
@@ -132,10 +132,10 @@ def coverage_line(asked: float, proved: float, spread: tuple[float, float] | Non
     first = max(0.0, floor(20 * min(asked, proved, *(spread or (1.0,))) - 0.5) / 20)
 
     def at(share: float) -> float:
-        return 8 + (WIDTH - 16) * (share - first) / (1 - first)
+        return 8 + (WIDTH_PX - 16) * (share - first) / (1 - first)
 
     # The words beside the stroke stay inside the picture.
-    side = "end" if at(asked) > WIDTH / 2 else "start"
+    side = "end" if at(asked) > WIDTH_PX / 2 else "start"
     marks = [
         f'<line x1="{at(first):.1f}" x2="{at(1):.1f}" y1="40" y2="40" stroke-opacity="0.4"/>',
         f'<rect x="{at(proved):.1f}" y="34" width="{at(1) - at(proved):.1f}" height="12" '
@@ -185,7 +185,7 @@ def _scale(values: FloatArray, size: float) -> tuple[Any, tuple[float, float] | 
     if not len(finite):
         return lambda value: size * (value > 0), None
     low, high = float(finite.min()), float(finite.max())
-    half = high / 2 - low / 2  # of which twice may overflow
+    half = high / 2 - low / 2  # the whole range may overflow
     if not half > 0:
         return lambda value: np.where(np.isinf(value), size * (value > 0), size / 2), (low, high)
 
@@ -203,21 +203,21 @@ def _words(x: float, y: float, text: str, side: str) -> str:
     )
 
 
-def _svg(marks: list[str], said: str, *, height: int = HEIGHT) -> str:
+def _svg(marks: list[str], said: str, *, height: int = HEIGHT_PX) -> str:
     """A picture with what it shows in words below."""
     drawn = "".join(marks)
     return (
         '<figure style="margin:.4em 0;display:inline-block;vertical-align:top">'
-        f'<svg width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" role="img" '
+        f'<svg width="{WIDTH_PX}" height="{height}" viewBox="0 0 {WIDTH_PX} {height}" role="img" '
         f'aria-label="{escape(said)}" style="max-width:100%" fill="currentColor" '
         f'stroke="currentColor">{drawn}</svg>'
-        f'<figcaption style="font-size:85%;max-width:{WIDTH}px;color:inherit;text-align:left">'
+        f'<figcaption style="font-size:85%;max-width:{WIDTH_PX}px;color:inherit;text-align:left">'
         f"{escape(said)}</figcaption></figure>"
     )
 
 
 def reporter(progress: Progress | bool | None, work: str) -> Progress:
-    """What to tell the share to: the caller's own function, a bar for True, nobody for None."""
+    """The function to report progress to: the caller's own, a bar for True, none for None."""
     if progress is True:
         return _Shown(work)
     return progress if callable(progress) else lambda fraction: None

@@ -1,4 +1,4 @@
-"""A few rows of the user's, of whatever kind, so that a model can be asked about them again."""
+"""A few rows of the user's, of any kind, kept so that a model can be recognised by its answers."""
 
 from __future__ import annotations
 

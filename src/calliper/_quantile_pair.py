@@ -23,7 +23,10 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._models import (
+from calliper._types import FloatArray
+from calliper._validation import check_level, n_rows
+from calliper.exceptions import CalliperError
+from calliper.models import (
     check_known_rows,
     check_new_rows,
     fit_router,
@@ -31,9 +34,6 @@ from calliper._models import (
     predictions,
     routed,
 )
-from calliper._types import FloatArray
-from calliper._validation import check_levels, n_rows
-from calliper.exceptions import CalliperError
 from calliper.quantile import as_fraction
 
 
@@ -83,18 +83,15 @@ class QuantilePair(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
         """Train a copy for each quantile; ``fit_params`` go to ``fit`` of each."""
-        if np.ndim(self.coverage) != 0:
-            raise CalliperError(
-                f"coverage must be one level such as 0.9; got {self.coverage!r}: a pair is "
-                f"trained for one level, and intervals can be asked for at any other."
-            )
-        level = as_fraction(check_levels(self.coverage)[0])
+        level = as_fraction(check_level(self.coverage))
         middle = (0.5,) if self.median else ()
         quantiles = (float((1 - level) / 2), *middle, float((1 + level) / 2))
         name = _quantile_parameter(self.estimator)
         y = check_known_rows(self, X, y)
         fit_params = routed(self, fit_params)
-        settings = [{name: _value(name, q)} for q in quantiles] if name else [{}]
+        # CatBoost takes the level within the name of the loss.
+        form = "Quantile:alpha={}".format if name.endswith("loss_function") else float
+        settings: list[Any] = [{name: form(q)} for q in quantiles] if name else [{}]
         self.estimators_ = tuple(
             fresh(self.estimator).set_params(**s).fit(X, y, **fit_params) for s in settings
         )
@@ -116,7 +113,7 @@ class QuantilePair(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 #: Which parameter sets the quantile, for each parameter that names the quantile loss.
-LOSSES = {
+QUANTILE_PARAMETERS = {
     ("loss", "quantile"): ("quantile", "alpha"),
     ("objective", "quantile"): ("alpha",),
     ("objective", "reg:quantileerror"): ("quantile_alpha",),
@@ -161,12 +158,7 @@ def _levels_of(name: str, parameters: dict[str, Any]) -> Iterator[str]:
     if last == "quantile" and f"{owner}loss" not in parameters:  # QuantileRegressor
         yield name
     loss = str(parameters[name]).partition(":")[0] if last == "loss_function" else parameters[name]
-    known = LOSSES.get((last, loss), ()) if isinstance(loss, str) else ()
+    known = QUANTILE_PARAMETERS.get((last, loss), ()) if isinstance(loss, str) else ()
     # XGBoost and LightGBM take parameters that they do not list.
     listed = [f"{owner}{level}" for level in known if f"{owner}{level}" in parameters]
     yield from listed or [f"{owner}{level}" for level in known[:1]]
-
-
-def _value(name: str, quantile: float) -> Any:
-    """What the parameter is set to; CatBoost takes the level within the name of the loss."""
-    return f"Quantile:alpha={quantile}" if name.endswith("loss_function") else quantile

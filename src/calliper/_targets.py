@@ -12,7 +12,7 @@ interval covers with 1−α; all together may do so as rarely as 1 − kα.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -23,20 +23,20 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 
-from calliper import _models as models
+from calliper import models
 from calliper._calibrated import Calibrated
 from calliper._dask import LazyRows, is_collection, lazy_predictions, refuse_collection
 from calliper._kept import Array, Part, Plain
-from calliper._per_row import PerRow
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import check_bounds
-from calliper.calibrators import FullRescaled
+from calliper.calibrators import FullRescaled, as_calibrator
 from calliper.exceptions import CalliperError, UnbalancedBoxWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Boxes, Intervals, check_targets, listed, target_names
 from calliper.regressor import ConformalRegressor
+from calliper.rows import PerRow
 from calliper.scores import AbsoluteError, JointError
-from calliper.space import Refits, Training, fit_embedding, left_out
+from calliper.space import Training, fit_embedding
 
 
 class MultiTargetRegressor(ConformalRegressor):
@@ -234,8 +234,7 @@ class MultiTargetRegressor(ConformalRegressor):
         units, self.score_function = None, None
         if y.ndim == 2:
             whole = models.unwrapped(estimator)
-            refits = KeptRefits(**vars(training.refits), whole=whole, targets=training.y)
-            training = replace(training, refits=refits)
+            training = KeptTraining(**vars(training), whole=whole, targets=training.y)
             if not self.joint:
                 if lazy is not None:
                     raise CalliperError(
@@ -246,7 +245,7 @@ class MultiTargetRegressor(ConformalRegressor):
                 return
             units = self._units(estimator, X, y, training)
             self.score_function = JointError(units)
-            training = replace(training, refits=replace(refits, progress=None))
+            training = replace(training, progress=None)
         super()._calibrate(estimator, X, y, training, order, per_row, lazy)
         self._parts, self.units_ = (), units
 
@@ -261,14 +260,14 @@ class MultiTargetRegressor(ConformalRegressor):
     ) -> None:
         """A regressor for each column of the one model."""
         parts: tuple[ConformalRegressor, ...] = ()
-        report = training.refits.progress
+        report = training.progress
         for place, column in enumerate(y.T):
             model = column_of(estimator, place, y.shape[1])
             part = ConformalRegressor(model, self.calibrator, embed=self.embed)
             part.random_state = self.random_state
             models.check_known_rows(part, X, column)
             known: dict[str, Any] = {"place": place, "progress": None if place else report}
-            seen = replace(training, refits=replace(training.refits, **known))
+            seen = replace(training, **known)
             seen = seen if seen.y is None else replace(seen, y=seen.y[:, place])
             part._calibrate(model, X, column, seen, order, per_row)
             parts += (part,)
@@ -307,11 +306,10 @@ class MultiTargetRegressor(ConformalRegressor):
             return np.ones(k)
         space = fit_embedding("prediction", training.X, X, model=estimator, n_outputs=k)
         method = FullRescaled() if self.calibrator is None else self.calibrator
-        asked = getattr(method, "uses_left_out", False) or self.left_out_folds is not None
-        folds = training.n_refits if asked else 0
-        unseen = left_out(space, training.X, training.y, n_folds=folds, refits=training.refits)
+        asked = "left_out" in as_calibrator(method).uses or self.left_out_folds is not None
+        unseen = (training if asked else replace(training, n_refits=0)).left_out(space)
         y_pred = space.transform(training.X) if unseen is None else unseen.y_pred
-        errors = np.abs(training.y[slice(None) if unseen is None else unseen.rows] - y_pred)
+        errors = np.abs(training.y[slice(None) if unseen is None else unseen.numbers] - y_pred)
         zero = [str(self.target_names_[j]) for j in np.flatnonzero(~errors.any(axis=0))]
         if zero:
             raise CalliperError(
@@ -381,7 +379,7 @@ def _ranges(bounds: Any, k: int) -> list[tuple[float, float]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeptRefits(Refits):
+class KeptTraining(Training):
     """Refits of the ``whole`` model of all ``targets``, kept for every column that asks.
 
     ``place`` says whose column is wanted, None for all of them.
@@ -392,19 +390,23 @@ class KeptRefits(Refits):
     place: int | None = None
     kept: dict[Any, Any] = field(default_factory=dict)
 
-    def folds(self, n: int, n_folds: int) -> Iterator[tuple[IntArray, IntArray]]:
+    def folds(self) -> Iterator[tuple[IntArray, IntArray]]:
         """The same folds for all who ask."""
         if not self.kept:
-            self.kept["folds"] = list(super().folds(n, n_folds))
+            self.kept["folds"] = list(super().folds())
         return iter(self.kept["folds"])
 
-    def train(self, model: Any, X: Any, y: FloatArray, rows: IntArray) -> Any:
+    def train(self, model: Any, rows: IntArray, fit_params: Mapping[str, Any] | None = None) -> Any:
         """The whole model, or a column of it, trained on some of the rows."""
         key = rows.tobytes()
         if key not in self.kept:
-            self.kept[key] = super().train(self.whole, X, self.targets, rows)
+            self.kept[key] = super().train(self.whole, rows, fit_params)
         k = self.targets.shape[1]
         return self.kept[key] if self.place is None else column_of(self.kept[key], self.place, k)
+
+    @property
+    def _targets(self) -> Any:
+        return self.targets
 
 
 def column_of(model: Any, place: int, k: int) -> Any:
@@ -418,7 +420,7 @@ def column_of(model: Any, place: int, k: int) -> Any:
 
 
 class TargetColumn(BaseEstimator):  # type: ignore[misc]
-    """One of k targets of a fitted model, which ``KeptRefits`` can train again."""
+    """One of k targets of a fitted model, which ``KeptTraining`` can train again."""
 
     def __init__(self, model: Any, place: int, k: int) -> None:
         self.model = model

@@ -56,17 +56,3 @@ class RadiusModel(Protocol):
     """A calibrator, which answers with radii."""
 
     def predict_radius(self, Z: Any, coverage: Any) -> Any: ...
-
-
-@runtime_checkable
-class Score(Protocol):
-    """A nonconformity score: how wrong a prediction is, and which targets are no more wrong."""
-
-    @property
-    def n_tails(self) -> int: ...
-
-    def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray: ...
-
-    def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray: ...
-
-    def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]: ...

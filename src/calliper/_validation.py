@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set, Sized
+from collections.abc import Callable, Mapping, Sequence, Set, Sized
 from numbers import Integral, Real
 from typing import Any
 
@@ -18,13 +18,12 @@ from calliper.quantile import conformal_rank, required_calibration_size
 
 #: Beyond this, squared distances overflow.
 LARGEST_FEATURE = 1e150
-
 #: Beyond this, sums of scores may overflow.
 LARGEST_SCORE = 1e302
 
 
 def refuse_sparse(X: Any, name: str) -> None:
-    """Sparse rows have no cheap exact neighbours here; say so before something densifies them."""
+    """Refuse sparse rows, which have no cheap exact neighbours, before something densifies them."""
     if sparse.issparse(X):
         raise TypeError(
             f"{name} is sparse ({type(X).__name__}), which calliper does not take: "
@@ -33,7 +32,7 @@ def refuse_sparse(X: Any, name: str) -> None:
 
 
 def refuse_no_rows(X: Any, name: str) -> None:
-    """What has a length and no rows: a dictionary, a set, a text."""
+    """Refuse what has a length but no rows: a dictionary, a set, a text."""
     if isinstance(X, Mapping | Set | str | bytes):
         raise CalliperError(
             f"{name} must be an array, a frame or a list with one entry for each row; got a "
@@ -129,7 +128,7 @@ def check_features(Z: Any, name: str = "Z") -> FloatArray:
 
 
 def _is_plain(Z: Any) -> bool:
-    """Whether ``check_array`` would hand it back; for a single row that alone takes long."""
+    """Whether ``check_array`` would change nothing; asking it takes long for a single row."""
     if type(Z) is not np.ndarray or Z.dtype != np.float64 or Z.ndim != 2 or 0 in Z.shape:
         return False
     return bool(Z.flags.c_contiguous and np.isfinite(Z).all())
@@ -145,7 +144,7 @@ def has_known_columns(estimator: Any, Z: Any) -> bool:
 
 
 def _refuse_huge(features: Any, name: str) -> Any:
-    """Squares of larger numbers overflow, and then no distance says anything."""
+    """Refuse features whose squared distances would overflow."""
     if isinstance(features, DeviceRows):
         largest = max(abs(end) for end in features.ends())
     else:
@@ -159,7 +158,7 @@ def _refuse_huge(features: Any, name: str) -> Any:
 
 
 def forget_fit(estimator: Any) -> None:
-    """Remove what an earlier fit has left: one that fails leaves nothing that seems fitted."""
+    """Remove what an earlier fit has left, so that one that fails leaves nothing fitted."""
     for name in [name for name in vars(estimator) if name.endswith("_") and name[0] != "_"]:
         delattr(estimator, name)
 
@@ -185,7 +184,7 @@ def check_calibration(
 
 
 def refuse_huge_scores(scores: FloatArray, name: str) -> None:
-    """Sums of larger numbers overflow, and then no mean of them is one."""
+    """Refuse scores whose sums would overflow."""
     largest = max(scores.max(initial=0.0), -scores.min(initial=0.0))
     if largest > LARGEST_SCORE:
         raise CalliperError(
@@ -265,6 +264,14 @@ def each_level(
     """``value(level, n)`` as a number for one level, as an array for several."""
     values = [value(level, n) for level in check_levels(coverage)]
     return values[0] if np.ndim(coverage) == 0 else np.array(values)
+
+
+def check_option(value: Any, options: Sequence[str], name: str) -> str:
+    """One of the texts that a parameter may be."""
+    if value not in options:
+        listed = f"{', '.join(map(repr, options[:-1]))} or {options[-1]!r}"
+        raise CalliperError(f"{name} must be {listed}; got {value!r}.")
+    return str(value)
 
 
 def check_window(window: Any) -> int:

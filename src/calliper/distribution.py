@@ -36,6 +36,7 @@ from calliper._types import BoolArray, Coverage, FloatArray, IntArray
 from calliper._validation import (
     at_least,
     check_levels,
+    check_option,
     check_vector,
     like_coverage,
     warn_if_too_few,
@@ -60,7 +61,6 @@ __all__ = ["Distribution", "GroupedDistribution"]
 
 #: Floats that a block of rows holds at a time: 8 MB.
 MOST_FLOATS = 1 << 20
-
 #: Quantiles that :meth:`Distribution.to_frame` shows.
 SHOWN_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -115,8 +115,7 @@ class Distribution:
         "upper": y*_(⌈p(N+1)⌉), at or below which a target lies with probability at least p.
         "lower": y*_(⌊p(N+1)⌋), at or above which it lies with at least 1 − p.
         """
-        if side not in ("upper", "lower"):
-            raise ValueError(f"side must be 'upper' or 'lower'; got {side!r}.")
+        check_option(side, ("upper", "lower"), "side")
         levels = check_levels(p, "p")
         if side == "lower":
             levels = tuple(float(1 - as_fraction(level)) for level in levels)
@@ -295,13 +294,13 @@ class Distribution:
         return (below, not_above) if given.ndim == 2 else (below[:, 0], not_above[:, 0])
 
     def _sum(self, mask: BoolArray) -> FloatArray | IntArray:
-        """What the points of each row for which it holds count for together."""
+        """The number, or the weight, of the points of each row for which ``mask`` holds."""
         if self.shares is None:
             return count_true(mask)
         return np.asarray(mask @ self.shares.calibration)
 
     def _by_blocks(self, work: Callable[[slice], Any]) -> FloatArray:
-        """``work(rows)`` of blocks whose points fit, one behind the other."""
+        """``work(rows)`` of blocks of rows whose points fit in memory, joined."""
         step = max(1, MOST_FLOATS // self.n_calibration)
         return np.concatenate(map_slices(work, row_slices(len(self), step)))
 
@@ -379,7 +378,7 @@ class GroupedDistribution(Distribution):
         return self._of_each(lambda part, rows: part._ends(levels, upward))
 
     def _of_rows(self, y: Any, rows: IntArray) -> Any:
-        """Of values for each row those of some rows; others as they are."""
+        """Those of some rows if there is a value for each row; else the values as they are."""
         values = _targets(y)
         return values[rows] if values.ndim and len(values) == len(self) else values
 

@@ -132,12 +132,10 @@ class TornStoreWarning(UserWarning):
 
 #: Modules between the user's line and a warning of ours.
 _PACKAGE = re.compile(r"(calliper|joblib|sklearn|concurrent|threading)(\.|$)")
-
 #: Warnings that the caller in this thread deals with itself, so they are not shown.
 _UNHEARD: ContextVar[tuple[type[Warning], ...]] = ContextVar("unheard", default=())
-
 #: Warnings that were shown in this thread and are not repeated; None: every warning is shown.
-_SAID: ContextVar[set[type[Warning]] | None] = ContextVar("said", default=None)
+_SHOWN: ContextVar[set[type[Warning]] | None] = ContextVar("said", default=None)
 
 
 @contextmanager
@@ -160,12 +158,12 @@ def once(said: set[type[Warning]]) -> AbstractContextManager[None]:
 
     On a worker of a Dask cluster, the clients of the cluster hear it, too.
     """
-    return _set_for_a_while(_SAID, said)
+    return _set_for_a_while(_SHOWN, said)
 
 
 def warn(message: str, category: type[Warning]) -> None:
     """Warn with the line of the user's code that called into calliper, however deep this is."""
-    said, tell = _SAID.get(), warnings.warn
+    said, tell = _SHOWN.get(), warnings.warn
     if issubclass(category, _UNHEARD.get()) or (said is not None and category in said):
         return
     if said is not None:

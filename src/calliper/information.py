@@ -46,11 +46,9 @@ __all__ = ["MutualInformation", "mutual_information"]
 
 #: Parts into which the points are divided to see how estimates scatter, and how often.
 SUBSAMPLES, PARTITIONS = 4, 10
-
 #: Integers that one block of problems keeps in cache.
 BLOCK_INTEGERS = 1 << 18
-
-#: When less than one point in so many is left, walking stops.
+#: When fewer than one point in so many is left, these are finished one by one.
 STRAGGLERS = 128
 
 
@@ -151,7 +149,7 @@ def mutual_information(
         raise CalliperError(f"n_permutations must be at least 1; got {n_permutations}.")
     components = principal_components(features, n_components, Z_train)
     rng = check_random_state(random_state)
-    # Against those of the scores, ties of features are broken anew for every data set.
+    # Ties of features are broken independently of the seed, anew for every data set.
     anew = np.random.RandomState(seed_of(features, values)).permutation(n)
     x_ranks = random_ranks(components.T, rng, anew)
     y_ranks = random_ranks(values, rng)

@@ -12,7 +12,7 @@ from sklearn import get_config
 
 from calliper._notebook import aligned, card, interval_bars, sampled, table
 from calliper._types import BoolArray, FloatArray, Frame
-from calliper._validation import check_vector
+from calliper._validation import check_option, check_vector
 from calliper._writing import number, plain, to_text
 from calliper.exceptions import CalliperError
 
@@ -220,8 +220,8 @@ def as_frame(
     ends: FloatArray, names: list[str], index: Any, library: str | None
 ) -> pd.DataFrame | pl.DataFrame:
     """Columns as a frame of a library; None means the one that scikit-learn is set to."""
-    if library not in (None, "pandas", "polars"):
-        raise CalliperError(f"library must be 'pandas' or 'polars'; got {library!r}.")
+    if library is not None:
+        check_option(library, ("pandas", "polars"), "library")
     if (library or get_config()["transform_output"]) == "polars":
         import polars as pl
 

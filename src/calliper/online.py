@@ -53,7 +53,6 @@ __all__ = ["RATES", "Controller", "History", "coverage_needed"]
 
 #: Rates to follow at once: those of the paper.
 RATES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
-
 #: Levels that are asked for at a time where the one that a target needs is searched.
 AT_A_TIME = 7
 

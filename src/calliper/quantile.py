@@ -40,17 +40,13 @@ from calliper._types import BoolArray, FloatArray, IntArray
 
 #: Shares of the total weight that differ by less than this are equal.
 TOLERANCE = 1e-12
-
 #: Columns sampled to guess where a weighted threshold is, and how many of them to either side.
 SAMPLE, MARGIN = 128, 12
-
-#: What sums and products of many numbers may be wrong by, in relation to their size.
+#: Relative error of sums and products of many numbers.
 ROUNDING = 1e-11
-
-#: Logarithm of the size below which means of sizes lose digits, and of the largest that leaves
-#: room to multiply them by such ratios as they have.
+#: Exponents of two: of the size below which means lose digits, and of the largest size that
+#: leaves room for ratios of sizes.
 VANISHING, ROOM = -960, 256
-
 #: Weights of some rows, (m, N), written into ``out``, and their mass at infinity, (m,).
 Weigh = Callable[[slice, FloatArray], tuple[FloatArray, FloatArray]]
 
@@ -87,7 +83,7 @@ def required_calibration_size(coverage: float) -> int:
 
 
 def _share(level: float) -> float:
-    """The share of all weight that reaches a level: less than it by what rounding may have cost."""
+    """The share of all weight that reaches a level, a little less than it to allow for rounding."""
     exact = as_fraction(level)
     return float(exact) - min(TOLERANCE, float(min(exact, 1 - exact)) * 1e-6)
 
@@ -276,7 +272,7 @@ class Shares:
 
     @property
     def equal(self) -> bool:
-        """Whether all weights are the same, which are none."""
+        """Whether all weights are the same, which is as good as no weights."""
         return bool((self.calibration == 1).all() and (self.new == 1).all())
 
     def of_rows(self, rows: Any) -> Shares:
@@ -368,13 +364,13 @@ def with_signs(sizes: FloatArray, signs: FloatArray) -> FloatArray:
 
 
 def count_true(mask: BoolArray) -> IntArray:
-    """How many entries of each row hold; several times faster than a count along an axis."""
+    """How many entries of each row are true; several times faster than a count along an axis."""
     counts: IntArray = mask.view(np.uint8).sum(axis=1, dtype=np.uint32).astype(np.intp)
     return counts
 
 
 def outward(radius: FloatArray) -> FloatArray:
-    """The radius a little enlarged, so that rounding never makes it smaller than it is.
+    """The radius, slightly enlarged so that rounding never makes it too small.
 
     A radius computed as a product of ratios may fall short of an equal score by its last digits,
     and a score that ties with its threshold must be covered. The factor exceeds the rounding of
@@ -385,10 +381,7 @@ def outward(radius: FloatArray) -> FloatArray:
 
 
 def not_below(ratio: FloatArray) -> FloatArray:
-    """Ratios, the next number up for those so small that a digit of them is lost.
-
-    What multiplies such a ratio back would magnify the loss.
-    """
+    """Ratios; those too small for all their digits are rounded up, since products magnify that."""
     lossy = (ratio != 0) & (np.abs(ratio) < np.finfo(np.float64).tiny)
     return np.where(lossy, np.nextafter(ratio, np.inf), ratio)
 
@@ -400,9 +393,9 @@ def rescaled_back(scale: FloatArray, threshold: FloatArray) -> FloatArray:
 
 
 def lift(sizes: FloatArray) -> int:
-    """The power of two by which sizes ≥ 0 are multiplied lest means of the smallest lose digits.
+    """The s of the factor 2ˢ that keeps means of very small sizes exact; 0 if none is needed.
 
-    0 where none is so small, and where the largest leave no room.
+    0 also where the largest sizes leave no room.
     """
     smallest = float(sizes[sizes > 0].min(initial=np.inf))
     return 0 if smallest > 2.0**VANISHING else max(0, ROOM - exponent(sizes))
@@ -414,7 +407,7 @@ def lifted(sizes: FloatArray, shift: int) -> FloatArray:
 
 
 def lowered(radius: FloatArray, shift: int) -> FloatArray:
-    """Radii of sizes that were multiplied by 2ˢ, in the unit that these had before."""
+    """Radii of sizes that were multiplied by 2ˢ, back in the unit from before."""
     with np.errstate(over="ignore"):
         return not_below(np.ldexp(radius, -shift)) if shift else radius
 

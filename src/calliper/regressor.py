@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 from numbers import Integral
@@ -17,13 +17,9 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.model_selection import GroupShuffleSplit, train_test_split
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metadata_routing import MetadataRouter
-from sklearn.utils.validation import (
-    check_consistent_length,
-    check_is_fitted,
-    has_fit_parameter,
-)
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from calliper._calibrated import Calibrated, calibrate, refuse_seen, seeded
+from calliper._calibrated import Calibrated, calibrate, measured, refuse_seen, seeded
 from calliper._dask import (
     LazyDistribution,
     LazyRows,
@@ -33,7 +29,16 @@ from calliper._dask import (
     refuse_collection,
 )
 from calliper._kept import Field, Inline, Number, Part, Plain, Text
-from calliper._models import (
+from calliper._notebook import card, floored, reporter
+from calliper._row_checks import RowSketch, RowTrend, sketch_rows, warn_of_trend
+from calliper._types import Coverage, FloatArray, IntArray
+from calliper._validation import check_vector, check_window
+from calliper.calibrators import Calibrator, FullRescaled, Grouped, as_calibrator, picture_of
+from calliper.distribution import Distribution
+from calliper.exceptions import CalliperError, EmbeddingWarning, warn
+from calliper.guarantees import Guarantee
+from calliper.intervals import Intervals
+from calliper.models import (
     check_known_rows,
     check_new_rows,
     check_sample_weight,
@@ -46,28 +51,16 @@ from calliper._models import (
     routed,
     unchanged_if_refused,
 )
-from calliper._notebook import card, floored, reporter
-from calliper._per_row import PerRow, row_values
-from calliper._row_checks import RowSketch, RowTrend, sketch_rows, warn_of_trend
-from calliper._types import Coverage, FloatArray, IntArray, Score
-from calliper._validation import check_vector, check_window
-from calliper.calibrators import FullRescaled, Grouped, picture_of
-from calliper.distribution import Distribution
-from calliper.exceptions import CalliperError, EmbeddingWarning, warn
-from calliper.guarantees import Guarantee
-from calliper.intervals import Intervals
-from calliper.scores import AbsoluteError
+from calliper.rows import PerRow, row_values
+from calliper.scores import AbsoluteError, Score, as_score
 from calliper.shift import ShiftReport
 from calliper.space import (
-    LEFT_OUT,
+    N_REFITS,
     RAW,
-    SEEN,
     UNTOUCHED,
     Embedding,
     ErrorModel,
-    Learnt,
     LeftOut,
-    Refits,
     Training,
     fit_embedding,
     learn_errors,
@@ -249,20 +242,20 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         check_sample_weight(fit_params, len(y))
         X, fit_params = indexable(X)[0], routed(self, fit_params)
         X_train, y_train = _safe_indexing(X, train), y[train]
-        refits = Refits(
+        training = Training(
+            X=X_train,
+            y=y_train,
+            n_refits=N_REFITS if self.left_out_folds is None else self.left_out_folds,
             random_state=self.random_state,
             shuffle=self.shuffle,
             groups=None if groups is None else _safe_indexing(groups, train),
             fit_params=fit_params_of(X, fit_params, train),
             progress=reporter(self.progress, "training"),
         )
-        training = Training(
-            X=X_train, y=y_train, may_refit=True, folds=self.left_out_folds, refits=refits
-        )
-        estimator = refits.train(self.estimator, X_train, y_train, np.arange(len(train)))
-        refits.report(1 / (1 + training.n_refits))
+        estimator = training.train(self.estimator, np.arange(len(train)))
+        training.report(1 / (1 + training.n_refits))
         self._calibrate(estimator, _safe_indexing(X, held_out), y[held_out], training, held_out)
-        refits.report(1.0)
+        training.report(1.0)
         if groups is not None:
             self.void_ = _few_groups(_safe_indexing(groups, held_out))
         self._trained = self.estimator, estimator, sketch_rows(X_train, y_train)
@@ -322,12 +315,14 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             model, rows = self.estimator, None
         given = None if X_train is None else sketch_rows(X_train, y_train)
         void = refuse_seen(rows, X, y) or refuse_seen(given, X, y)
-        refits = Refits(
+        training = Training(
+            X=X_train,
+            y=y_train,
+            n_refits=self.left_out_folds or 0,
             random_state=self.random_state,
             shuffle=self.shuffle,
             progress=reporter(self.progress, "training"),
         )
-        training = Training(X=X_train, y=y_train, folds=self.left_out_folds, refits=refits)
         placed = getattr(self, "_placed", (None, None, False))
         same = placed[0] is model and placed[1] is self.embed and placed[2]
         before = self.embedding_ if same and X_train is None else None
@@ -369,8 +364,9 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         void = refuse_seen(seen, X, y) if certain else None
         n = self._calibrated.calibrators[0].n_calibration_ + len(y)
         length = self.embedding_.length_scale(n if window is None else min(n, check_window(window)))
-        known |= {"index": None, "length_scale": length, "window": window}
-        calibrated = self._calibrated.extended(Z, y, y_pred, **known)
+        known.pop("index")
+        tails = measured(self.score_, Z, y, y_pred, **known)
+        calibrated = self._calibrated.extended(tails, window=window, length_scale=length)
         self.calibrators_, self.void_ = calibrated.calibrators, self.void_ or void
         return self
 
@@ -381,7 +377,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             return lazy_predictions(self, X)  # type: ignore[no-any-return]
         check_new_rows(self, X)
         score = self._score()
-        y_pred = predictions(self.estimator_, X, getattr(score, "n_outputs", 1))
+        y_pred = predictions(self.estimator_, X, score.n_outputs)
         return y_pred if y_pred.ndim == 1 else np.asarray(score.centre(y_pred))
 
     def predict_interval(
@@ -583,11 +579,11 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         if not hasattr(self, "calibrators_"):
             return []
         method = self.calibrators_[0]
-        locality = getattr(method, "locality_", None)
+        locality = method.locality_ if isinstance(method, FullRescaled) else None
         promise = self.guarantee(0.9)
         lines = [
             f"calibrated on {method.n_calibration_:,} rows by {promise.method}",
-            f"near in {self.embedding_}" if getattr(method, "judges_nearness", True) else "",
+            f"near in {self.embedding_}" if method.judges_nearness else "",
             "" if locality is None else f"as local as {locality.describe()}",
             "" if self.left_out_ is None else f"left-out errors: {self.left_out_}",
             "" if self.error_model_ is None else self.error_model_.describe(),
@@ -612,7 +608,7 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
 
     def _score(self) -> Any:
         """What the user calls an error."""
-        return AbsoluteError() if self.score_function is None else self.score_function
+        return as_score(self.score_function)
 
     def _split(self, n: int, groups: Any) -> tuple[IntArray, IntArray]:
         """Rows to train on, and rows to hold out."""
@@ -646,18 +642,12 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
         lazy: LazyRows | None = None,
     ) -> None:
         calibrator = FullRescaled() if self.calibrator is None else self.calibrator
-        if not hasattr(calibrator, "predict_radius"):
-            raise TypeError(
-                f"calibrator must be a method such as FullRescaled() or Split(); got "
-                f"{calibrator!r}. calliper.calibrators lists them."
-            )
-        calibrator = seeded(calibrator, self.random_state)
+        calibrator = seeded(as_calibrator(calibrator), self.random_state)
         if isinstance(calibrator, Grouped):  # what it wraps meets the model; groups come apart
             per_row = replace(per_row, groups=calibrator.asked(per_row.groups))
-            calibrator = calibrator.calibrator
+            calibrator = as_calibrator(calibrator.calibrator)
         given = per_row.known(X)
-        learnt, known = self._learn(estimator, calibrator, X, training)
-        embedding, score = learnt.embedding, learnt.score
+        embedding, score, errors, left_out = self._learn(estimator, calibrator, X, training)
         y_pred, Z = embedding.predict_and_transform(X)
         refuse_changing(embedding, X, y_pred, Z)
         if lazy is not None:  # what came so far are the first rows
@@ -665,8 +655,14 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             y = self._check_targets(y, "y")
         if _asks_distances(calibrator):
             warn_if_poor(embedding, Z)
-        known["length_scale"] = embedding.length_scale(len(y))
-        calibrated = calibrate(calibrator, score, Z, y, y_pred, **known, **given)
+        calibrated = calibrate(
+            calibrator,
+            score,
+            measured(score, Z, y, y_pred, **given),
+            training=training.seen(embedding, score, calibrator.uses),
+            left_out=left_out,
+            length_scale=embedding.length_scale(len(y)),
+        )
         made = {
             "_row_trend": warn_of_trend(calibrated.errors(y, y_pred), order),
             "calibrators_": calibrated.calibrators,
@@ -677,38 +673,34 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # 
             "_probe": first_rows(X),
             "estimator_": estimator,
             "score_": score,
-            "left_out_": learnt.unseen,
-            "error_model_": learnt.errors,
+            "left_out_": left_out,
+            "error_model_": errors,
         }
         # In one step: one that is interrupted in between would mix two calibrations.
         self.__dict__.update(made)
 
     def _learn(
-        self, estimator: Any, calibrator: Any, X: Any, training: Training
-    ) -> tuple[Learnt, dict[str, Any]]:
-        """The space, and what training rows tell the calibrator; nothing that it does not name."""
+        self, estimator: Any, calibrator: Calibrator, X: Any, training: Training
+    ) -> tuple[Embedding, Any, ErrorModel | None, LeftOut | None]:
+        """The space, the score, and what left-out rows teach if the calibrator uses them."""
         score = self._score()
         embedding = fit_embedding(
             self.embed,
             training.X,
             X,
             model=estimator,
-            n_outputs=getattr(score, "n_outputs", 1),
-            units=getattr(score, "units", None),
+            n_outputs=score.n_outputs,
+            units=score.units,
             y_train=training.y,
             raw=_raw(calibrator),
-            nearness=getattr(calibrator, "judges_nearness", True),
+            nearness=calibrator.judges_nearness,
         )
-        learnt = Learnt(embedding=embedding, score=score)
-        asks = _names(calibrator, LEFT_OUT) and getattr(calibrator, "uses_left_out", True)
+        asks = "left_out" in calibrator.uses
         errors = self._checked_error_model(score, asks=asks)
-        if training.X is None:
-            return learnt, {}
-        if asks or errors.adjusts:
-            chosen = isinstance(self.embed, str) and self.embed == "auto" and asks
-            learnt = learn_errors(training, embedding, score, errors, chosen=chosen)
-        seen = training.seen(learnt.embedding, learnt.score, wanted=_names(calibrator, SEEN))
-        return learnt, {**learnt.extras, **seen}
+        if training.X is None or not (asks or errors.adjusts):
+            return embedding, score, None, None
+        chosen = isinstance(self.embed, str) and self.embed == "auto" and asks
+        return learn_errors(training, embedding, score, errors, chosen=chosen)
 
     def _checked_error_model(self, score: Any, *, asks: bool) -> ErrorModel:
         """What to learn from left-out errors; ``asks`` says whether the calibrator does."""
@@ -748,19 +740,13 @@ def _warn_if_other(before: Embedding, now: Embedding) -> None:
 
 def _raw(calibrator: Any) -> Any:
     """The inputs as they are, if it asks for them, or its kernel, made of a model of its own."""
-    if getattr(calibrator, "takes_inputs", False):
+    if calibrator.takes_inputs:
         return UNTOUCHED
-    of_kernel = getattr(getattr(calibrator, "kernel", None), "takes_inputs", False)
-    return RAW if of_kernel else None
+    return RAW if calibrator.kernel is not None and calibrator.kernel.takes_inputs else None
 
 
 def _asks_distances(calibrator: Any) -> bool:
-    return getattr(calibrator, "judges_nearness", True) and _raw(calibrator) is None
-
-
-def _names(calibrator: Any, parameters: Iterable[str]) -> bool:
-    """Whether its ``fit`` takes any of these."""
-    return any(has_fit_parameter(calibrator, name) for name in parameters)
+    return calibrator.judges_nearness and _raw(calibrator) is None
 
 
 def _check_folds(folds: Any) -> None:

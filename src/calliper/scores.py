@@ -5,11 +5,9 @@
 a last digit or a few, so that no tie is lost. A score of two tails has two columns; each tail is
 calibrated on its own at level 1 − α/2, and a union bound gives 1 − α. ``magnitude`` is the size of
 the error that local scales are averaged from. A score that tells sides apart has ``signed(y, ŷ)``,
-whose size is the score and which grows with y, and its inverse ``place(ŷ, signed)``.
-
-A score that takes several predictions a row says how many in ``n_outputs`` (one if it does not
-say) and gives the one number between them in ``centre(y_pred)``. Predictions may carry an axis of
-levels before the last: (m, 1, n_outputs) against a radius of shape (m, L).
+whose size is the score and which grows with y, and its inverse ``place(ŷ, signed)``. All that a
+score may say of itself is declared in :class:`Score`. Predictions may carry an axis of levels
+before the last: (m, 1, n_outputs) against a radius of shape (m, L).
 
 ``QuantileError`` is conformalised quantile regression: the error of an interval that a model of
 two quantiles already proposes, narrow where it believes the target is certain. It is how far y
@@ -37,38 +35,121 @@ doi:10.1002/sta4.261 (CQR-r).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from calliper._types import FloatArray
-from calliper._validation import check_offset, check_vector
+from calliper._validation import check_offset, check_option, check_vector
+from calliper.declarations import About
 from calliper.exceptions import CalliperError, QuantileCrossingWarning, warn
 from calliper.quantile import above, below, not_below
 
-__all__ = ["AbsoluteError", "JointError", "QuantileError", "ScaledError", "SignedError"]
+__all__ = ["AbsoluteError", "JointError", "QuantileError", "ScaledError", "Score", "SignedError"]
 
 #: What :class:`QuantileError` offers.
 VARIANTS = ("plain", "ratio", "median", "asymmetric")
 
 
-class AbsoluteError(BaseEstimator):  # type: ignore[misc]
+class Score(BaseEstimator, ABC):  # type: ignore[misc]
+    """A nonconformity score: how wrong a prediction is, and which targets are no more wrong.
+
+    Attributes
+    ----------
+    n_tails : radii of an interval; two where each side of the prediction has its own
+    n_outputs : predictions a row
+    units : (k,) sizes of usual errors of k targets, or None
+    has_sides : whether ``signed`` tells on which side of the prediction a target lies
+    has_distribution : whether ``place`` is the inverse of ``signed``, so that there is one
+    about : what people choose it by, where it makes a method of its own
+    """
+
+    n_tails: Any = 1
+    n_outputs: Any = 1
+    units: Any = None
+    has_sides = False
+    has_distribution = False
+    about: About | None = None
+
+    @abstractmethod
+    def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
+        """The score of each row, (n,), or of each tail, (n, 2)."""
+
+    @abstractmethod
+    def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
+        """The size of the error that local scales are averaged from, (n,)."""
+
+    @abstractmethod
+    def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The targets whose score is at most ``radius``: both ends."""
+
+    def centre(self, y_pred: FloatArray) -> FloatArray:
+        """The one number between several predictions of a row."""
+        return y_pred
+
+    def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
+        """The score with the sign of the error, (n,); it grows with y."""
+        raise NotImplementedError
+
+    def place(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
+        """The target whose signed score this is."""
+        raise NotImplementedError
+
+
+class ForeignScore(Score):
+    """A score of another library, of which nothing is known but what every score has.
+
+    Parameters
+    ----------
+    score : object with ``n_tails``, ``measure``, ``magnitude`` and ``invert``
+    """
+
+    def __init__(self, score: Any) -> None:
+        self.score = score
+
+    @property
+    def n_tails(self) -> int:
+        """Radii of an interval."""
+        return int(self.score.n_tails)
+
+    def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
+        """As the score says."""
+        return np.asarray(self.score.measure(y, y_pred))
+
+    def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
+        """As the score says."""
+        return np.asarray(self.score.magnitude(y, y_pred))
+
+    def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """As the score says."""
+        lower, upper = self.score.invert(y_pred, radius)
+        return lower, upper
+
+
+def as_score(score: Any) -> Score:
+    """A score of calliper as it is, a foreign one in its adapter, the absolute error for None."""
+    if score is None:
+        return AbsoluteError()
+    return score if isinstance(score, Score) else ForeignScore(score)
+
+
+class AbsoluteError(Score):
     """s = ``|y − ŷ|``; the interval is ŷ ± radius.
 
     >>> AbsoluteError().measure(np.array([1.0, 4.0]), np.array([2.0, 2.0]))
     array([1., 2.])
     """
 
-    n_tails = 1
+    has_sides = True
+    has_distribution = True
 
     def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
         """``|y − ŷ|``, shape (n,)."""
         return np.abs(y - y_pred)
 
-    def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """The score itself."""
-        return np.abs(y - y_pred)
+    magnitude = measure
 
     def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Targets whose score is at most ``radius``: [ŷ − radius, ŷ + radius]."""
@@ -83,7 +164,7 @@ class AbsoluteError(BaseEstimator):  # type: ignore[misc]
         return y_pred + signed
 
 
-class JointError(BaseEstimator):  # type: ignore[misc]
+class JointError(Score):
     """s = ``max_j |y_j − ŷ_j|/u_j`` over the targets of a row; the box is ŷ_j ± u_j·radius.
 
     ``units`` are the u_j, k positive numbers such as the size of a usual error of each target,
@@ -100,7 +181,7 @@ class JointError(BaseEstimator):  # type: ignore[misc]
     array([1.5])
     """
 
-    n_tails = 1
+    has_sides = True
 
     def __init__(self, units: Any) -> None:
         self.units = units
@@ -144,7 +225,7 @@ class JointError(BaseEstimator):  # type: ignore[misc]
         return units
 
 
-class SignedError(BaseEstimator):  # type: ignore[misc]
+class SignedError(Score):
     """How far y lies below or above ŷ: intervals with two radii, or one-sided bounds.
 
     The score of the upper tail is max(y − ŷ, 0), that of the lower tail max(ŷ − y, 0). A target
@@ -197,12 +278,10 @@ class SignedError(BaseEstimator):  # type: ignore[misc]
         return -unbounded, above(y_pred, radius)
 
     def _checked_side(self) -> str:
-        if self.side not in ("both", "lower", "upper"):
-            raise ValueError(f"side must be 'both', 'lower' or 'upper'; got {self.side!r}.")
-        return self.side
+        return check_option(self.side, ("both", "lower", "upper"), "side")
 
 
-class ScaledError(BaseEstimator):  # type: ignore[misc]
+class ScaledError(Score):
     """How far y lies from a centre, below and above it in units of their own.
 
     Predictions are the centre and the two positive units of each row, (n, 3) as (centre, down,
@@ -214,16 +293,15 @@ class ScaledError(BaseEstimator):  # type: ignore[misc]
     array([1. , 0.5])
     """
 
-    n_tails = 1
     n_outputs = 3
+    has_sides = True
+    has_distribution = True
 
     def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
         """The distance from the centre in the unit of its side, shape (n,)."""
         return np.abs(self.signed(y, y_pred))
 
-    def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
-        """The score itself."""
-        return self.measure(y, y_pred)
+    magnitude = measure
 
     def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
         """The same, negative below the centre."""
@@ -248,7 +326,7 @@ class ScaledError(BaseEstimator):  # type: ignore[misc]
         return np.asarray(y_pred[..., 0])
 
 
-class QuantileError(BaseEstimator):  # type: ignore[misc]
+class QuantileError(Score):
     """How far y lies outside the predicted quantiles, negative inside: with ``Split``, CQR.
 
     Predictions are the lower and the upper quantile of each row, shape (n, 2); with
@@ -275,6 +353,14 @@ class QuantileError(BaseEstimator):  # type: ignore[misc]
     >>> score.invert(quantiles, np.array([0.5, 0.5]))
     (array([-0.5, -0.5]), array([2.5, 4.5]))
     """
+
+    about = About(
+        width="that of two predicted quantiles, plus a constant",
+        when="if the model can be trained for quantiles: QuantileError and Split",
+        cost="a fit of each quantile; O(N log N + M)",
+        needs="a model of quantiles",
+        python="QuantileError and Split",
+    )
 
     def __init__(self, variant: str = "plain", *, offset: float = 1e-6) -> None:
         self.variant = variant
@@ -355,10 +441,7 @@ class QuantileError(BaseEstimator):  # type: ignore[misc]
         return np.sort(outputs, axis=-1)
 
     def _checked_variant(self) -> str:
-        if self.variant not in VARIANTS:
-            names = ", ".join(repr(name) for name in VARIANTS)
-            raise ValueError(f"variant must be one of {names}; got {self.variant!r}.")
-        return self.variant
+        return check_option(self.variant, VARIANTS, "variant")
 
     def _checked_offset(self) -> float:
         offset = check_offset(self.offset)

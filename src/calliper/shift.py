@@ -29,6 +29,7 @@ from calliper._types import FloatArray
 from calliper._validation import check_level, check_vector, n_rows
 from calliper.exceptions import CalliperError, ShiftWarning, warn
 from calliper.quantile import Shares, effective_size, required_calibration_size
+from calliper.rows import stacked
 
 __all__ = ["LikelihoodRatio", "ShiftReport"]
 
@@ -167,26 +168,6 @@ class ShiftTrees:
             now = now + each.probability(rows)
         now = np.asarray(now / len(self.sums))
         return np.stack([1 - now, now], axis=1)
-
-
-def stacked(first: Any, second: Any) -> Any:
-    """The rows of both, as a frame if they are frames."""
-    if hasattr(first, "iloc"):
-        import pandas as pd
-
-        return pd.concat([first, second], ignore_index=True)
-    if hasattr(first, "vstack"):  # a frame of polars
-        return first.vstack(second)
-    try:
-        first, second = np.asarray(first), np.asarray(second)
-    except ValueError as error:
-        raise CalliperError(f"rows must all be of one length: {error}.") from error
-    if first.shape[1:] != second.shape[1:] or 0 in (first.ndim, second.ndim):
-        raise CalliperError(f"{second.shape} cannot follow {first.shape}: give both one shape.")
-    try:
-        return np.concatenate([first, second])
-    except TypeError as error:
-        raise CalliperError(f"these rows cannot follow those at hand: {error}.") from error
 
 
 @dataclass(frozen=True)

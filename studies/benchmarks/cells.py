@@ -59,7 +59,7 @@ def against_exact(n: int = 50_000, m: int = 5_000) -> str:
 
     def ask(kernel: KNN) -> tuple[float, Any]:
         method = FullRescaled(kernel)
-        return seconds(lambda: method.fit(Z, errors, Z_train=train).predict_radius(new, LEVEL))
+        return seconds(lambda: method.fit(Z, errors, training=train).predict_radius(new, LEVEL))
 
     exact, radius = ask(KNN(K))
     expected = score(radius, truth)
@@ -91,7 +91,7 @@ def at_scale(n: int, m: int, exact: str, inner: int, cells: Cells) -> list[str]:
 
     def ask(kernel: KNN) -> tuple[float, float, float, float]:
         method = FullRescaled(kernel)
-        to_fit, _ = seconds(lambda: method.fit(Z, errors, Z_train=train))
+        to_fit, _ = seconds(lambda: method.fit(Z, errors, training=train))
         to_predict, radius = seconds(lambda: method.predict_radius(new, LEVEL))
         return to_fit, to_predict, score(radius, truth), float(np.mean(truth <= radius))
 

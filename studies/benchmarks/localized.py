@@ -22,8 +22,8 @@ def prediction(rounds: int) -> str:
     fitted: dict[str, Any] = {
         "LCP": LCP(bandwidth=1.0).fit(Z, scores),
         "RLCP": RLCP(1.0, random_state=0).fit(Z, scores),
-        "SLCP": SLCP(RBF(1.0)).fit(Z, scores, Z_train=train, scores_train=errors),
-        "LVD": LVD(random_state=0).fit(Z, scores, Z_train=train, y_train=train[:, 0]),
+        "SLCP": SLCP(RBF(1.0)).fit(Z, scores, training=(train, errors)),
+        "LVD": LVD(random_state=0).fit(Z, scores, training=(train, None, train[:, 0])),
     }
     matrix = -rng.exponential(size=(M, N))
 

@@ -77,7 +77,7 @@ def measured(method: str, n: int, m: int, d: int) -> dict[str, float]:
     (Z, errors), (new, _) = embedding(n, rng, d=d, **inner), embedding(m, rng, d=d, **inner)
     given: dict[str, Any] = {}
     if "cells" in method:
-        given = {"Z_train": embedding(min(n, 400_000), rng, d=d, **inner)[0]}
+        given = {"training": embedding(min(n, 400_000), rng, d=d, **inner)[0]}
     METHODS[method]().fit(Z[:500], errors[:500]).predict_radius(new[:500])
     before, times = _peak(), list[tuple[float, float]]()
     while not times or (len(times) < 2 and sum(times[0]) < 3):

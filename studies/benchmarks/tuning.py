@@ -41,7 +41,7 @@ def criteria() -> str:
 
         def tune(criterion: str, Z: Any = Z, scores: Any = scores, train: Any = train) -> None:
             kernel = TunedRBF(criterion, n_scan=N_SCAN)
-            JackknifeRescaled(kernel).fit(Z, scores, Z_train=train)
+            JackknifeRescaled(kernel).fit(Z, scores, training=train)
 
         per_call = seconds(call_scikit_learn) / 100
         tuned = {name: seconds(partial(tune, name)) for name in ("mi", "mse", "deviance")}
@@ -60,7 +60,7 @@ def criteria() -> str:
 
 def prediction(rounds: int) -> str:
     Z, scores, train, new = problem(2000)
-    tuned = JackknifeRescaled(TunedRBF("mse"), random_state=0).fit(Z, scores, Z_train=train)
+    tuned = JackknifeRescaled(TunedRBF("mse"), random_state=0).fit(Z, scores, training=train)
     scale: Any = tuned.scale_
     fixed = JackknifeRescaled(RBF(float(np.median(scale.chosen)))).fit(Z, scores)
     spread = scale.candidates[[8, 9, 10, 11]]

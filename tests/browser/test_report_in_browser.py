@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from calliper import FullRescaled
-from calliper.lab.comparison import Points, compare, number, percent
+from calliper.lab._words import number, percent
+from calliper.lab.comparison import Points, compare
 from calliper.lab.report.page import Provenance, render_page
 from cases.comparisons import methods, points
 

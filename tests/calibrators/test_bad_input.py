@@ -105,7 +105,7 @@ def test_bad_levels(method, coverage, message):
         (FullRescaled("knn"), TypeError, "kernel must be KNN"),
         (FullRescaled(KNN(metric="nearby")), ValueError, "metric must be a name"),
         (JackknifeRescaled(5), TypeError, "kernel must be KNN"),
-        (MADSplit(), CalliperError, "pass Z_train and scores_train"),
+        (MADSplit(), CalliperError, "pass training="),
     ],
     ids=repr,
 )
@@ -130,9 +130,8 @@ def test_a_fit_that_fails_leaves_nothing_behind():
 
 @pytest.mark.parametrize("method", [FullRescaled(), JackknifeRescaled(), MADSplit()], ids=repr)
 def test_training_features_have_the_same_columns(method):
-    extra = {"scores_train": SCORES} if isinstance(method, MADSplit) else {}
-    with pytest.raises(CalliperError, match="Z_train has 5 columns, Z has 2"):
-        method.fit(Z, SCORES, Z_train=np.zeros((50, 5)), **extra)
+    with pytest.raises(CalliperError, match="Z of training has 5 columns, Z has 2"):
+        method.fit(Z, SCORES, training=(np.zeros((50, 5)), SCORES))
 
 
 def test_metrics_that_cannot_judge():

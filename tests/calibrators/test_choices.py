@@ -79,11 +79,11 @@ def test_lvd_is_widened_on_as_many_training_points_as_calibrate():
     metric = learn_metric(Z, labels, n_directions=2, max_iter=3, random_state=0)
     metric = replace(metric, matrix=1000 * metric.matrix)
     method = LVD(tuned=True, metric=metric, random_state=0)
-    method.fit(Z, np.abs(labels), Z_train=Z, y_train=labels).predict_radius(Z, [0.8, 0.9])
+    method.fit(Z, np.abs(labels), training=(Z, None, labels)).predict_radius(Z, [0.8, 0.9])
     points = metric.transform(Z)
     for level, factor in method.factors_.items():
         assert 0 < factor < 1 and factor == pytest.approx(widening_factor(points, level), rel=1e-9)
-    twice = {"Z_train": np.vstack([Z, Z + 0.1]), "y_train": np.append(labels, labels)}
+    twice = {"training": (np.vstack([Z, Z + 0.1]), None, np.append(labels, labels))}
     few = method.fit(Z[:9], np.abs(labels[:9]), **twice)  # 10 others are needed
     few.predict_radius(Z, 0.8)
     assert few.factors_[0.8] == 0
@@ -92,7 +92,7 @@ def test_lvd_is_widened_on_as_many_training_points_as_calibrate():
 def test_rlcp_looks_at_as_many_training_points_as_calibrate():
     """Fifty of sixty points are nearly all of them, and of two thousand a few near by."""
     train = np.random.default_rng(0).uniform(size=(1500, 1))
-    method = RLCP(random_state=0).fit(train[:60], train[:60, 0], Z_train=train)
+    method = RLCP(random_state=0).fit(train[:60], train[:60, 0], training=train)
     assert method.length_scale_ > 5 * effective_length_scale(train)
 
 
@@ -104,7 +104,7 @@ def test_slcp_tunes_its_kernel_on_the_sizes_of_training_errors():
         for seed in range(3):
             signed = sizes * rng.choice([-1.0, 1.0], size=300)
             made = [
-                SLCP(kernel, random_state=seed).fit(Z, sizes, Z_train=Z, scores_train=errors)
+                SLCP(kernel, random_state=seed).fit(Z, sizes, training=(Z, errors))
                 for errors in (sizes, signed)
             ]
             assert repr(made[0].kernel_) == repr(made[1].kernel_)

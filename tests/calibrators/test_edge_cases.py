@@ -102,11 +102,11 @@ def test_split_takes_negative_scores():
 
 
 def test_median_length_scale_comes_from_training_inputs():
-    method = FullRescaled(RBF("median")).fit(Z, SCORES, Z_train=Z[::2])
+    method = FullRescaled(RBF("median")).fit(Z, SCORES, training=Z[::2])
     by_hand = np.median([np.linalg.norm(a - b) for i, a in enumerate(Z[::2]) for b in Z[::2][:i]])
     assert method.kernel_.length_scale == pytest.approx(by_hand)
     with pytest.raises(CalliperError, match="median distance between training inputs is 0"):
-        FullRescaled(RBF("median")).fit(Z, SCORES, Z_train=np.ones((5, 2)))
+        FullRescaled(RBF("median")).fit(Z, SCORES, training=np.ones((5, 2)))
 
 
 def test_mad_split_takes_any_regressor_and_counts_its_negative_scales():
@@ -114,10 +114,10 @@ def test_mad_split_takes_any_regressor_and_counts_its_negative_scales():
     np.testing.assert_allclose(flat.predict_radius(NEW), Split().fit(Z, SCORES).predict_radius(NEW))
     with pytest.warns(ZeroScaleWarning):
         steep = MADSplit(LinearRegression())
-        steep.fit(Z, SCORES, Z_train=Z, scores_train=np.maximum(5 * Z[:, 0], 0))
+        steep.fit(Z, SCORES, training=(Z, np.maximum(5 * Z[:, 0], 0)))
     assert not np.isnan(steep.predict_radius(NEW)).any()
-    with pytest.raises(CalliperError, match="Z_train has 1 columns, Z has 2"):
-        MADSplit().fit(Z, SCORES, Z_train=Z[:, :1], scores_train=SCORES)
+    with pytest.raises(CalliperError, match="Z of training has 1 columns, Z has 2"):
+        MADSplit().fit(Z, SCORES, training=(Z[:, :1], SCORES))
 
 
 def test_fitting_again_forgets():

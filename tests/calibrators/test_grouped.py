@@ -85,8 +85,8 @@ def test_each_group_is_calibrated_on_its_own_rows_alone(method):
     rng = np.random.default_rng(0)
     Z, scores, group = draw(rng, 160)
     new, _, asked = draw(rng, 40)
-    known = dict(zip(("Z_train", "scores_train"), draw(rng, 80)[:2], strict=True))
-    known = {name: known[name] for name in method.needs}
+    known = {"training": draw(rng, 80)[:2]}
+    known = known if method.uses.needs else {}
     fitted = Grouped(method).fit(Z, scores, groups=group, **known)
     radius = fitted.predict_radius(new, [0.5, 0.8], groups=asked)
     promise = []
@@ -233,8 +233,8 @@ def test_jackknife_promises_its_own_in_each_group():
 
 
 def test_groups_are_needed_and_what_the_method_needs():
-    assert Grouped(Split()).needs == ("groups",)
-    assert Grouped(MADSplit()).needs == ("groups", *MADSplit().needs)
+    assert Grouped(Split()).uses.needs == ("groups",)
+    assert Grouped(MADSplit()).uses.needs == ("groups", *MADSplit().uses.needs)
 
 
 def test_a_length_scale_for_the_points_that_there_are_now():
@@ -263,7 +263,9 @@ def test_a_calibrator_that_says_little_of_itself():
             return np.full((len(Z), len(coverage)), self.largest_)
 
     method = Grouped(Largest())
-    assert method.judges_nearness and not method.has_distribution and method.needs == ("groups",)
+    assert (
+        method.judges_nearness and not method.has_distribution and method.uses.needs == ("groups",)
+    )
     group = np.repeat(["a", "b"], 20)
     method.fit(np.zeros((40, 1)), np.arange(40.0), groups=group)
     assert method.predict_radius(np.zeros((2, 1)), groups=["a", "b"]).tolist() == [19.0, 39.0]
@@ -283,7 +285,7 @@ def test_with_weights_a_group_of_few_rows_may_be_enough():
     light = {"groups": ["a", "b"], "weights": np.array([0.1, 0.1])}
     assert method.predict_radius(np.zeros((2, 1)), 0.9, **light).tolist() == [4.0, 9.0]
     leaves = Grouped(LoCart(max_leaves=1)).fit(
-        np.zeros((10, 1)), scores, groups=group, Z_train=np.zeros((9, 1)), scores_train=ones[:9]
+        np.zeros((10, 1)), scores, groups=group, training=(np.zeros((9, 1)), ones[:9])
     )
     assert leaves.predict_radius(np.zeros((1, 1)), 0.8, groups=["b"]) == 9.0
 

@@ -179,7 +179,7 @@ def test_the_calibrator_uses_what_was_found_and_says_so():
     Z, errors = sample(500, True)
     new = np.linspace(-1, 1, 9)[:, None]
     cal, scores = sample(200, True, 5)
-    method = FullRescaled(random_state=0).fit(cal, scores, Z_left_out=Z, scores_left_out=errors)
+    method = FullRescaled(random_state=0).fit(cal, scores, left_out=(Z, errors))
     found = search(Z, errors, 200)
     assert repr(method.locality_) == repr(found)
     assert repr(method.kernel_) == repr(found.kernel) and method.shrinkage_ == found.shrinkage
@@ -189,21 +189,21 @@ def test_the_calibrator_uses_what_was_found_and_says_so():
     assert "chosen on 500 left-out errors" in method.locality_.describe()
     assert by_hand.locality_.chosen_by == "user" and "as given" in by_hand.locality_.describe()
     given = FullRescaled(shrinkage=0.6, random_state=0)
-    given.fit(cal, scores, Z_left_out=Z, scores_left_out=errors)
+    given.fit(cal, scores, left_out=(Z, errors))
     assert given.shrinkage_ == 0.6 and given.locality_.n_errors == 500
     radial = FullRescaled().fit(cal, scores, length_scale=0.3)
     assert radial.kernel_.length_scale == 0.3 and radial.shrinkage_ == 0.0
-    own = FullRescaled(KNN(7)).fit(cal, scores, Z_left_out=Z, scores_left_out=errors)
+    own = FullRescaled(KNN(7)).fit(cal, scores, left_out=(Z, errors))
     assert own.kernel_.n_neighbors == 7 and own.shrinkage_ == 0.0
 
 
 def test_tuned_kernels_prefer_left_out_errors():
     Z, errors = sample(300, True)
     cal, scores = sample(100, True, 5)
-    left_out = {"Z_left_out": Z, "scores_left_out": errors}
-    noise = {"Z_train": Z, "scores_train": sample(300, False)[1]}
+    left_out = {"left_out": (Z, errors)}
+    noise = {"training": (Z, sample(300, False)[1])}
     tuned = FullRescaled(TunedKNN(), random_state=0)
-    expected = tuned.fit(cal, scores, Z_train=Z, scores_train=errors).kernel_.n_neighbors
+    expected = tuned.fit(cal, scores, training=(Z, errors)).kernel_.n_neighbors
     assert tuned.fit(cal, scores, **noise, **left_out).kernel_.n_neighbors == expected
     assert tuned.fit(cal, scores, **noise).kernel_.n_neighbors != expected
 
@@ -216,7 +216,7 @@ def test_plain_split_is_among_the_candidates():
     assert found.shrinkage == 1.0 and found.against_split == pytest.approx(1.0)
     assert "plain split" in found.describe()
     cal, scores = rng.normal(size=(200, 2)), rng.exponential(size=200)
-    given = {"Z_left_out": Z, "scores_left_out": errors, "length_scale": 0.001}
+    given = {"left_out": (Z, errors), "length_scale": 0.001}
     method = FullRescaled(random_state=0).fit(cal, scores, **given)
     expected = Split().fit(cal, scores).predict_radius(Z, [0.5, 0.9])
     np.testing.assert_array_equal(method.predict_radius(Z, [0.5, 0.9]), expected)
@@ -241,7 +241,7 @@ def test_too_few_errors_leave_it_to_the_rule():
     assert search(many[0], np.zeros(500), 100).n_errors == 0
     assert search(*many, 100).n_errors == 500
     cal, scores = sample(100, True, 5)
-    method = FullRescaled().fit(cal, scores, Z_left_out=Z, scores_left_out=errors)
+    method = FullRescaled().fit(cal, scores, left_out=(Z, errors))
     assert method.locality_.chosen_by == "rule"
 
 

@@ -97,10 +97,7 @@ def test_the_defaults_cover_every_bag(with_errors):
         p = small_problem(seed, smallest=8)
         if with_errors:
             rng = np.random.default_rng(seed)
-            extras = {
-                "Z_left_out": rng.normal(size=(80, p.Z.shape[1])),
-                "scores_left_out": rng.exponential(size=80),
-            }
+            extras = {"left_out": (rng.normal(size=(80, p.Z.shape[1])), rng.exponential(size=80))}
 
         def radius(Z, s, z, coverage, extras=extras):
             full = FullRescaled(random_state=0).fit(Z, s, **extras)
@@ -112,11 +109,10 @@ def test_the_defaults_cover_every_bag(with_errors):
 @pytest.mark.parametrize(
     ("extras", "words"),
     [
-        ({"scores_left_out": np.ones(5)}, "scores_left_out was given without Z_left_out"),
-        ({"Z_left_out": np.ones((5, 1))}, "Z_left_out has 1 columns, Z has 2"),
-        ({"Z_left_out": np.ones((5, 2)), "scores_left_out": np.ones(4)}, "4 values for 5 rows"),
-        ({"Z_left_out": np.ones((5, 2)), "scores_left_out": -np.ones(5)}, "Negative values"),
-        ({"scores_train": np.ones(5)}, "scores_train was given without Z_train"),
+        ({"left_out": np.ones((5, 1))}, "Z of left_out has 1 columns, Z has 2"),
+        ({"left_out": (np.ones((5, 2)), np.ones(4))}, "4 values for 5 rows"),
+        ({"left_out": (np.ones((5, 2)), -np.ones(5))}, "Negative values"),
+        ({"training": (np.ones((5, 2)), 0, 0, 0)}, "rows are given as"),
     ],
 )
 def test_bad_left_out_errors_are_refused(extras, words):
@@ -133,13 +129,13 @@ def test_bad_length_scales_are_refused(bad):
 def test_left_out_rows_without_errors_choose_nothing():
     rng = np.random.default_rng(0)
     Z, scores = rng.normal(size=(90, 2)), rng.exponential(size=90)
-    fitted = FullRescaled().fit(Z, scores, Z_left_out=Z)
+    fitted = FullRescaled().fit(Z, scores, left_out=Z)
     assert fitted.locality_.describe() == FullRescaled().fit(Z, scores).locality_.describe()
 
 
 def test_left_out_errors_are_asked_for_only_where_they_matter():
-    assert FullRescaled().uses_left_out and FullRescaled(TunedKNN()).uses_left_out
-    assert not FullRescaled(KNN(10)).uses_left_out
+    assert "left_out" in FullRescaled().uses and "left_out" in FullRescaled(TunedKNN()).uses
+    assert "left_out" not in FullRescaled(KNN(10)).uses
 
 
 @pytest.mark.parametrize(("n", "k"), [(10_001, 200), (40_000, 400)])

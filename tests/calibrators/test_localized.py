@@ -32,7 +32,7 @@ def test_flat_weights_are_split():
         RLCP(1e13, random_state=0),
     ):
         np.testing.assert_array_equal(method.fit(Z, SCORES).predict_radius(NEW, LEVELS), split)
-    flat = LVD(tuned=True, random_state=0).fit(Z, SCORES, Z_train=TRAIN[:12], y_train=LABELS[:12])
+    flat = LVD(tuned=True, random_state=0).fit(Z, SCORES, training=(TRAIN[:12], None, LABELS[:12]))
     radius = flat.predict_radius(NEW, [0.9])  # 11 others cannot be 20 effective neighbours
     np.testing.assert_array_equal(radius[:, 0], split[:, 3])
     assert flat.factors_ == {0.9: 0.0}
@@ -103,7 +103,7 @@ def test_rlcp_draws_are_standard_normal_and_independent():
 
 def test_lvd_counts_its_infinite_intervals():
     """Far from every calibration point nothing is known, and nothing finite is made up."""
-    method = LVD(random_state=0).fit(Z, SCORES, Z_train=TRAIN, y_train=np.sin(9 * TRAIN[:, 0]))
+    method = LVD(random_state=0).fit(Z, SCORES, training=(TRAIN, None, np.sin(9 * TRAIN[:, 0])))
     far = np.vstack([NEW, np.full((5, 2), 50.0)])
     radius = method.predict_radius(far, 0.9)
     assert np.isinf(radius[-5:]).all() and np.isinf(radius).sum() >= 5
@@ -119,7 +119,7 @@ def test_what_is_promised():
     words = rlcp.guarantee(0.9).describe()
     assert words.startswith("RLCP: a new target lies in its interval with probability at least 0.9")
     assert "exchangeable" in words and "random centres" in words
-    lvd = LVD(random_state=0).fit(Z, SCORES, Z_train=TRAIN, y_train=LABELS)
+    lvd = LVD(random_state=0).fit(Z, SCORES, training=(TRAIN, None, LABELS))
     assert lvd.guaranteed_coverage(0.9) == 0.0
     words = lvd.guarantee(0.9).describe()
     assert "no probability of covering" in words and "at least" not in words
@@ -129,9 +129,9 @@ def test_what_is_promised():
 @pytest.mark.parametrize(
     ("method", "error", "message"),
     [
-        (LCP(), CalliperError, "chosen on training errors: pass Z_train and scores_train"),
-        (RLCP(), CalliperError, "chosen on training inputs: pass Z_train to fit"),
-        (LVD(), CalliperError, "pass Z_train and y_train, the labels"),
+        (LCP(), CalliperError, "chosen on training errors: pass training"),
+        (RLCP(), CalliperError, "chosen on training inputs: pass training=Z to fit"),
+        (LVD(), CalliperError, "pass training=\\(Z, None, targets\\)"),
         (LCP(bandwidth=0), ValueError, "positive, finite number; got 0"),
         (LCP(bandwidth=np.inf), ValueError, "positive, finite number; got inf"),
         (LCP(bandwidth=-1.0), ValueError, "positive, finite number; got -1.0"),
@@ -154,24 +154,24 @@ def test_bad_parameters_are_refused_by_fit(method, error, message):
 
 
 def test_bad_training_data():
-    with pytest.raises(CalliperError, match="Z_train has 1 columns, Z has 2"):
-        LCP().fit(Z, SCORES, Z_train=TRAIN[:, :1], scores_train=LABELS)
-    with pytest.raises(CalliperError, match="Z_train has 1 columns, Z has 2"):
-        RLCP().fit(Z, SCORES, Z_train=TRAIN[:, :1])
-    with pytest.raises(CalliperError, match="Z_train has 1 columns, Z has 2"):
-        LVD().fit(Z, SCORES, Z_train=TRAIN[:, :1], y_train=LABELS)
+    with pytest.raises(CalliperError, match="Z of training has 1 columns, Z has 2"):
+        LCP().fit(Z, SCORES, training=(TRAIN[:, :1], LABELS))
+    with pytest.raises(CalliperError, match="Z of training has 1 columns, Z has 2"):
+        RLCP().fit(Z, SCORES, training=TRAIN[:, :1])
+    with pytest.raises(CalliperError, match="Z of training has 1 columns, Z has 2"):
+        LVD().fit(Z, SCORES, training=(TRAIN[:, :1], None, LABELS))
     with pytest.raises(CalliperError, match="needs 3 training points; got 2"):
-        LCP().fit(Z, SCORES, Z_train=TRAIN[:2], scores_train=LABELS[:2])
+        LCP().fit(Z, SCORES, training=(TRAIN[:2], LABELS[:2]))
     with pytest.raises(CalliperError, match="median distance between training inputs"):
-        LCP().fit(Z, SCORES, Z_train=np.ones((9, 2)), scores_train=np.ones(9)).predict_radius(NEW)
+        LCP().fit(Z, SCORES, training=(np.ones((9, 2)), np.ones(9))).predict_radius(NEW)
     with pytest.raises(CalliperError, match="median distance between training inputs is 0"):
-        RLCP().fit(Z, SCORES, Z_train=np.ones((9, 2)))
+        RLCP().fit(Z, SCORES, training=np.ones((9, 2)))
     with pytest.raises(CalliperError, match="no feature of Z_train"):
-        LVD().fit(Z, SCORES, Z_train=np.ones((9, 2)), y_train=np.arange(9.0))
+        LVD().fit(Z, SCORES, training=(np.ones((9, 2)), None, np.arange(9.0)))
 
 
 def test_too_few_points_for_the_level():
-    training = {"Z_train": TRAIN, "y_train": LABELS}
+    training = {"training": (TRAIN, None, LABELS)}
     for method, extra in ((LCP(bandwidth=1.0), {}), (LVD(random_state=0), training)):
         fitted = method.fit(Z[:18], SCORES[:18], **extra)
         with pytest.warns(SmallCalibrationWarning, match="18 calibration points") as caught:
@@ -184,9 +184,9 @@ def test_too_few_points_for_the_level():
 
 FITTED = [
     (LCP(bandwidth=0.7, random_state=0), {}),
-    (LCP("neighbors", random_state=0), {"Z_train": TRAIN, "scores_train": abs(LABELS)}),
-    (RLCP(random_state=0), {"Z_train": TRAIN}),
-    (LVD(tuned=True, random_state=0), {"Z_train": TRAIN, "y_train": LABELS}),
+    (LCP("neighbors", random_state=0), {"training": (TRAIN, abs(LABELS))}),
+    (RLCP(random_state=0), {"training": TRAIN}),
+    (LVD(tuned=True, random_state=0), {"training": (TRAIN, None, LABELS)}),
 ]
 
 

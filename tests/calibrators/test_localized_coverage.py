@@ -73,7 +73,7 @@ def one_dimensional_row(method, n):
     train, cal, new = (one_dimensional(size, random_state=size) for size in (1000, n, 4000))
     model = RandomForestRegressor(random_state=0).fit(train.X, train.y)
     errors, centre = np.abs(cal.y - model.predict(cal.X)), model.predict(new.X)
-    method.fit(cal.X, errors, Z_train=train.X, y_train=train.y)
+    method.fit(cal.X, errors, training=(train.X, None, train.y))
     radius = method.predict_radius(new.X, 0.95)
     counted = np.where(np.isinf(radius), errors.max(), radius)  # as the paper counts them
     intervals = Intervals(centre - counted, centre + counted)

@@ -7,7 +7,6 @@ import pytest
 
 from calliper import CalliperError
 from calliper.calibrators import LCP, LVD, RLCP, Split, _rlcp
-from calliper.calibrators._base import FitRows
 from calliper.calibrators._lcp import (
     OrderedScores,
     _bag,
@@ -20,6 +19,7 @@ from calliper.calibrators._rlcp import effective_length_scale, row_normals
 from calliper.exceptions import SmallCalibrationWarning
 from calliper.kernels import learn_metric
 from calliper.quantile import conformal_rank
+from calliper.rows import Rows
 from cases.problems import small_problem
 from oracles import localized as oracles
 
@@ -81,7 +81,7 @@ def test_lvd_equals_the_definition(batch):
             if p.Z.shape[1] != columns:
                 continue
             method = LVD(n_directions=2, max_iter=3, random_state=batch)
-            method.fit(p.Z, p.scores, Z_train=train, y_train=labels)
+            method.fit(p.Z, p.scores, training=(train, None, labels))
             A, mean, sd = method.metric_.matrix, train.mean(axis=0), train.std(axis=0)
             expected = [
                 oracles.lvd_radius(A, (p.Z - mean) / sd, p.scores, (z - mean) / sd, p.coverage)
@@ -141,7 +141,7 @@ def test_lvd_is_widened_as_far_as_needed(seed):
 
 def test_lvd_tuned_equals_the_definition_with_a_smaller_matrix():
     labels = np.sin(9 * TRAIN[:, 0])
-    method = LVD(tuned=True, random_state=0).fit(Z, SCORES, Z_train=5 * TRAIN, y_train=labels)
+    method = LVD(tuned=True, random_state=0).fit(Z, SCORES, training=(5 * TRAIN, None, labels))
     radius = method.predict_radius(NEW, LEVELS)
     X, x = ((rows - 5 * TRAIN.mean(axis=0)) / (5 * TRAIN.std(axis=0)) for rows in (Z, NEW))
     assert any(factor < 1 for factor in method.factors_.values())
@@ -200,7 +200,7 @@ def test_lvd_with_fewer_points_than_a_level_needs_is_split():
         assert widening_factor(np.vstack([points, points]), coverage) > 0
     metric = learn_metric(TRAIN, LABELS, random_state=0)
     few = LVD(tuned=True, metric=metric, random_state=0)
-    few.fit(Z[:20], SCORES[:20], Z_train=TRAIN, y_train=LABELS)
+    few.fit(Z[:20], SCORES[:20], training=(TRAIN, None, LABELS))
     expected = Split().fit(Z[:20], SCORES[:20]).predict_radius(NEW, [0.5, 0.9])
     np.testing.assert_array_equal(few.predict_radius(NEW, [0.5, 0.9])[:, 1], expected[:, 1])
     assert few.factors_[0.9] == 0 < few.factors_[0.5]
@@ -228,7 +228,7 @@ def test_lcp_without_a_finite_radius_takes_the_widest_bandwidth(localizer):
 def test_lcp_in_small_blocks_comes_to_the_same(localizer, monkeypatch):
     def found():
         method = LCP(localizer, random_state=0)
-        method.fit(Z, SCORES, Z_train=TRAIN, scores_train=np.abs(LABELS))
+        method.fit(Z, SCORES, training=(TRAIN, np.abs(LABELS)))
         return method.predict_radius(NEW, LEVELS), method.bandwidths_
 
     expected = found()
@@ -262,7 +262,7 @@ def test_lcp_says_which_neighbours_do_not_exist():
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_scores_below_zero_are_scores(method):
     """Errors on one side; so wide, or with so few points, it is split."""
-    train = {"Z_train": TRAIN, "y_train": LABELS} if isinstance(method, LVD) else {}
+    train = {"training": (TRAIN, None, LABELS)} if isinstance(method, LVD) else {}
     method.fit(np.zeros((9, 2)), SCORES[:9] - 20, **train)
     expected = Split().fit(Z[:9], SCORES[:9] - 20).predict_radius(Z[:1], [0.35, 0.85])
     where = np.zeros((1, 2)) if train else NEW[:1]
@@ -297,16 +297,16 @@ def test_a_point_left_out_has_the_radius_that_all_others_give(localizer, seed):
 def test_lcp_is_tuned_on_as_many_points_as_a_bag_has(n, expected):
     """Three at least, two thousand at most, and each with its own error."""
     scores = np.arange(2500.0)
-    rows = FitRows(np.zeros((n, 1)), np.zeros(n), Z_train=scores[:, None], scores_train=scores)
-    chosen, errors = training_sample(rows, np.random.RandomState(0))
+    training = Rows(scores[:, None], scores)
+    chosen, errors = training_sample(training, n, np.random.RandomState(0))
     assert len(chosen) == len(np.unique(errors)) == expected
     np.testing.assert_array_equal(chosen[:, 0], errors)
 
 
 def test_lcp_is_tuned_on_three_points_or_more():
-    LCP().fit(Z, SCORES, Z_train=TRAIN[:3], scores_train=LABELS[:3])
+    LCP().fit(Z, SCORES, training=(TRAIN[:3], LABELS[:3]))
     with pytest.raises(CalliperError, match="needs 3 training points; got 2"):
-        LCP().fit(Z, SCORES, Z_train=TRAIN[:2], scores_train=LABELS[:2])
+        LCP().fit(Z, SCORES, training=(TRAIN[:2], LABELS[:2]))
 
 
 def test_rlcp_takes_the_first_length_scale_of_its_grid_that_suffices():

@@ -167,9 +167,9 @@ def test_bad_input():
         JackknifeMinmaxRescaled(offset=-1).fit(Z, SCORES)
     with pytest.raises(CalliperError, match="needs training inputs"):
         JackknifeMinmaxRescaled(RBF("median")).fit(Z, SCORES)
-    with pytest.raises(CalliperError, match="Pass Z_train and scores_train"):
+    with pytest.raises(CalliperError, match="Pass training="):
         JackknifeMinmaxRescaled(TunedKNN()).fit(Z, SCORES)
-    tuned = JackknifeMinmaxRescaled(TunedKNN()).fit(Z, SCORES, Z_train=-Z, scores_train=SCORES)
+    tuned = JackknifeMinmaxRescaled(TunedKNN()).fit(Z, SCORES, training=(-Z, SCORES))
     assert isinstance(tuned.kernel_, KNN)
 
 

@@ -1,6 +1,6 @@
 """What a calibrator says it needs is what its fit refuses to go without."""
 
-import inspect
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,15 +24,12 @@ from calliper.calibrators import (
 )
 from calliper.exceptions import CalliperError
 from calliper.kernels import KNN, RBF, Mahalanobis, TunedKNN, TunedRBF
+from calliper.rows import Rows
 
 rng = np.random.default_rng(0)
 Z, SCORES, NEW = rng.normal(size=(60, 2)), rng.exponential(size=60), rng.normal(size=(3, 2))
-TRAINING = {
-    "Z_train": rng.normal(size=(80, 2)),
-    "scores_train": rng.exponential(size=80),
-    "y_train": rng.normal(size=80),
-}
-BOTH = ("Z_train", "scores_train")
+TRAINING = Rows(rng.normal(size=(80, 2)), rng.exponential(size=80), targets=rng.normal(size=80))
+BOTH = ("training", "errors")
 EXPECTED = [
     (Split(), ()),
     (ConditionalCalibration(), ()),
@@ -40,26 +37,26 @@ EXPECTED = [
     (RCP(kernel=KNN(10)), BOTH),
     (SLCP(), BOTH),
     (LoCart(), BOTH),
-    (LVD(max_iter=20, random_state=0), ("Z_train", "y_train")),
+    (LVD(max_iter=20, random_state=0), ("training", "targets")),
     (LCP(), BOTH),
     (LCP(bandwidth=0.5), ()),
-    (RLCP(), ("Z_train",)),
+    (RLCP(), ("training",)),
     (RLCP(0.5), ()),
-    (NormalizedKNN(), ("Z_train",)),
-    (NormalizedKNN(difficulty="labels"), ("Z_train", "y_train")),
+    (NormalizedKNN(), ("training",)),
+    (NormalizedKNN(difficulty="labels"), ("training", "targets")),
     (NormalizedKNN(difficulty="residuals"), BOTH),
-    (NormalizedKNN(difficulty="distance+labels"), ("Z_train", "y_train")),
+    (NormalizedKNN(difficulty="distance+labels"), ("training", "targets")),
     *[
         (method(kernel), needs)
         for kernel, of_jackknife, of_others in [
             (None, (), ()),
             (KNN(5), (), ()),
             (RBF(0.5), (), ()),
-            (RBF("median"), ("Z_train",), ("Z_train",)),
+            (RBF("median"), ("training",), ("training",)),
             (TunedKNN(), (), BOTH),
-            (TunedRBF(), ("Z_train",), BOTH),
+            (TunedRBF(), ("training",), BOTH),
             (TunedRBF(length_scales=[0.3, 1.0]), (), BOTH),
-            (TunedKNN("mi", n_neighbors=(5, 10), n_components=1), ("Z_train",), BOTH),
+            (TunedKNN("mi", n_neighbors=(5, 10), n_components=1), ("training",), BOTH),
         ]
         for method, needs in [
             (JackknifeRescaled, of_jackknife),
@@ -71,9 +68,17 @@ EXPECTED = [
 ]
 
 
-def taken(method, names):
-    """Of these names, those that the method's fit has a parameter for."""
-    return [name for name in names if name in inspect.signature(method.fit).parameters]
+def told(needs):
+    """Training rows of which only so much is known; None where nothing is needed."""
+    return (
+        Rows(
+            TRAINING.Z,
+            TRAINING.scores if "errors" in needs else None,
+            targets=TRAINING.targets if "targets" in needs else None,
+        )
+        if needs
+        else None
+    )
 
 
 def test_every_calibrator_is_here():
@@ -84,19 +89,17 @@ def test_every_calibrator_is_here():
 
 @pytest.mark.parametrize(("method", "needs"), EXPECTED, ids=repr)
 def test_fit_refuses_to_go_without_each_of_its_needs(method, needs):
-    assert method.needs == needs
-    assert taken(method, needs) == list(needs)
+    assert method.uses.needs == needs
     for missing in needs:
-        told = {name: value for name, value in TRAINING.items() if name != missing}
-        told = {name: told[name] for name in taken(method, told)}
-        with pytest.raises(CalliperError, match=missing):
-            method.fit(Z, SCORES, **told)
+        known = None if missing == "training" else told([n for n in needs if n != missing])
+        with pytest.raises(CalliperError, match="training"):
+            method.fit(Z, SCORES, training=known)
 
 
 @pytest.mark.parametrize(("method", "needs"), EXPECTED, ids=repr)
 @pytest.mark.filterwarnings("ignore:.*converge")
 def test_fit_needs_nothing_else(method, needs):
-    fitted = method.fit(Z, SCORES, **{name: TRAINING[name] for name in needs})
+    fitted = method.fit(Z, SCORES, training=told(needs))
     assert fitted.predict_radius(NEW, 0.8).shape == (3,)
 
 
@@ -107,22 +110,20 @@ def test_flags(method, needs):
     learns = full and (
         method.kernel is None or isinstance(method.kernel, Mahalanobis | TunedKNN | TunedRBF)
     )
-    assert method.uses_left_out == learns
+    assert ("left_out" in method.uses) == learns
 
 
 @pytest.mark.parametrize(("method", "needs"), EXPECTED, ids=repr)
 def test_training_rows_have_the_columns_of_the_calibration_rows(method, needs):
-    told = {name: TRAINING[name] for name in taken(method, TRAINING)}
-    if "Z_train" in told:
-        with pytest.raises(CalliperError, match="Z_train has 5 columns, Z has 2"):
-            method.fit(Z, SCORES, **told | {"Z_train": np.zeros((80, 5))})
+    if "training" in method.uses:
+        with pytest.raises(CalliperError, match="Z of training has 5 columns, Z has 2"):
+            method.fit(Z, SCORES, training=replace(TRAINING, Z=np.zeros((80, 5))))
 
 
 @pytest.mark.parametrize(("method", "needs"), EXPECTED, ids=repr)
 def test_a_fit_that_fails_leaves_nothing_behind(method, needs):
-    told = {name: TRAINING[name] for name in needs}
-    method.fit(Z, SCORES, **told)
+    method.fit(Z, SCORES, training=told(needs))
     with pytest.raises(CalliperError):
-        method.fit(Z, np.full(60, np.nan), **told)
+        method.fit(Z, np.full(60, np.nan), training=told(needs))
     with pytest.raises(NotFittedError):
         method.predict_radius(NEW)

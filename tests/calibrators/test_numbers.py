@@ -92,7 +92,7 @@ def test_power_of_two(largest):
 
 
 def test_extreme_offsets_beside_left_out_errors():
-    left_out = {"Z_left_out": np.vstack([Z, Z]), "scores_left_out": np.append(NOISE, NOISE)}
+    left_out = {"left_out": (np.vstack([Z, Z]), np.append(NOISE, NOISE))}
     for offset in (1e200, 1e-200):
         for statistic in ("mean", "quantile"):
             method = FullRescaled(statistic=statistic, offset=offset).fit(Z, NOISE, **left_out)
@@ -103,7 +103,7 @@ def test_extreme_offsets_beside_left_out_errors():
 
 
 def test_rlcp_chooses_its_length_scale_beside_one_calibration_point():
-    method = RLCP(random_state=0).fit(Z[:1], NOISE[:1], Z_train=Z)
+    method = RLCP(random_state=0).fit(Z[:1], NOISE[:1], training=Z)
     assert method.length_scale_ > 0 and not np.isnan(method.predict_radius(Z, 0.5)).any()
 
 

@@ -186,7 +186,7 @@ def test_split_and_mad_split(seed):
     Z_train = rng.normal(size=(len(train), p.Z.shape[1]))
     Z_train = np.round(Z_train) if p.discrete else Z_train
     method = MADSplit(KNN(k), offset=p.offset)
-    method.fit(p.Z, p.scores, Z_train=Z_train, scores_train=train)
+    method.fit(p.Z, p.scores, training=(Z_train, train))
 
     def scale(z):
         near = oracles.nearest(Z_train, z, range(len(train)), k)

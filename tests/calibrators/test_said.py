@@ -36,7 +36,6 @@ USUAL = {
     "has_law": False,
     "has_distribution": False,
     "takes_device": False,
-    "uses_left_out": False,
 }
 #: What differs from the usual, and whether the radius is rounded already (None: asked when fitted).
 SAID = [
@@ -50,7 +49,7 @@ SAID = [
     (RLCP(), {"takes_any_score", "by_rank"}, True),
     (LVD(), {"takes_any_score"}, True),
     (ConditionalCalibration(), {"takes_inputs", "takes_any_score"}, True),
-    (FullRescaled(), {"has_distribution", "takes_device", "uses_left_out"}, None),
+    (FullRescaled(), {"has_distribution", "takes_device"}, None),
     (FullRescaled(KNN(3), statistic="quantile"), {"takes_device"}, None),
     (JackknifeRescaled(), {"takes_device"}, None),
     (JackknifeMinmaxRescaled(), set(), None),

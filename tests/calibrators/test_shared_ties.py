@@ -130,16 +130,16 @@ def test_copies_by_thousands_stay_small():
 
 
 # ------------------------------------------------------------------ laws of coverage given a seed
-def assert_covers(method, draw, n, *, draws, proved=0.9, train=()):
+def assert_covers(method, draw, n, *, draws, proved=0.9, train=False):
     """New scores are covered as often as is proved, over draws of data, the method as given."""
     share = []
     for number in range(draws):
         rng = np.random.default_rng(number)
         Z = draw(rng, n + 60)
         scores = np.abs(rng.normal(size=len(Z))) * (1 + np.abs(Z[:, 0]))
-        rest = {"Z_train": Z[n + 20 :], "scores_train": scores[n + 20 :]}
-        rest["y_train"] = rest["scores_train"] * rng.choice([-1, 1], 40)
-        fitted = clone(method).fit(Z[:n], scores[:n], **{name: rest[name] for name in train})
+        errors = scores[n + 20 :]
+        rest = Z[n + 20 :], errors, errors * rng.choice([-1, 1], 40)
+        fitted = clone(method).fit(Z[:n], scores[:n], training=rest if train else None)
         share.append(np.mean(scores[n : n + 20] <= fitted.predict_radius(Z[n : n + 20])))
     assert np.mean(share) >= proved - 3.5 * np.std(share) / math.sqrt(draws)
 
@@ -155,21 +155,21 @@ def test_full_covers_given_a_seed(kernel, place, seed):
     assert_covers(method, lambda rng, m: place(rng, m, 1), 9, draws=100)
 
 
-TRAINED = ("Z_train", "scores_train")
+TRAINED = True
 DRAWING = [
     (FullRescaled(TunedKNN(n_neighbors=(2, 5))), TRAINED),
     (FullRescaled(Mahalanobis(KNN(3), max_iter=5)), TRAINED),
-    (FullRescaled(RBF(0.5)), ()),
-    (JackknifeMinmaxRescaled(KNN(3)), ()),
+    (FullRescaled(RBF(0.5)), False),
+    (JackknifeMinmaxRescaled(KNN(3)), False),
     (MADSplit(KNN(3)), TRAINED),
     (SLCP(KNN(5)), TRAINED),
     (RCP(kernel=KNN(5)), TRAINED),
-    (NormalizedKNN(5, difficulty="labels"), ("Z_train", "y_train")),
-    (LCP("neighbors", bandwidth=4), ()),
+    (NormalizedKNN(5, difficulty="labels"), TRAINED),
+    (LCP("neighbors", bandwidth=4), False),
     (LCP("neighbors"), TRAINED),
-    (LCP("exponential", bandwidth=0.5), ()),
-    (RLCP(0.7), ()),
-    (LVD(n_directions=1, max_iter=5), ("Z_train", "y_train")),
+    (LCP("exponential", bandwidth=0.5), False),
+    (RLCP(0.7), False),
+    (LVD(n_directions=1, max_iter=5), TRAINED),
     (LoCart(), TRAINED),
 ]
 

@@ -20,8 +20,7 @@ from calliper.calibrators import (
     LoCart,
     NormalizedKNN,
 )
-from calliper.calibrators._base import FitRows
-from calliper.calibrators._locality import locality_rule, search_locality, stays
+from calliper.calibrators._locality import locality_rule, said_of, search_locality
 from calliper.calibrators._lvd import widening_factor
 from calliper.exceptions import ShiftWarning, SmallCalibrationWarning
 from calliper.guarantees import confident_rank
@@ -49,7 +48,7 @@ def test_levels_and_settings_that_nobody_gives_are_those_documented():
     learnt = inspect.signature(learn_metric).parameters
     for name in ("n_directions", "smoothing", "max_iter"):
         assert LVD().get_params()[name] == learnt[name].default
-    trained = {"Z_train": Z[20:], "y_train": scores[20:]}
+    trained = {"training": (Z[20:], None, scores[20:])}
     kind = {"n_neighbors": 3, "difficulty": "distance+labels", "form": "exp"}
     usual, said = NormalizedKNN(**kind), NormalizedKNN(**kind, rho=0.5)
     radii = [each.fit(Z[:20], scores[:20], **trained).predict_radius(Z) for each in (usual, said)]
@@ -168,9 +167,10 @@ def test_interval_scores_are_averaged_over_three_levels():
 @pytest.mark.parametrize(("before", "now", "same"), [(98, 99, False), (99, 100, True)])
 def test_a_search_stays_only_if_its_bags_do(before, now, same):
     """Bags have N + 1 members, or all 100 left-out errors."""
-    Z, scores = draw(100, 2)
-    rows = [FitRows(Z[:n], scores[:n], Z_left_out=Z, scores_left_out=scores) for n in (before, now)]
-    assert stays(*rows, None, statistic=None) is same
+    said = {
+        said_of(n, None, None, statistic=None, dimensions=2, n_errors=100) for n in (before, now)
+    }
+    assert (len(said) == 1) is same
 
 
 @pytest.mark.parametrize("n", [6, 7, 8, 9])
@@ -197,7 +197,7 @@ def test_the_global_scale_is_the_lower_median_of_the_bag(n, level):
 def test_a_tree_takes_the_largest_number_of_single_precision(sign):
     Z, scores = draw(60)
     Z[7] = sign * np.finfo(np.float32).max
-    method = LoCart().fit(Z, scores, Z_train=Z, scores_train=scores)
+    method = LoCart().fit(Z, scores, training=(Z, scores))
     assert method.predict_radius(Z[7:8], 0.5) > 0
     Z[7] *= 1.001
     with pytest.raises(CalliperError, match="Divide the features"):
@@ -214,7 +214,7 @@ def test_local_quantiles_in_many_dimensions_are_those_of_the_definition():
     """Distances are taken by products there, up to a constant of the row."""
     Z, scores = draw(80, 12)
     metric = learn_metric(Z, scores, n_directions=12, max_iter=3, random_state=0)
-    method = LVD(metric=metric).fit(Z[:60], scores[:60], Z_train=Z, y_train=scores)
+    method = LVD(metric=metric).fit(Z[:60], scores[:60], training=(Z, None, scores))
     radius = method.predict_radius(Z[60:], 0.6)
     points, order = metric.transform(Z), np.argsort(scores[:60])
     expected = []
@@ -231,7 +231,7 @@ def test_one_row_with_tied_neighbours_among_others_without():
     train, errors = np.array([[0.0], [2.0], [10.0], [13.0]]), np.array([1.0, 3.0, 5.0, 7.0])
     method = NormalizedKNN(1, difficulty="residuals", gamma=1.0)
     Z, scores = draw(30)
-    method.fit(Z, scores, Z_train=train, scores_train=errors)
+    method.fit(Z, scores, training=(train, errors))
     tied, alone = method.predict_radius([[1.0], [9.0]])
     unit = np.median([3.0, 1.0, 7.0, 5.0])  # of each training row's nearest other
     assert tied / alone == pytest.approx((1 + 2 / unit) / (1 + 5 / unit), rel=1e-9)

@@ -49,9 +49,9 @@ rng = np.random.default_rng(1)
 )
 def test_nothing_local_is_split(method):
     """Flat weights, a constant difficulty, one leaf."""
-    constant = {"Z_train": Z_TRAIN, "scores_train": TRAIN["scores_train"]}
+    constant = {"training": (Z_TRAIN, TRAIN["training"][1])}
     if method.get_params().get("difficulty") == "residuals":
-        constant["scores_train"] = np.full(80, 3.0)
+        constant = {"training": (Z_TRAIN, np.full(80, 3.0))}
     radius = fit(method, train=constant).predict_radius(NEW, LEVELS)
     np.testing.assert_allclose(radius, SPLIT, rtol=1e-9)
 
@@ -59,12 +59,12 @@ def test_nothing_local_is_split(method):
 def test_constant_labels_duplicates_and_one_neighbour_have_no_spread():
     for labels, k in ((np.full(80, 0.1), 3), (Y_TRAIN, 1)):
         method = NormalizedKNN(k, difficulty="labels")
-        method.fit(Z, SCORES, Z_train=Z_TRAIN, y_train=labels)
+        method.fit(Z, SCORES, training=(Z_TRAIN, None, labels))
         assert method.units_.tolist() == [1.0]
         np.testing.assert_allclose(method.predict_radius(NEW, LEVELS), SPLIT)
     repeated = np.repeat(Z_TRAIN[:20], 4, axis=0)
     repeated[-3:] += [[1.0], [2.0], [3.0]]
-    method = NormalizedKNN(2).fit(Z, SCORES, Z_train=repeated)
+    method = NormalizedKNN(2).fit(Z, SCORES, training=repeated)
     assert method.units_[0] > 0  # the median is 0, so the mean is the unit
     assert np.isfinite(method.predict_radius(NEW, LEVELS)).all()
 
@@ -77,7 +77,7 @@ def test_a_vanishing_length_scale_is_the_nearest_neighbour():
 
 
 def test_slcp_radius_is_never_an_empty_interval():
-    train = {"Z_train": np.linspace(0, 1, 80)[:, None], "scores_train": np.r_[[0.0] * 40, [9] * 40]}
+    train = {"training": (np.linspace(0, 1, 80)[:, None], np.r_[[0.0] * 40, [9] * 40])}
     z, s = np.r_[np.full(5, 0.1), np.full(45, 0.9)][:, None], np.full(50, 1.0)
     method = SLCP(KNN(5)).fit(z, s, **train)
     radius = method.predict_radius([[0.1], [0.9]], 0.5)
@@ -106,7 +106,7 @@ def test_fitting_again_forgets(method):
     drawn = {"random_state"} & method.get_params().keys()
     seeded = clone(method).set_params(**dict.fromkeys(drawn, 0))
     fit(seeded).predict_radius(NEW, LEVELS)
-    other = {"Z_train": Z_TRAIN[:40, :1], "scores_train": TRAIN["scores_train"][40:]}
+    other = {"training": (Z_TRAIN[:40, :1], TRAIN["training"][1][40:])}
     again = fit(seeded, Z[:30, :1], SCORES[:30], other, Y_TRAIN[:40])
     fresh = fit(clone(seeded), Z[:30, :1], SCORES[:30], other, Y_TRAIN[:40])
     np.testing.assert_array_equal(
@@ -170,7 +170,7 @@ def test_the_unit_of_labels_does_not_matter_where_neighbours_tie():
 
     def radius(unit):
         method = NormalizedKNN(6, difficulty="labels", gamma=0.5)
-        return method.fit(new, scores, Z_train=train, y_train=labels * unit).predict_radius(new)
+        return method.fit(new, scores, training=(train, None, labels * unit)).predict_radius(new)
 
     expected = radius(1.0)
     assert (expected[:7] == expected[0]).all() and expected[-1] > 2 * expected[0]
@@ -201,7 +201,7 @@ def test_labels_far_from_zero_keep_their_spread_where_neighbours_tie():
     new, scores = np.arange(0.0, 9.0, 0.5)[:, None], np.arange(1.0, 19.0)
     method = NormalizedKNN(6, difficulty="labels")
     radii = [
-        method.fit(new, scores, Z_train=train, y_train=labels + far).predict_radius(new)
+        method.fit(new, scores, training=(train, None, labels + far)).predict_radius(new)
         for far in (0.0, 2.0**30)
     ]
     np.testing.assert_allclose(*radii, rtol=1e-6)
@@ -210,7 +210,7 @@ def test_labels_far_from_zero_keep_their_spread_where_neighbours_tie():
 
 def test_no_more_leaves_than_allowed():
     train = np.repeat([[0.0], [1.0], [2.0], [3.0]], 30, axis=0)
-    given = {"Z_train": train, "scores_train": 10 ** train[:, 0]}
+    given = {"training": (train, 10 ** train[:, 0])}
     for most in (2, 3, 4, 9):
         method = LoCart(max_leaves=most, min_leaf=1).fit(train, train[:, 0], **given)
         assert len(method.leaf_sizes_) == min(most, 4)
@@ -218,7 +218,7 @@ def test_no_more_leaves_than_allowed():
 
 def test_one_leaf_is_one_however_clear_a_split_would_be():
     train = np.repeat([[0.0], [1.0]], 60, axis=0)
-    given = {"Z_train": train, "scores_train": 1 + 9 * train[:, 0]}
+    given = {"training": (train, 1 + 9 * train[:, 0])}
     one = LoCart(max_leaves=1, min_leaf=1).fit(train, train[:, 0], **given)
     assert one.leaf_sizes_.tolist() == [120]
     assert LoCart(min_leaf=1).fit(train, train[:, 0], **given).leaf_sizes_.tolist() == [60, 60]

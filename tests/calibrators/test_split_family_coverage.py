@@ -40,7 +40,7 @@ def test_marginal_coverage_is_what_is_proved(method, n):
     for repetition in range(repetitions):
         (features, labels), (z, y) = draw(draws, 40), draw(draws, n + 50)
         s = np.abs(y)
-        train = {"Z_train": features, "scores_train": np.abs(labels)}
+        train = {"training": (features, np.abs(labels))}
         fit(method, z[:n], s[:n], train, labels)
         covered[repetition] = (s[n:, None] <= method.predict_radius(z[n:], levels)).mean(axis=0)
     mean, error = covered.mean(axis=0), covered.std(axis=0) / np.sqrt(repetitions)
@@ -55,7 +55,7 @@ def test_locart_covers_in_every_leaf(n):
     """One tree, many calibration sets: given its leaf, a new point is covered often enough."""
     draws, levels, repetitions = np.random.default_rng(n), [0.5, 0.8, 0.9], 250
     features, labels = draw(draws, 200)
-    train = {"Z_train": features, "scores_train": np.abs(labels)}
+    train = {"training": (features, np.abs(labels))}
     hits, proved, counts = [], [], []
     for _ in range(repetitions):
         z, y = draw(draws, n + 60)

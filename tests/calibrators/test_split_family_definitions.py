@@ -31,7 +31,7 @@ def test_slcp_knn_equals_the_definition(batch):
         features, errors, _ = training_part(seed, p.Z.shape[1], smallest=1)
         shift = 0.0 if seed % 3 else 1.0  # also scores below 0
         method = SLCP(KNN(p.n_neighbors))
-        method.fit(p.Z, p.scores - shift, Z_train=features, scores_train=errors)
+        method.fit(p.Z, p.scores - shift, training=(features, errors))
         kernel = ("knn", float(p.n_neighbors))
         expected = [
             split_oracles.slcp_radius(
@@ -51,7 +51,7 @@ def test_slcp_rbf_equals_the_definition(batch, log10):
     for seed in range(20 * batch, 20 * batch + 20):
         p = small_problem(seed, largest=10)
         features, errors, _ = training_part(seed, p.Z.shape[1], smallest=1)
-        method = SLCP(RBF(10.0**log10)).fit(p.Z, p.scores, Z_train=features, scores_train=errors)
+        method = SLCP(RBF(10.0**log10)).fit(p.Z, p.scores, training=(features, errors))
         expected = [
             split_oracles.slcp_radius(
                 p.Z, p.scores, z, features, errors, ("rbf", 10.0**log10), p.coverage
@@ -74,11 +74,9 @@ def test_normalized_knn_equals_the_definition(difficulty, form):
         method = NormalizedKNN(
             p.n_neighbors, difficulty=difficulty, form=form, gamma=gamma, rho=rho
         )
-        method.fit(p.Z, p.scores, Z_train=features, y_train=labels, scores_train=errors)
+        method.fit(p.Z, p.scores, training=(features, errors, labels))
         scale = {
-            "Z_train": features,
-            "y_train": labels,
-            "scores_train": errors,
+            "training": (features, errors, labels),
             "K": p.n_neighbors,
             "difficulty": difficulty,
             "form": form,
@@ -105,7 +103,7 @@ def test_rcp_knn_equals_the_definition(batch):
         p = small_problem(seed)
         features, errors, _ = training_part(seed, p.Z.shape[1], smallest=1)
         method = RCP(kernel=KNN(p.n_neighbors), offset=p.offset)
-        method.fit(p.Z, p.scores, Z_train=features, scores_train=errors)
+        method.fit(p.Z, p.scores, training=(features, errors))
         expected = [
             split_oracles.rcp_knn_radius(
                 p.Z, p.scores, z, features, errors, p.n_neighbors, p.coverage, p.offset
@@ -124,7 +122,7 @@ def test_rcp_with_a_regressor_equals_the_definition(seed):
     features, errors, _ = training_part(seed, p.Z.shape[1])
     regressor = QuantileRegressor(alpha=0.01)
     method = RCP(regressor, offset=p.offset)
-    method.fit(p.Z, p.scores, Z_train=features, scores_train=errors)
+    method.fit(p.Z, p.scores, training=(features, errors))
     model = clone(regressor).set_params(quantile=p.level).fit(features, errors)
 
     def scales(rows):
@@ -144,7 +142,7 @@ def test_locart_equals_the_definition(batch):
         p = small_problem(seed, largest=40)
         features, errors, _ = training_part(seed, p.Z.shape[1])
         method = LoCart(min_leaf=1 + seed % 4, max_leaves=None if seed % 2 else 3, random_state=0)
-        method.fit(p.Z, p.scores, Z_train=features, scores_train=errors)
+        method.fit(p.Z, p.scores, training=(features, errors))
         tree = method.tree_.tree_
         expected = [split_oracles.locart_radius(p.Z, p.scores, z, tree, p.coverage) for z in p.new]
         np.testing.assert_array_equal(method.predict_radius(p.new, p.level), expected, f"{seed}")

@@ -31,19 +31,23 @@ rng = np.random.default_rng(1)
 @each_method
 @quiet
 def test_training_data_is_required(method):
-    with pytest.raises(CalliperError, match=r"pass Z_train.*ConformalRegressor\.calibrate"):
+    with pytest.raises(CalliperError, match=r"pass training.*ConformalRegressor\.calibrate"):
         method.fit(Z, SCORES)
 
 
 @pytest.mark.parametrize(
     ("difficulty", "given"),
-    [("labels", "scores_train"), ("residuals", "y_train"), ("distance+labels", "scores_train")],
+    [
+        ("labels", (Z_TRAIN, np.abs(Y_TRAIN))),
+        ("residuals", (Z_TRAIN, None, Y_TRAIN)),
+        ("distance+labels", (Z_TRAIN, np.abs(Y_TRAIN))),
+    ],
 )
 def test_each_difficulty_says_what_it_needs(difficulty, given):
     method = NormalizedKNN(difficulty=difficulty)
-    with pytest.raises(CalliperError, match="with y_train for labels and scores_train for resid"):
-        method.fit(Z, SCORES, Z_train=Z_TRAIN, **{given: np.abs(Y_TRAIN)})
-    NormalizedKNN().fit(Z, SCORES, Z_train=Z_TRAIN)  # distances need inputs alone
+    with pytest.raises(CalliperError, match="targets for labels and scores for residuals"):
+        method.fit(Z, SCORES, training=given)
+    NormalizedKNN().fit(Z, SCORES, training=Z_TRAIN)  # distances need inputs alone
 
 
 @each_method
@@ -51,9 +55,9 @@ def test_each_difficulty_says_what_it_needs(difficulty, given):
 @pytest.mark.parametrize(
     ("train", "message"),
     [
-        ({"Z_train": Z_TRAIN[:, :1]}, "Z_train has 1 columns, Z has 2"),
-        ({"Z_train": np.where(Z_TRAIN == Z_TRAIN[3, 1], np.nan, Z_TRAIN)}, "contains NaN"),
-        ({"Z_train": Z_TRAIN[:, 0]}, "Expected 2D array"),
+        (Z_TRAIN[:, :1], "Z of training has 1 columns, Z has 2"),
+        (np.where(Z_TRAIN == Z_TRAIN[3, 1], np.nan, Z_TRAIN), "contains NaN"),
+        (Z_TRAIN[:, 0], "Expected 2D array"),
     ],
 )
 def test_bad_training_inputs(method, train, message):
@@ -67,10 +71,10 @@ def test_bad_training_inputs(method, train, message):
     ids=repr,
 )
 def test_bad_training_errors(method):
-    with pytest.raises(CalliperError, match="scores_train has 79 values for 80 rows"):
-        fit(method, train={**TRAIN, "scores_train": TRAIN["scores_train"][:-1]})
-    with pytest.raises(CalliperError, match="scores_train must be finite"):
-        fit(method, train={**TRAIN, "scores_train": np.full(80, np.nan)})
+    with pytest.raises(CalliperError, match="scores of training has 79 values for 80 rows"):
+        fit(method, train={"training": (Z_TRAIN, TRAIN["training"][1][:-1])})
+    with pytest.raises(CalliperError, match="scores of training must be finite"):
+        fit(method, train={"training": (Z_TRAIN, np.full(80, np.nan))})
 
 
 @each_method
@@ -122,13 +126,13 @@ def test_bad_parameters(method, error, message):
 
 
 def test_too_few_training_points():
-    few = {"Z_train": Z_TRAIN[:3], "scores_train": TRAIN["scores_train"][:3]}
+    few = {"training": (Z_TRAIN[:3], TRAIN["training"][1][:3])}
     for method in (SLCP(KNN(5)), RCP(kernel=KNN(5)), NormalizedKNN(5)):
         with pytest.warns(SmallCalibrationWarning, match="5 neighbours were asked for"):
             fit(method, train=few, y_train=Y_TRAIN[:3])
         assert np.isfinite(method.predict_radius(NEW)).all()
     with pytest.raises(CalliperError, match="at least 2 training points; got 1"):
-        NormalizedKNN(1).fit(Z, SCORES, Z_train=Z_TRAIN[:1])
+        NormalizedKNN(1).fit(Z, SCORES, training=Z_TRAIN[:1])
 
 
 @pytest.mark.parametrize("method", [SLCP(), NormalizedKNN(), RCP(kernel=KNN(5))], ids=repr)
@@ -143,7 +147,7 @@ def test_too_few_calibration_points_give_infinity_and_one_warning(method):
 
 def test_a_leaf_too_small_for_the_level():
     z_train = np.linspace(0, 1, 100)[:, None]
-    train = {"Z_train": z_train, "scores_train": np.where(z_train[:, 0] < 0.5, 1.0, 5.0)}
+    train = {"training": (z_train, np.where(z_train[:, 0] < 0.5, 1.0, 5.0))}
     z = np.r_[np.full(4, 0.2), np.full(30, 0.8)][:, None]
     method = LoCart(min_leaf=30).fit(z, np.arange(34.0), **train)
     assert method.leaf_sizes_.tolist() == [4, 30]
@@ -162,7 +166,7 @@ def test_a_leaf_too_small_for_the_level():
 
 def test_default_leaves_expect_enough_calibration_points():
     z_train, z = rng.uniform(size=(2000, 1)), rng.uniform(size=(500, 1))
-    train = {"Z_train": z_train, "scores_train": z_train[:, 0] * rng.exponential(size=2000)}
+    train = {"training": (z_train, z_train[:, 0] * rng.exponential(size=2000))}
     sizes = [LoCart().fit(z, z[:, 0], **train).leaf_sizes_ for _ in range(3)]
     assert all(len(size) > 3 and size.min() >= 19 for size in sizes)
     method = fit(LoCart())  # 50 calibration points are too few to cut: one leaf
@@ -188,7 +192,7 @@ def test_a_quantile_regressor_that_predicts_negative_values():
     with pytest.warns(ZeroScaleWarning, match=f"zero at {n_zero} of 50 calibration points"):
         radius = method.predict_radius(NEW, [0.1, 0.9])
     weights = {"weights": np.r_[2.0, np.ones(49)]}
-    by_weight = RCP(Steep()).fit(Z, SCORES, Z_train=Z, scores_train=SCORES, **weights)
+    by_weight = RCP(Steep()).fit(Z, SCORES, training=(Z, SCORES), **weights)
     with pytest.warns(ZeroScaleWarning, match=f"zero at {n_zero} of 50 calibration points"):
         by_weight.predict_radius(NEW, [0.1, 0.9], weights=np.ones(len(NEW)))
     assert (radius[NEW[:, 0] < 0, 0] == 0).all() and (radius[NEW[:, 0] > 0, 0] > 0).all()
@@ -203,9 +207,9 @@ def test_far_away_points_never_give_nan():
     far = np.array([[1e140, 0.0], [0.0, 0.0]])
     for form in ("sum", "exp"):
         method = NormalizedKNN(difficulty="distance", form=form)
-        radius = method.fit(Z, np.where(SCORES < 1, 0.0, SCORES), Z_train=Z_TRAIN)
+        radius = method.fit(Z, np.where(SCORES < 1, 0.0, SCORES), training=Z_TRAIN)
         assert not np.isnan(radius.predict_radius(far, LEVELS)).any()
-        with_far = method.fit(np.vstack([Z, far]), np.r_[SCORES, 1.0, 1.0], Z_train=Z_TRAIN)
+        with_far = method.fit(np.vstack([Z, far]), np.r_[SCORES, 1.0, 1.0], training=Z_TRAIN)
         assert not np.isnan(with_far.predict_radius(far, LEVELS)).any()
 
 
@@ -217,7 +221,7 @@ def test_too_few_points_for_any_leaf_are_told_of_by_leaves():
 
 
 def test_two_training_points_are_one_another_s_neighbours():
-    method = NormalizedKNN(1).fit(Z, SCORES, Z_train=[[0.0, 0.0], [3.0, 4.0]])
+    method = NormalizedKNN(1).fit(Z, SCORES, training=[[0.0, 0.0], [3.0, 4.0]])
     assert method.units_ == 5
     far, near = method.predict_radius([[0.0, 10.0], [0.0, 0.0]], 0.5)
     assert far / near == pytest.approx((0.5 + np.sqrt(45) / 5) / 0.5, rel=1e-9)
@@ -231,7 +235,7 @@ def test_rcp_takes_neighbours_that_are_counted(kernel):
 
 def test_a_scale_of_zero_at_one_level_of_several_is_told_of():
     """Half of the nearest training errors are zero: their median is, and their largest is not."""
-    train = {"Z_train": np.zeros((10, 2)), "scores_train": np.repeat([0.0, 1.0], 5)}
+    train = {"training": (np.zeros((10, 2)), np.repeat([0.0, 1.0], 5))}
     for more in ({}, {"weights": np.r_[2.0, np.ones(49)]}):
         method = RCP(kernel=KNN(10)).fit(Z, SCORES, **train, **more)
         new = {"weights": np.ones(len(NEW))} if more else {}

@@ -131,8 +131,8 @@ FAMILY = [
 
 
 def fitted(method, rng, n=60, **known):
-    training = dict(zip(("Z_train", "scores_train"), data(rng, 50), strict=True))
-    known |= {name: training[name] for name in method.needs}
+    training = {"training": data(rng, 50)}
+    known |= training if method.uses.needs else {}
     return method.fit(*data(rng, n), **known)
 
 
@@ -141,8 +141,7 @@ def test_whole_weights_are_repeated_rows_where_scales_are_learnt_elsewhere(metho
     rng = np.random.default_rng(0)
     (Z, scores), (new, _), training = data(rng, 60), data(rng, 40), data(rng, 50)
     times = rng.integers(0, 5, size=60)
-    known = dict(zip(("Z_train", "scores_train"), training, strict=True))
-    known = {name: known[name] for name in method.needs}
+    known = {"training": training} if method.uses.needs else {}
     repeated = method.fit(np.repeat(Z, times, axis=0), np.repeat(scores, times), **known)
     expected = repeated.predict_radius(new, LEVELS)
     by_weight = method.fit(Z, scores, weights=times, **known)

@@ -19,4 +19,4 @@ METHODS = [Split(), *RESCALED, ConditionalCalibration()]
 
 
 def fit_mad(method, Z=Z, scores=SCORES):
-    return method.fit(Z, scores, Z_train=Z[::-1], scores_train=scores[::-1])
+    return method.fit(Z, scores, training=(Z[::-1], scores[::-1]))

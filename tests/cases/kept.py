@@ -23,7 +23,7 @@ from calliper import (
     SignedError,
     Split,
 )
-from calliper._calibrated import StoredRows, calibrate_stored
+from calliper._calibrated import calibrate_stored, rows_with_errors
 from calliper.calibrators import (
     LCP,
     LVD,
@@ -99,7 +99,7 @@ def small_cases():
     Z, scores, taught = (
         X[cal],
         np.abs(y[cal]),
-        {"Z_train": X[train], "scores_train": np.abs(y[train])},
+        {"training": (X[train], np.abs(y[train]))},
     )
     ridge = Ridge().fit(X[train], y[train])
     forest = RandomForestRegressor(3, max_depth=3, random_state=0).fit(X[train], y[train])
@@ -123,7 +123,7 @@ def small_cases():
         "locart": LoCart(min_leaf=8).fit(Z, scores, **taught),
         "boosted": MADSplit(boosting).fit(Z, scores, **taught),
         "histogram": MADSplit(histogram).fit(Z, scores, **taught),
-        "learnt": LVD().fit(Z, scores, Z_train=X[train], y_train=y[train]),
+        "learnt": LVD().fit(Z, scores, training=(X[train], None, y[train])),
         "drawn": RLCP(1.0, random_state=np.random.RandomState(0)).fit(Z, scores),
     }
     cases = {name: Case(made, None, new) for name, made in alone.items()}
@@ -160,7 +160,7 @@ def forging_cases():
     X, y = rows(80)
     train, cal, new = slice(0, 40), slice(40, 80), rows(6, seed=1)[0]
     Z, scores, sizes = X[cal], np.abs(y[cal]), np.abs(y[train])
-    taught = {"Z_train": X[train], "scores_train": sizes}
+    taught = {"training": (X[train], sizes)}
     own = {"random_state": 0}
     rcp = RCP(**own).fit(Z, scores, **taught)
     rcp.predict_radius(new, 0.8)
@@ -171,20 +171,20 @@ def forging_cases():
         "graded": FullRescaled(GradedKNN(3)).fit(Z, scores),
         "quantile": FullRescaled(KNN(5), statistic="quantile").fit(Z, scores),
         "cells": FullRescaled(KNN(3, cells=Cells(5, n_probes=2, **own))).fit(
-            Z, scores, Z_train=X[train]
+            Z, scores, training=X[train]
         ),
         "directions": FullRescaled(KNN(3, cells=Cells(5, n_probes=2, **own))).fit(Z, scores),
         "mahalanobis": FullRescaled(Mahalanobis(KNN(5)), **own).fit(Z, scores, **taught),
         "minmax": JackknifeMinmaxRescaled(KNN(5)).fit(Z, scores),
-        "tuned": JackknifeRescaled(TunedRBF(n_scan=4), **own).fit(Z, scores, Z_train=X[train]),
+        "tuned": JackknifeRescaled(TunedRBF(n_scan=4), **own).fit(Z, scores, training=X[train]),
         "folds": JackknifeRescaled(TunedRBF(n_scan=4, n_folds=4), **own).fit(
-            Z, scores, Z_train=X[train]
+            Z, scores, training=X[train]
         ),
         "tuned-nearest": JackknifeRescaled(TunedKNN(n_neighbors=[3, 5])).fit(Z, scores),
         "conditional": ConditionalCalibration().fit(Z, y[cal]),
         "local": LCP(bandwidth=1.0).fit(Z, scores),
         "local-tuned": LCP("neighbors", **own).fit(Z, scores, **taught),
-        "normalized": NormalizedKNN(3).fit(Z, scores, Z_train=X[train]),
+        "normalized": NormalizedKNN(3).fit(Z, scores, training=X[train]),
         "rcp": rcp,
         "slcp": SLCP(KNN(5)).fit(Z, scores, **taught),
         "weighted": Split().fit(Z, scores, weights=np.exp(Z[:, 0] / 9), signs=signs),
@@ -206,7 +206,7 @@ def forging_cases():
     encoded = ConformalRegressor(by_frame, embed="inputs").calibrate(
         table[30:], rows()[1][30:], **known
     )
-    stored = calibrate_stored(Split(), StoredRows(X[cal], y[cal], X[cal, 0]))
+    stored = calibrate_stored(Split(), rows_with_errors(X[cal], y[cal], X[cal, 0]))
     bootstrap = JackknifeAfterBootstrap(Ridge(), 5, **own).fit(X, y)
     cases |= {
         "shifted": Case(shifted, ridge, new),

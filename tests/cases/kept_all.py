@@ -23,7 +23,6 @@ from sklearn.multioutput import MultiOutputRegressor
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.validation import has_fit_parameter
 
 from calliper import (
     KNN,
@@ -71,11 +70,8 @@ def alone():
     """Calibrators by themselves, with each kernel that they take."""
     scores = np.abs(Y)
     known = {
-        "Z_train": X[TRAIN],
-        "scores_train": scores[TRAIN],
-        "y_train": Y[TRAIN],
-        "Z_left_out": X[TRAIN],
-        "scores_left_out": scores[TRAIN],
+        "training": (X[TRAIN], scores[TRAIN], Y[TRAIN]),
+        "left_out": (X[TRAIN], scores[TRAIN]),
         "signs": np.sign(Y[CAL]),
     }
     for name in calibrators.__all__:
@@ -83,7 +79,7 @@ def alone():
         for label, kernel in kernels().items():
             try:
                 made = kind() if kernel is None else kind(kernel=kernel)
-                taken = {key: each for key, each in known.items() if has_fit_parameter(made, key)}
+                taken = {key: each for key, each in known.items() if key in made.uses}
                 made.fit(X[CAL], scores[CAL], **taken)
             except (TypeError, ValueError):  # it takes no kernel, or not this one
                 continue

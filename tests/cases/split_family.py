@@ -13,7 +13,7 @@ quiet = pytest.mark.filterwarnings("ignore::UserWarning")
 rng = np.random.default_rng(0)
 Z, SCORES, NEW = rng.normal(size=(50, 2)), rng.exponential(size=50), rng.normal(size=(7, 2))
 Z_TRAIN, Y_TRAIN = rng.normal(size=(80, 2)), rng.normal(size=80)
-TRAIN = {"Z_train": Z_TRAIN, "scores_train": np.abs(Y_TRAIN)}
+TRAIN = {"training": (Z_TRAIN, np.abs(Y_TRAIN))}
 LEVELS = [0.1, 0.5, 0.8, 0.9]
 SPLIT = Split().fit(Z, SCORES).predict_radius(NEW, LEVELS)
 
@@ -31,5 +31,5 @@ each_method = pytest.mark.parametrize("method", METHODS, ids=repr)
 
 
 def fit(method, Z=Z, scores=SCORES, train=TRAIN, y_train=Y_TRAIN):
-    labels = {"y_train": y_train} if isinstance(method, NormalizedKNN) else {}
-    return method.fit(Z, scores, **train, **labels)
+    Z_train, errors = train["training"]
+    return method.fit(Z, scores, training=(Z_train, errors, y_train))

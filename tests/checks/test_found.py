@@ -279,9 +279,9 @@ def test_intervals_of_refitted_models_are_nested_at_low_levels_too():
 
 
 def test_a_tree_takes_features_of_single_precision():
-    with pytest.raises(CalliperError, match=r"up to 3.4e\+38 in size; got 1e\+39 in Z_train"):
-        LoCart().fit(Z, SCORES, Z_train=np.full((12, 1), 1e39), scores_train=SCORES)
-    made = LoCart().fit(Z, SCORES, Z_train=Z, scores_train=SCORES)
+    with pytest.raises(CalliperError, match=r"up to 3.4e\+38 in size; got 1e\+39 in Z of training"):
+        LoCart().fit(Z, SCORES, training=(np.full((12, 1), 1e39), SCORES))
+    made = LoCart().fit(Z, SCORES, training=(Z, SCORES))
     with pytest.raises(CalliperError, match=r"got 1e\+39 in Z\."):
         made.predict_radius([[1e39]])
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from calliper import _whole
+from calliper import _writing
 from calliper.cli import _workers
 from calliper.cli._interval import interval
 from calliper.exceptions import CalliperError
@@ -264,14 +264,14 @@ def test_a_full_disk_says_how_much_is_written(folder, monkeypatch):
 
 
 def test_a_file_that_changes_while_it_is_read_is_not_answered(folder, monkeypatch):
-    real = _workers.sum_of
+    real = _workers.tables.sum_of
 
     def late(path):
         os.utime(path)
         return real(path)
 
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(_workers, "sum_of", late)
+    monkeypatch.setattr(_workers.tables, "sum_of", late)
     with pytest.raises(CalliperError, match=r"was changed while it was read.* 0 of 4 files"):
         interval.main(
             [*BASE[1:], "--new", "data", "--output", "out", "--quiet"], standalone_mode=False
@@ -366,8 +366,8 @@ def test_a_file_that_looked_abandoned_for_a_moment_is_made_once_more(tmp_path, m
             os.unlink(handle.name)
         return len(seen) != 2  # the second is being swept: another has the lock
 
-    monkeypatch.setattr(_whole, "lock", swept_meanwhile)
-    with _whole.whole_file(tmp_path / "made") as handle:
+    monkeypatch.setattr(_writing, "lock", swept_meanwhile)
+    with _writing.whole_file(tmp_path / "made") as handle:
         handle.write(b"all")
         assert handle.name == seen[2]
     assert [path.name for path in tmp_path.iterdir()] == ["made"]

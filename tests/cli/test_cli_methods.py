@@ -24,7 +24,8 @@ from calliper.calibrators import (
     MADSplit,
     NormalizedKNN,
 )
-from calliper.cli._methods import _COST, METHODS, PYTHON_ONLY, MethodOptions
+from calliper.cli._methods import METHODS, PYTHON_ONLY, MethodOptions
+from calliper.rows import Rows
 
 CALIBRATORS = {
     "full": FullRescaled(random_state=0),
@@ -50,7 +51,7 @@ WITH_OPTIONS = {
     "normalized-knn --neighbors 7": NormalizedKNN(7),
     "rlcp --seed 5": RLCP(random_state=5),
 }
-TRAINED = [name for name, entry in METHODS.items() if entry.needs_training]
+TRAINED = [name for name, entry in METHODS.items() if entry().uses.needs]
 LEVELS = [0.8, 0.9]
 ENDS = ("lower_0.8", "lower_0.9", "upper_0.8", "upper_0.9")
 
@@ -82,7 +83,7 @@ def run(calliper, base, options, *training):
 def test_every_method_is_tried_here():
     assert [*CALIBRATORS] == [*METHODS]
     for name, calibrator in CALIBRATORS.items():
-        assert METHODS[name].kind is type(calibrator)
+        assert METHODS[name] is type(calibrator)
 
 
 @pytest.mark.parametrize("options", [*CALIBRATORS, *WITH_OPTIONS])
@@ -105,14 +106,14 @@ def test_help_and_docs_say_what_runs_without_neighbors(calliper):
     said = {row[1].strip("`"): row[5] for row in rows if row[1].strip("`") in METHODS}
     said_in_help = " ".join(calliper("interval", "--help").stdout.split())
     assert "slcp: 20; rcp: trees instead; others: 10" in said_in_help
-    for name, entry in METHODS.items():
+    for name in METHODS:
         if not said[name].isdigit():
             continue
         given, default = (MethodOptions(name, neighbors=k).build() for k in (int(said[name]), None))
-        known = {"Z_train": Z_train, "scores_train": trained, "y_train": trained}
-        known = {k: v for k, v in known.items() if k in entry.kind().needs}
+        rows, training = Rows(Z, scores), Rows(Z_train, trained, targets=trained)
         radii = [
-            method.fit(Z, scores, **known).predict_radius(Z_new) for method in (given, default)
+            method.fit_to(rows, training=training).predict_radius(Z_new)
+            for method in (given, default)
         ]
         np.testing.assert_array_equal(*radii)
         assert int(said[name]) == (20 if name == "slcp" else 10)
@@ -147,7 +148,7 @@ def test_without_training_rows(calliper, files, base, name):
     assert done.returncode == (2 if name in TRAINED else 0), done.stderr
     if name in TRAINED:
         assert done.stderr == (
-            f"calliper: error: --method {name} learns from {METHODS[name].needs}: give "
+            f"calliper: error: --method {name} learns from {METHODS[name]().uses.in_words()}: give "
             f"--training FILE, or use --method full, which needs none.\n"
         )
         assert not (files / "out.csv").exists()
@@ -171,7 +172,7 @@ def test_options_that_a_method_would_not_heed(calliper, files, base, options, wo
     assert words in done.stderr
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].neighbors])
+@pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].about.neighbors])
 def test_more_neighbours_than_rows_is_no_traceback(calliper, files, base, name):
     done = run(calliper, base, f"{name} --neighbors 5000", "--training", "train.csv")
     assert done.returncode in (0, 2)
@@ -193,9 +194,9 @@ def test_the_list_names_every_method_and_its_guarantee(calliper):
     done = calliper("methods")
     assert (done.returncode, done.stderr) == (0, "")
     rows = cells(done.stdout)
-    for entry in [*METHODS.values(), *PYTHON_ONLY]:
-        first = entry.guarantee.removesuffix(" leaf")
-        assert f" {first} " in rows[entry.name], entry.name
+    for name, kind in (METHODS | PYTHON_ONLY).items():
+        first = kind.about.guarantee.removesuffix(" leaf")
+        assert f" {first} " in rows[name], name
     assert max(map(len, done.stdout.splitlines())) <= 100
     words = " ".join(done.stdout.split())
     assert "The default is full." in words and "All guarantees are marginal" in words
@@ -205,8 +206,8 @@ def test_the_list_names_every_method_and_its_guarantee(calliper):
 def test_the_long_list_adds_cost_and_class(calliper):
     short, long = calliper("methods"), calliper("methods", "--long")
     words = " ".join(long.stdout.split())
-    for entry in [*METHODS.values(), *PYTHON_ONLY]:
-        assert f"{entry.python} {_COST[entry.name]}" in words
+    for kind in (METHODS | PYTHON_ONLY).values():
+        assert f"{kind.about.python or kind.__name__} {kind.about.cost}" in words
     assert set(short.stdout.splitlines()) < set(long.stdout.splitlines())
 
 
@@ -223,11 +224,8 @@ def test_what_the_list_promises_is_what_the_classes_prove(coverage):
     Z, scores = rng.uniform(size=(2, 999, 1)), rng.exponential(size=(2, 999))
     wanted = {"1−α": coverage, "1−2α": 2 * coverage - 1, "none proved": 0.0}
     for name, calibrator in CALIBRATORS.items():
-        entry, trained = METHODS[name], {"scores_train": scores[1], "y_train": scores[1]}
-        needs = {"training errors": ["scores_train"], "training targets": ["y_train"]}
-        extra = {key: trained[key] for key in needs.get(entry.needs, [])}
-        if entry.needs_training:
-            extra["Z_train"] = Z[1]
-        proved = clone(calibrator).fit(Z[0], scores[0], **extra).guaranteed_coverage(coverage)
-        least = wanted[entry.guarantee.removesuffix(" in each leaf")]
+        rows, training = Rows(Z[0], scores[0]), Rows(Z[1], scores[1], targets=scores[1])
+        fitted = clone(calibrator).fit_to(rows, training=training)
+        proved = fitted.guaranteed_coverage(coverage)
+        least = wanted[METHODS[name].about.guarantee.removesuffix(" in each leaf")]
         assert least - 1e-9 <= proved <= least + 0.03, name

@@ -89,7 +89,7 @@ def test_files_give_what_python_gives_digit_for_digit(calliper, folder, options,
     done = calliper(*USE, "--training", "train.csv", "--coverage", 0.8, "--coverage", 0.9)
     assert done.returncode == 0, done.stderr
     Z, new, Z_train, scores = read(folder)
-    method = JackknifeRescaled(kernel, random_state=seed).fit(Z, scores, Z_train=Z_train)
+    method = JackknifeRescaled(kernel, random_state=seed).fit(Z, scores, training=Z_train)
     radius = method.predict_radius(new, [0.8, 0.9])
     y_pred = columns(folder / "new.csv", "y_pred")
     out = columns(folder / "out.csv", "lower_0.8", "lower_0.9", "upper_0.8", "upper_0.9")

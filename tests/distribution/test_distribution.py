@@ -268,7 +268,7 @@ def test_bad_questions(ask, message):
 def test_a_model_that_waits_for_its_level_is_asked_once():
     rng = np.random.default_rng(0)
     Z, errors = rng.normal(size=(60, 1)), rng.normal(size=60)
-    train = {"Z_train": rng.normal(size=(60, 1)), "scores_train": rng.exponential(size=60)}
+    train = {"training": (rng.normal(size=(60, 1)), rng.exponential(size=60))}
     made = RCP().fit(Z, abs(errors), signs=np.sign(errors), **train)
     first = made.predict_distribution(Z[:5], np.zeros(5)).quantile(0.7)
     kept = made._signed

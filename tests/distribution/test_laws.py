@@ -25,8 +25,8 @@ def distributions(method, *, rounded=False, sets=SETS):
             parts = [(Z, np.round(errors)) for Z, errors in parts]
         (Z, errors), (new, y), (Z_train, y_train) = parts
         known = {}
-        if hasattr(method, "needs") and method.needs:
-            known = {"Z_train": Z_train, "scores_train": abs(y_train)}
+        if method.uses.needs:
+            known = {"training": (Z_train, abs(y_train))}
         method.fit(Z, abs(errors), signs=np.sign(errors), **known)
         yield method.predict_distribution(new, np.zeros(NEW)), y
 

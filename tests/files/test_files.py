@@ -24,7 +24,7 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression, Ridge
 
 import calliper
-from calliper import KNN, RBF, ConformalRegressor, JackknifeRescaled, Split
+from calliper import KNN, RBF, ConformalRegressor, ErrorModel, JackknifeRescaled, Split
 from calliper.files import _file
 from calliper.kernels._search import NeighborSearch
 from cases.kept import answers, by_frame, rows, small_cases
@@ -169,9 +169,7 @@ def kept_cases():
 
 def write_kept():
     """Files of this format, and what they answer."""
-    from calliper.space import _error_model
-
-    _error_model.CHUNKS, _error_model.N_TREES = (5,), 5
+    ErrorModel.__init__.__kwdefaults__.update(shift_trees=(5,), side_trees=5)
     folder = FILES / f"format-{_file.FORMAT}"
     folder.mkdir(parents=True, exist_ok=True)
     expected = {}
@@ -215,9 +213,7 @@ def test_there_are_files_of_this_format():
 if __name__ == "__main__":
     import tempfile
 
-    from calliper.space import _error_model
-
-    _error_model.CHUNKS, _error_model.N_TREES = (10,), 10
+    ErrorModel.__init__.__kwdefaults__.update(shift_trees=(10,), side_trees=10)
     with tempfile.TemporaryDirectory() as place:
         PINNED.write_text(json.dumps(gathered(Path(place)), indent=1) + "\n")
     if not (FILES / f"format-{_file.FORMAT}").exists():

@@ -13,14 +13,14 @@ from calliper._trees import packed, unpacked
 from calliper.calibrators import LoCart
 from calliper.exceptions import CalliperError, DamagedFileError
 from calliper.files import _classes, _file
+from cases.trees import with_few_trees
 from checks.fuzzing import files as fuzz
 
 
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fuzz._error_model, "CHUNKS", (5,))
-        patch.setattr(fuzz._error_model, "N_TREES", 5)
+        with_few_trees(patch, (5,), 5)
         return fuzz.good_files(tmp_path_factory.mktemp("good"))
 
 
@@ -91,7 +91,7 @@ def test_many_references_to_one_object_are_one_object(bases, tmp_path):
 def test_nodes_that_compiled_code_would_follow(left):
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(60, 2))
-    made = LoCart(min_leaf=5).fit(Z, np.abs(Z[:, 0]), Z_train=Z + 1, scores_train=np.abs(Z[:, 1]))
+    made = LoCart(min_leaf=5).fit(Z, np.abs(Z[:, 0]), training=(Z + 1, np.abs(Z[:, 1])))
     columns = packed([made.tree_.tree_])
     (again,) = unpacked({name: each.copy() for name, each in columns.items()})
     assert np.array_equal(again.apply(Z.astype(np.float32)), made.tree_.apply(Z))
@@ -106,7 +106,7 @@ def test_nodes_that_compiled_code_would_follow(left):
 @pytest.mark.parametrize("number", [-1, 2**31, 2**33, 2**62, 0])
 def test_sizes_of_trees(name, number):
     Z = np.random.default_rng(0).normal(size=(60, 2))
-    made = LoCart(min_leaf=5).fit(Z, np.abs(Z[:, 0]), Z_train=Z + 1, scores_train=np.abs(Z[:, 1]))
+    made = LoCart(min_leaf=5).fit(Z, np.abs(Z[:, 0]), training=(Z + 1, np.abs(Z[:, 1])))
     columns = packed([made.tree_.tree_])
     columns[name] = np.array([number])
     if (name, number) in (("n_features", 2**31), ("max_depth", 0)):

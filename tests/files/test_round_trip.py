@@ -12,6 +12,7 @@ import pytest
 import calliper
 from cases.kept import LEVELS
 from cases.kept_all import MORE, all_cases, high
+from cases.trees import with_few_trees
 
 pytestmark = pytest.mark.long
 
@@ -76,14 +77,11 @@ def answer_again(folder):
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     """What each object said when it was saved, and what another process says of the file."""
-    from calliper.space import _error_model
-
     folder, elsewhere = tmp_path_factory.mktemp("kept"), tmp_path_factory.mktemp("elsewhere")
     before, bare = {}, {}
     with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("ignore")
-        patch.setattr(_error_model, "CHUNKS", (10,))
-        patch.setattr(_error_model, "N_TREES", 10)
+        with_few_trees(patch)
         for name, case in all_cases().items():
             calliper.save(case.made, folder / f"{name}.calliper")
             before[name] = everything(case.made, case)

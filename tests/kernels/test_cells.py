@@ -170,7 +170,7 @@ def test_the_partition_knows_nothing_of_calibration_rows():
         for shift in (0.0, 5.0):
             kernel = KNN(5, cells=Cells(20, random_state=3))
             method = FullRescaled(kernel).fit(
-                rng.normal(size=(100, 3)) + shift, scores, Z_train=Z_train
+                rng.normal(size=(100, 3)) + shift, scores, training=Z_train
             )
             centres.append(method.bag_.search.partition.points)
         np.testing.assert_array_equal(*centres)
@@ -182,7 +182,7 @@ def test_all_cells_probed_is_the_exact_search():
     Z[200:] = np.round(Z[200:])
     exact = FullRescaled(KNN(7), offset=0.1).fit(Z, scores).predict_radius(new, [0.5, 0.9])
     cells = Cells(9, n_probes=9, random_state=0)
-    found = FullRescaled(KNN(7, cells=cells), offset=0.1).fit(Z, scores, Z_train=Z[:100])
+    found = FullRescaled(KNN(7, cells=cells), offset=0.1).fit(Z, scores, training=Z[:100])
     np.testing.assert_allclose(found.predict_radius(new, [0.5, 0.9]), exact, rtol=1e-12)
     weights, own = rng.exponential(size=300), rng.exponential(size=50)
     exact = FullRescaled(KNN(7)).fit(Z, scores, weights=weights).predict_radius(new, weights=own)
@@ -193,7 +193,7 @@ def test_all_cells_probed_is_the_exact_search():
 def test_what_is_no_cell_is_refused_by_name():
     rng = np.random.default_rng(0)
     Z, scores = rng.normal(size=(40, 2)), rng.exponential(size=40)
-    rest = {"Z_train": Z, "scores_train": scores}
+    rest = {"training": (Z, scores)}
     for method in (
         JackknifeRescaled(KNN(5, cells=4)),
         JackknifeMinmaxRescaled(KNN(5, cells=4)),

@@ -99,8 +99,8 @@ def test_fast_order_statistics_and_largest_scales_equal_those_of_all_scales(kern
 def test_left_out_errors_matter_to_kernels_that_learn_on_errors():
     learning = [kernel.learns_on_errors for kernel in KERNELS]
     assert learning == [False] * 4 + [True] * 4 + [False]
-    assert [FullRescaled(kernel).uses_left_out for kernel in KERNELS] == learning
-    assert not FullRescaled(TunedKNN(), shrinkage=1.0).uses_left_out
+    assert ["left_out" in FullRescaled(kernel).uses for kernel in KERNELS] == learning
+    assert "left_out" not in FullRescaled(TunedKNN(), shrinkage=1.0).uses
 
 
 def test_only_a_kernel_is_a_kernel():
@@ -118,7 +118,7 @@ class Everyone(Kernel, BaseEstimator):
 
 
 def test_a_kernel_of_ones_own_does_what_it_can_and_says_what_it_cannot():
-    train = {"Z_train": TRAIN, "scores_train": ERRORS}
+    train = {"training": (TRAIN, ERRORS)}
     radius = MADSplit(Everyone()).fit(Z, SCORES, **train).predict_radius(NEW)
     np.testing.assert_allclose(radius, Split().fit(Z, SCORES).predict_radius(NEW), rtol=1e-9)
     with pytest.raises(TypeError, match=r"no leave-two-out scale is known for Everyone\(\)"):

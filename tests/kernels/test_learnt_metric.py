@@ -14,7 +14,7 @@ from calliper.kernels import Mahalanobis, TunedKNN, _learnt, learn_metric
 rng = np.random.default_rng(0)
 Z = rng.normal(size=(900, 6))
 ERRORS = np.abs(rng.normal(size=900)) * np.exp(1.5 * np.sin(2 * Z[:, 0]))
-TRAIN = {"Z_train": Z[300:700], "scores_train": ERRORS[300:700]}
+TRAIN = {"training": (Z[300:700], ERRORS[300:700])}
 LEVELS = [0.2, 0.5, 0.8, 0.9]
 
 
@@ -28,7 +28,7 @@ def test_it_is_the_inner_kernel_on_mapped_rows(inner, shrinkage):
     method = fitted(Mahalanobis(inner), shrinkage=shrinkage)
     moved = method.kernel_.metric.transform
     plain = FullRescaled(inner, shrinkage=shrinkage, random_state=0)
-    plain.fit(moved(Z[:300]), ERRORS[:300], Z_train=moved(Z[300:700]))
+    plain.fit(moved(Z[:300]), ERRORS[:300], training=moved(Z[300:700]))
     np.testing.assert_allclose(
         method.predict_radius(Z[700:], LEVELS),
         plain.predict_radius(moved(Z[700:]), LEVELS),
@@ -56,19 +56,19 @@ def test_calibration_scores_have_no_say():
 
 
 def test_left_out_errors_come_first():
-    left_out = {"Z_left_out": Z[700:], "scores_left_out": ERRORS[700:]}
+    left_out = {"left_out": (Z[700:], ERRORS[700:])}
     both = FullRescaled(Mahalanobis(), random_state=0)
     both.fit(Z[:300], ERRORS[:300], **TRAIN, **left_out)
     alone = FullRescaled(Mahalanobis(), random_state=0).fit(Z[:300], ERRORS[:300], **left_out)
     np.testing.assert_array_equal(both.kernel_.metric.matrix, alone.kernel_.metric.matrix)
-    assert FullRescaled(Mahalanobis()).uses_left_out
+    assert "left_out" in FullRescaled(Mahalanobis()).uses
 
 
 def test_labels_are_logarithms_of_errors():
-    labels = np.log(TRAIN["scores_train"] + 0.1 * TRAIN["scores_train"].mean())
+    labels = np.log(TRAIN["training"][1] + 0.1 * TRAIN["training"][1].mean())
     seed = np.random.RandomState(0)
     by_hand = learn_metric(
-        TRAIN["Z_train"], labels, n_directions=3, max_iter=500, random_state=seed
+        TRAIN["training"][0], labels, n_directions=3, max_iter=500, random_state=seed
     )
     method = fitted(Mahalanobis(n_directions=3, max_iter=500))
     np.testing.assert_allclose(method.kernel_.metric.matrix, by_hand.matrix)
@@ -94,7 +94,7 @@ def test_it_works_through_the_regressor_and_its_clones():
         (Mahalanobis(n_directions=0), TRAIN, ValueError, "n_directions must be an integer >= 1"),
         (
             Mahalanobis(),
-            {"Z_train": Z, "scores_train": np.zeros(900)},
+            {"training": (Z, np.zeros(900))},
             CalliperError,
             "all of 900 training errors are 0",
         ),

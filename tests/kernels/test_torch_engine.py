@@ -159,7 +159,7 @@ def test_weights_distributions_and_other_means():
         for plain, there in zip(*found, strict=True):
             np.testing.assert_allclose(there, plain, rtol=3e-10)
     means = [
-        MADSplit(KNN(4, engine=engine)).fit(Z, scores, Z_train=new, scores_train=asked)
+        MADSplit(KNN(4, engine=engine)).fit(Z, scores, training=(new, asked))
         for engine in (None, CPU)
     ]
     np.testing.assert_array_equal(*(method.predict_radius(new) for method in means))
@@ -274,7 +274,7 @@ def test_engines_that_are_refused(monkeypatch):
         with pytest.raises(CalliperError, match="distances are Euclidean; got metric="):
             FullRescaled(kernel).fit(Z, scores)
     with pytest.raises(CalliperError, match="FullRescaled and JackknifeRescaled alone"):
-        MADSplit(RBF(1.0, engine=CPU)).fit(Z, scores, Z_train=Z, scores_train=scores)
+        MADSplit(RBF(1.0, engine=CPU)).fit(Z, scores, training=(Z, scores))
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=r"pip install 'calliper\[torch\]'"):
         import_torch()

@@ -38,32 +38,32 @@ def test_grid_spans_the_distances_of_training_pairs():
     every = pdist(TRAIN)
     for grid, low in (("paper", every.min()), ("guarded", 0.41 * 0.707)):
         kernel = TunedRBF(grid=grid, n_sample=20000, n_scan=12)
-        found = JackknifeRescaled(kernel, random_state=0).fit(Z, SCORES, Z_train=TRAIN).kernel_
+        found = JackknifeRescaled(kernel, random_state=0).fit(Z, SCORES, training=TRAIN).kernel_
         scales = found.length_scales
         assert len(scales) == 12 and np.allclose(np.diff(np.log(scales), 2), 0, atol=1e-9)
         assert scales[0] == pytest.approx(low, rel=0.6) and scales[-1] == pytest.approx(every.max())
     wide = JackknifeRescaled(TunedRBF(grid="paper", expand=3.0, n_sample=20000), random_state=0)
-    assert wide.fit(Z, SCORES, Z_train=TRAIN).kernel_.length_scales[-1] > 2.9 * every.max()
+    assert wide.fit(Z, SCORES, training=TRAIN).kernel_.length_scales[-1] > 2.9 * every.max()
 
 
 def test_guarded_grid_starts_where_ten_points_speak():
     line = np.linspace(0, 1, 501)[:, None]
     for criterion, low in (("mi", 0.01 * 2 / np.sqrt(2 * np.pi)), ("mse", 0.002)):
         kernel = TunedRBF(criterion, n_sample=20000)
-        method = JackknifeRescaled(kernel, random_state=0).fit(Z[:, :1], SCORES, Z_train=line)
+        method = JackknifeRescaled(kernel, random_state=0).fit(Z[:, :1], SCORES, training=line)
         assert method.kernel_.length_scales[0] == pytest.approx(low, rel=0.05)
 
 
 def test_copies_of_inputs_do_not_shrink_the_grid():
     doubled = np.repeat(TRAIN, 5, axis=0)
     kernel = JackknifeRescaled(TunedRBF(grid="paper"), random_state=0)
-    assert kernel.fit(Z, SCORES, Z_train=doubled).kernel_.length_scales[0] > 1e-3
+    assert kernel.fit(Z, SCORES, training=doubled).kernel_.length_scales[0] > 1e-3
 
 
 @pytest.mark.parametrize(
     ("kernel", "error", "message"),
     [
-        (TunedRBF(), CalliperError, "pass Z_train to fit .* or the grid itself as length_scales"),
+        (TunedRBF(), CalliperError, "pass training=Z .* or the grid itself as length_scales"),
         (TunedRBF("mad", length_scales=[1]), ValueError, "one of .*'mse', 'deviance', 'mi'"),
         (TunedRBF(n_scan=0), ValueError, "n_scan must be an integer >= 1; got 0"),
         (TunedRBF(n_sample=0), ValueError, "n_sample must be an integer >= 1"),
@@ -85,12 +85,12 @@ def test_bad_parameters(kernel, error, message):
 def test_more_components_than_features():
     kernel = TunedRBF("mi", length_scales=[1.0], n_components=3)
     with pytest.raises(CalliperError, match="between 1 and 2"):
-        JackknifeRescaled(kernel).fit(Z, SCORES, Z_train=TRAIN)
+        JackknifeRescaled(kernel).fit(Z, SCORES, training=TRAIN)
 
 
 def test_identical_training_inputs():
     with pytest.raises(CalliperError, match="all of 30 training inputs are the same"):
-        JackknifeRescaled(TunedRBF()).fit(Z, SCORES, Z_train=np.ones((30, 2)))
+        JackknifeRescaled(TunedRBF()).fit(Z, SCORES, training=np.ones((30, 2)))
 
 
 def test_identical_calibration_inputs_and_equal_scores_choose_the_smoothest():
@@ -126,7 +126,7 @@ def test_progress_is_told_and_may_stop():
 
 
 def test_scales_chosen_before_can_be_used_again():
-    first = JackknifeRescaled(TunedRBF(), random_state=0).fit(Z, SCORES, Z_train=TRAIN)
+    first = JackknifeRescaled(TunedRBF(), random_state=0).fit(Z, SCORES, training=TRAIN)
     again = JackknifeRescaled(TunedRBF(chosen=first.scale_.chosen)).fit(Z, SCORES)
     np.testing.assert_array_equal(again.predict_radius(NEW), first.predict_radius(NEW))
 
@@ -134,11 +134,11 @@ def test_scales_chosen_before_can_be_used_again():
 @pytest.mark.parametrize("kernel", [TunedRBF(), TunedRBF("mi"), TunedKNN(), TunedKNN("deviance")])
 def test_the_full_method_tunes_on_training_errors_alone(kernel):
     with pytest.raises(CalliperError, match=r"tune it on training errors .* JackknifeRescaled"):
-        FullRescaled(kernel).fit(Z, SCORES, Z_train=TRAIN)
+        FullRescaled(kernel).fit(Z, SCORES, training=TRAIN)
     method = FullRescaled(kernel, random_state=0)
-    method.fit(Z, SCORES, Z_train=TRAIN, scores_train=ERRORS)
+    method.fit(Z, SCORES, training=(TRAIN, ERRORS))
     other = FullRescaled(kernel, random_state=0)
-    other.fit(Z, SCORES[::-1].copy(), Z_train=TRAIN, scores_train=ERRORS)
+    other.fit(Z, SCORES[::-1].copy(), training=(TRAIN, ERRORS))
     assert isinstance(method.kernel_, KNN | RBF)
     assert repr(method.kernel_) == repr(other.kernel_)
     np.testing.assert_array_equal(
@@ -206,7 +206,7 @@ def test_tuning_narrows_the_intervals_at_equal_coverage():
         errors = np.abs(data.y - data.mean(data.X))
         Z, scores, new = data.X[:2000], errors[:2000], data.X[3000:]
         tuned = JackknifeRescaled(TunedRBF(n_scan=12), random_state=0)
-        tuned.fit(Z, scores, Z_train=data.X[2000:3000])
+        tuned.fit(Z, scores, training=data.X[2000:3000])
         plain = JackknifeRescaled(KNN(10)).fit(Z, scores)
         radii = tuned.predict_radius(new), plain.predict_radius(new)
         ratios.append(radii[0].mean() / radii[1].mean())
@@ -308,9 +308,9 @@ def test_what_kernels_need_to_be_tuned():
     """Inputs to find components in, if these are used, or to span a grid that is not given."""
     given, components = {"length_scales": [1.0]}, {"n_components": 1}
     assert TunedKNN("mi").needs == TunedKNN("mse", **components).needs == ()
-    assert TunedKNN("mi", **components).needs == ("Z_train",)
+    assert TunedKNN("mi", **components).needs == ("training",)
     assert TunedRBF("mi", **given).needs == TunedRBF(**given, **components).needs == ()
-    assert TunedRBF("mi", **given, **components).needs == TunedRBF().needs == ("Z_train",)
+    assert TunedRBF("mi", **given, **components).needs == TunedRBF().needs == ("training",)
 
 
 def test_grids_span_distances_in_their_own_metric():

@@ -141,7 +141,7 @@ def test_local_mean_of_mad_split():
         weight[weight.sum(axis=1) == 0] = 1.0
         return weight @ errors / weight.sum(axis=1)
 
-    method = MADSplit(ForestProximity()).fit(leaves, scores, Z_train=train, scores_train=errors)
+    method = MADSplit(ForestProximity()).fit(leaves, scores, training=(train, errors))
     q = np.sort(scores / scale(leaves))[oracles.conformal_rank("0.9", 20) - 1]
     np.testing.assert_allclose(method.predict_radius(new), q * scale(new))
 

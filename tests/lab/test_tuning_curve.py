@@ -33,7 +33,7 @@ def test_it_is_what_the_method_saw(data, criterion):
     Z, scores, Z_train = data
     kernel = TunedRBF(criterion, n_scan=6)
     curve = tuning_curve(Z, scores, kernel=kernel, Z_train=Z_train, random_state=3)
-    scale = JackknifeRescaled(kernel, random_state=3).fit(Z, scores, Z_train=Z_train).scale_
+    scale = JackknifeRescaled(kernel, random_state=3).fit(Z, scores, training=Z_train).scale_
     np.testing.assert_array_equal(curve.candidates, scale.candidates)
     np.testing.assert_array_equal(curve.chosen, scale.chosen)
     np.testing.assert_array_equal(curve.mean, scale.criteria.mean(axis=1))

@@ -45,7 +45,7 @@ def problem(data):
 @pytest.mark.parametrize("tuned", [False, True])
 def test_a_given_metric_gives_what_lvd_learns_itself(problem, tuned):
     errors = np.abs(problem.y - problem.y_pred)
-    train = {"Z_train": problem.Z_train, "y_train": problem.y_train}
+    train = {"training": (problem.Z_train, None, problem.y_train)}
     metric = learn_metric(problem.Z_train, problem.y_train, random_state=np.random.RandomState(3))
     given = LVD(metric=metric, random_state=3).fit(problem.Z, errors, **train)
     learnt = LVD(random_state=3).fit(problem.Z, errors, **train)

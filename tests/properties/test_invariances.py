@@ -29,7 +29,7 @@ LEVELS = [0.2, 0.5, 0.8]
 def fit(name, Z, scores):
     if name == "mad-split":
         train = np.random.default_rng(5)
-        extra = {"Z_train": train.normal(size=(20, 2)), "scores_train": train.exponential(size=20)}
+        extra = {"training": (train.normal(size=(20, 2)), train.exponential(size=20))}
         return METHODS[name].fit(Z, scores, **extra)
     return METHODS[name].fit(Z, scores)
 

@@ -90,11 +90,11 @@ def in_units(methods):
 
 def fit(method, rng, draw, multiple=1, n=59):
     """Fitted on scores that ``draw(n)`` gives; training scores are a multiple of such."""
-    Z, told = rng.uniform(size=(n, 2)), {"Z_train": rng.uniform(size=(80, 2))}
-    told |= {"scores_train": multiple * draw(80), "y_train": rng.normal(size=80)}
+    Z, train = rng.uniform(size=(n, 2)), rng.uniform(size=(80, 2))
+    training = train, multiple * draw(80), rng.normal(size=80)
     scores = draw(n)
-    needed = {name: told[name] for name in method.needs}
-    return method.fit(Z, scores, **needed), Z, scores
+    needed = training if method.uses.needs else None
+    return method.fit(Z, scores, training=needed), Z, scores
 
 
 @pytest.mark.parametrize(("method", "unit"), in_units(EQUAL_SCALES), ids=repr)

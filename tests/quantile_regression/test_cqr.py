@@ -12,6 +12,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from calliper import CalliperError, ConformalRegressor, QuantilePair, Split, guarantees, quantile
 from calliper.calibrators import MADSplit
+from calliper.declarations import Uses
 from calliper.scores import QuantileError
 from cases.quantile_models import (
     LINEAR,
@@ -60,23 +61,20 @@ def test_the_median_is_the_prediction():
 
 def test_training_targets_and_scores_reach_calibrators_that_name_them():
     class Curious(Split):
-        def fit(self, Z, scores, *, Z_train=None, scores_train=None, y_train=None):
-            super().fit(Z, scores)
-            self.seen_ = Z_train, scores_train, y_train
-            return self
+        uses = Uses("training", "errors", "targets")
 
     model = regressor("plain", Curious())
     model.calibrate(X_CAL, Y_CAL, X_train=X_TRAIN, y_train=Y_TRAIN)
-    Z_train, scores_train, y_train = model.calibrators_[0].seen_
-    np.testing.assert_array_equal(y_train, Y_TRAIN)
-    assert len(Z_train) == 200
+    seen = model.calibrators_[0]._training
+    np.testing.assert_array_equal(seen.targets, Y_TRAIN)
+    assert len(seen.Z) == 200
     np.testing.assert_array_equal(
-        scores_train, QuantileError().measure(Y_TRAIN, fixed_quantiles(2)(X_TRAIN))
+        seen.scores, QuantileError().measure(Y_TRAIN, fixed_quantiles(2)(X_TRAIN))
     )
     model.calibrate(X_CAL, Y_CAL)
-    assert model.calibrators_[0].seen_ == (None, None, None)
+    assert model.calibrators_[0]._training is None
     fitted = ConformalRegressor(Ridge(), Curious(), random_state=0).fit(X, Y)
-    assert len(fitted.calibrators_[0].seen_[2]) == 450
+    assert len(fitted.calibrators_[0]._training.targets) == 450
     with pytest.raises(CalliperError, match="Negative values"):
         regressor("plain", MADSplit()).calibrate(X_CAL, Y_CAL, X_train=X_TRAIN, y_train=Y_TRAIN)
 

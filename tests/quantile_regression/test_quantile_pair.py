@@ -85,7 +85,7 @@ def test_bad_pairs():
     for coverage in (1.5, 0, "high"):
         with pytest.raises(CalliperError, match="coverage must"):
             QuantilePair(LINEAR, coverage).fit(X, Y)
-    with pytest.raises(CalliperError, match="a pair is trained for one level"):
+    with pytest.raises(CalliperError, match="coverage must be one level"):
         QuantilePair(LINEAR, [0.8, 0.9]).fit(X, Y)
     with pytest.raises(CalliperError, match="y must be finite"):
         QuantilePair(LINEAR).fit(X, np.full(600, np.nan))

@@ -121,7 +121,7 @@ def test_quantiles_that_cross_are_put_in_order():
 
 
 def test_bad_scores():
-    with pytest.raises(ValueError, match=r"variant must be one of 'plain', 'ratio', .*got 'r'"):
+    with pytest.raises(ValueError, match=r"variant must be 'plain', 'ratio', .*got 'r'"):
         regressor("plain").set_params(score_function=QuantileError("r")).calibrate(X_CAL, Y_CAL)
     for shape, expected in [((5,), 2), ((5, 1), 2), ((5, 3), 2), ((5, 2), 3)]:
         score = QuantileError("median" if expected == 3 else "plain")

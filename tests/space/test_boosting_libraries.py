@@ -11,8 +11,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from calliper import ConformalRegressor, Split, metrics
-from calliper._models import fresh
 from calliper.exceptions import EmbeddingWarning
+from calliper.models import fresh
 
 pytestmark = pytest.mark.long
 

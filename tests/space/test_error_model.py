@@ -17,6 +17,7 @@ from calliper.kernels import KNN
 from calliper.scores import AbsoluteError, ScaledError
 from calliper.space import _error_model, _learnt_error
 from cases.problems import small_problem
+from cases.trees import with_few_trees
 from oracles import rescaled as oracles
 
 RNG = np.random.default_rng(0)
@@ -37,8 +38,7 @@ def ridge(**settings):
 def fewer_trees():
     """Enough to see what is learnt, in less than half of the time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_error_model, "CHUNKS", (60, 120))
-        patch.setattr(_error_model, "N_TREES", 15)
+        with_few_trees(patch, (60, 120), 15)
         yield
 
 

@@ -16,8 +16,11 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from calliper import AbsoluteError, ConformalRegressor, ErrorModel, Split
-from calliper.space import Refits, Training, fit_embedding, learn_errors, left_out
+from calliper import ConformalRegressor, ErrorModel, Split
+from calliper.declarations import Uses
+from calliper.rows import Rows
+from calliper.space import fit_embedding
+from cases.left_out import learnt_errors, left_out
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(400, 3))
@@ -32,8 +35,7 @@ SIZE = ErrorModel(recentre=False, units=False)
 
 def learnt(model, *, X_train=X_TRAIN, y_train=Y_TRAIN, embed="auto"):
     embedding = fit_embedding(embed, X_train, X_CAL, model=model)
-    training = Training(X=X_train, y=y_train, may_refit=True, refits=Refits(random_state=0))
-    return learn_errors(training, embedding, AbsoluteError(), SIZE, chosen=embed == "auto")
+    return learnt_errors(embedding, X_train, y_train, SIZE, chosen=embed == "auto")
 
 
 @pytest.mark.parametrize(
@@ -62,8 +64,8 @@ def test_expected_error(model, name):
     np.testing.assert_allclose(y_pred, model.predict(X_NEW), rtol=1e-10)
     # By hand: errors of rows left out, learnt from prepared inputs and the prediction.
     embedding = fit_embedding("auto", X_TRAIN, X_CAL, model=model)
-    unseen = left_out(embedding, X_TRAIN, Y_TRAIN, refits=Refits(random_state=0))
-    errors = np.abs(Y_TRAIN[unseen.rows] - unseen.y_pred)
+    unseen = left_out(embedding, X_TRAIN, Y_TRAIN, random_state=0)
+    errors = np.abs(Y_TRAIN[unseen.numbers] - unseen.y_pred)
     prepare = StandardScaler().fit(X_TRAIN).transform if hasattr(model, "steps") else np.asarray
     error_model = GradientBoostingRegressor(
         n_estimators=50, subsample=0.5, min_samples_leaf=10, max_features=1 / 3, random_state=0
@@ -74,7 +76,7 @@ def test_expected_error(model, name):
         spread = Z[:, 1:] if "," in name else Z[:, :0]
         return np.c_[prepare(rows), (predicted - Y_TRAIN.mean()) / unit, spread]
 
-    error_model.fit(clues(X_TRAIN[unseen.rows], unseen.y_pred, unseen.Z), errors)
+    error_model.fit(clues(X_TRAIN[unseen.numbers], unseen.y_pred, unseen.Z), errors)
     expected = error_model.predict(clues(X_NEW, y_pred, Z[:, :-1]))
     floored = np.maximum(expected, 0.02 * errors.mean())
     np.testing.assert_allclose(Z[:, -1], 2 * np.log(floored / unit + 0.01), rtol=1e-6)
@@ -89,15 +91,14 @@ def test_expected_error(model, name):
 def test_left_out_rows_are_placed_by_error_models_that_have_not_seen_them(model):
     model.fit(X_TRAIN, Y_TRAIN)
     found = learnt(model)
-    places, errors = found.extras["Z_left_out"], found.extras["scores_left_out"]
-    np.testing.assert_array_equal(places, found.unseen.Z)
+    places, errors = found.rows.Z, found.rows.scores
     assert places.shape[1] == found.embedding.transform(X_NEW).shape[1]
-    np.testing.assert_array_equal(errors, np.abs(Y_TRAIN[found.unseen.rows] - found.unseen.y_pred))
+    np.testing.assert_array_equal(errors, np.abs(Y_TRAIN[found.rows.numbers] - found.rows.y_pred))
     # Errors without any pattern: who has seen them would find one.
     noise = rng.normal(size=200)
     random = learnt(Ridge().fit(X_TRAIN, noise), y_train=noise)
-    honest = random.extras["Z_left_out"][:, -1], random.extras["scores_left_out"]
-    seen = random.embedding.transform(X_TRAIN)[:, -1], random.extras["scores_left_out"]
+    honest = random.rows.Z[:, -1], random.rows.scores
+    seen = random.embedding.transform(X_TRAIN)[:, -1], random.rows.scores
     assert np.corrcoef(*honest)[0, 1] < 0.3 < np.corrcoef(*seen)[0, 1]
 
 
@@ -105,12 +106,12 @@ def test_where_nothing_can_be_learnt():
     ridge = Ridge().fit(X_TRAIN, Y_TRAIN)
     few = learnt(ridge, X_train=X_TRAIN[:39], y_train=Y_TRAIN[:39])
     assert few.embedding.space.name == "3 standardised inputs and prediction"
-    assert few.extras["Z_left_out"].shape == (39, 4)
+    assert few.rows.Z.shape == (39, 4)
     exact = LinearRegression().fit(X_TRAIN, np.zeros(200))
     assert "expected" not in learnt(exact, y_train=np.zeros(200)).embedding.space.name
     mine = learnt(ridge, embed="inputs")
     assert mine.embedding.space.name == "standardised inputs"
-    assert mine.extras["Z_left_out"].shape == (200, 3)
+    assert mine.rows.Z.shape == (200, 3)
     text = X_TRAIN.astype(object)
     text[:, 2] = np.where(X_TRAIN[:, 2] > 0, "Bern", "Basel")
     encoded = learnt(FirstInput().fit(text), X_train=text).embedding.space
@@ -131,16 +132,16 @@ class FirstInput(RegressorMixin, BaseEstimator):
 class Curious(Split):
     """Takes all that it can get."""
 
-    uses_left_out = True
+    uses = Uses("length_scale", "left_out")
 
-    def fit(self, Z, scores, *, length_scale=None, Z_left_out=None, scores_left_out=None):
-        super().fit(Z, scores)
-        self.seen_ = length_scale, Z_left_out, scores_left_out
-        return self
+    @property
+    def seen_(self):
+        errors = Rows(None) if self._left_out is None else self._left_out
+        return self._length_scale, errors.Z, errors.scores
 
 
 class Satisfied(Curious):
-    uses_left_out = False
+    uses = Uses("length_scale")
 
 
 class CountsFits(RegressorMixin, BaseEstimator):

@@ -20,10 +20,11 @@ from sklearn.tree import DecisionTreeRegressor
 
 from calliper import CalliperError, ConformalRegressor
 from calliper._validation import check_features, check_new_features
-from calliper.space import _walk
-from calliper.space._encoding import ColumnEncoder, without_names
-from calliper.space._spread import MEMBERS, STAGES
-from calliper.space._walk import BoostedTrees, Grove
+from calliper.models import Grove, _grove, without_names
+from calliper.models._boosting import Stages
+from calliper.models._forests import Members
+from calliper.space._encoding import ColumnEncoder
+from calliper.space._error_model import FEW_AT_ONCE, BoostedTrees
 
 RNG = np.random.default_rng(0)
 #: Whole numbers: ties, duplicates, and rows that lie on thresholds once these are copied in.
@@ -58,15 +59,15 @@ def on_thresholds(trees):
 def test_members_of_few_rows(name, given, monkeypatch):
     """The same to the last bit as by the loop over members; these as by their own predict."""
     model = FORESTS[name].fit(given, Y)
-    read = MEMBERS.read(model)
+    read = Members(model)
     trees = [member.tree_ for member in model.estimators_]
     rows = np.vstack([on_thresholds(trees), given[:30]])
     members = [m(read.rows(rows)) for m in read.members]
     np.testing.assert_array_equal(read.grove.values(read.rows(rows)), members)
     monkeypatch.setattr(read.grove, "most_rows", len(rows))
-    few = MEMBERS.measure(read, rows)
+    few = read.measure(rows)
     monkeypatch.setattr(read.grove, "most_rows", 0)
-    for found, expected in zip(few, MEMBERS.measure(read, rows), strict=True):
+    for found, expected in zip(few, read.measure(rows), strict=True):
         np.testing.assert_array_equal(found, expected)
     np.testing.assert_allclose(few[0], model.predict(rows), rtol=1e-12, atol=1e-12)
     columns = getattr(model, "estimators_features_", [slice(None)] * len(trees))
@@ -87,7 +88,7 @@ STAGED = {
 @pytest.mark.parametrize("given", [X, GAPS], ids=["whole", "gaps"])
 def test_stages_of_few_rows(name, given, monkeypatch):
     model = STAGED[name].fit(given, np.abs(Y))
-    read = STAGES.read(model)
+    read = Stages(model)
     assert (read.grove is None) == (name == "categories")
     rows = given[:40].copy()
     if read.grove is not None:
@@ -95,23 +96,35 @@ def test_stages_of_few_rows(name, given, monkeypatch):
         nodes = np.concatenate([tree.nodes for tree in read.grove.trees])
         cuts = nodes["num_threshold"][(nodes["feature_idx"] == 4) & (nodes["is_leaf"] == 0)]
         rows[:20, 4] = RNG.choice(cuts, 20)
-    few = STAGES.measure(read, rows)
+    few = read.measure(rows)
     if read.grove is not None:
         monkeypatch.setattr(read.grove, "most_rows", 0)
-    for found, expected in zip(few, STAGES.measure(read, rows), strict=True):
+    for found, expected in zip(few, read.measure(rows), strict=True):
         np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(few[0], model.predict(rows))
 
 
 @pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "quantile"])
-def test_boosted_trees_on_few_rows(loss):
+def test_boosted_trees_are_walked_as_the_models_do(loss):
+    """To the last bit, all trees at once or one by one; rows on thresholds, trees of a leaf."""
     model = GradientBoostingRegressor(n_estimators=20, loss=loss, random_state=0).fit(X, Y)
-    other = GradientBoostingRegressor(n_estimators=7, random_state=1).fit(X, -Y)
-    quick = BoostedTrees([model, other])
-    assert quick.grove.suits(X[:9]) and not quick.grove.suits(X)
-    for rows in (X[:1], X[:9], X):
-        expected = [model.predict(rows), other.predict(rows)]
-        np.testing.assert_allclose(quick.predict(rows), expected, rtol=1e-12)
+    other = GradientBoostingRegressor(n_estimators=7, min_samples_leaf=150, random_state=1)
+    trees = BoostedTrees.of([model, other.fit(X, -Y)])
+    near = on_thresholds([tree.tree_ for tree in model.estimators_[:, 0]])
+    many = np.vstack([near, *[X] * (1 + FEW_AT_ONCE // len(X))])
+    assert len(many) > FEW_AT_ONCE
+    for rows in (X[:1], near, X, many):
+        expected = [_sum(each, rows) for each in (model, other)]
+        np.testing.assert_array_equal(trees.predict(rows), expected)
+        np.testing.assert_allclose(expected[0], model.predict(rows), rtol=1e-12)
+
+
+def _sum(model, rows):
+    """Tree after tree, in the order in which they were grown."""
+    total = np.full(len(rows), model.init_.constant_.item())
+    for tree in model.estimators_[:, 0]:
+        total += model.learning_rate * tree.predict(rows)
+    return total
 
 
 def test_nodes_are_gathered_when_needed_and_never_stored(monkeypatch):
@@ -122,7 +135,7 @@ def test_nodes_are_gathered_when_needed_and_never_stored(monkeypatch):
     assert len(pickle.dumps(grove)) == before
     again = pickle.loads(pickle.dumps(grove))
     np.testing.assert_array_equal(again.values(X[:2].astype(np.float32)), expected)
-    monkeypatch.setattr(_walk, "MOST_NODES", 100)
+    monkeypatch.setattr(_grove, "MOST_NODES", 100)
     assert not Grove(grove.trees).suits(X[:1])
 
 

@@ -11,8 +11,9 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 
-from calliper import AbsoluteError, ConformalRegressor, ErrorModel
-from calliper.space import Refits, Training, fit_embedding, learn_errors
+from calliper import ConformalRegressor, ErrorModel
+from calliper.space import fit_embedding
+from cases.left_out import learnt_errors
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(400, 3))
@@ -24,9 +25,8 @@ GAPS = np.where(rng.uniform(size=X_NEW.shape) < 0.3, np.nan, X_NEW)
 
 def learnt(model, X_train):
     embedding = fit_embedding("auto", X_train, X_CAL, model=model, y_train=Y_TRAIN)
-    training = Training(X=X_train, y=Y_TRAIN, may_refit=True, refits=Refits(random_state=0))
     size = ErrorModel(recentre=False, units=False)
-    return learn_errors(training, embedding, AbsoluteError(), size, chosen=True)
+    return learnt_errors(embedding, X_train, Y_TRAIN, size, chosen=True)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_gaps_do_not_choose(model, hole):
     assert found.embedding.space.name.endswith("expected error")
     y_pred, Z = found.embedding.predict_and_transform(GAPS)
     np.testing.assert_allclose(y_pred, model.predict(GAPS), rtol=1e-10)
-    median = np.nanmedian(X_train[found.unseen.rows], axis=0)
+    median = np.nanmedian(X_train[found.rows.numbers], axis=0)
     if not hasattr(model, "steps"):  # whose imputer takes the mean
         whole = np.where(np.isnan(GAPS), median, GAPS)
         space = found.embedding.space

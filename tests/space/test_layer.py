@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 
 from calliper import CalliperError, ConformalRegressor
 from calliper.exceptions import EmbeddingWarning
-from calliper.space import Layer
+from calliper.models import Layer
 
 torch = pytest.importorskip("torch", reason="torch is not installed: layers are not tested")
 nn = torch.nn

@@ -21,7 +21,8 @@ from sklearn.svm import SVR
 
 from calliper import CalliperError, ConformalRegressor
 from calliper.exceptions import EmbeddingWarning
-from calliper.space import Refits, fit_embedding, left_out
+from calliper.space import fit_embedding
+from cases.left_out import left_out
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(260, 3))
@@ -56,10 +57,10 @@ def test_out_of_bag(name):
     embedding = embedded(model)
     found = left_out(embedding, X_TRAIN, Y_TRAIN, n_folds=0)
     assert found.source == "out of bag"
-    np.testing.assert_allclose(found.y_pred, model.oob_prediction_[found.rows], rtol=1e-10)
+    np.testing.assert_allclose(found.y_pred, model.oob_prediction_[found.numbers], rtol=1e-10)
     columns = getattr(model, "estimators_features_", [[0, 1, 2]] * len(model.estimators_))
     samples, unit = model.estimators_samples_, embedding.space.unit
-    for row, place in zip(found.rows[:40], found.Z[:40], strict=True):
+    for row, place in zip(found.numbers[:40], found.Z[:40], strict=True):
         strangers = [
             tree.predict(X_TRAIN[[row]][:, c])[0]
             for tree, seen, c in zip(model.estimators_, samples, columns, strict=True)
@@ -77,8 +78,8 @@ def test_rows_in_every_bag_are_counted():
     strangers = np.zeros(160, int)
     for seen in model.estimators_samples_:
         strangers += ~np.isin(np.arange(160), seen)
-    np.testing.assert_array_equal(found.rows, np.flatnonzero(strangers >= 2))
-    missing = 160 - len(found.rows)
+    np.testing.assert_array_equal(found.numbers, np.flatnonzero(strangers >= 2))
+    missing = 160 - len(found.numbers)
     assert 0 < missing < 160
     assert f"{160 - missing} of 160 training rows" in repr(found)
     assert f"{missing} were in all bags, or all but one" in repr(found)
@@ -128,9 +129,9 @@ def test_rows_that_the_trees_were_not_grown_on_are_found_out(X_other, y_other):
 def test_out_of_fold(model):
     model = clone(model).fit(X_TRAIN, Y_TRAIN)
     embedding = embedded(model)
-    found = left_out(embedding, X_TRAIN, Y_TRAIN, n_folds=4, refits=Refits(random_state=1))
+    found = left_out(embedding, X_TRAIN, Y_TRAIN, n_folds=4, random_state=1)
     assert repr(found) == "LeftOut(160 of 160 training rows, 4 folds)"
-    np.testing.assert_array_equal(found.rows, np.arange(160))
+    np.testing.assert_array_equal(found.numbers, np.arange(160))
     for others, fold in KFold(4, shuffle=True, random_state=1).split(X_TRAIN):
         clone_ = clone(model).fit(X_TRAIN[others], Y_TRAIN[others])
         np.testing.assert_allclose(found.y_pred[fold], clone_.predict(X_TRAIN[fold]), rtol=1e-10)

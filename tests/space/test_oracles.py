@@ -16,7 +16,9 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import BayesianRidge, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
-from calliper.space._spread import DEVIATION, MEMBERS, STAGES, TREE_STAGES
+from calliper.models._boosting import Stages, TreeStages
+from calliper.models._forests import Members
+from calliper.models._linear import StatedDeviation
 
 rng = np.random.default_rng(0)
 X = np.vstack([rng.normal(size=(200, 4)), np.repeat(rng.normal(size=(10, 4)), 3, axis=0)])
@@ -44,8 +46,8 @@ ENSEMBLES = {
 @pytest.mark.parametrize("name", ENSEMBLES)
 def test_members(name):
     model = ENSEMBLES[name].fit(X, Y)
-    assert MEMBERS.suits(model)
-    mean, (spread,) = MEMBERS.measure(MEMBERS.read(model), NEW)
+    assert Members.is_mine(model)
+    mean, (spread,) = Members(model).measure(NEW)
     features = getattr(model, "estimators_features_", [slice(None)] * len(model.estimators_))
     each = np.stack(
         [m.predict(NEW[:, f]) for m, f in zip(model.estimators_, features, strict=True)]
@@ -56,35 +58,33 @@ def test_members(name):
 
 def test_members_in_frames_sparse_rows_and_rows_with_gaps():
     model = RandomForestRegressor(5, random_state=0).fit(X, Y)
-    expected = np.vstack(MEMBERS.measure(MEMBERS.read(model), NEW))
-    found = MEMBERS.measure(MEMBERS.read(model), sparse.csr_array(NEW))
+    expected = np.vstack(Members(model).measure(NEW))
+    found = Members(model).measure(sparse.csr_array(NEW))
     np.testing.assert_array_equal(np.vstack(found), expected)
     frame = pd.DataFrame(X, columns=list("abcd"))
     named = RandomForestRegressor(5, random_state=0).fit(frame, Y)
     new = pd.DataFrame(NEW, columns=list("abcd"))
-    np.testing.assert_array_equal(np.vstack(MEMBERS.measure(MEMBERS.read(named), new)), expected)
+    np.testing.assert_array_equal(np.vstack(Members(named).measure(new)), expected)
     gaps = np.where(rng.uniform(size=NEW.shape) < 0.2, np.nan, NEW)
     model.fit(np.where(rng.uniform(size=X.shape) < 0.2, np.nan, X), Y)
-    np.testing.assert_allclose(
-        MEMBERS.measure(MEMBERS.read(model), gaps)[0], model.predict(gaps), rtol=1e-12
-    )
+    np.testing.assert_allclose(Members(model).measure(gaps)[0], model.predict(gaps), rtol=1e-12)
 
 
 def test_members_that_agree_have_no_spread_however_large_the_numbers_are():
     model = RandomForestRegressor(5, bootstrap=False, max_features=None, random_state=0)
     model.fit(X[:1].repeat(8, axis=0), np.full(8, 1e9 + 0.1))
-    np.testing.assert_array_equal(MEMBERS.measure(MEMBERS.read(model), NEW)[1], 0)
+    np.testing.assert_array_equal(Members(model).measure(NEW)[1], 0)
 
 
 @pytest.mark.parametrize("criterion", ["squared_error", "absolute_error"])
 def test_unit_of_a_forest_is_that_of_its_targets(criterion):
     model = RandomForestRegressor(40, criterion=criterion, random_state=0).fit(X, Y)
-    told = MEMBERS.unit if criterion == "squared_error" else MEMBERS.guess
-    read = MEMBERS.read(model)
+    told = Members.unit if criterion == "squared_error" else Members.guess
+    read = Members(model)
     assert told(read) == pytest.approx(Y.std(), rel=0.1)
     again = RandomForestRegressor(40, criterion=criterion, random_state=0).fit(X, 8 * Y)
-    assert told(MEMBERS.read(again)) == pytest.approx(8 * told(read))
-    assert (MEMBERS.unit(read) is None) == (criterion != "squared_error")
+    assert told(Members(again)) == pytest.approx(8 * told(read))
+    assert (read.unit() is None) == (criterion != "squared_error")
 
 
 BOOSTED = {
@@ -100,8 +100,8 @@ BOOSTED = {
 @pytest.mark.parametrize("name", BOOSTED)
 def test_steps_of_boosted_trees(name):
     model = BOOSTED[name].fit(X, Y)
-    assert TREE_STAGES.suits(model)
-    mean, spreads = TREE_STAGES.measure(model, NEW)
+    assert TreeStages.is_mine(model)
+    mean, spreads = TreeStages(model).measure(NEW)
     np.testing.assert_allclose(mean, model.predict(NEW), rtol=1e-10)
     start = len(model.estimators_) // 2
     steps = [model.learning_rate * tree.predict(NEW) for tree in model.estimators_[start:, 0]]
@@ -117,8 +117,8 @@ def test_steps_of_boosted_trees(name):
 @pytest.mark.parametrize("n_stages", [2, 7, 20])
 def test_steps_between_stages(n_stages):
     model = HistGradientBoostingRegressor(max_iter=n_stages, random_state=0).fit(X, Y)
-    assert STAGES.suits(model)
-    mean, (moved,) = STAGES.measure(STAGES.read(model), NEW)
+    assert Stages.is_mine(model)
+    mean, (moved,) = Stages(model).measure(NEW)
     np.testing.assert_allclose(mean, model.predict(NEW), rtol=1e-12)
     stages = np.stack(list(model.staged_predict(NEW)))
     steps = np.abs(np.diff(stages, axis=0))[n_stages // 2 - 1 :]
@@ -128,21 +128,21 @@ def test_steps_between_stages(n_stages):
 def test_unit_of_a_boosted_model_is_about_that_of_its_targets():
     y = 3 * X[:, 0]  # one that a single tree learns
     for source, model in [
-        (TREE_STAGES, GradientBoostingRegressor(n_estimators=5, random_state=0)),
-        (TREE_STAGES, GradientBoostingRegressor(n_estimators=5, loss="huber", random_state=0)),
-        (STAGES, HistGradientBoostingRegressor(max_iter=60, learning_rate=0.1)),
-        (STAGES, HistGradientBoostingRegressor(max_iter=20, learning_rate=0.3)),
-        (STAGES, HistGradientBoostingRegressor(max_iter=5, loss="absolute_error")),
+        (TreeStages, GradientBoostingRegressor(n_estimators=5, random_state=0)),
+        (TreeStages, GradientBoostingRegressor(n_estimators=5, loss="huber", random_state=0)),
+        (Stages, HistGradientBoostingRegressor(max_iter=60, learning_rate=0.1)),
+        (Stages, HistGradientBoostingRegressor(max_iter=20, learning_rate=0.3)),
+        (Stages, HistGradientBoostingRegressor(max_iter=5, loss="absolute_error")),
     ]:
         squares = model.fit(X, y).loss == "squared_error"
-        read = source.read(model)
+        read = source(model)
         told = (source.unit if squares else source.guess)(read)
         assert told == pytest.approx(y.std(), rel=0.3)  # all that matters
         assert (source.unit(read) is None) == (not squares)
     counts = HistGradientBoostingRegressor(loss="poisson", max_iter=5).fit(X, np.abs(Y))
-    assert STAGES.unit(STAGES.read(counts)) is None and STAGES.guess(STAGES.read(counts)) is None
+    assert Stages(counts).unit() is None and Stages(counts).guess() is None
     corrects = GradientBoostingRegressor(n_estimators=5, init=Ridge()).fit(X, y)
-    assert TREE_STAGES.unit(corrects) is None and TREE_STAGES.guess(corrects) is None
+    assert TreeStages(corrects).unit() is None and TreeStages(corrects).guess() is None
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,8 @@ def test_unit_of_a_boosted_model_is_about_that_of_its_targets():
 )
 def test_stated_deviations(model):
     model.fit(X, Y)
-    assert DEVIATION.suits(model)
-    mean, (deviation,) = DEVIATION.measure(model, NEW)
+    assert StatedDeviation.is_mine(model)
+    mean, (deviation,) = StatedDeviation(model).measure(NEW)
     np.testing.assert_array_equal((mean, deviation), model.predict(NEW, return_std=True))
     if hasattr(model, "y_train_"):
-        assert DEVIATION.unit(model) == pytest.approx(Y.std())
+        assert StatedDeviation(model).unit() == pytest.approx(Y.std())

@@ -10,9 +10,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from calliper import ConformalRegressor
-from calliper._models import fit_params_of, open_model, untrained_core
 from calliper.exceptions import EmbeddingWarning
-from calliper.space import Refits
+from calliper.models import fit_params_of, open_model, untrained_core
+from calliper.space import Training
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 3))
@@ -72,13 +72,13 @@ def n_rounds(model):
 @pytest.fixture
 def trained(monkeypatch):
     """Every model that refits have trained, in order; a refit that fails is an error."""
-    models, train = [], Refits.train
+    models, train = [], Training.train
 
     def kept(self, *given):
         models.append(train(self, *given))
         return models[-1]
 
-    monkeypatch.setattr(Refits, "train", kept)
+    monkeypatch.setattr(Training, "train", kept)
     with warnings.catch_warnings():
         warnings.simplefilter("error", EmbeddingWarning)
         yield models
@@ -125,7 +125,8 @@ def training_rows(fitted):
 
 
 def fitted_folds(fitted):
-    return (others for others, _ in Refits(random_state=0).folds(len(training_rows(fitted)), 5))
+    training = Training(X=training_rows(fitted), n_refits=5, random_state=0)
+    return (others for others, _ in training.folds())
 
 
 @pytest.mark.parametrize("name", NAMES)

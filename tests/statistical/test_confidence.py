@@ -46,8 +46,8 @@ def test_so_many_calibration_sets_cover(method):
     """Coverage given each set, by the known law of the error at each input."""
     rng = np.random.default_rng(1)
     grid = (np.arange(200)[:, None] + 0.5) / 200
-    training = dict(zip(("Z_train", "scores_train"), draw(rng, 300), strict=True))
-    known = {name: training[name] for name in method.needs}
+    training = draw(rng, 300)
+    known = {"training": training} if method.uses.needs else {}
     n, reached = 60, 0
     for _ in range(N_DRAWS):
         method.fit(*draw(rng, n), **known)
@@ -96,7 +96,7 @@ def test_several_levels_bounds_and_one_out_of_reach():
 def test_methods_without_a_law_refuse_and_name_those_with_one(method):
     rng = np.random.default_rng(0)
     Z, scores = draw(rng, 60)
-    method.fit(Z, scores, **dict(zip(method.needs, draw(rng, 60), strict=False)))
+    method.fit(Z, scores, training=draw(rng, 60) if method.uses.needs else None)
     able = "MADSplit, NormalizedKNN, RCP, SLCP, Split"
     for ask in (
         lambda: method.predict_radius(Z, confidence=0.9),

@@ -47,7 +47,7 @@ def coverage_over_draws(method, draw, n, seed):
         new, truth = draw(rng, N_NEW)
         extra = {}
         if isinstance(method, MADSplit):
-            extra["Z_train"], extra["scores_train"] = draw(rng, 60)
+            extra["training"] = draw(rng, 60)
         method.fit(Z, scores, **extra)
         covered[repetition] = (truth[:, None] <= method.predict_radius(new, LEVELS)).mean(axis=0)
     return covered.mean(axis=0), covered.std(axis=0) / np.sqrt(N_DRAWS)

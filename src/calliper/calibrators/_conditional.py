@@ -58,15 +58,13 @@ improved algorithm for discrete l1 linear approximation", doi:10.1137/0710069 (d
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from typing import Any, Self
 
 import numpy as np
 from scipy.linalg import qr
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
-from calliper._types import BoolArray, Coverage, FloatArray, IntArray
+from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import (
     check_features,
     forget_fit,
@@ -74,9 +72,11 @@ from calliper._validation import (
     refuse_no_rows,
     refuse_sparse,
 )
-from calliper.calibrators._base import Calibrator
+from calliper.calibrators._calibrator import Calibrator
+from calliper.declarations import About
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
-from calliper.quantile import conformal_rank, power_of_two
+from calliper.quantile import Shares, conformal_rank, power_of_two
+from calliper.rows import Rows
 
 #: How far below the level the new point pulls, which settles ties in favour of the lower fit.
 BELOW = 1e-9
@@ -137,6 +137,13 @@ class ConditionalCalibration(Calibrator):
     0.9
     """
 
+    about = About(
+        cli="conditional",
+        width="a linear function of the features; infinite far outside",
+        when="if coverage must hold along each feature too; by groups in Python",
+        cost="O(N d²) to fit, then about d times O(N (d + log N)) a new row and level",
+        order=5,
+    )
     takes_inputs = True
     averages = "all inputs, or these reweighted so,"
     takes_any_score = True
@@ -145,25 +152,11 @@ class ConditionalCalibration(Calibrator):
     def __init__(self, *, basis: Callable[[Any], Any] | None = None) -> None:
         self.basis = basis
 
-    def fit(self, Z: Any, scores: Any) -> Self:
-        """Evaluate the basis at the calibration points.
-
-        Parameters
-        ----------
-        Z : (N, d) features
-        scores : (N,)
-        """
+    def fit(self, Z: Any, scores: Any, **known: Any) -> Self:
+        """Evaluate the basis at the calibration points; see :meth:`Calibrator.fit`."""
         forget_fit(self)  # before the basis is asked, which may refuse
-        rows = self._check_fit(_columns(self.basis, Z), scores)
+        super().fit(_columns(self.basis, Z), scores, **known)
         self.basis_ = self.basis
-        _refuse_extremes(rows.scores)
-        self.span_ = Span(rows.Z)
-        self._design = self.span_.coordinates(rows.Z)[0]
-        self.n_dimensions_ = self._design.shape[1]
-        self._unit = power_of_two(rows.scores)
-        self._scores = rows.scores / self._unit
-        self._vertices: dict[float, IntArray] = {}
-        self.n_calibration_ = len(rows.scores)
         return self
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -172,32 +165,28 @@ class ConditionalCalibration(Calibrator):
         super().restore(state)
         self.basis = self.basis_ = basis
 
-    def extend(self, Z: Any, scores: Any, *, window: int | None = None, **known: Any) -> Self:
-        """Add calibration points: as if fitted anew to all of them, or the latest ``window``."""
-        check_is_fitted(self)
-        columns, basis = self._columns(Z), (self.basis, self.basis_)
-        evaluated = copy(self).set_params(basis=None)  # what was kept are the columns of the basis
-        super(ConditionalCalibration, evaluated).extend(columns, scores, window=window, **known)
-        evaluated.basis, evaluated.basis_ = basis
-        self.__dict__.update(vars(evaluated))
-        return self
+    def _learn(self, rows: Rows) -> None:
+        _refuse_extremes(rows.scores)
+        self.span_ = Span(rows.Z)
+        self._design = self.span_.coordinates(rows.Z)[0]
+        self.n_dimensions_ = self._design.shape[1]
+        self._unit = power_of_two(rows.scores)
+        self._scores = rows.scores / self._unit
+        self._vertices: dict[float, IntArray] = {}
 
-    def _columns(self, Z: Any) -> Any:
-        """The basis at new rows."""
+    def _check_new(self, Z: Any) -> Any:
+        """The basis at new rows, checked."""
         columns = _columns(self.basis_, Z)
         if self.basis_ is not None and columns.shape[1] != self.n_features_in_:
             raise CalliperError(
                 f"basis gave {self.n_features_in_} columns in fit and {columns.shape[1]} now: fix "
                 f"them beforehand, for example the list of groups."
             )
-        return columns
+        return super()._check_new(columns)
 
-    def predict_radius(self, Z: Any, coverage: Coverage = 0.9, **how: Any) -> FloatArray:
-        """The radius at each row: (m,), or (m, L) for a list of L levels."""
-        check_is_fitted(self)
-        return super().predict_radius(self._columns(Z), coverage, **how)
-
-    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+    def _radius(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
         columns, place = np.unique(Z, axis=0, return_inverse=True)
         rows, inside = self.span_.coordinates(columns)
         distinct = np.full((len(rows), len(levels)), np.inf)

@@ -32,7 +32,6 @@ doi:10.1093/biomet/asac040. To our knowledge it is not published in this form.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from numbers import Real
 from typing import Any, Self
 
@@ -42,11 +41,12 @@ from sklearn.utils import check_random_state
 from calliper._kept import Inline
 from calliper._types import FloatArray
 from calliper._validation import check_offset, warn_if_zero_scales
-from calliper.calibrators._base import Calibrator, FitRows, kernel_needs
-from calliper.calibrators._locality import Locality, ShrunkBag, choose_locality, stays
+from calliper.calibrators._calibrator import Calibrator, kernel_needs
+from calliper.calibrators._locality import Locality, ShrunkBag, choose_locality, said_of
+from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage
-from calliper.kernels import KNN, STATISTICS, Bag, Neighborhood, PlacedCells, as_kernel, check_length_scale
+from calliper.kernels import KNN, STATISTICS, Bag, Neighborhood, PlacedCells, as_kernel
 from calliper.quantile import (
     Shares,
     conformal_thresholds,
@@ -55,6 +55,7 @@ from calliper.quantile import (
     not_below,
     with_signs,
 )
+from calliper.rows import Rows
 
 #: Thresholds are computed from scores, or their squares, of at most 2 to this. Products of those
 #: not below 2 to SMALL keep all their digits; sums of scores below 2 to TOO_SMALL would not.
@@ -115,6 +116,17 @@ class FullRescaled(Calibrator):
     0.9001996007984032
     """
 
+    about = About(
+        cli="full",
+        width="wide where calibration errors near by are large",
+        when="unless there is a reason for another",
+        cost="neighbours of N + M rows among N, and the reverse",
+        order=1,
+        neighbors="kernel",
+        usual_neighbors="the 20 nearest (at most half of all points), their mean mixed with the "
+        "median error by 8/√N, at least 0.2 and at most 0.5, of 64 features or more the K and 4K "
+        "nearest, K = 2.25·N^(1/6), at most N/8",
+    )
     takes_device = True
     learns = {
         "locality_": Inline(Locality),
@@ -123,9 +135,14 @@ class FullRescaled(Calibrator):
     }
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        """Names of what ``fit`` cannot do without."""
-        return kernel_needs(self.kernel, fixed=True)
+    def uses(self) -> Uses:
+        """Left-out errors where they make a difference: they may be costly."""
+        chosen = self.kernel is None or as_kernel(self.kernel).learns_on_errors
+        return Uses(
+            *("magnitudes", "signs", "weights", "training", "errors", "length_scale"),
+            *(("left_out",) if chosen and self.shrinkage != 1 else ()),  # at 1, nothing is local
+            needs=kernel_needs(self.kernel, fixed=True),
+        )
 
     def __init__(
         self,
@@ -142,79 +159,29 @@ class FullRescaled(Calibrator):
         self.offset = offset
         self.random_state = random_state
 
-    def fit(
-        self,
-        Z: Any,
-        scores: Any,
-        *,
-        magnitudes: Any = None,
-        signs: Any = None,
-        Z_train: Any = None,
-        scores_train: Any = None,
-        Z_left_out: Any = None,
-        scores_left_out: Any = None,
-        length_scale: float | None = None,
-        weights: Any = None,
-    ) -> Self:
-        """Rescale the calibration scores.
-
-        Parameters
-        ----------
-        Z : (N, d) features in which nearness is judged
-        scores : (N,) non-negative
-        magnitudes : (N,), default ``scores``
-            What local scales are made of. One-sided errors are rescaled by absolute errors.
-        signs : (N,), optional
-            Those of the errors that the scores are sizes of, for a distribution.
-        Z_train, scores_train : (n, d) and (n,), optional
-            Training inputs and errors, for kernels that take their length scale from them.
-        Z_left_out, scores_left_out : (n, d) and (n,), optional
-            Training rows and the sizes of the errors that the model makes on them when it is
-            trained without them (out of fold, out of bag): how local to be is chosen on these.
-            They decide nothing else, so the guarantee does not depend on them.
-        length_scale : float, optional
-            Distance in ``Z`` at which N points still speak for one another, where the space has
-            a unit of its own: the default kernel is then radial, of about this length.
-        weights : (N,), optional
-            How many times as often such inputs come among new rows, up to a constant; see
-            ``docs/groups-and-shift.md``.
-        """
-        rows = self._check_fit(
-            Z,
-            scores,
-            magnitudes=magnitudes,
-            signs=signs,
-            Z_train=Z_train,
-            scores_train=scores_train,
-            Z_left_out=Z_left_out,
-            scores_left_out=scores_left_out,
-            weights=weights,
-        )
-        if length_scale is not None:
-            rows = self._rows = replace(rows, length_scale=check_length_scale(length_scale))
+    def _learn(self, rows: Rows) -> None:
         _refuse_other_magnitudes(rows)
-        self.locality_ = self._once(
-            "locality_",
-            lambda: choose_locality(
-                self.kernel,
-                self.shrinkage,
-                len(rows.scores),
-                trained=(rows.Z_train, rows.scores_train),
-                left_out=(rows.Z_left_out, rows.scores_left_out),
-                length_scale=rows.length_scale,
-                statistic=self.statistic,
-                offset=float(self.offset),
-                rng=check_random_state(self.random_state),
-                dimensions=rows.Z.shape[1],
-            ),
-        )
+        self.locality_ = self._once("locality_", lambda: self._choose(rows))
         self.kernel_, self.shrinkage_ = self.locality_.kernel, self.locality_.shrinkage
         self.statistic_ = self.locality_.statistic
         self.bag_: Bag | ShrunkBag | None = None
         if len(rows.scores) > 1 and self.shrinkage_ < 1:  # else one scale for all: plain split
             self.bag_ = self._fit_bag(rows)
         self._count(rows)
-        return self
+
+    def _choose(self, rows: Rows) -> Locality:
+        return choose_locality(
+            self.kernel,
+            self.shrinkage,
+            len(rows),
+            training=self._training,
+            left_out=self._left_out,
+            length_scale=self._length_scale,
+            statistic=self.statistic,
+            offset=float(self.offset),
+            rng=check_random_state(self.random_state),
+            dimensions=rows.Z.shape[1],
+        )
 
     def for_file(self) -> dict[str, Any]:
         """As every method; and who is near, which is dear to find."""
@@ -235,32 +202,48 @@ class FullRescaled(Calibrator):
         """The local part of the bag."""
         return self.bag_.bag if isinstance(self.bag_, ShrunkBag) else self.bag_
 
-    def _count(self, rows: FitRows) -> None:
+    def _count(self, rows: Rows) -> None:
         self.scores_, self.weights_ = in_order(rows.scores, rows.weights)
         if self.bag_ is None:
             self._keep_signed(rows.scores)
         else:  # which keeps the order of the points
             warn_if_zero_scales(self.bag_.calibration_scale(0.5))
             self.weights_ = self._signed_weights = rows.weights
-        self.n_calibration_ = len(rows.scores)
 
-    def _take_in(self, rows: FitRows) -> bool:
+    def _take_in(self, rows: Rows, before: Self) -> bool:
         """Where the locality stays and the bag can grow, new members enter it one by one."""
         _refuse_other_magnitudes(rows)
         local = self._local
-        same = self.kernel is not None or stays(
-            self._rows, rows, self.shrinkage, statistic=self.statistic
-        )
-        if not same or not hasattr(local, "extended"):
+        if local is None or (self.kernel is None and not self._stays(rows, before)):
             return False
         self.bag_ = self._fit_bag(rows, local)
         if self.bag_ is None:
             return False
-        self._rows = rows
+        self._keep(rows)
         self._count(rows)
+        self.n_calibration_ = len(rows)
         return True
 
-    def _fit_bag(self, rows: FitRows, before: Any = None) -> Bag | ShrunkBag | None:
+    def _stays(self, rows: Rows, before: Self) -> bool:
+        """Whether rule and search say of these rows what they said of the first of them."""
+        n_errors = 0 if self._left_out is None else len(self._left_out)
+        now, then = (
+            said_of(
+                len(points),
+                length_scale,
+                self.shrinkage,
+                statistic=self.statistic,
+                dimensions=rows.Z.shape[1],
+                n_errors=n_errors,
+            )
+            for points, length_scale in (
+                (rows, self._length_scale),
+                (before._rows, before._length_scale),
+            )
+        )
+        return now == then
+
+    def _fit_bag(self, rows: Rows, before: Any = None) -> Bag | ShrunkBag | None:
         """Thresholds of the whole bag, in a unit in which products of scores do not overflow.
 
         ``before`` is the local part of the first rows, to be extended; None if it cannot be.
@@ -307,13 +290,6 @@ class FullRescaled(Calibrator):
             raise ValueError(f"shrinkage must be a number between 0 and 1; got {share!r}.")
 
     @property
-    def uses_left_out(self) -> bool:
-        """Whether left-out errors would make a difference to ``fit``; they may be costly."""
-        if self.shrinkage == 1:  # plain split: nothing is local
-            return False
-        return self.kernel is None or as_kernel(self.kernel).learns_on_errors
-
-    @property
     def rounded(self) -> bool:
         """Plain split gives back one of the scores."""
         return self.bag_ is None
@@ -350,7 +326,7 @@ class FullRescaled(Calibrator):
         return conformal_coverage(level, self.n_calibration_)
 
 
-def _refuse_other_magnitudes(rows: FitRows) -> None:
+def _refuse_other_magnitudes(rows: Rows) -> None:
     positive = rows.scores > 0
     if not np.array_equal(rows.magnitudes[positive], rows.scores[positive]):
         raise CalliperError(

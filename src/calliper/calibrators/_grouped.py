@@ -15,16 +15,16 @@ paper 4 of the On-line Compression Modelling project, alrw.net.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_consistent_length
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 
 from calliper._kept import Array, Part, Plain
-from calliper._per_row import places_of_groups, row_values
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import (
     check_levels,
@@ -36,18 +36,16 @@ from calliper._validation import (
     refuse_no_rows,
     refuse_sparse,
 )
-from calliper.calibrators._base import Calibrator, refuse_distribution
+from calliper.calibrators._calibrator import Calibrator, as_calibrator, refuse_distribution
+from calliper.declarations import Uses
 from calliper.distribution import Distribution, GroupedDistribution
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.guarantees import Guarantee, required_for_confidence
-from calliper.quantile import required_calibration_size
-from calliper.shift import stacked
+from calliper.quantile import Shares, required_calibration_size
+from calliper.rows import Rows, row_values, rows_of_groups
 
 #: Groups that a warning names before it only counts.
 NAMED = 5
-
-#: What ``fit`` of a method may be given with a value for each calibration row.
-PER_ROW = ("magnitudes", "signs", "weights")
 
 
 class Grouped(Calibrator):
@@ -77,53 +75,90 @@ class Grouped(Calibrator):
     array([1.5, 7.5])
     """
 
-    def __init__(self, calibrator: Any, *, groups: Any = None) -> None:
-        self.calibrator = calibrator
-        self.groups = groups
-
     own_keeps = {
         "labels": Plain(),
         "code": Array("int32", ("N",), least=0, becomes="int64"),
         "parts": Part("calibrators", several=True),
     }
 
+    def __init__(self, calibrator: Any, *, groups: Any = None) -> None:
+        self.calibrator = calibrator
+        self.groups = groups
+
+    @property
+    def _of_group(self) -> Calibrator:
+        """What is copied for each group."""
+        return as_calibrator(self.calibrator)
+
     @property
     def judges_nearness(self) -> bool:  # type: ignore[override]
         """Whether the radius depends on the features."""
-        return bool(getattr(self.calibrator, "judges_nearness", True))
+        return self._of_group.judges_nearness
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        """Names of what ``fit`` cannot do without, beyond the calibration points."""
-        return ("groups", *getattr(self.calibrator, "needs", ()))
+    def uses(self) -> Uses:
+        """What the calibrator uses, and the group of each row."""
+        own = self._of_group.uses
+        return Uses(*own.words, needs=("groups", *own.needs))
 
-    def fit(self, Z: Any, scores: Any, *, groups: Any = None, **known: Any) -> Self:
+    @property
+    def has_distribution(self) -> bool:  # type: ignore[override]
+        """Whether the calibrator of each group has one."""
+        return self._of_group.has_distribution
+
+    def fit(
+        self,
+        Z: Any,
+        scores: Any,
+        *,
+        magnitudes: Any = None,
+        signs: Any = None,
+        weights: Any = None,
+        groups: Any = None,
+        training: Any = None,
+        left_out: Any = None,
+        length_scale: float | None = None,
+    ) -> Self:
         """Fit a copy of the calibrator to the rows of each group.
 
         Parameters
         ----------
         Z, scores : (N, d) and (N,), the calibration points
         groups : (N,) labels, a column name or a function of the rows
-        **known : what ``fit`` of the calibrator takes beyond
+        magnitudes, signs, weights, training, left_out, length_scale :
+            As ``fit`` of the calibrator takes them
         """
         forget_fit(self)
-        places, known = self._places(groups, Z), _checked(known, n_rows(Z))
-        _refuse_unpaired(Z, scores)
-        self.calibrators_ = {}
-        for label, rows in places.items():
-            points = _safe_indexing(Z, rows), _safe_indexing(scores, rows)
-            self.calibrators_[label] = clone(self.calibrator).fit(*points, **_of(known, rows))
-        self._given = {"Z": Z, "scores": scores, "groups": _labels(places), **known}
-        self.n_calibration_ = n_rows(Z)
+        rows = self._grouped(Z, scores, groups, magnitudes, signs, weights)
+        self._training, self._left_out, self._length_scale = training, left_out, length_scale
+        self._relearn(rows)
         return self
+
+    def _keep(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def _learn(self, rows: Rows) -> None:
+        self.calibrators_: dict[Any, Calibrator] = {}
+        for label, numbers in rows_of_groups(rows.groups).items():
+            own = rows.take(numbers)
+            self.calibrators_[label] = clone(self._of_group).fit(
+                own.Z,
+                own.scores,
+                magnitudes=own.magnitudes,
+                signs=own.signs,
+                weights=own.weights,
+                training=self._training,
+                left_out=self._left_out,
+                length_scale=self._length_scale,
+            )
 
     def for_file(self) -> dict[str, Any]:
         """The calibrators of all groups, and which row is in which."""
-        places = places_of_groups(self._given["groups"])
         code = np.empty(self.n_calibration_, dtype=np.int64)
-        for number, rows in enumerate(places.values()):
+        for number, rows in enumerate(rows_of_groups(self._rows.groups).values()):
             code[rows] = number
-        return {"labels": [*places], "code": code, "parts": [*self.calibrators_.values()]}
+        labels, parts = [*self.calibrators_], [*self.calibrators_.values()]
+        return {"labels": labels, "code": code, "parts": parts}
 
     def restore(self, state: dict[str, Any]) -> None:
         """The calibrators as they are, and the rows of all of them in order."""
@@ -134,21 +169,18 @@ class Grouped(Calibrator):
         n = np.bincount(code, minlength=len(parts)).tolist()
         if [part.n_calibration_ for part in parts] != n or len(self.calibrators_) != len(parts):
             raise CalliperError("groups do not have the rows that are said to be theirs.")
-        self.n_calibration_ = len(code)
+        self.n_calibration_, first = len(code), parts[0]
+        joined = first._rows
+        for part in parts[1:]:
+            joined = joined.join(part._rows)
+        if not first.judges_nearness:
+            joined = replace(joined, Z=np.zeros((len(code), first._rows.Z.shape[1])))
         order = np.argsort(np.argsort(code, kind="stable"), kind="stable")
-        first = parts[0]._rows
-        names = [name for name in ("scores", *PER_ROW) if getattr(first, name) is not None]
-        given = {
-            name: np.concatenate([getattr(part._rows, name) for part in parts])[order]
-            for name in names
-        }
-        given["Z"] = np.zeros((len(code), first.Z.shape[1]))
-        if parts[0].judges_nearness:
-            given["Z"] = np.concatenate([part._rows.Z for part in parts])[order]
-        shared = set(vars(first)) - {"Z", "scores", *PER_ROW}
-        given |= {name: value for name in shared if (value := getattr(first, name)) is not None}
-        taken = {name: v for name, v in given.items() if name not in PER_ROW or has_fit_parameter(parts[0], name)}
-        self._given = {**taken, "groups": _labels_of(labels, code)}
+        each = np.empty(len(labels), dtype=object)
+        each[:] = labels
+        self._rows = replace(joined.take(order), groups=each[code])
+        self._training, self._left_out = first._training, first._left_out
+        self._length_scale = first._length_scale
 
     def extend(
         self,
@@ -156,47 +188,54 @@ class Grouped(Calibrator):
         scores: Any,
         *,
         window: int | None = None,
+        magnitudes: Any = None,
+        signs: Any = None,
+        weights: Any = None,
         groups: Any = None,
         length_scale: float | None = None,
-        **known: Any,
     ) -> Self:
         """Add calibration points: as if fitted anew to all of them, or the latest ``window``.
 
         ``groups`` and what ``fit`` was given of each point are those of the new ones.
         """
         check_is_fitted(self)
-        labels, known = _labels(self._places(groups, Z)), _checked(known, n_rows(Z))
-        _refuse_unpaired(Z, scores)
-        added, given = {"Z": Z, "scores": scores, "groups": labels, **known}, dict(self._given)
-        n = self.n_calibration_ + n_rows(Z)
-        latest = np.arange(n)[-(n if window is None else check_window(window)) :]
-        for name in ("Z", "scores", "groups", *PER_ROW):
-            if (given.get(name) is None) != (added.get(name) is None):
-                raise CalliperError(f"fit and extend must both be given {name}, or neither.")
-            if given.get(name) is not None:
-                given[name] = _safe_indexing(stacked(given[name], added[name]), latest)
+        rows = self._rows.join(self._grouped(Z, scores, groups, magnitudes, signs, weights))
+        grown = copy(self)
         if length_scale is not None:
-            given["length_scale"] = length_scale
-        grown = clone(self).fit(**given)
+            grown._length_scale = length_scale
+        n = len(rows) if window is None else min(check_window(window), len(rows))
+        grown._relearn(rows.take(np.arange(len(rows) - n, len(rows))))
         self.__dict__.update(vars(grown))
         return self
 
-    @property
-    def has_distribution(self) -> bool:  # type: ignore[override]
-        """Whether the calibrator of each group has one."""
-        return bool(getattr(self.calibrator, "has_distribution", False))
+    def _grouped(
+        self, Z: Any, scores: Any, groups: Any, magnitudes: Any, signs: Any, weights: Any
+    ) -> Rows:
+        """Rows as they come, with what is known of each; the calibrators check them."""
+        labels = _labels(self._numbers(groups, Z))
+        _refuse_unpaired(Z, scores)
+        n = n_rows(Z)
+        magnitudes, signs, weights = (
+            None if values is None else check_vector(values, name, n=n)
+            for name, values in (
+                ("magnitudes", magnitudes),
+                ("signs", signs),
+                ("weights", weights),
+            )
+        )
+        return Rows(Z, np.asarray(scores), magnitudes, signs, weights, labels)
 
     def predict_distribution(
-        self, Z: Any, y_pred: Any, *, groups: Any = None, bounds: Any = None, **how: Any
+        self, Z: Any, y_pred: Any, *, bounds: Any = None, weights: Any = None, groups: Any = None
     ) -> Distribution:
         """The distribution at each row, by the calibrator of its group; see :meth:`fit`."""
         check_is_fitted(self)
         refuse_distribution(self)
-        places, how = self._places(groups, Z), _checked(how, n_rows(Z))
-        unseen = [label for label in places if label not in self.calibrators_]
+        numbers, weights = self._numbers(groups, Z), _checked_weights(weights, Z)
+        unseen = [label for label in numbers if label not in self.calibrators_]
         if unseen:
             raise CalliperError(
-                f"{len(unseen)} of {len(places)} groups of the new rows have no calibration rows, "
+                f"{len(unseen)} of {len(numbers)} groups of the new rows have no calibration rows, "
                 f"{unseen[0]!r} for one, and so no distribution: leave such rows out, or calibrate "
                 f"on rows of them. (An interval there is infinite.)"
             )
@@ -205,10 +244,13 @@ class Grouped(Calibrator):
             (
                 rows,
                 self.calibrators_[label].predict_distribution(
-                    _safe_indexing(Z, rows), centre[rows], bounds=bounds, **_of(how, rows)
+                    _safe_indexing(Z, rows),
+                    centre[rows],
+                    bounds=bounds,
+                    weights=None if weights is None else weights[rows],
                 ),
             )
-            for label, rows in places.items()
+            for label, rows in numbers.items()
         )
         ends, first = parts[0][1].bounds, self.signed_thresholds
         nothing = np.empty((n_rows(Z), 0))
@@ -217,33 +259,41 @@ class Grouped(Calibrator):
         )
 
     def predict_radius(
-        self, Z: Any, coverage: Coverage = 0.9, *, groups: Any = None, **how: Any
+        self,
+        Z: Any,
+        coverage: Coverage = 0.9,
+        *,
+        confidence: float | None = None,
+        weights: Any = None,
+        groups: Any = None,
     ) -> FloatArray:
         """The radius at each row: (m,), or (m, L) for a list of L levels.
 
         Parameters
         ----------
         groups : (m,) labels, a column name or a function of the rows
-        **how : what ``predict_radius`` of the calibrator takes beyond
+        confidence, weights : as ``predict_radius`` of the calibrator takes them
         """
         check_is_fitted(self)
         levels = check_levels(coverage)
-        places, how = self._places(groups, Z), _checked(how, n_rows(Z))
-        reached = self._reached([*places], levels, how.get("confidence"))
+        numbers, weights = self._numbers(groups, Z), _checked_weights(weights, Z)
+        reached = self._reached([*numbers], levels, confidence)
         radius = np.full((n_rows(Z), len(levels)), np.inf)
-        for label, rows in places.items():
+        for label, rows in numbers.items():
             columns = reached[label]
             if columns:
-                ask, asked = self.calibrators_[label].predict_radius, [levels[j] for j in columns]
-                found = ask(_safe_indexing(Z, rows), asked, **_of(how, rows))
-                radius[rows[:, None], columns] = found
+                radius[rows[:, None], columns] = self.calibrators_[label].predict_radius(
+                    _safe_indexing(Z, rows),
+                    [levels[j] for j in columns],
+                    confidence=confidence,
+                    weights=None if weights is None else weights[rows],
+                )
         return like_coverage(radius, coverage)
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
         """The promise with its assumptions, in numbers that hold of every group."""
         check_is_fitted(self)
-        how = {} if confidence is None else {"confidence": confidence}
-        promises = [own.guarantee(coverage, **how) for own in self.calibrators_.values()]
+        promises = [own.guarantee(coverage, confidence) for own in self.calibrators_.values()]
 
         def worse(promise: Guarantee) -> tuple[float, int]:
             # With a confidence all finite intervals promise alike, by more points or by fewer.
@@ -260,7 +310,9 @@ class Grouped(Calibrator):
     def _proved(self, level: float) -> float:
         return min(float(own.guaranteed_coverage(level)) for own in self.calibrators_.values())
 
-    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+    def _radius(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
         raise NotImplementedError  # each group has a calibrator that answers
 
     def asked(self, groups: Any) -> Any:
@@ -273,11 +325,11 @@ class Grouped(Calibrator):
             )
         return given
 
-    def _places(self, groups: Any, Z: Any) -> dict[Any, IntArray]:
-        """The places of each group's rows; refused if these are no rows that can be picked."""
+    def _numbers(self, groups: Any, Z: Any) -> dict[Any, IntArray]:
+        """The numbers of each group's rows; refused if these are no rows that can be picked."""
         refuse_sparse(Z, "Z")
         refuse_no_rows(Z, "Z")
-        return places_of_groups(row_values(self.asked(groups), Z, "groups"))
+        return rows_of_groups(row_values(self.asked(groups), Z, "groups"))
 
     def _reached(
         self, labels: list[Any], levels: tuple[float, ...], confidence: float | None
@@ -296,7 +348,7 @@ class Grouped(Calibrator):
             own = self.calibrators_.get(label)
             n = 0 if own is None else own.n_calibration_
             # With weights, each row has a level of its own that it reaches.
-            ranked = own is None or (getattr(own, "by_rank", True) and own.weights_ is None)
+            ranked = own is None or (own.by_rank and own.weights_ is None)
             reached[label] = [j for j in range(len(levels)) if n >= least[j] or not ranked]
             if len(reached[label]) < len(levels):
                 short[label] = n
@@ -305,17 +357,10 @@ class Grouped(Calibrator):
         return reached
 
 
-def _labels_of(labels: list[Any], code: IntArray) -> Any:
-    """The label of each row, (n,), by its number."""
-    each = np.empty(len(labels), dtype=object)
-    each[:] = labels
-    return each[code]
-
-
-def _labels(places: dict[Any, IntArray]) -> Any:
+def _labels(numbers: dict[Any, IntArray]) -> Any:
     """The label of each row, (n,)."""
-    labels = np.empty(sum(map(len, places.values())), dtype=object)
-    for label, rows in places.items():
+    labels = np.empty(sum(map(len, numbers.values())), dtype=object)
+    for label, rows in numbers.items():
         labels[rows] = label
     return labels
 
@@ -331,18 +376,9 @@ def _refuse_unpaired(Z: Any, scores: Any) -> None:
     check_consistent_length(Z, scores)
 
 
-def _checked(known: dict[str, Any], n: int) -> dict[str, Any]:
-    """What is known, checked where it is a number for each of n rows; None counts as not known."""
-    return {
-        name: check_vector(value, name, n=n) if name in PER_ROW else value
-        for name, value in known.items()
-        if value is not None
-    }
-
-
-def _of(known: dict[str, Any], rows: IntArray) -> dict[str, Any]:
-    """What is known, of some rows alone where there is a value for each."""
-    return {name: value[rows] if name in PER_ROW else value for name, value in known.items()}
+def _checked_weights(weights: Any, Z: Any) -> FloatArray | None:
+    """One number for each row, if there are any."""
+    return None if weights is None else check_vector(weights, "weights", n=n_rows(Z))
 
 
 def _warn_of_short(short: dict[Any, int], level: float, least: int) -> None:

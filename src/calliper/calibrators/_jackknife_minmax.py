@@ -24,7 +24,7 @@ Transactions on Machine Learning Research.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -32,11 +32,13 @@ from sklearn.utils import check_random_state
 from calliper._kept import Array, Part
 from calliper._types import FloatArray
 from calliper._validation import check_offset, warn_if_zero_scales
-from calliper.calibrators._base import Calibrator, keep_scales, kernel_needs, scales_of
+from calliper.calibrators._calibrator import Calibrator, keep_scales, kernel_needs, scales_of
 from calliper.calibrators._locality import fixed_kernel
+from calliper.declarations import About, Uses
 from calliper.guarantees import conformal_coverage
-from calliper.kernels import KNN, LeaveTwoOut, as_kernel, rescale
-from calliper.quantile import conformal_thresholds, lift, lifted, lowered, rescaled_back
+from calliper.kernels import KNN, LeaveTwoOut, rescale
+from calliper.quantile import Shares, conformal_thresholds, lift, lifted, lowered, rescaled_back
+from calliper.rows import Rows
 
 
 class JackknifeMinmaxRescaled(Calibrator):
@@ -71,15 +73,27 @@ class JackknifeMinmaxRescaled(Calibrator):
     0.9001996007984032
     """
 
+    _lift = 0  # of files that were saved before there was one
+
+    about = About(
+        cli="minmax",
+        width="as jackknife, a tenth or two wider",
+        when="to compare: full promises the same and is narrower",
+        cost="neighbours of N + M rows among N, O(K) a row",
+        order=3,
+        neighbors="kernel",
+    )
+
     learns = {
         "kernel_": Part("kernels"),
         "without_one_": Array("float64", ("N",), least=0, optional=True),
     }
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        """Names of what ``fit`` cannot do without."""
-        return kernel_needs(self.kernel, fixed=True)
+    def uses(self) -> Uses:
+        """Training rows where the kernel takes its length scale from them, or is tuned on them."""
+        needs = kernel_needs(self.kernel, fixed=True)
+        return Uses("magnitudes", "training", "errors", needs=needs)
 
     def __init__(
         self, kernel: Any = None, *, offset: float = 0.0, random_state: Any = None
@@ -88,33 +102,11 @@ class JackknifeMinmaxRescaled(Calibrator):
         self.offset = offset
         self.random_state = random_state
 
-    def fit(
-        self,
-        Z: Any,
-        scores: Any,
-        *,
-        magnitudes: Any = None,
-        Z_train: Any = None,
-        scores_train: Any = None,
-    ) -> Self:
-        """Rescale the calibration scores.
-
-        Parameters
-        ----------
-        Z : (N, d) features in which nearness is judged
-        scores : (N,) non-negative
-        magnitudes : (N,), default ``scores``
-            What local scales average. One-sided errors are rescaled by the mean absolute error.
-        Z_train, scores_train : (n, d) and (n,), optional
-            Training inputs and errors, for kernels that take their length scale from them.
-        """
-        rows = self._check_fit(
-            Z, scores, magnitudes=magnitudes, Z_train=Z_train, scores_train=scores_train
-        )
+    def _learn(self, rows: Rows) -> None:
+        train = self._training or Rows(None)
         offset, rng = check_offset(self.offset), check_random_state(self.random_state)
         self.kernel_ = self._once(
-            "kernel_",
-            lambda: fixed_kernel(self.kernel, KNN(10), rows.Z_train, rows.scores_train, rng),
+            "kernel_", lambda: fixed_kernel(self.kernel, KNN(10), train.Z, train.scores, rng)
         ).resolved()
         self.scale_: LeaveTwoOut | None = None
         scale, scores = np.ones(1), rows.scores
@@ -127,8 +119,6 @@ class JackknifeMinmaxRescaled(Calibrator):
             scale = self.scale_.without_one
         self.rescaled_scores_ = np.sort(rescale(scores, scale))
         warn_if_zero_scales(scale)
-        self.n_calibration_ = len(rows.scores)
-        return self
 
     def for_file(self) -> dict[str, Any]:
         """As every method; and the scales without one point, which are dear."""
@@ -140,7 +130,9 @@ class JackknifeMinmaxRescaled(Calibrator):
         """Of one point the radius is its score."""
         return self.scale_ is None
 
-    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+    def _radius(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
         largest = np.ones(len(Z)) if self.scale_ is None else self.scale_.largest(Z)
         thresholds = conformal_thresholds(self.rescaled_scores_, levels)
         return lowered(rescaled_back(largest[:, None], thresholds), self._lift)

@@ -21,7 +21,7 @@ Jackknife+ Rescaled Scores", Transactions on Machine Learning Research.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -29,11 +29,13 @@ from sklearn.utils import check_random_state
 from calliper._kept import Array, Part
 from calliper._types import FloatArray
 from calliper._validation import check_offset, warn_if_zero_scales
-from calliper.calibrators._base import Calibrator, keep_scales, kernel_needs, scales_of
+from calliper.calibrators._calibrator import Calibrator, keep_scales, kernel_needs, scales_of
+from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
 from calliper.guarantees import fold_coverage, jackknife_coverage
 from calliper.kernels import KNN, LeaveTwoOut, as_kernel
 from calliper.quantile import Shares, conformal_rank, conformal_thresholds, lift, lifted, lowered
+from calliper.rows import Rows
 
 #: Folds that a file may name.
 MOST_FOLDS = 1023
@@ -71,7 +73,18 @@ class JackknifeRescaled(Calibrator):
     0.8023952095808383
     """
 
+    about = About(
+        cli="jackknife",
+        width="as full, by the paper's leave-two-out scales",
+        guarantee="1−2α",
+        when="to reproduce the paper, or with --scales from 'calliper tune'",
+        cost="neighbours of N + M rows among N, O(K log K) a new row",
+        order=2,
+        neighbors="kernel",
+    )
     takes_device = True
+    _lift = 0  # of files that were saved before there was one
+
     learns = {
         "kernel_": Part("kernels"),
         "without_one_": Array("float64", ("N",), least=0, optional=True),
@@ -80,9 +93,10 @@ class JackknifeRescaled(Calibrator):
     }
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        """Names of what ``fit`` cannot do without."""
-        return kernel_needs(self.kernel, fixed=False)
+    def uses(self) -> Uses:
+        """Training inputs where the kernel takes its length scale from them."""
+        needs = kernel_needs(self.kernel, fixed=False)
+        return Uses("magnitudes", "weights", "training", needs=needs)
 
     def __init__(
         self, kernel: Any = None, *, offset: float = 0.0, random_state: Any = None
@@ -91,32 +105,11 @@ class JackknifeRescaled(Calibrator):
         self.offset = offset
         self.random_state = random_state
 
-    def fit(
-        self,
-        Z: Any,
-        scores: Any,
-        *,
-        magnitudes: Any = None,
-        Z_train: Any = None,
-        weights: Any = None,
-    ) -> Self:
-        """Rescale the calibration scores.
-
-        Parameters
-        ----------
-        Z : (N, d) features in which nearness is judged
-        scores : (N,) non-negative
-        magnitudes : (N,), default ``scores``
-            What local scales average. One-sided errors are rescaled by the mean absolute error.
-        Z_train : (n, d), optional
-            Training inputs, for kernels that take their length scale from them.
-        weights : (N,), optional
-            Those of a covariate shift.
-        """
-        rows = self._check_fit(Z, scores, magnitudes=magnitudes, Z_train=Z_train, weights=weights)
+    def _learn(self, rows: Rows) -> None:
+        train = None if self._training is None else self._training.Z
         offset, rng = check_offset(self.offset), check_random_state(self.random_state)
         self.kernel_ = self._once(
-            "kernel_", lambda: as_kernel(self.kernel, KNN(10)).resolved(rows.Z_train, rng)
+            "kernel_", lambda: as_kernel(self.kernel, KNN(10)).resolved(train, rng)
         ).resolved()
         self.rescaled_scores_ = rows.scores
         self.scale_: LeaveTwoOut | None = None
@@ -127,7 +120,7 @@ class JackknifeRescaled(Calibrator):
                 lifted(rows.magnitudes, shift),
                 offset=float(np.ldexp(offset, shift)),
                 rng=rng,
-                Z_train=rows.Z_train,
+                Z_train=train,
             )
             if self.scale_.n_folds is not None and rows.weights is not None:
                 raise CalliperError(
@@ -136,8 +129,6 @@ class JackknifeRescaled(Calibrator):
                 )
             self.rescaled_scores_ = self.scale_.prepare(np.ldexp(rows.scores, shift))
             warn_if_zero_scales(self.scale_.without_one)
-        self.n_calibration_ = len(rows.scores)
-        return self
 
     def for_file(self) -> dict[str, Any]:
         """As every method; and the scales without one point, which were drawn or are dear."""

@@ -50,7 +50,7 @@ conformal prediction", Biometrika 110, doi:10.1093/biomet/asac040.
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -59,11 +59,13 @@ from sklearn.utils import check_random_state
 from calliper._blocks import Scratch, map_row_blocks
 from calliper._kept import Array
 from calliper._types import FloatArray, IntArray
-from calliper.calibrators._base import Calibrator, FitRows
+from calliper.calibrators._calibrator import Calibrator
+from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import EUCLIDEAN, Shells, all_distances
-from calliper.quantile import TOLERANCE, conformal_rank, count_true
+from calliper.quantile import TOLERANCE, Shares, conformal_rank, count_true
+from calliper.rows import Rows
 
 LOCALIZERS = ("exponential", "gaussian", "neighbors")
 
@@ -111,18 +113,29 @@ class LCP(Calibrator):
     0.9001996007984032
     """
 
+    about = About(
+        cli="lcp",
+        width="a local quantile of calibration errors, its level corrected",
+        when="if the shape of errors changes and N is a few thousand at most",
+        cost="O(n² (d + log n)) to tune, n ≤ 2,000; O(N² d) to fit; "
+        "O(N (d + log N)) a new row and level",
+        order=11,
+    )
     takes_any_score = True
     rounded = True
-    learns = {"sample_": Array("int32", ("s",), least=0, most="n", optional=True, becomes="int64")}
-    _refusal = (
-        "bandwidth='auto' is chosen on training errors: pass Z_train and scores_train to "
-        "fit (X_train and y_train to ConformalRegressor.calibrate), or a number."
-    )
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        """Names of what ``fit`` cannot do without."""
-        return ("Z_train", "scores_train") if self.bandwidth == "auto" else ()
+    def uses(self) -> Uses:
+        """Training errors, which a bandwidth that is not given needs."""
+        return Uses(
+            "training",
+            "errors",
+            needs=("training", "errors") if self.bandwidth == "auto" else (),
+            refusal="bandwidth='auto' is chosen on training errors: pass training=(Z, scores) to "
+            "fit (X_train and y_train to ConformalRegressor.calibrate), or a number.",
+        )
+
+    learns = {"sample_": Array("int32", ("s",), least=0, most="n", optional=True, becomes="int64")}
 
     def __init__(
         self,
@@ -135,34 +148,25 @@ class LCP(Calibrator):
         self.bandwidth = bandwidth
         self.random_state = random_state
 
-    def fit(self, Z: Any, scores: Any, *, Z_train: Any = None, scores_train: Any = None) -> Self:
-        """Weigh the calibration points against one another.
-
-        Parameters
-        ----------
-        Z : (N, d) features in which nearness is judged
-        scores : (N,)
-        Z_train, scores_train : (n, d) and (n,), needed for ``bandwidth="auto"``
-            Training inputs and errors, best of models that have not seen those points.
-        """
-        rows = self._check_fit(Z, scores, Z_train=Z_train, scores_train=scores_train)
-        n, rng = len(rows.scores), check_random_state(self.random_state)
+    def _learn(self, rows: Rows) -> None:
         self.localizer_ = "exponential" if self.localizer is None else self.localizer
-        self._fixed = check_bandwidth(self.bandwidth, self.localizer_, n)
+        self._fixed = check_bandwidth(self.bandwidth, self.localizer_, len(rows))
         order = np.argsort(rows.scores)
         self.points_, self.ordered_ = rows.Z[order], OrderedScores(rows.scores[order])
         self.bandwidths_: dict[float, float] = {}
         self._at_bandwidth: dict[float, Any] = {}
         self.sample_ = None
         if self._fixed is None:
-            self.sample_ = self._once("sample_", lambda: training_sample(rows, rng))
-            self._training = rows.Z_train[self.sample_], rows.scores_train[self.sample_]
+            rng = check_random_state(self.random_state)
+            train = self._training
+            self.sample_ = self._once("sample_", lambda: training_sample(train, len(rows), rng))
+            self._sample = train.Z[self.sample_], train.scores[self.sample_]
         else:
             self._localizer(self._fixed)
-        self.n_calibration_ = n
-        return self
 
-    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+    def _radius(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
         radius, n = np.empty((len(Z), len(levels))), self.n_calibration_
         columns_of: dict[float, list[int]] = {}
         for column, level in enumerate(levels):
@@ -199,7 +203,7 @@ class LCP(Calibrator):
         if self._fixed is not None:
             return self.bandwidths_.setdefault(level, self._fixed)
         if level not in self.bandwidths_:
-            self.bandwidths_[level] = tuned_bandwidth(self.localizer_, *self._training, level)
+            self.bandwidths_[level] = tuned_bandwidth(self.localizer_, *self._sample, level)
         return self.bandwidths_[level]
 
 
@@ -375,12 +379,12 @@ def check_bandwidth(bandwidth: Any, localizer: str, n: int) -> float | None:
     return float(bandwidth)
 
 
-def training_sample(rows: FitRows, rng: np.random.RandomState) -> IntArray:
+def training_sample(training: Rows, n_calibration: int, rng: np.random.RandomState) -> IntArray:
     """Training points that are looked at, as many as a bag has members or fewer."""
-    n = len(rows.Z_train)
+    n = len(training.Z)
     if n < 3:
         raise CalliperError(f"bandwidth='auto' needs 3 training points; got {n}.")
-    return rng.permutation(n)[: min(max(3, len(rows.Z) + 1), MOST_POINTS)]
+    return rng.permutation(n)[: min(max(3, n_calibration + 1), MOST_POINTS)]
 
 
 def tuned_bandwidth(name: str, Z: FloatArray, scores: FloatArray, coverage: float) -> float:

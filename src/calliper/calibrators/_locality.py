@@ -63,12 +63,9 @@ import numpy as np
 
 from calliper._kept import Keeps, Number, Part, Text
 from calliper._types import FloatArray, IntArray
-from calliper.calibrators._base import FitRows
 from calliper.kernels import KNN, RBF, STATISTICS, Bag, GradedKNN, Kernel, as_kernel, rescale
 from calliper.quantile import Shares, conformal_rank, power_of_two
-
-#: Rows and the sizes of the errors on them, where there are any.
-Errors = tuple[FloatArray | None, FloatArray | None]
+from calliper.rows import Rows
 
 #: How many points the mean of all counts for in a radial mean.
 SMOOTHING = 1.0
@@ -166,8 +163,8 @@ def choose_locality(
     shrinkage: float | None,
     n: int,
     *,
-    trained: Errors,
-    left_out: Errors,
+    training: Rows | None,
+    left_out: Rows | None,
     length_scale: float | None,
     statistic: str | None,
     offset: float,
@@ -175,30 +172,33 @@ def choose_locality(
     dimensions: int,
 ) -> Locality:
     """What the user gave, else the rule for N = n points, else what left-out errors prefer."""
-    rows, errors = left_out
     if kernel is not None:
-        given = as_kernel(kernel).resolved(trained[0], rng)
-        known = trained if errors is None else left_out
-        fixed = given.fixed(*known, rng)
+        train = training or Rows(None)
+        given = as_kernel(kernel).resolved(train.Z, rng)
+        known = left_out if left_out is not None and left_out.scores is not None else train
+        fixed = given.fixed(known.Z, known.scores, rng)
         return Locality(fixed, shrinkage or 0.0, "user", statistic=statistic or "mean")
     rule = locality_rule(n, length_scale, shrinkage, statistic=statistic, dimensions=dimensions)
-    if rows is None or errors is None:
+    if left_out is None or left_out.scores is None:
         return rule
     free, said = shrinkage is None, rule.statistic
-    return search_locality(rule, rows, errors, n, free=free, statistic=said, offset=offset, rng=rng)
+    return search_locality(
+        rule, left_out.Z, left_out.scores, n, free=free, statistic=said, offset=offset, rng=rng
+    )
 
 
-def stays(before: FitRows, now: FitRows, shrinkage: float | None, *, statistic: str | None) -> bool:
-    """Whether rule and search say of one number of calibration points what they say of another."""
-    n_errors, said = 0 if now.scores_left_out is None else len(now.scores_left_out), set()
-    for rows in (before, now):
-        n, dimensions = rows.Z.shape
-        rule = locality_rule(
-            n, rows.length_scale, shrinkage, statistic=statistic, dimensions=dimensions
-        )
-        searched = min(n + 1, n_errors, MOST_MEMBERS)
-        said.add((repr(rule.kernel), rule.shrinkage, rule.statistic, searched))
-    return len(said) == 1
+def said_of(
+    n: int,
+    length_scale: float | None,
+    shrinkage: float | None,
+    *,
+    statistic: str | None,
+    dimensions: int,
+    n_errors: int,
+) -> tuple[str, float, str, int]:
+    """What rule and search depend on besides errors, for N = n points: alike means the same."""
+    rule = locality_rule(n, length_scale, shrinkage, statistic=statistic, dimensions=dimensions)
+    return repr(rule.kernel), rule.shrinkage, rule.statistic, min(n + 1, n_errors, MOST_MEMBERS)
 
 
 def locality_rule(

@@ -25,17 +25,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 from numbers import Integral
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from calliper._kept import Inline
 from calliper._trees import PlainTrees
 from calliper._types import FloatArray
-from calliper.calibrators._base import Calibrator, FitRows
+from calliper.calibrators._calibrator import Calibrator
+from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.guarantees import Guarantee, conformal_coverage
-from calliper.quantile import conformal_rank, conformal_thresholds, required_calibration_size
+from calliper.quantile import (
+    Shares,
+    conformal_rank,
+    conformal_thresholds,
+    required_calibration_size,
+)
+from calliper.rows import Rows
 
 #: Calibration points that the smallest leaf expects by default. A level of 0.9 needs 9 and one of
 #: 0.95 needs 19; chance leaves a leaf of 40 expected points with fewer than 19 once in 10,000.
@@ -83,23 +90,31 @@ class LoCart(Calibrator):
     >>> rng = np.random.default_rng(0)
     >>> Z, noise = rng.uniform(size=(2, 300, 1)), rng.normal(size=(2, 300))
     >>> errors = abs(noise) * Z[..., 0]
-    >>> method = LoCart().fit(Z[0], errors[0], Z_train=Z[1], scores_train=errors[1])
+    >>> method = LoCart().fit(Z[0], errors[0], training=(Z[1], errors[1]))
     >>> method.predict_radius([[0.1], [0.9]]).round(2)
     array([0.22, 1.52])
     >>> method.leaf_sizes_
     array([66, 36, 53, 40, 43, 62])
     """
 
-    needs = ("Z_train", "scores_train")
+    uses = Uses(
+        needs=("training", "errors"),
+        refusal="LoCart grows its tree on training errors: pass training=(Z, scores) to fit "
+        "(X_train and y_train to ConformalRegressor.calibrate). Without training data, use "
+        "FullRescaled, which needs none.",
+    )
+    about = About(
+        cli="locart",
+        width="one width in each leaf of a tree of training errors",
+        guarantee="1−α in each leaf",
+        when="if coverage must hold in regions, and the regions be readable",
+        cost="O(n log²n · d) and O(N log N), then O(log n) a new row",
+        order=9,
+    )
     takes_any_score = True
     by_rank = False  # each leaf reaches what its own points do
     rounded = True
     learns = {"nodes_": Inline(PlainTrees)}
-    _refusal = (
-        "LoCart grows its tree on training errors: pass Z_train and scores_train to fit "
-        "(X_train and y_train to ConformalRegressor.calibrate). Without training data, "
-        "use FullRescaled, which needs none."
-    )
 
     def __init__(
         self,
@@ -112,29 +127,22 @@ class LoCart(Calibrator):
         self.max_leaves = max_leaves
         self.random_state = random_state
 
-    def fit(self, Z: Any, scores: Any, *, Z_train: Any = None, scores_train: Any = None) -> Self:
-        """Grow the tree on training errors and sort the calibration scores of each leaf.
-
-        Parameters
-        ----------
-        Z, scores : (N, d) and (N,), the calibration points
-        Z_train, scores_train : (n, d) and (n,), inputs and scores of training points
-        """
-        rows = self._check_fit(Z, scores, Z_train=Z_train, scores_train=scores_train)
-        self.nodes_ = self._once("nodes_", lambda: self._grow(rows))
+    def _learn(self, rows: Rows) -> None:
+        train = self._training
+        self.nodes_ = self._once("nodes_", lambda: self._grow(train.Z, train.scores, len(rows)))
         self._leaves = np.flatnonzero(self.nodes_.left < 0)
         leaf, n_leaves = self._leaf(rows.Z), len(self._leaves)
         self._ordered = [np.sort(rows.scores[leaf == index]) for index in range(n_leaves)]
         self.leaf_sizes_ = np.bincount(leaf, minlength=n_leaves)
-        self.n_calibration_ = len(rows.scores)
-        return self
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> LeafGuarantee:
         """The promise with its assumptions; ``.describe()`` puts it in words."""
         promise = super().guarantee(coverage, confidence)
         return LeafGuarantee(**vars(promise), n_leaves=len(self._leaves))
 
-    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+    def _radius(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
         _warn_if_small(self.leaf_sizes_, levels)
         thresholds = [conformal_thresholds(ordered, levels) for ordered in self._ordered]
         return np.asarray(np.array(thresholds)[self._leaf(Z)])
@@ -142,21 +150,21 @@ class LoCart(Calibrator):
     def _proved(self, level: float) -> float:
         return min(conformal_coverage(level, n) for n in {int(n) for n in self.leaf_sizes_})
 
-    def _grow(self, rows: FitRows) -> PlainTrees:
+    def _grow(self, Z: FloatArray, scores: FloatArray, n_calibration: int) -> PlainTrees:
         from sklearn.tree import DecisionTreeRegressor
 
         for name, value in (("min_leaf", self.min_leaf), ("max_leaves", self.max_leaves)):
             if value is not None and (not isinstance(value, Integral) or value < 1):
                 raise ValueError(f"{name} must be an integer >= 1 or None; got {value!r}.")
-        n = len(rows.Z_train)
-        default = max(LEAST_TRAINING, ceil(EXPECTED_IN_LEAF * n / len(rows.Z)))
+        n = len(Z)
+        default = max(LEAST_TRAINING, ceil(EXPECTED_IN_LEAF * n / n_calibration))
         tree = DecisionTreeRegressor(
             min_samples_leaf=n if self.max_leaves == 1 else min(self.min_leaf or default, n),
             max_leaf_nodes=None if self.max_leaves is None else max(2, self.max_leaves),
             random_state=self.random_state,
         )
-        tree.fit(_refuse_beyond_single(rows.Z_train, "Z_train"), rows.scores_train)
-        return PlainTrees.of([tree.tree_], rows.Z.shape[1])
+        tree.fit(_refuse_beyond_single(Z, "Z of training"), scores)
+        return PlainTrees.of([tree.tree_], Z.shape[1])
 
     def _leaf(self, Z: FloatArray) -> Any:
         """The number of each row's leaf, (m,)."""

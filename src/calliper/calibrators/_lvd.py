@@ -31,7 +31,7 @@ deep learning models", NeurIPS, arXiv:2106.00225. λ: Deutschmann, Rigotti, Rodr
 from __future__ import annotations
 
 from math import ceil
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -40,9 +40,16 @@ from sklearn.utils import check_random_state
 from calliper._blocks import map_row_blocks
 from calliper._kept import Array, Inline
 from calliper._types import BoolArray, FloatArray
-from calliper.calibrators._base import Calibrator
+from calliper.calibrators._calibrator import Calibrator
+from calliper.declarations import About, Uses
 from calliper.kernels import EUCLIDEAN, LearntMetric, RadialExponents, learn_metric
-from calliper.quantile import as_fraction, conformal_rank, weighted_quantiles_in_blocks
+from calliper.quantile import (
+    Shares,
+    as_fraction,
+    conformal_rank,
+    weighted_quantiles_in_blocks,
+)
+from calliper.rows import Rows
 
 #: Most training points that λ is computed from.
 MOST_POINTS = 2000
@@ -92,25 +99,33 @@ class LVD(Calibrator):
     >>> Z = rng.uniform(size=(2, 500, 1))
     >>> y = np.sin(6 * Z[..., 0]) + rng.normal(size=(2, 500)) * 0.3 * Z[..., 0]
     >>> errors = abs(y[1] - np.sin(6 * Z[1, :, 0]))
-    >>> method = LVD(random_state=0).fit(Z[1], errors, Z_train=Z[0], y_train=y[0])
+    >>> method = LVD(random_state=0).fit(Z[1], errors, training=(Z[0], None, y[0]))
     >>> method.predict_radius([[0.1], [0.9]], coverage=0.9).round(2)
     array([0.05, 0.39])
     >>> method.guaranteed_coverage(0.9)
     0.0
     """
 
-    needs = ("Z_train", "y_train")
+    uses = Uses(
+        needs=("training", "targets"),
+        refusal="LVD learns its metric on training data: pass training=(Z, None, targets) to fit "
+        "(X_train and y_train to ConformalRegressor.calibrate). Without training data, use LCP "
+        "with a bandwidth, or FullRescaled.",
+    )
+    about = About(
+        cli="lvd",
+        width="a local quantile in a learnt metric; often infinite",
+        guarantee="none proved",
+        when="to compare with the literature",
+        cost="O(n² + n d) a step of learning, n ≤ 2,000; O(N + d) a new row and level",
+        order=13,
+    )
     takes_any_score = True
     rounded = True
     learns = {
         "metric_": Inline(LearntMetric),
         "sample_": Array("int32", ("s",), least=0, most="n", becomes="int64"),
     }
-    _refusal = (
-        "LVD learns its metric on training data: pass Z_train and y_train, the labels, to "
-        "fit (X_train and y_train to ConformalRegressor.calibrate). Without training data, "
-        "use LCP with a bandwidth, or FullRescaled."
-    )
 
     def __init__(
         self,
@@ -129,42 +144,23 @@ class LVD(Calibrator):
         self.metric = metric
         self.random_state = random_state
 
-    def fit(self, Z: Any, scores: Any, *, Z_train: Any = None, y_train: Any = None) -> Self:
-        """Learn the metric on training inputs and labels, then sort the calibration points.
-
-        Parameters
-        ----------
-        Z : (N, p) features in which nearness is judged
-        scores : (N,)
-        Z_train, y_train : (n, p) and (n,)
-            Training inputs and their labels: labels, not errors.
-        """
-        rows = self._check_fit(Z, scores, Z_train=Z_train, y_train=y_train)
-        rng = check_random_state(self.random_state)
+    def _learn(self, rows: Rows) -> None:
+        train, rng = self._training, check_random_state(self.random_state)
+        n, how = min(len(rows.Z), MOST_POINTS), ("n_directions", "smoothing", "max_iter")
+        asked = {name: getattr(self, name) for name in how}
         self.metric_ = self._once(
             "metric_",
-            lambda: (
-                self.metric
-                or learn_metric(
-                    rows.Z_train,
-                    rows.y_train,
-                    n_directions=self.n_directions,
-                    smoothing=self.smoothing,
-                    max_iter=self.max_iter,
-                    random_state=rng,
-                )
-            ),
+            lambda: self.metric or learn_metric(train.Z, train.targets, random_state=rng, **asked),
         )
-        n = min(len(rows.Z), MOST_POINTS)
-        self.sample_ = self._once("sample_", lambda: rng.permutation(len(rows.Z_train))[:n])
-        self._sample = self.metric_.transform(rows.Z_train[self.sample_])
+        self.sample_ = self._once("sample_", lambda: rng.permutation(len(train.Z))[:n])
+        self._sample = self.metric_.transform(train.Z[self.sample_])
         order = np.argsort(rows.scores)
         self.scores_, self.points_ = rows.scores[order], self.metric_.transform(rows.Z[order])
         self.factors_: dict[float, float] = {}
-        self.n_calibration_ = len(rows.scores)
-        return self
 
-    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+    def _radius(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
         queries = self.metric_.transform(Z)
         radius = np.empty((len(queries), len(levels)))
         columns_of: dict[float, list[int]] = {}

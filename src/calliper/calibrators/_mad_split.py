@@ -17,7 +17,7 @@ inference for regression", §5.2, doi:10.1080/01621459.2017.1307116.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -28,11 +28,13 @@ from sklearn.utils.validation import check_is_fitted
 from calliper._kept import Plain
 from calliper._types import FloatArray
 from calliper._validation import check_offset, check_vector, warn_if_zero_scales
-from calliper.calibrators._base import Calibrator
+from calliper.calibrators._calibrator import Calibrator
 from calliper.calibrators._locality import fixed_kernel
+from calliper.declarations import About, Uses
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN, Kernel, rescale
 from calliper.quantile import Shares, conformal_thresholds, in_order, rescaled_back
+from calliper.rows import Rows
 
 
 def is_fitted(model: Any) -> bool:
@@ -63,61 +65,51 @@ class MADSplit(Calibrator):
     >>> rng = np.random.default_rng(0)
     >>> Z, noise = rng.uniform(size=(2, 300, 1)), rng.normal(size=(2, 300))
     >>> errors = abs(noise) * Z[..., 0]
-    >>> method = MADSplit().fit(Z[0], errors[0], Z_train=Z[1], scores_train=errors[1])
+    >>> method = MADSplit().fit(Z[0], errors[0], training=(Z[1], errors[1]))
     >>> method.predict_radius([[0.1], [0.9]]).round(2)
     array([0.23, 1.  ])
     """
 
-    needs = ("Z_train", "scores_train")
+    uses = Uses(
+        "signs",
+        "weights",
+        needs=("training", "errors"),
+        refusal="MADSplit learns its scale on training errors: pass training=(Z, scores) to fit "
+        "(X_train and y_train to ConformalRegressor.calibrate). Without training data, use "
+        "FullRescaled, which needs none.",
+    )
+    about = About(
+        cli="mad-split",
+        width="wide where training errors near by were large",
+        when="if training errors resemble new ones, or calibration points are few",
+        cost="neighbours of N + M rows among n",
+        order=6,
+        neighbors="scale",
+    )
     has_law = True
     has_distribution = True
     learns = {"learnt_": Plain("scale")}
-    _refusal = (
-        "MADSplit learns its scale on training errors: pass Z_train and scores_train to "
-        "fit (X_train and y_train to ConformalRegressor.calibrate). Without training "
-        "data, use FullRescaled, which needs none."
-    )
 
     def __init__(self, scale: Any = None, *, offset: float = 0.0, random_state: Any = None) -> None:
         self.scale = scale
         self.offset = offset
         self.random_state = random_state
 
-    def fit(
-        self,
-        Z: Any,
-        scores: Any,
-        *,
-        Z_train: Any = None,
-        scores_train: Any = None,
-        signs: Any = None,
-        weights: Any = None,
-    ) -> Self:
-        """Fit the scale to training errors, then rescale the calibration scores by it.
-
-        ``signs`` are those of the errors, for a distribution; ``weights``, (N,), those of a
-        covariate shift.
-        """
-        trained = {"Z_train": Z_train, "scores_train": scores_train}
-        rows = self._check_fit(Z, scores, signs=signs, weights=weights, **trained)
+    def _learn(self, rows: Rows) -> None:
         self.offset_ = check_offset(self.offset)
-        rng = check_random_state(self.random_state)
-        self.learnt_ = self._once(
-            "learnt_", lambda: self._learn_scale(rows.Z_train, rows.scores_train, rng)
-        )
+        train, rng = self._training, check_random_state(self.random_state)
+        self.learnt_ = self._once("learnt_", lambda: self._learn_scale(train.Z, train.scores, rng))
         if hasattr(self.learnt_, "fit") and not is_fitted(self.learnt_):  # brought as it was given
-            self.learnt_ = clone(self.learnt_).fit(rows.Z_train, rows.scores_train)
+            self.learnt_ = clone(self.learnt_).fit(train.Z, train.scores)
         self.scale_ = self.learnt_
         if isinstance(self.learnt_, Kernel):
             kernel = self.learnt_ = self.learnt_.resolved()
-            self.scale_ = kernel.mean(rows.Z_train, rows.scores_train)
+            self.scale_ = kernel.mean(train.Z, train.scores)
         scale = self._local_scale(rows.Z)
         warn_if_zero_scales(scale)
         ratio = rescale(rows.scores, scale)
         self.rescaled_scores_, self.weights_ = in_order(ratio, rows.weights)
         self._keep_signed(ratio)
-        self.n_calibration_ = len(rows.scores)
-        return self
 
     def _radius(
         self, Z: FloatArray, levels: list[float], shares: Shares | None = None

@@ -9,7 +9,7 @@ the training points, each judged by its K nearest *others*:
     "exp":  σ(x) = exp(γλ),  exp(γξ),  exp(γε)  or  exp(γλ) + exp(ρξ),
     Δ(x) = σ(x) · (Q-th smallest of s_i / σ(X_i)),   Q = ⌈(1−α)(N+1)⌉.
 
-Letters: X, Y, V → ``Z_train``, ``y_train``, ``scores_train``, K → ``n_neighbors``, s_i →
+Letters: X, Y, V → inputs, targets and errors of ``training``, K → ``n_neighbors``, s_i →
 ``scores``, s/σ → ``rescaled_scores_``, the medians → ``units_``. The SD divides by K, and points
 just as far as the K-th share its place. A median of 0 is replaced by the mean, and by 1 if that
 is 0 too. ε is not in the paper, but in common use.
@@ -26,17 +26,19 @@ neighbours", doi:10.1613/jair.3198.
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from calliper._blocks import CHUNK_ROWS, row_slices
 from calliper._types import FloatArray
-from calliper.calibrators._base import Calibrator
+from calliper.calibrators._calibrator import Calibrator
+from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN, NeighborSearch, paired_distances, rescale, shared_means
 from calliper.quantile import ROUNDING, Shares, conformal_thresholds, in_order, rescaled_back
+from calliper.rows import Rows
 
 DIFFICULTIES = ("distance", "labels", "residuals", "distance+labels")
 
@@ -52,7 +54,7 @@ class NormalizedKNN(Calibrator):
     n_neighbors : int, default 10
         K, at most n − 1.
     difficulty : {"distance", "labels", "residuals", "distance+labels"}, default "distance"
-        λ; ξ, which needs ``y_train``; ε, which needs ``scores_train``; or λ and ξ together.
+        λ; ξ, which needs training targets; ε, which needs training errors; or λ and ξ together.
     form : {"sum", "exp"}, default "sum"
         How σ is made of the difficulty.
     gamma, rho : float >= 0, default 0.5
@@ -65,27 +67,33 @@ class NormalizedKNN(Calibrator):
     >>> Z, noise = rng.uniform(size=(2, 300, 1)), rng.normal(size=(2, 300))
     >>> y = noise * Z[..., 0]
     >>> method = NormalizedKNN(difficulty="labels")
-    >>> method = method.fit(Z[0], abs(y[0]), Z_train=Z[1], y_train=y[1])
+    >>> method = method.fit(Z[0], abs(y[0]), training=(Z[1], None, y[1]))
     >>> method.predict_radius([[0.1], [0.9]]).round(2)
     array([0.43, 0.89])
     """
 
+    about = About(
+        cli="normalized-knn",
+        width="wide far away from training rows",
+        when="if errors grow where training rows are sparse",
+        cost="neighbours of n + N + M rows among n, O(K d) a row",
+        order=10,
+        neighbors="n_neighbors",
+    )
     has_law = True
     has_distribution = True
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        """Names of what ``fit`` cannot do without."""
-        parts = {"labels": "y_train", "residuals": "scores_train"}
+    def uses(self) -> Uses:
+        """Training rows, and of them what the difficulty is made of."""
+        parts = {"labels": "targets", "residuals": "errors"}
         named = [name for part, name in parts.items() if part in str(self.difficulty)]
-        return ("Z_train", *named)
-
-    @property
-    def _refusal(self) -> str:
-        return (
-            f"NormalizedKNN(difficulty={self.difficulty!r}) looks at training points: pass "
-            f"Z_train to fit, with y_train for labels and scores_train for residuals (X_train "
-            f"and y_train to ConformalRegressor.calibrate). Without, use FullRescaled."
+        return Uses(
+            *("signs", "weights", "errors", "targets"),
+            needs=("training", *named),
+            refusal=f"NormalizedKNN(difficulty={self.difficulty!r}) looks at training points: pass "
+            f"training=(Z, scores, targets) to fit, targets for labels and scores for residuals "
+            f"(X_train and y_train to ConformalRegressor.calibrate). Without, use FullRescaled.",
         )
 
     def __init__(
@@ -100,30 +108,14 @@ class NormalizedKNN(Calibrator):
         self.n_neighbors, self.difficulty, self.form = n_neighbors, difficulty, form
         self.gamma, self.rho = gamma, rho
 
-    def fit(
-        self,
-        Z: Any,
-        scores: Any,
-        *,
-        signs: Any = None,
-        Z_train: Any = None,
-        y_train: Any = None,
-        scores_train: Any = None,
-        weights: Any = None,
-    ) -> Self:
-        """Learn the difficulty on n ≥ 2 training points, then normalise the calibration scores.
-
-        ``signs`` are those of the errors, for a distribution; ``weights``, (N,), those of a
-        covariate shift.
-        """
-        trained = {"Z_train": Z_train, "y_train": y_train, "scores_train": scores_train}
-        rows = self._check_fit(Z, scores, signs=signs, weights=weights, **trained)
-        kernel, n = KNN(self.n_neighbors).resolved(), len(rows.Z_train)
+    def _learn(self, rows: Rows) -> None:
+        train = self._training
+        kernel, n = KNN(self.n_neighbors).resolved(), len(train.Z)
         if n < 2:
             raise CalliperError(f"NormalizedKNN needs at least 2 training points; got {n}.")
         self._parts = self.difficulty.split("+")
-        self._values = rows.y_train if "labels" in self._parts else rows.scores_train
-        self._search, self._Z_train = NeighborSearch(rows.Z_train, kernel.metric), rows.Z_train
+        self._values = train.targets if "labels" in self._parts else train.scores
+        self._search, self._Z_train = NeighborSearch(train.Z, kernel.metric), train.Z
         self._k = kernel.at_most(n - 1)
         raw = self._raw(None)
         self.units_ = np.ones(len(raw))
@@ -132,8 +124,6 @@ class NormalizedKNN(Calibrator):
         ratio = rescale(rows.scores, self._local_scale(rows.Z))
         self.rescaled_scores_, self.weights_ = in_order(ratio, rows.weights)
         self._keep_signed(ratio)
-        self.n_calibration_ = len(rows.scores)
-        return self
 
     def _radius(
         self, Z: FloatArray, levels: list[float], shares: Shares | None = None

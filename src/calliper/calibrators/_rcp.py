@@ -27,7 +27,7 @@ conformity scores for better conditional coverage", ICML, arXiv:2502.16336.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -37,11 +37,13 @@ from calliper._kept import Array, Inline
 from calliper._trees import BoostedSum
 from calliper._types import FloatArray
 from calliper._validation import check_offset, check_vector, warn_if_zero_scales
-from calliper.calibrators._base import Calibrator
+from calliper.calibrators._calibrator import Calibrator
+from calliper.declarations import About, Uses
 from calliper.distribution import Distribution
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import rescale
 from calliper.quantile import Shares, column_thresholds, conformal_thresholds, rescaled_back
+from calliper.rows import Rows
 
 #: The quantile of the errors that rescales those of a distribution.
 OF_DISTRIBUTION = 0.75
@@ -70,23 +72,35 @@ class RCP(Calibrator):
     >>> rng = np.random.default_rng(0)
     >>> Z, noise = rng.uniform(size=(2, 300, 1)), rng.normal(size=(2, 300))
     >>> errors = abs(noise) * Z[..., 0]
-    >>> method = RCP(kernel=KNN(50)).fit(Z[0], errors[0], Z_train=Z[1], scores_train=errors[1])
+    >>> method = RCP(kernel=KNN(50)).fit(Z[0], errors[0], training=(Z[1], errors[1]))
     >>> method.predict_radius([[0.1], [0.9]]).round(2)
     array([0.22, 1.47])
     """
 
-    needs = ("Z_train", "scores_train")
+    uses = Uses(
+        "signs",
+        "weights",
+        needs=("training", "errors"),
+        refusal="RCP learns a quantile of training errors: pass training=(Z, scores) to fit "
+        "(X_train and y_train to ConformalRegressor.calibrate). Without training data, use "
+        "FullRescaled(statistic='quantile'), which needs none.",
+    )
+    about = About(
+        cli="rcp",
+        width="a learnt quantile of training errors, times a constant",
+        when="with many features and many training rows",
+        cost="a fit to n rows and N + M predictions, for each level",
+        order=8,
+        neighbors="kernel",
+        usual_neighbors="trees instead",
+    )
     has_law = True
     has_distribution = True
+
     learns = {
         "at_": Array("float64", ("k",), least=0, most=1),
         "sums_": Inline(BoostedSum, several=True),
     }
-    _refusal = (
-        "RCP learns a quantile of training errors: pass Z_train and scores_train to fit "
-        "(X_train and y_train to ConformalRegressor.calibrate). Without training data, "
-        "use FullRescaled(statistic='quantile'), which needs none."
-    )
 
     def __init__(
         self,
@@ -101,33 +115,15 @@ class RCP(Calibrator):
         self.offset = offset
         self.random_state = random_state
 
-    def fit(
-        self,
-        Z: Any,
-        scores: Any,
-        *,
-        Z_train: Any = None,
-        scores_train: Any = None,
-        signs: Any = None,
-        weights: Any = None,
-    ) -> Self:
-        """Keep both sets, calibration and training; the model waits for the level it is for.
-
-        ``signs`` are those of the errors, for a distribution; ``weights``, (N,), those of a
-        covariate shift.
-        """
-        trained = {"Z_train": Z_train, "scores_train": scores_train}
-        rows = self._check_fit(Z, scores, signs=signs, weights=weights, **trained)
+    def _learn(self, rows: Rows) -> None:
         check_offset(self.offset)
         self._model, self._local = self._chosen_model(), None
         if self.kernel is not None:
-            self._local = self._model.local_quantile(rows.Z_train, rows.scores_train)
+            self._local = self._model.local_quantile(self._training.Z, self._training.scores)
         self._signed = None
-        before = zip(self._known.get("at_", np.empty(0)).tolist(), self._known.get("sums_", ()))
-        self.models_: dict[float, Any] = dict(before)
+        levels, sums = self._once("at_", lambda: np.empty(0)), self._once("sums_", tuple)
+        self.models_: dict[float, Any] = dict(zip(levels.tolist(), sums, strict=True))
         self._thresholds: dict[float, float] = {}
-        self.n_calibration_ = len(rows.scores)
-        return self
 
     def for_file(self) -> dict[str, Any]:
         """As every method; and its own trees. Those of another regressor are grown again."""
@@ -206,7 +202,7 @@ class RCP(Calibrator):
         for column, level in enumerate(levels):
             if level not in self.models_:
                 model = clone(self._model).set_params(quantile=level)
-                model.fit(self._rows.Z_train, self._rows.scores_train)
+                model.fit(self._training.Z, self._training.scores)
                 # Of several threads' models the first is everyone's, as its threshold is.
                 self.models_.setdefault(level, model)
             predicted = self.models_[level].predict(Z)

@@ -27,7 +27,7 @@ robust guarantees", JRSS B, doi:10.1093/jrsssb/qkae103.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -37,7 +37,8 @@ from sklearn.utils import check_random_state
 from calliper._draws import random_bits, seed_of
 from calliper._kept import Number
 from calliper._types import FloatArray
-from calliper.calibrators._base import Calibrator, FitRows
+from calliper.calibrators._calibrator import Calibrator
+from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
 from calliper.kernels import (
     EUCLIDEAN,
@@ -46,7 +47,8 @@ from calliper.kernels import (
     median_distance,
     to_weights,
 )
-from calliper.quantile import weighted_quantiles_in_blocks
+from calliper.quantile import Shares, weighted_quantiles_in_blocks
+from calliper.rows import Rows
 
 #: Effective number of neighbours that ``length_scale="auto"`` reaches.
 EFFECTIVE_SIZE = 50
@@ -89,57 +91,57 @@ class RLCP(Calibrator):
     0.9
     """
 
+    about = About(
+        cli="rlcp",
+        width="a local quantile of calibration errors around a random centre",
+        when="if coverage should hold nearly locally; widths are partly chance",
+        cost="O(n² d) to tune, n ≤ N; O(N d) a new row",
+        order=12,
+    )
     takes_any_score = True
     averages = "all inputs, over the random centres of the weights"
     by_rank = False  # weights near x̃ may reach a level that the rank does not
     rounded = True
-    learns = {"seed_": Number(int, 0, 2.0**63), "length_scale_": Number(least=0)}
-    _refusal = (
-        "length_scale='auto' is chosen on training inputs: pass Z_train to fit (X_train "
-        "to ConformalRegressor.calibrate), or a number. Chosen on the calibration points "
-        "it would treat them unlike a new point and void the guarantee."
-    )
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        """Names of what ``fit`` cannot do without."""
-        return ("Z_train",) if self.length_scale == "auto" else ()
+    def uses(self) -> Uses:
+        """Training inputs, which a length scale that is not given needs."""
+        return Uses(
+            "training",
+            needs=("training",) if self.length_scale == "auto" else (),
+            refusal="length_scale='auto' is chosen on training inputs: pass training=Z to fit "
+            "(X_train to ConformalRegressor.calibrate), or a number. Chosen on the calibration "
+            "points it would treat them unlike a new point and void the guarantee.",
+        )
+
+    learns = {"seed_": Number(int, 0, 2.0**63), "length_scale_": Number(least=0)}
 
     def __init__(self, length_scale: float | str = "auto", *, random_state: Any = None) -> None:
         self.length_scale = length_scale
         self.random_state = random_state
 
-    def fit(self, Z: Any, scores: Any, *, Z_train: Any = None) -> Self:
-        """Sort the calibration points by score.
-
-        Parameters
-        ----------
-        Z : (N, d) features in which nearness is judged
-        scores : (N,)
-        Z_train : (n, d), needed for ``length_scale="auto"``
-            Training inputs.
-        """
-        rows = self._check_fit(Z, scores, Z_train=Z_train)
+    def _learn(self, rows: Rows) -> None:
         rng = check_random_state(self.random_state)
         self.seed_ = self._once(
             "seed_", lambda: int(rng.randint(2**31)) << 32 | seed_of(rows.Z, rows.scores)
         )
-        length_scale = self._once("length_scale_", lambda: self._length(rows, rng))
+        length_scale = self._once("length_scale_", lambda: self._length(len(rows), rng))
         self.length_scale_ = check_length_scale(length_scale)
         order = np.argsort(rows.scores)
         self.scores_ = rows.scores[order]
         self.exponents_ = RadialExponents(rows.Z[order], self.length_scale_, EUCLIDEAN)
-        self.n_calibration_ = len(rows.scores)
-        return self
 
-    def _length(self, rows: FitRows, rng: Any) -> float:
-        """As given, or as training inputs say."""
+    def _length(self, n: int, rng: Any) -> float:
+        """As given, or as training inputs say for n points."""
         if not isinstance(self.length_scale, str):
             return float(self.length_scale)
-        chosen = rng.permutation(len(rows.Z_train))[: max(2, min(len(rows.Z), MOST_POINTS))]
-        return effective_length_scale(rows.Z_train[chosen])
+        train = self._training.Z
+        chosen = rng.permutation(len(train))[: max(2, min(n, MOST_POINTS))]
+        return effective_length_scale(train[chosen])
 
-    def _radius(self, Z: FloatArray, levels: list[float]) -> FloatArray:
+    def _radius(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
         noise = row_normals(Z, self.seed_)
         centres = Z + self.length_scale_ * noise
         own = -0.5 * np.square(noise).sum(axis=1)

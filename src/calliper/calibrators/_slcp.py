@@ -7,7 +7,7 @@ corrects it by the same amount everywhere:
     Q̂(x) = inf{v : Σ_j w_j(x) 1{V_j ≤ v} ≥ 1−α},  w_j(x) = K(x, X_j) / Σ_l K(x, X_l),
     Δ(x) = Q̂(x) + q,   q = Q-th smallest of s_i − Q̂(X_i),   Q = ⌈(1−α)(N+1)⌉.
 
-Letters: V_j, X_j → ``scores_train``, ``Z_train`` (n of them), K → ``kernel``, s_i → ``scores``,
+Letters: V_j, X_j → errors and inputs of ``training`` (n of them), K → ``kernel``, s_i → ``scores``,
 Q̂ → ``local_``, q → the threshold. Every training point keeps its own error and the same ones
 serve calibration and new points, which published code gets wrong. Of K nearest, Q̂ is the
 ⌈(1−α)K⌉-th smallest; points just as far as the K-th share its place. The weights reach the level up
@@ -27,18 +27,20 @@ arXiv:2206.13092.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from calliper._kept import Part
 from calliper._types import FloatArray
-from calliper.calibrators._base import Calibrator
+from calliper.calibrators._calibrator import Calibrator
 from calliper.calibrators._locality import fixed_kernel
+from calliper.declarations import About, Uses
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN
 from calliper.quantile import Shares, above, column_thresholds, conformal_thresholds
+from calliper.rows import Rows
 
 
 class SLCP(Calibrator):
@@ -66,58 +68,47 @@ class SLCP(Calibrator):
     >>> rng = np.random.default_rng(0)
     >>> Z, noise = rng.uniform(size=(2, 300, 1)), rng.normal(size=(2, 300))
     >>> errors = abs(noise) * Z[..., 0]
-    >>> method = SLCP(KNN(50)).fit(Z[0], errors[0], Z_train=Z[1], scores_train=errors[1])
+    >>> method = SLCP(KNN(50)).fit(Z[0], errors[0], training=(Z[1], errors[1]))
     >>> method.predict_radius([[0.1], [0.9]]).round(2)
     array([0.22, 1.46])
     >>> method.guaranteed_coverage(0.9)
     0.9003322259136213
     """
 
-    needs = ("Z_train", "scores_train")
+    uses = Uses(
+        "weights",
+        needs=("training", "errors"),
+        refusal="SLCP takes local quantiles of training errors: pass training=(Z, scores) to fit "
+        "(X_train and y_train to ConformalRegressor.calibrate). Without training data, use "
+        "FullRescaled, which needs none.",
+    )
+    about = About(
+        cli="slcp",
+        width="a local quantile of training errors, plus a constant",
+        when="if the shape of errors changes, not only their size",
+        cost="neighbours of N + M rows among n",
+        order=7,
+        neighbors="kernel",
+        usual_neighbors="20",
+    )
     takes_any_score = True
     has_law = True
     rounded = True
     learns = {"kernel_": Part("kernels")}
-    _refusal = (
-        "SLCP takes local quantiles of training errors: pass Z_train and scores_train to "
-        "fit (X_train and y_train to ConformalRegressor.calibrate). Without training "
-        "data, use FullRescaled, which needs none."
-    )
 
     def __init__(self, kernel: Any = None, *, random_state: Any = None) -> None:
         self.kernel = kernel
         self.random_state = random_state
 
-    def fit(
-        self,
-        Z: Any,
-        scores: Any,
-        *,
-        Z_train: Any = None,
-        scores_train: Any = None,
-        weights: Any = None,
-    ) -> Self:
-        """Keep both sets; the local quantile depends on the level and waits for it.
-
-        Parameters
-        ----------
-        Z, scores : (N, d) and (N,), the calibration points
-        Z_train, scores_train : (n, d) and (n,), inputs and scores of training points
-        weights : (N,), those of a covariate shift
-        """
-        rows = self._check_fit(
-            Z, scores, Z_train=Z_train, scores_train=scores_train, weights=weights
-        )
-        rng = check_random_state(self.random_state)
-        sizes = np.abs(rows.scores_train)
+    def _learn(self, rows: Rows) -> None:
+        train, rng = self._training, check_random_state(self.random_state)
+        sizes = np.abs(train.scores)
         self.kernel_ = self._once(
-            "kernel_", lambda: fixed_kernel(self.kernel, KNN(20), rows.Z_train, sizes, rng)
+            "kernel_", lambda: fixed_kernel(self.kernel, KNN(20), train.Z, sizes, rng)
         ).resolved()
-        self.local_ = self.kernel_.local_quantile(rows.Z_train, rows.scores_train)
+        self.local_ = self.kernel_.local_quantile(train.Z, train.scores)
         self.Z_, self.scores_ = rows.Z, rows.scores
         self._thresholds: dict[float, float] = {}
-        self.n_calibration_ = len(rows.scores)
-        return self
 
     def _radius(
         self, Z: FloatArray, levels: list[float], shares: Shares | None = None

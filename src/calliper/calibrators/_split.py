@@ -17,14 +17,14 @@ doi:10.1080/01621459.2017.1307116.
 
 from __future__ import annotations
 
-from typing import Any, Self
-
 import numpy as np
 
 from calliper._types import FloatArray
-from calliper.calibrators._base import Calibrator
+from calliper.calibrators._calibrator import Calibrator
+from calliper.declarations import About, Uses
 from calliper.guarantees import conformal_coverage
 from calliper.quantile import Shares, conformal_thresholds, in_order
+from calliper.rows import Rows
 
 
 class Split(Calibrator):
@@ -40,24 +40,23 @@ class Split(Calibrator):
     0.9
     """
 
+    uses = Uses("signs", "weights")
+    about = About(
+        cli="split",
+        width="the same width everywhere",
+        when="if one width is wanted, or as the yardstick",
+        cost="O(N log N + M)",
+        order=4,
+    )
     judges_nearness = False
     takes_any_score = True
     has_law = True
     has_distribution = True
     rounded = True
 
-    def fit(self, Z: Any, scores: Any, *, signs: Any = None, weights: Any = None) -> Self:
-        """Learn the radius from the scores of the calibration points.
-
-        ``Z`` is only counted. Numbers are checked as everywhere; rows of anything else will do.
-        ``signs``, those of the errors, are for a distribution; ``weights``, (N,), are those of a
-        covariate shift; see ``docs/groups-and-shift.md``.
-        """
-        rows = self._check_fit(Z, scores, signs=signs, weights=weights)
+    def _learn(self, rows: Rows) -> None:
         self.scores_, self.weights_ = in_order(rows.scores, rows.weights)
         self._keep_signed(rows.scores)
-        self.n_calibration_ = len(rows.scores)
-        return self
 
     def _radius(
         self, Z: FloatArray, levels: list[float], shares: Shares | None = None

@@ -25,20 +25,12 @@ def added_columns(coverage: tuple[float, ...]) -> list[str]:
 
 @dataclass
 class Tally:
-    """What was counted on the way.
+    """What was counted while rows were written."""
 
-    Attributes
-    ----------
-    rows : that were written
-    filled : cells that lacked a number
-    heaviest : the largest weight of a row, 0 without weights
-    infinite : rows whose own weight makes their interval infinite
-    """
-
-    rows: int = 0
-    filled: int = 0
-    heaviest: float = 0.0
-    infinite: int = 0
+    rows: int = 0  # that were written
+    filled: int = 0  # cells that lacked a number
+    heaviest: float = 0.0  # the largest weight of a row, 0 without weights
+    infinite: int = 0  # rows whose own weight makes their interval infinite
 
     def add(self, other: Tally) -> None:
         """Count what another has counted."""
@@ -62,20 +54,15 @@ class Answering:
         """The level, or the levels if there are several."""
         return self.coverage[0] if len(self.coverage) == 1 else self.coverage
 
-    @property
-    def added(self) -> list[str]:
-        """The columns that are added to the new rows."""
-        return added_columns(self.coverage)
-
     def write(self, new: tables.Table, output: str, report: out.Progress) -> Tally:
         """Write the new rows with their intervals, a chunk at a time."""
         schema, tally = self.calibration.schema, Tally()
         needed = schema.numbers(schema.columns.new)
-        filling = replace(self.calibration.filling, n_filled=0)
+        filling, added = replace(self.calibration.filling, n_filled=0), added_columns(self.coverage)
         with ExitStack() as stack:
             handle = stack.enter_context(out.open_output(output))
             writer = stack.enter_context(
-                tables.open_writer(output, handle, new, self.form, numeric=needed, added=self.added)
+                tables.open_writer(output, handle, new, self.form, numeric=needed, added=added)
             )
             for chunk in new.chunks(needed, carry=True, gaps=filling.gaps):
                 ends = self._ends(chunk, filling.fill(chunk.numbers.copy()), tally)

@@ -14,9 +14,10 @@ import click
 import numpy as np
 
 from calliper import __version__, files
-from calliper._calibrated import CalibratedOnStored, StoredRows, calibrate_stored
+from calliper._calibrated import CalibratedOnStored, calibrate_stored
 from calliper._types import FloatArray
 from calliper._writing import to_text
+from calliper.calibrators import FullRescaled
 from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
@@ -268,33 +269,35 @@ def calibrate_rows(
         weights = ratio(known[:, 2:])
     if scales is not None:
         scales.require_rows(known, training)
-    per_row: dict[str, Any] = {} if weights is None else {"weights": weights}
     calibrated = calibrate_stored(
         request.options.build(None if scales is None else scales.chosen),
-        tables.stored(known),
+        replace(tables.stored(known), groups=groups, weights=weights),
         None if training is None else tables.stored(training),
-        groups=groups,
-        **per_row,
     )
     made_from = [asdict(schema), asdict(request.options), groups]
     chosen = None if scales is None else scales.chosen
     digest = _digest(made_from, rows, training, filling.medians, shifted, chosen)
-    per_row |= {} if groups is None else {"groups": groups}
-    sketch = _sketch(calibrated, tables.stored(known), per_row) if sketched else None
+    sketch = _sketch(calibrated, known, groups, weights) if sketched else None
     return Calibration(
         calibrated, schema, filling, ratio, weights, digest, scales is not None, sketch
     )
 
 
 def _sketch(
-    calibrated: CalibratedOnStored, rows: StoredRows, per_row: dict[str, Any]
+    calibrated: CalibratedOnStored, known: FloatArray, groups: Any, weights: FloatArray | None
 ) -> FloatArray:
     """Errors and half-widths, (2, n), of evenly spaced rows; not of those that weigh nothing."""
-    counted = np.flatnonzero(per_row.get("weights", np.ones(len(rows.y))) > 0)
-    places = counted[:: -(-len(counted) // SKETCHED)]
-    how = {name: [values[place] for place in places] for name, values in per_row.items()}
-    ends = calibrated.intervals(rows.X[places], rows.y_pred[places], 0.9, **how)
-    return np.stack([np.abs(rows.y - rows.y_pred)[places], ends.width / 2])
+    counted = np.arange(len(known)) if weights is None else np.flatnonzero(weights > 0)
+    shown = counted[:: -(-len(counted) // SKETCHED)]
+    y, y_pred, X = known[shown, 0], known[shown, 1], known[shown, 2:]
+    ends = calibrated.intervals(
+        X,
+        y_pred,
+        0.9,
+        groups=None if groups is None else [groups[row] for row in shown],
+        weights=None if weights is None else weights[shown],
+    )
+    return np.stack([np.abs(y - y_pred), ends.width / 2])
 
 
 def _ratio(
@@ -326,7 +329,7 @@ def summarise(calibration: Calibration, coverage: tuple[float, ...], how: Any, d
     promises = [calibrated.guarantee(level, how) for level in coverage]
     name, n = promises[0].method, calibrator.n_calibration_
     out.note(f"{done} ({name}, {n} calibration points)")
-    if hasattr(calibrator, "locality_"):
+    if isinstance(calibrator, FullRescaled):
         out.note(f"how local: {calibrator.locality_.describe()}")
     first, *further = (promise.describe() for promise in promises)
     out.note(first)

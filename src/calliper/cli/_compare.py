@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from calliper.cli._tables import (
     read_numbers,
     read_training,
     require_columns,
+    sum_of,
 )
 from calliper.exceptions import CalliperError
 from calliper.lab.comparison import Comparison, Points
@@ -196,16 +196,23 @@ class LabelledPoints:
     def __len__(self) -> int:
         return len(self.points)
 
-    def take(self, places: IntArray) -> LabelledPoints:
+    def take(self, rows: IntArray) -> LabelledPoints:
         """Some of the rows."""
-        groups = None if self.groups is None else tuple(self.groups[i] for i in places)
-        return LabelledPoints(self.points.take(places), groups, self.file)
+        groups = None if self.groups is None else tuple(self.groups[i] for i in rows)
+        return LabelledPoints(self.points.take(rows), groups, self.file)
+
+    def halves(self, seed: int) -> Iterator[LabelledPoints]:
+        """A calibration half and a test half, drawn at random."""
+        if len(self) < 2:
+            raise CalliperError(
+                f"{self.file}: 1 row cannot be split into calibration and test rows."
+            )
+        order, half = np.random.default_rng(seed).permutation(len(self)), len(self) // 2
+        return (self.take(np.sort(rows)) for rows in (order[:half], order[half:]))
 
     def source(self, part: str) -> SourceFile:
         """The file by name and sum; its folder stays private."""
-        with open(self.file, "rb") as handle:
-            digest = hashlib.file_digest(handle, "sha256").hexdigest()
-        return SourceFile(_name(self.file), part, len(self), digest)
+        return SourceFile(_name(self.file), part, len(self), sum_of(self.file))
 
 
 def _read(request: CompareRequest) -> tuple[dict[str, LabelledPoints], Filling]:
@@ -220,7 +227,7 @@ def _read(request: CompareRequest) -> tuple[dict[str, LabelledPoints], Filling]:
     labels = {"identity": request.identity, "group": request.group}
     if request.data is not None:
         both = reader.rows(request.data, **labels)
-        rows["calibration"], rows["test"] = _split_at_random(both, shared.seed)
+        rows["calibration"], rows["test"] = both.halves(shared.seed)
     else:
         calibration, test = request.inputs[:2]
         rows["calibration"] = reader.rows(calibration, identity=identity)
@@ -276,15 +283,6 @@ class Reader:
                 f"{path}: {len(missing)} of {len(cells)} rows have no prediction in column "
                 f"{name!r} (rows {first} below the header): predict them, or remove them."
             )
-
-
-def _split_at_random(rows: LabelledPoints, seed: int) -> tuple[LabelledPoints, LabelledPoints]:
-    """A calibration half and a test half."""
-    if len(rows) < 2:
-        raise CalliperError(f"{rows.file}: 1 row cannot be split into calibration and test rows.")
-    order = np.random.default_rng(seed).permutation(len(rows))
-    half = len(rows) // 2
-    return rows.take(np.sort(order[:half])), rows.take(np.sort(order[half:]))
 
 
 def _provenance(request: CompareRequest, rows: dict[str, LabelledPoints]) -> Provenance:
@@ -357,9 +355,19 @@ def _text(request: CompareRequest, comparison: Comparison, provenance: Provenanc
 
 
 def _say(request: CompareRequest, comparison: Comparison) -> None:
-    quiet = request.shared.quiet
+    """The verdict in words, where the report does not go, and what to know beside it."""
+    quiet, verdict = request.shared.quiet, comparison.verdict
     if not quiet:
-        _say_verdict(request, comparison)
+        echo = note if request.output == "-" else click.echo
+        echo(verdict.headline)
+        for line in filter(None, (verdict.size, verdict.caveat and f"But: {verdict.caveat}")):
+            echo(wrapped(line))
+        said = {"covers": verdict.covers, "adapts": verdict.adapts}
+        said |= {"why": verdict.why, "instead": verdict.instead}
+        for title, text in said.items():
+            if text:
+                echo("\n" + wrapped(f"{title + '?':9}{text}", subsequent_indent=" " * 9))
+        echo("")
     for check in comparison.checks:
         if check.severity != "note":
             note(one_line(f"warning: {check.title} {check.meaning}"))
@@ -367,18 +375,3 @@ def _say(request: CompareRequest, comparison: Comparison) -> None:
         request.shared.note_prediction_alone()
         if request.output != "-":
             note(f"report written to {request.output}")
-
-
-def _say_verdict(request: CompareRequest, comparison: Comparison) -> None:
-    """In words, where the report does not go."""
-    echo = note if request.output == "-" else click.echo
-    verdict = comparison.verdict
-    echo(verdict.headline)
-    for line in filter(None, (verdict.size, verdict.caveat and f"But: {verdict.caveat}")):
-        echo(wrapped(line))
-    said = {"covers": verdict.covers, "adapts": verdict.adapts}
-    said |= {"why": verdict.why, "instead": verdict.instead}
-    for title, text in said.items():
-        if text:
-            echo("\n" + wrapped(f"{title + '?':9}{text}", subsequent_indent=" " * 9))
-    echo("")

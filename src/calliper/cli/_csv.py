@@ -1,4 +1,4 @@
-"""CSV, streamed: rows keep their very text, and only needed cells are made into numbers.
+"""CSV, streamed: rows are copied unchanged, and only needed cells are made into numbers.
 
 Numbers that are added to the rows are written so that they read back exactly. Where cells get
 another delimiter, the standard writer quotes them by its own rules.

@@ -42,8 +42,8 @@ _EXPLANATION = (
     "come closer to the oracle, which knows it: narrower on average, and a better (smaller) score.",
     "Coverage is marginal: it is promised on average over draws of the calibration points and over "
     "all x, not at each x. One draw, such as this, scatters by a percent or two around it.",
-    "coverage: share of the {n_test} test points inside. score: width plus a fine for each miss. "
-    "τ_SI, τ_SQI, R²_SQI: do larger errors get wider intervals? 1 is best; a constant width has "
+    "coverage: share of the {n_test} test points inside. score: width plus a penalty for each miss."
+    " τ_SI, τ_SQI, R²_SQI: do larger errors get wider intervals? 1 is best; a constant width has "
     "none of them (-).",
 )
 
@@ -143,24 +143,18 @@ def _tau_sqi(comparison: Comparison, answer: Answer) -> float:
 def _of_oracle(test: Points, problem: OneDimensional) -> tuple[float, ...]:
     """The same measures of the best intervals there are, around the true mean."""
     y, best, mean = test.y, problem.oracle(test.Z, DEMO_LEVEL), problem.mean(test.Z)
+    sizes = metrics.empirical_coverage(y, best), metrics.mean_width(best)
     ranks = (metrics.tau_si, metrics.tau_sqi, metrics.r2_sqi)
-    return (
-        float(metrics.empirical_coverage(y, best)),
-        float(metrics.mean_width(best)),
-        metrics.interval_score(y, best),
-        *(rank(y, best, y_pred=mean) for rank in ranks),
-    )
+    ranked = (rank(y, best, y_pred=mean) for rank in ranks)
+    return (*map(float, sizes), metrics.interval_score(y, best), *ranked)
 
 
 def _picture(comparison: Comparison, problem: OneDimensional) -> tuple[Scene, list[Band]]:
     """A constant and two adaptive bands at the test points, around the oracle."""
     test = comparison.test
     order, shown = np.argsort(test.Z[:, 0]), slice(_N_SHOWN)
-    bands = [
-        _band(comparison, answer, order)
-        for answer in comparison.answers
-        if answer.method in _CAPTIONS
-    ]
+    shown_answers = [answer for answer in comparison.answers if answer.method in _CAPTIONS]
+    bands = [_band(comparison, answer, order) for answer in shown_answers]
     scene = Scene(
         grid=test.Z[order, 0],
         y_pred=test.y_pred[order],

@@ -25,7 +25,7 @@ from calliper.cli import _tables as tables
 from calliper.cli._answering import Answering, Tally
 from calliper.cli._calibration import RowSchema
 from calliper.cli._csv import Form
-from calliper.cli._workers import Stamp, Task, WorkerPool, Written, sum_of
+from calliper.cli._workers import Stamp, Task, WorkerPool, Written
 from calliper.exceptions import CalliperError
 
 JOURNAL = "_calliper.jsonl"
@@ -61,16 +61,10 @@ def check_folder(new: str, output: str) -> None:
 
 @dataclass(frozen=True)
 class DataSet:
-    """Files to put intervals on.
+    """Files to put intervals on."""
 
-    Attributes
-    ----------
-    new : how they were named
-    paths : of each, by its name below the folder that all are in
-    """
-
-    new: str
-    paths: dict[str, str]
+    new: str  # how they were named
+    paths: dict[str, str]  # of each, by its name below the folder that all are in
     form: Form
 
     @classmethod
@@ -78,7 +72,8 @@ class DataSet:
         """What a folder holds or a pattern matches."""
         base = Path(new) if os.path.isdir(new) else _fixed_part(new)
         found = [new] if os.path.isdir(new) else glob.glob(new, recursive=True)
-        seen = (name for name in found if not _is_hidden(Path(name).relative_to(base)))
+        parts = {name: Path(name).relative_to(base).parts for name in found}
+        seen = [name for name in found if not any(p.startswith(_HIDDEN) for p in parts[name])]
         paths = sorted({path for name in seen for path in _files(name)})
         if not paths:
             what = "the folder holds" if os.path.isdir(new) else "the pattern matches"
@@ -115,15 +110,15 @@ class DataSet:
         self, answering: Answering, output: str, pool: WorkerPool, *, overwrite: bool
     ) -> tuple[Tally, str]:
         """Write what is not yet written; what was counted, and what was done in words."""
-        tally = Tally()
+        tally, folder = Tally(), os.path.realpath(output)
         with _journal(output, _made_with(answering), overwrite=overwrite) as journal:
-            tasks = [self._task(name, output) for name in journal.undone(self.paths)]
+            tasks = [self._task(name, folder) for name in journal.undone(self.paths)]
             before = len(self.paths) - len(tasks)
             _warn_of_space(output, tasks)
             said: dict[str, None] = {}
             with _telling_what_is_done(journal, self.paths, output):
                 for written in pool.run(answering, tasks):
-                    journal.add(os.path.relpath(written.task.output, _absolute(output)), written)
+                    journal.add(os.path.relpath(written.task.output, folder), written)
                     tally.add(written.tally)
                     said.update(dict.fromkeys(written.said))
         for text in said:
@@ -131,13 +126,9 @@ class DataSet:
         done = f"{tally.rows} rows in {len(tasks)} files written to {output}"
         return tally, done + (f", where {before} were done before" if before else "")
 
-    def _task(self, name: str, output: str) -> Task:
+    def _task(self, name: str, folder: str) -> Task:
         path = os.path.abspath(self.paths[name])
-        return Task(path, os.path.join(_absolute(output), *name.split("/")), os.path.getsize(path))
-
-
-def _absolute(output: str) -> str:
-    return os.path.realpath(output)
+        return Task(path, os.path.join(folder, *name.split("/")), os.path.getsize(path))
 
 
 def _has(name: str, kinds: dict[str, str]) -> str:
@@ -149,10 +140,6 @@ def _fixed_part(pattern: str) -> Path:
     parts = Path(pattern).parts
     varying = next(place for place, part in enumerate(parts) if glob.has_magic(part))
     return Path(*parts[:varying])
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(_HIDDEN) for part in path.parts)
 
 
 def _files(path: str) -> Iterator[str]:
@@ -185,18 +172,12 @@ def _made_with(answering: Answering) -> dict[str, Any]:
 
 @dataclass
 class Journal:
-    """What was done in a folder of outputs.
-
-    Attributes
-    ----------
-    planned : names of outputs that are ours, done or not
-    done : entries of those that are
-    """
+    """What was done in a folder of outputs."""
 
     folder: str
     handle: BinaryIO
-    planned: set[str] = field(default_factory=set)
-    done: dict[str, Any] = field(default_factory=dict)
+    planned: set[str] = field(default_factory=set)  # names of outputs that are ours, done or not
+    done: dict[str, Any] = field(default_factory=dict)  # entries of those that are done
 
     def read(self, made_with: dict[str, Any]) -> None:
         """Take up what is there; begin it where there is nothing."""
@@ -246,7 +227,7 @@ class Journal:
             return False
         now = Stamp.of(path)
         same = (now.size, now.changed) == (read.size, read.changed)
-        return same or (now.size == read.size and sum_of(path) == read.sum)
+        return same or (now.size == read.size and tables.sum_of(path) == read.sum)
 
     def _append(self, event: dict[str, Any]) -> None:
         with out.writing(os.path.join(self.folder, JOURNAL)):
@@ -286,7 +267,7 @@ def _event(line: bytes) -> dict[str, Any] | None:
 @contextmanager
 def _journal(output: str, made_with: dict[str, Any], *, overwrite: bool) -> Iterator[Journal]:
     """The journal of a folder, which is made if need be; ours alone while the block lasts."""
-    folder = _absolute(output)
+    folder = os.path.realpath(output)
     with ExitStack() as stack:
         with out.writing(output):
             os.makedirs(folder, exist_ok=True)

@@ -41,7 +41,9 @@ def inspect(file: str, figure: str | None, as_json: bool) -> None:
         pass
     with out.warnings_as_lines():
         kept = files.inspect(file)
-        calibration = _calibration(file, kept)
+        # Files that were saved in Python know no columns.
+        by_us = kept.header["object"] == CalibratedOnStored.__name__
+        calibration = load_calibration(file) if by_us else None
         if as_json:
             click.echo(to_text(kept.header, indent=1))
         else:
@@ -50,16 +52,9 @@ def inspect(file: str, figure: str | None, as_json: bool) -> None:
             _draw(file, calibration, figure)
 
 
-def _calibration(file: str, kept: files.Kept) -> Calibration | None:
-    """What ``calliper calibrate`` has kept; None of files that were saved in Python."""
-    if kept.header["object"] != CalibratedOnStored.__name__:
-        return None
-    return load_calibration(file)
-
-
 def _say(file: str, kept: files.Kept, calibration: Calibration | None) -> None:
     first, *rest = kept.describe()
-    if calibration is not None:  # the model is elsewhere, and its name in the header nobody's
+    if calibration is not None:  # its header names no model of the user's
         first = first.replace(CalibratedOnStored.__name__, "stored predictions,")
         rest = [*_columns(calibration), *(line for line in rest if not line.startswith("model:"))]
     click.echo(out.wrapped(f"{file}: {first}"))

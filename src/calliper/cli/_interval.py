@@ -89,9 +89,7 @@ class IntervalRequest(CalibrationRequest):
         return Answering(calibration, self.shared.form, self.coverage, self.bounds, self.confidence)
 
 
-def _bounds(
-    context: click.Context, parameter: click.Parameter, values: tuple[float, float] | None
-) -> tuple[float, float] | None:
+def _bounds(values: tuple[float, float] | None) -> tuple[float, float] | None:
     if values is not None and not values[0] < values[1]:
         raise CalliperError(f"--bounds {values[0]} {values[1]}: LOW must be less than HIGH.")
     return values
@@ -130,7 +128,7 @@ def _bounds(
     type=float,
     nargs=2,
     metavar="LOW HIGH",
-    callback=_bounds,
+    callback=options.checked(_bounds),
     help="The range that the target can have; 'inf' and '-inf' leave a side open.",
 )
 @click.option(

@@ -104,6 +104,11 @@ def takes(
     return decorate
 
 
+def checked(check: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A callback of click's that gives the value of an option through a function."""
+    return lambda context, parameter, value: check(value)
+
+
 def together(*options: Decorator) -> Decorator:
     """Several options as one decorator; help lists them in this order."""
 
@@ -136,7 +141,7 @@ feature_columns = together(
 )
 
 
-def _delimiter(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+def _delimiter(text: str | None) -> str | None:
     sign = {"tab": "\t", "\\t": "\t"}.get(text or "", text)
     # What numbers are written with cannot separate them.
     if sign is not None and (len(sign) != 1 or sign.isalnum() or sign in '".+-\r\n\0'):
@@ -148,7 +153,7 @@ def _delimiter(context: click.Context, parameter: click.Parameter, text: str | N
 _LINE = "column," * 20 + "1.5,-\r\n"
 
 
-def _encoding(context: click.Context, parameter: click.Parameter, name: str) -> str:
+def _encoding(name: str) -> str:
     known = "give one that Python knows, such as utf-8, latin-1, utf-16, cp1252"
     try:
         encoder = codecs.getincrementalencoder(name)()
@@ -167,7 +172,7 @@ file_form = together(
     click.option(
         "--delimiter",
         metavar="SIGN",
-        callback=_delimiter,
+        callback=checked(_delimiter),
         help="Between cells of .csv files.  [default: a comma; with --decimal , a semicolon]",
     ),
     click.option(
@@ -180,7 +185,7 @@ file_form = together(
         "--encoding",
         metavar="NAME",
         default="utf-8",
-        callback=_encoding,
+        callback=checked(_encoding),
         help="Of text files that do not begin with a byte order mark.",
     ),
     click.option(
@@ -215,9 +220,10 @@ def training_file(purpose: str) -> Decorator:
 
 def coverage(help: str, *, several: bool = False) -> Decorator:  # noqa: A002
     """``--coverage``: a level, or with ``several`` a tuple of them in ascending order."""
+    how: dict[str, Any] = {"default": 0.9, "callback": checked(lambda value: _checked(value)[0])}
     if several:
-        return click.option("--coverage", type=float, multiple=True, callback=_levels, help=help)
-    return click.option("--coverage", type=float, default=0.9, callback=_level, help=help)
+        how = {"multiple": True, "callback": checked(_levels)}
+    return click.option("--coverage", type=float, help=help, **how)
 
 
 def seed(help: str) -> Decorator:  # noqa: A002
@@ -233,13 +239,7 @@ def seed_and_quiet(
     return together(seed(seed_help), click.option("--quiet", is_flag=True, help=quiet_help))
 
 
-def _level(context: click.Context, parameter: click.Parameter, value: float) -> float:
-    return _checked(value)[0]
-
-
-def _levels(
-    context: click.Context, parameter: click.Parameter, values: tuple[float, ...]
-) -> tuple[float, ...]:
+def _levels(values: tuple[float, ...]) -> tuple[float, ...]:
     levels = sorted(values) or [0.9]
     if len(set(levels)) < len(levels):
         raise CalliperError(f"--coverage is given twice with one value among {levels}.")

@@ -78,7 +78,12 @@ def open_output(path: str) -> Iterator[BinaryIO]:
         return
     target = Path(os.path.realpath(path))  # through a link, which stays a link
     _check_writable(target, path)
-    part = _part(target, path)
+    try:
+        part = Unfinished(target)
+    except OSError as error:
+        raise CalliperError(
+            f"cannot write {path}: {error.strerror} in {target.parent}; choose another folder."
+        ) from error
     try:
         yield part.handle
         with writing(path):
@@ -139,15 +144,6 @@ def _check_writable(target: Path, path: str, option: str = "--output") -> None:
         raise CalliperError(f"cannot write {path}: it is read-only; choose another file.")
 
 
-def _part(target: Path, path: str) -> Unfinished:
-    try:
-        return Unfinished(target)
-    except OSError as error:
-        raise CalliperError(
-            f"cannot write {path}: {error.strerror} in {target.parent}; choose another folder."
-        ) from error
-
-
 @contextmanager
 def _standard_output() -> Iterator[BinaryIO]:
     try:
@@ -164,7 +160,7 @@ def _standard_output() -> Iterator[BinaryIO]:
 
 
 def _forget_standard_output() -> None:
-    """Send what is left in the buffer nowhere, lest it fail once more at exit."""
+    """Discard what is left in the buffer, so that it cannot fail once more at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -186,17 +182,26 @@ def note(message: str) -> None:
 
 
 @contextmanager
+def recorded_warnings() -> Iterator[list[str]]:
+    """A list that holds each different warning for users once, when the block has ended well."""
+    texts: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        for category in (UserWarning, RuntimeWarning):
+            warnings.simplefilter("always", category)
+        yield texts
+    texts += dict.fromkeys(str(warning.message) for warning in caught)
+
+
+@contextmanager
 def warnings_as_lines() -> Iterator[None]:
     """Show each different warning once, as one line, when the work is done.
 
     Not before: if the work fails, its error is the one thing to read.
     """
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("ignore")
-        for category in (UserWarning, RuntimeWarning):
-            warnings.simplefilter("always", category)
+    with recorded_warnings() as texts:
         yield
-    for text in dict.fromkeys(in_options(f"warning: {warning.message}") for warning in caught):
+    for text in dict.fromkeys(in_options(f"warning: {text}") for text in texts):
         note(text)
 
 

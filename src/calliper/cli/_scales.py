@@ -25,36 +25,31 @@ SCALES_FORMAT, SCALES_VERSION = "calliper length scales", 1
 
 @dataclass(frozen=True, eq=False)
 class Scales:
-    """Length scales that were read from a file, and what they were chosen on.
-
-    Attributes
-    ----------
-    columns : the names of target, prediction and features
-    calibration : fingerprint of the calibration rows: target, prediction, features
-    training : fingerprint of the training rows that standardised the features; ``None`` if raw
-    """
+    """Length scales that were read from a file, and what they were chosen on."""
 
     path: str
     chosen: FloatArray
     columns: Columns
-    calibration: str
-    training: str | None
+    calibration: str  # fingerprint of the calibration rows: target, prediction, features
+    training: str | None  # of the training rows that standardised the features; None if raw
 
     def require_columns(self, columns: Columns, *, has_training: bool) -> None:
         """The names are those that the scales were chosen with, standardised if they were then."""
-        made, again = self.columns, "give the same, or run calliper tune again"
-        for what, own, given in (
-            ("the features", listed(made.features, 5), listed(columns.features, 5)),
-            ("--target", made.target, columns.target),
-            ("--prediction", made.prediction, columns.prediction),
-        ):
-            if own != given or (what == "the features" and made.features != columns.features):
-                raise CalliperError(
-                    f"{self.path}: was made with {what} {own}, not {given}; {again}."
-                )
+        made = self.columns
+        if made.features != columns.features:
+            features = f"the features {listed(made.features, 5)}"
+            self._refuse_columns(features, listed(columns.features, 5))
+        if made.target != columns.target:
+            self._refuse_columns(f"--target {made.target}", columns.target)
+        if made.prediction != columns.prediction:
+            self._refuse_columns(f"--prediction {made.prediction}", columns.prediction)
         if has_training != (self.training is not None):
             then, do = ("without", "omit it") if has_training else ("with", "give the same file")
             raise CalliperError(f"{self.path}: was made {then} --training; {do} here too.")
+
+    def _refuse_columns(self, was: str, now: str) -> NoReturn:
+        again = "give the same, or run calliper tune again"
+        raise CalliperError(f"{self.path}: was made with {was}, not {now}; {again}.")
 
     def require_rows(self, known: FloatArray, training: FloatArray | None) -> None:
         """The numbers are those that the scales were chosen on."""
@@ -78,21 +73,14 @@ def fingerprint(rows: FloatArray) -> str:
 
 
 def scales_text(
-    curve: TuningCurve,
-    columns: Columns,
-    known: FloatArray,
-    training: FloatArray | None,
-    *,
-    grid: str,
-    seed: int,
+    curve: TuningCurve, columns: Columns, known: FloatArray, training: Any, **settings: Any
 ) -> str:
-    """What the file holds of scales that were chosen on these rows."""
+    """What the file holds of scales that were chosen on these rows, with these settings."""
     document = {
         "format": SCALES_FORMAT,
         "version": SCALES_VERSION,
         "criterion": curve.criterion,
-        "grid": grid,
-        "seed": seed,
+        **settings,
         "target": columns.target,
         "prediction": columns.prediction,
         "features": list(columns.features),

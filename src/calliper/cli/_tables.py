@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import os
 import sys
 from collections import Counter
@@ -13,11 +14,12 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import numpy as np
 
-from calliper._calibrated import StoredRows
+from calliper._calibrated import rows_with_errors
 from calliper._types import FloatArray
 from calliper.cli._csv import CsvChunk, CsvTable, CsvWriter, Form, Gaps
 from calliper.cli._output import note, writing
 from calliper.exceptions import CalliperError
+from calliper.rows import Rows
 
 if TYPE_CHECKING:
     from calliper.cli._parquet import ParquetChunk, ParquetTable, ParquetWriter
@@ -219,9 +221,9 @@ def read_training(
     return filling.fill(rows), filling
 
 
-def stored(known: FloatArray) -> StoredRows:
+def stored(known: FloatArray) -> Rows:
     """Rows of target, prediction and features by their parts."""
-    return StoredRows(X=known[:, 2:], y=known[:, 0], y_pred=known[:, 1])
+    return rows_with_errors(known[:, 2:], known[:, 0], known[:, 1])
 
 
 def _table(handle: BinaryIO, path: str, extension: str, form: Form) -> Table:
@@ -248,6 +250,12 @@ def open_bytes(path: str) -> AbstractContextManager[BinaryIO]:
         return open(path, "rb")
     except OSError as error:
         raise CalliperError(f"cannot read {path}: {error.strerror}; check the name.") from error
+
+
+def sum_of(path: str) -> str:
+    """SHA-256 of the bytes of a file."""
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:

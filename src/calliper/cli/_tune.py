@@ -94,9 +94,7 @@ class TuneRequest:
         return TunedRBF(self.criterion, progress=report, **self._given)
 
 
-def _length_scales(
-    context: click.Context, parameter: click.Parameter, text: str | None
-) -> tuple[float, ...] | None:
+def _length_scales(text: str | None) -> tuple[float, ...] | None:
     """Positive numbers separated by commas, in ascending order."""
     if text is None:
         return None
@@ -139,7 +137,7 @@ def _length_scales(
 @click.option(
     "--length-scales",
     metavar="L,M,...",
-    callback=_length_scales,
+    callback=options.checked(_length_scales),
     help="The grid itself; without --training, features are then taken as they are.",
 )
 @click.option(
@@ -210,7 +208,7 @@ def _curve(
     training: FloatArray | None,
     report: Callable[[float], None],
 ) -> TuningCurve:
-    """The curve in the very features that ``calliper interval`` judges nearness in."""
+    """The curve in the same features that ``calliper interval`` judges nearness in."""
     X, X_train = known[:, 2:], None if training is None else training[:, 2:]
     if training is not None:
         refuse_seen(sketch_rows(X_train, training[:, 0]), X, known[:, 0])
@@ -254,13 +252,9 @@ def _print_curve(curve: TuningCurve) -> None:
     table = out.titled_table(title, padding=(0, 1))
     for name in ("length scale", f"{curve.criterion}, mean", "± deviation", "points"):
         table.add_column(name, justify="right", no_wrap=True)
-    for place in rows:
-        best = place == curve.favourite
-        table.add_row(
-            *_cells(curve, place),
-            end_section=bool(place == rows[-1]),
-            style="bold" if best else None,
-        )
+    for i in rows:
+        bold = "bold" if i == curve.favourite else None
+        table.add_row(*_cells(curve, i), end_section=bool(i == rows[-1]), style=bold)
     if curve.reference_name is not None:
         value = curve.reference_value
         table.add_row(curve.reference_name, "too few points" if value is None else _number(value))
@@ -278,14 +272,12 @@ def _shown(curve: TuningCurve) -> IntArray:
     return np.union1d(spaced, most)
 
 
-def _cells(curve: TuningCurve, place: int) -> list[str]:
-    deviation, count = float(curve.deviation[place]), int(curve.counts[place])
-    return [
-        f"{curve.candidates[place]:#.4g}",
-        _number(float(curve.mean[place])),
-        f"{deviation:.2g}" if isfinite(deviation) else "-",
-        str(count) if count else "",
-    ]
+def _cells(curve: TuningCurve, i: int) -> list[str]:
+    scale, mean, deviation = (
+        values[i] for values in (curve.candidates, curve.mean, curve.deviation)
+    )
+    scatter = f"{deviation:.2g}" if isfinite(deviation) else "-"
+    return [f"{scale:#.4g}", _number(float(mean)), scatter, str(curve.counts[i] or "")]
 
 
 def _number(value: float) -> str:

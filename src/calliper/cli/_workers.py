@@ -6,16 +6,14 @@ dies, another begins its file anew; Dask does the same.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
 import sys
 import traceback
-import warnings
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from multiprocessing import get_context
 from multiprocessing.connection import wait
@@ -27,10 +25,10 @@ from joblib import cpu_count
 from calliper._writing import remove_abandoned
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
-from calliper.cli._answering import Answering, Tally
+from calliper.cli._answering import Answering, Tally, added_columns
 from calliper.exceptions import CalliperError
 
-#: How often a file is begun anew whose process died.
+#: Deaths of processes at one file before it is given up.
 MOST_DEATHS = 3
 
 #: Seconds to wait for a scheduler.
@@ -60,15 +58,9 @@ class Stamp:
     @classmethod
     def of(cls, path: str, *, contents: bool = False) -> Stamp:
         """The stamp of a file, with the sum of its contents if asked for."""
-        contained = sum_of(path) if contents else ""
+        contained = tables.sum_of(path) if contents else ""
         status = os.stat(path)
         return cls(status.st_size, status.st_mtime_ns, contained)
-
-
-def sum_of(path: str) -> str:
-    """SHA-256 of the bytes of a file."""
-    with open(path, "rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 @dataclass(frozen=True)
@@ -86,7 +78,7 @@ def work(answering: Answering, task: Task, report: out.Progress = lambda part: N
     """Put intervals on the rows of one file; its output appears whole or not at all."""
     before = Stamp.of(task.new)
     with tables.open_table(task.new, answering.form) as table:
-        answering.calibration.schema.check(table, answering.added)
+        answering.calibration.schema.check(table, added_columns(answering.coverage))
         with out.writing(task.output):
             os.makedirs(os.path.dirname(task.output), exist_ok=True)
         tally = answering.write(table, task.output, report)
@@ -152,7 +144,7 @@ class Worker:
         self.task: Task | None = None
 
     def give(self, task: Task | None) -> None:
-        """Send the next file; a death meanwhile is noticed when its answer is due."""
+        """Send the next file; if the process has died, the missing answer tells."""
         self.task = task
         if task is not None:
             with suppress(OSError):
@@ -178,13 +170,9 @@ def serve(pipe: Any, answering: Answering) -> None:
 def _answer(answering: Answering, task: Task, pipe: Any) -> Any:
     """What became of the task: what was written, or why nothing was."""
     try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("ignore")
-            for category in (UserWarning, RuntimeWarning):
-                warnings.simplefilter("always", category)
+        with out.recorded_warnings() as said:
             written = work(answering, task, pipe.send)
-        said = dict.fromkeys(str(warning.message) for warning in caught)
-        return Written(task, written.read, written.made, written.tally, tuple(said))
+        return replace(written, said=tuple(said))
     except CalliperError as error:
         return error
     except MemoryError:

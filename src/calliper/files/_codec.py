@@ -40,7 +40,7 @@ from calliper._kept import (
     Plain,
     Text,
 )
-from calliper._models import OpenedModel, open_model, unwrapped
+from calliper.models import OpenedModel, open_model, unwrapped
 from calliper.exceptions import CannotSaveError, DamagedFileError
 
 #: Modules whose classes files know as soon as their ``__all__`` names them.
@@ -56,7 +56,8 @@ CLASSES = {
     "regressor": "ConformalRegressor",
     "scores": "",
     "shift": "LikelihoodRatio",
-    "space": "ErrorModel Layer",
+    "models": "Layer",
+    "space": "ErrorModel",
 }
 #: Types of dates and of spans of time.
 TIMES = frozenset(

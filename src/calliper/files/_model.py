@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from calliper._models import predictions, unwrapped
 from calliper._targets import MultiTargetRegressor, column_of
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError, DamagedFileError, OtherModelError
+from calliper.models import predictions, unwrapped
 from calliper.refitting import RefittedRegressor
 from calliper.regressor import ConformalRegressor
 

@@ -50,6 +50,10 @@ class Bag(Protocol):
     def with_offset(self, offset: float) -> Self:
         """The same bag with another constant; nothing is searched or summed again."""
 
+    def extended(self, Z: FloatArray, magnitudes: FloatArray, scores: FloatArray) -> Self | None:
+        """A bag of all these points, of which the first are those at hand; None if not known."""
+        return None
+
     def for_file(self) -> dict[str, Any]:
         """What a file holds of it since it is dear, by name; nothing if it is quickly made."""
         return {}

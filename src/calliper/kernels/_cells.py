@@ -84,7 +84,7 @@ class Cells(BaseEstimator):  # type: ignore[misc]
     >>> Z_train, Z = rng.normal(size=(2, 400, 5))
     >>> errors = rng.exponential(size=400)
     >>> method = FullRescaled(KNN(10, cells=Cells(20, n_probes=4, random_state=0)))
-    >>> method.fit(Z, errors, Z_train=Z_train).predict_radius(Z[:2], 0.9).shape
+    >>> method.fit(Z, errors, training=Z_train).predict_radius(Z[:2], 0.9).shape
     (2,)
     """
 
@@ -114,7 +114,7 @@ class Cells(BaseEstimator):  # type: ignore[misc]
         if len(Z) < n_cells:
             raise CalliperError(
                 f"{n_cells} cells need at least as many training rows; got {len(Z)}. Ask for fewer "
-                f"cells, or pass more rows in Z_train."
+                f"cells, or pass more training rows."
             )
         if len(Z) > LEARNT_ON * n_cells:
             Z = Z[rng.choice(len(Z), LEARNT_ON * n_cells, replace=False)]
@@ -185,7 +185,7 @@ class PlacedCells(Keeps):
         if self.learnt.shape[1] != d:
             raise CalliperError(
                 f"cells were learnt on training rows with {self.learnt.shape[1]} features; got "
-                f"{d} at calibration. Pass Z_train in the space of Z."
+                f"{d} at calibration. Pass training rows in the space of Z."
             )
         return self.learnt
 

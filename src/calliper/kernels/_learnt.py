@@ -89,10 +89,10 @@ class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
     >>> rng = np.random.default_rng(0)
     >>> Z = rng.normal(size=(1000, 10))
     >>> errors = abs(rng.normal(size=1000)) * np.exp(Z[:, 0])
-    >>> train = {"Z_train": Z[500:], "scores_train": errors[500:]}
+    >>> train = Z[500:], errors[500:]
     >>> new = np.array([[-1.0] + 9 * [0.0], [1.0] + 9 * [0.0]])
     >>> for kernel in (Mahalanobis(KNN(30)), KNN(30)):
-    ...     method = FullRescaled(kernel, random_state=0).fit(Z[:500], errors[:500], **train)
+    ...     method = FullRescaled(kernel, random_state=0).fit(Z[:500], errors[:500], training=train)
     ...     low, high = method.predict_radius(new)
     ...     print((high / low).round())
     4.0
@@ -117,8 +117,8 @@ class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
         """The inner kernel in a space learnt on training errors."""
         if Z_train is None or scores_train is None:
             raise CalliperError(
-                "Mahalanobis learns its metric on training errors: pass Z_train and scores_train "
-                "to fit, or better Z_left_out and scores_left_out (ConformalRegressor.fit does)."
+                "Mahalanobis learns its metric on training errors: pass training=(Z, scores) to "
+                "fit, or better left_out=(Z, scores) (ConformalRegressor.fit does)."
             )
         metric = self._learn(Z_train, scores_train, rng)
         return LearntKernel(self.kernel.resolved(metric.transform(Z_train)), metric)
@@ -247,6 +247,9 @@ class LearntBag:
         other = copy(self)
         other.bag, other.offset = self.bag.with_offset(offset), offset
         return other
+
+    def extended(self, Z: FloatArray, magnitudes: FloatArray, scores: FloatArray) -> None:
+        """Not known: the metric is learnt anew."""
 
     def calibration_scale(self, level: float) -> FloatArray:
         """Scales of the calibration points without the new one, (N,)."""

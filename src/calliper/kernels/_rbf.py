@@ -154,7 +154,7 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
     @property
     def needs(self) -> tuple[str, ...]:
         """Training inputs, if the length scale is their median distance."""
-        return ("Z_train",) if isinstance(self.length_scale, str) else ()
+        return ("training",) if isinstance(self.length_scale, str) else ()
 
     def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> RBF:
         """A copy with its parameters checked and the median distance filled in."""
@@ -183,7 +183,7 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"length_scale is a number or 'median'; got {name!r}.")
         if Z_train is None:
             raise CalliperError(
-                "length_scale='median' needs training inputs: pass Z_train to fit (X_train to "
+                "length_scale='median' needs training inputs: pass training=Z to fit (X_train to "
                 "calibrate), or a number. A length scale taken from the calibration points "
                 "would treat them unlike a new point and void the guarantee."
             )

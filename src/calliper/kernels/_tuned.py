@@ -77,7 +77,7 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
     def needs(self) -> tuple[str, ...]:
         """Training inputs, if there is a grid to span by them or components to find in them."""
         components = self.criterion == "mi" and self.n_components is not None
-        return ("Z_train",) if components or not self._has_candidates else ()
+        return ("training",) if components or not self._has_candidates else ()
 
     @property
     def _has_candidates(self) -> bool:
@@ -129,8 +129,8 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
         if Z_train is None or scores_train is None:
             raise CalliperError(
                 f"{name} cannot be tuned on calibration scores here: the kernel would depend on "
-                f"the new score and the closed form would be lost. Pass Z_train and scores_train "
-                f"to tune it on training errors (ConformalRegressor.fit does), use a fixed kernel "
+                f"the new score and the closed form would be lost. Pass training=(Z, scores) to "
+                f"tune it on training errors (ConformalRegressor.fit does), use a fixed kernel "
                 f"such as RBF(length_scale) or KNN(10), or tune on calibration scores with "
                 f"JackknifeRescaled, which keeps 1 - 2 alpha."
             )
@@ -184,7 +184,7 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
         if self.criterion == "mi":
             if self.n_components is not None and Z_train is None:
                 raise CalliperError(
-                    "n_components needs training inputs to find the components of: pass Z_train "
+                    "n_components needs training inputs to find the components of: pass training=Z "
                     "to fit (X_train to calibrate). Components of the calibration points would "
                     "give each point a say in its own kernel."
                 )
@@ -307,7 +307,7 @@ class TunedRBF(_Tuned):
             return self._with(length_scales=np.array(_some(unique, "length_scales")))
         if Z_train is None:
             raise CalliperError(
-                "TunedRBF spans its grid by distances of training inputs: pass Z_train to fit "
+                "TunedRBF spans its grid by distances of training inputs: pass training=Z to fit "
                 "(X_train to calibrate), or the grid itself as length_scales=."
             )
         grid = length_scale_grid(self, Z_train, rng or np.random.RandomState(0))

@@ -12,7 +12,7 @@ Regression with Jackknife+ Rescaled Scores", TMLR, appendix "One-Dimensional Reg
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import pi
 from numbers import Integral
 from typing import Any, Literal
@@ -58,11 +58,13 @@ class OneDimensional:
 
     def mean(self, X: Any) -> FloatArray:
         """f(x), the mean of y at x: shape (m,) for X of shape (m, 1)."""
-        return _mean(_column(X))
+        x = _column(X)
+        return np.asarray(0.1 + x**2 * np.sin(10 * x + 0.5))
 
     def standard_deviation(self, X: Any) -> FloatArray:
         """λν(x), the standard deviation of y at x: shape (m,) for X of shape (m, 1)."""
-        return _standard_deviation(_column(X), self.noise)
+        x = _column(X)
+        return np.asarray(0.1 * (0.01 + np.abs(np.sin(_FREQUENCY[self.noise] * x + 0.3))))
 
     def oracle(self, X: Any, coverage: Coverage = 0.9) -> Intervals:
         """The interval of y at x for someone who knows the law: f(x) ± z · λν(x).
@@ -71,9 +73,9 @@ class OneDimensional:
         ``coverage`` at every x, and none that does so is narrower. Several levels give a column
         each.
         """
-        x, levels = _column(X), np.array(check_levels(coverage))
-        radius = -ndtri((1 - levels) / 2) * _standard_deviation(x, self.noise)[:, None]
-        centre = _mean(x)[:, None]
+        levels = np.array(check_levels(coverage))
+        radius = -ndtri((1 - levels) / 2) * self.standard_deviation(X)[:, None]
+        centre = self.mean(X)[:, None]
         return Intervals(
             like_coverage(centre - radius, coverage),
             like_coverage(centre + radius, coverage),
@@ -127,9 +129,9 @@ def one_dimensional(n: int, *, noise: Noise = "cycles", random_state: Any = None
         raise CalliperError(f"n must be a positive integer, the number of rows; got {n!r}.")
     generator = isinstance(random_state, np.random.Generator)
     rng = random_state if generator else check_random_state(random_state)
-    x = rng.uniform(size=n)
-    y = _mean(x) + _standard_deviation(x, noise) * rng.standard_normal(size=n)
-    return OneDimensional(x[:, None], y, noise)
+    X = rng.uniform(size=(n, 1))
+    law = OneDimensional(X, np.zeros(n), noise)
+    return replace(law, y=law.mean(X) + law.standard_deviation(X) * rng.standard_normal(size=n))
 
 
 def _column(X: Any) -> FloatArray:
@@ -137,13 +139,3 @@ def _column(X: Any) -> FloatArray:
     if features.shape[1] != 1:
         raise CalliperError(f"X must have one column, shape (m, 1); got shape {features.shape}.")
     return features[:, 0]
-
-
-def _mean(x: FloatArray) -> FloatArray:
-    mean: FloatArray = 0.1 + x**2 * np.sin(10 * x + 0.5)
-    return mean
-
-
-def _standard_deviation(x: FloatArray, noise: Noise) -> FloatArray:
-    spread: FloatArray = 0.1 * (0.01 + np.abs(np.sin(_FREQUENCY[noise] * x + 0.3)))
-    return spread

@@ -216,4 +216,4 @@ def _fitted_scale(
     method = JackknifeRescaled(kernel, random_state=random_state)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ignore)
-        return method.fit(Z, scores, Z_train=Z_train).scale_
+        return method.fit(Z, scores, training=Z_train).scale_

@@ -11,13 +11,13 @@ with Jackknife+ Rescaled Scores", TMLR, section 2.2.
 from __future__ import annotations
 
 from math import ceil
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from scipy.stats import kendalltau
 
 from calliper._types import FloatArray, IntArray
-from calliper._validation import at_least, check_vector
+from calliper._validation import at_least, check_option, check_vector
 from calliper.exceptions import CalliperError, SparseBinsWarning, warn
 from calliper.intervals import Intervals
 from calliper.metrics._inputs import IntervalsLike, level_of, one_level, undefined
@@ -47,9 +47,8 @@ def tau_si(
 
     Parameters
     ----------
-    y : array of shape (m,)
-        True targets.
-    intervals : Intervals or (lower, upper), of one level
+    y, intervals
+        As in :func:`interval_score`.
     y_pred : array of shape (m,), optional
         Predictions; by default the middles of the intervals.
     infinite : {"keep", "cap", "drop"}
@@ -248,7 +247,7 @@ def scores_and_widths(
 ) -> tuple[FloatArray, FloatArray]:
     """|y − ŷ| and upper − lower of the rows to compare, equal where only rounding differs.
 
-    The rows come in the order of their scores, which costs nothing here and spares a sort there.
+    The rows come in the order of their scores, which saves the caller a sort.
     """
     cap = _checked_cap(infinite, max_score)
     n, width = len(intervals.lower), intervals.width
@@ -274,8 +273,7 @@ def scores_and_widths(
 
 
 def _checked_cap(infinite: Infinite, max_score: float | None) -> float | None:
-    if infinite not in ("keep", "cap", "drop"):
-        raise CalliperError(f"infinite must be 'keep', 'cap' or 'drop'; got {infinite!r}.")
+    check_option(infinite, get_args(Infinite), "infinite")
     if infinite != "cap":
         if max_score is not None:
             raise CalliperError(
@@ -314,7 +312,7 @@ def sort_with_ties(values: FloatArray, magnitude: FloatArray) -> tuple[IntArray,
     """
     order = np.argsort(values)
     ordered, size = values[order], magnitude[order]
-    # No magnitude makes neighbours ties where the largest one does not.
+    # Neighbours that are no ties by the largest magnitude are none by their own.
     largest = float(size.max(initial=0.0))
     close = np.append(False, ~(ordered[1:] > _clearly_above(ordered[:-1], largest, largest)))
     if not close.any():
@@ -365,8 +363,7 @@ def sqi_table(
     min_bin_size: int | None,
 ) -> SQITable:
     """ISQ and CSQ of every bin; two sorts and one partition a bin, O(n log n)."""
-    if bin_width not in ("median", "midpoint"):
-        raise CalliperError(f"bin_width must be 'median' or 'midpoint'; got {bin_width!r}.")
+    check_option(bin_width, get_args(BinWidth), "bin_width")
     n_bins = at_least(n_bins, 2, "n_bins")
     if min_bin_size is None:
         smallest = max(20, ceil(2 / (1 - as_fraction(coverage))))
@@ -379,7 +376,7 @@ def sqi_table(
     cuts = quantile_edges(ordered, n_bins)
     edges = np.unique(cuts)
     if np.isinf(cuts[-2]):
-        # Enough infinite widths to fill a bin: it is theirs alone.
+        # Enough infinite widths to fill a bin of their own.
         edges = np.append(edges, np.inf)
     start = np.concatenate([[0], np.searchsorted(ordered, edges[1:-1])])
     stop = np.append(start[1:], len(ordered))
@@ -401,7 +398,7 @@ def quantile_edges(ordered: FloatArray, n_bins: int) -> FloatArray:
     """
     below, rest = np.divmod(np.arange(n_bins + 1) * (len(ordered) - 1), n_bins)
     left, right = ordered[below], ordered[np.minimum(below + 1, len(ordered) - 1)]
-    # Where both ends are infinite, or nothing of the right one is taken, there is no step.
+    # No step where the edge is a value itself, or between two infinite ones.
     flat = (rest == 0) | (left == right)
     step = np.subtract(right, left, out=np.zeros_like(left), where=~flat)
     edges: FloatArray = left + step * (rest / n_bins)

@@ -1,4 +1,4 @@
-"""How sure is a measure? Drawn again and again from the rows at hand."""
+"""How uncertain a measure is: the bootstrap over test rows."""
 
 from __future__ import annotations
 
@@ -39,12 +39,8 @@ class Estimate:
 
     Examples
     --------
-    >>> from calliper.metrics import bootstrap
-    >>> import numpy as np
-    >>> from calliper.metrics import empirical_coverage
-    >>> width = bootstrap(empirical_coverage, np.arange(100.0), (np.zeros(100), np.full(100, 89.0)))
-    >>> width.value, 0.02 < width.error < 0.05
-    (0.9, True)
+    >>> Estimate(value=0.9, error=0.01, lower=0.89, upper=0.91, n_resamples=200)
+    Estimate(value=0.9, error=0.01, lower=0.89, upper=0.91, n_resamples=200, n_undefined=0)
     """
 
     value: float
@@ -126,7 +122,12 @@ def bootstrap(
     read = one_level(intervals)
     n = len(read.lower)
     draws = at_least(n_resamples, 2, "n_resamples")
-    _refuse_other_lengths([y, *rows], n)
+    for position, part in enumerate([y, *rows]):
+        if _n_entries(part) != n:
+            name = f"rows[{position - 1}]" if position else "y"
+            raise CalliperError(
+                f"{name} must have a row for each of the {n} intervals; got {_n_entries(part)}."
+            )
     if replace is None:
         replace = not _splits_the_rows(metric)
     takes = signature(metric).parameters
@@ -165,31 +166,22 @@ def _estimate(value: float, values: FloatArray) -> Estimate:
         warn(text, UndefinedMetricWarning)
     lower = upper = nan
     if np.isfinite(value) and few:
-        # Order statistics, not means of two: infinite resamples then do no harm within the tails.
+        # Order statistics, not means of two: a few infinite resamples then do no harm.
         tails = [ONE_SIGMA_TAIL, 1 - ONE_SIGMA_TAIL]
         lower, upper = np.quantile(defined, tails, method="inverted_cdf").tolist()
     return Estimate(value, (upper - lower) / 2, lower, upper, len(values), n_undefined)
 
 
 def _splits_the_rows(metric: Any) -> bool:
-    """Whether a metric is, under any number of partials and decorators, one that splits rows."""
+    """Whether a metric, apart from partials and decorators, is one that splits rows."""
     while isinstance(metric := unwrap(metric), partial):
         metric = metric.func
     return metric in _SPLIT_THE_ROWS
 
 
 def _n_entries(value: Any) -> int | None:
-    """Rows of an array, a frame, a series or a list; a forest of classifiers, say, has none."""
+    """Rows of an array, a frame, a series or a list; None for anything else, also with a length."""
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return len(value)
     shape: Any = getattr(value, "shape", ())
     return int(shape[0]) if len(shape) else None
-
-
-def _refuse_other_lengths(parts: list[Any], n: int) -> None:
-    for position, part in enumerate(parts):
-        if _n_entries(part) != n:
-            name = f"rows[{position - 1}]" if position else "y"
-            raise CalliperError(
-                f"{name} must have a row for each of the {n} intervals; got {_n_entries(part)}."
-            )

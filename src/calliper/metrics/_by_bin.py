@@ -25,7 +25,7 @@ ONE_SIGMA_TAIL = float(stats.norm.sf(1.0))
 #: Bins that are printed at each end of a long table.
 _PRINTED = 5
 #: The bin of rows without a value.
-MISSING = "missing"
+NO_VALUE = "missing"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -152,10 +152,8 @@ def coverage_by_width(y: Any, intervals: IntervalsLike, *, n_bins: int = 10) -> 
 
     Parameters
     ----------
-    y : array of shape (m,)
-        True targets.
-    intervals : Intervals or (lower, upper), of one level
-        Infinite widths have a bin of their own, the last.
+    y, intervals
+        As in :func:`interval_score`; infinite widths have a bin of their own, the last.
     n_bins : int
         Bins of as equal numbers as ties allow: equal widths (up to rounding) share a bin.
 
@@ -180,10 +178,7 @@ def coverage_by_width(y: Any, intervals: IntervalsLike, *, n_bins: int = 10) -> 
     read = one_level(intervals)
     covered = read.contains(y)
     order, ordered = sort_widths(read)
-    start = quantile_bins(ordered, at_least(n_bins, 1, "n_bins"))
-    _warn_of_few(start, ordered, "widths")
-    edges = np.append(ordered[start], ordered[-1])
-    return coverage_table(_labels(edges), covered[order], ordered, start, edges)
+    return _by_quantiles(ordered, covered[order], ordered, n_bins, "widths")
 
 
 def coverage_by_value(
@@ -228,16 +223,23 @@ def coverage_by_value(
     read = one_level(intervals)
     covered = read.contains(y)
     numbers = _with_gaps(values, len(covered))
-    order, n_known = np.argsort(numbers), int(np.count_nonzero(~np.isnan(numbers)))
-    known = numbers[order[:n_known]]  # what is missing comes last
+    order = np.argsort(numbers)
+    return _by_quantiles(numbers[order], covered[order], read.width[order], n_bins, "values")
+
+
+def _by_quantiles(
+    ordered: FloatArray, covered: BoolArray, widths: FloatArray, n_bins: int, what: str
+) -> CoverageTable:
+    """The table of rows in the order of some values, which are NaN, and last, where missing."""
+    known = ordered[~np.isnan(ordered)]
     start = quantile_bins(known, at_least(n_bins, 1, "n_bins"))
-    _warn_of_few(start, known, "values")
+    _warn_of_few(start, known, what)
     edges = np.append(known[start], known[-1])
     labels = _labels(edges)
-    if n_known < len(numbers):
-        labels, start = [*labels, MISSING], np.append(start, n_known)
+    if len(known) < len(ordered):
+        labels, start = [*labels, NO_VALUE], np.append(start, len(known))
         edges = np.append(edges, np.nan)
-    return coverage_table(labels, covered[order], read.width[order], start, edges)
+    return coverage_table(labels, covered, widths, start, edges)
 
 
 def coverage_by_group(y: Any, intervals: IntervalsLike, groups: Any) -> CoverageTable:

@@ -1,4 +1,4 @@
-r"""Does a miss depend on anything? On the width, on a slab of inputs, on what a classifier sees.
+r"""Does coverage depend on anything: the width, a slab of inputs, what a classifier sees?
 
 **Dependence.** HSIC and plain correlation of being covered and the width.
 
@@ -40,7 +40,7 @@ Letters: c → ``coverage``, C → ``covered``, p̂ → ``forecast``.
 from __future__ import annotations
 
 from math import ceil
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from sklearn.base import clone
@@ -49,7 +49,7 @@ from sklearn.utils import check_random_state
 
 from calliper._blocks import BLOCK_FLOATS, row_slices
 from calliper._types import BoolArray, FloatArray
-from calliper._validation import at_least
+from calliper._validation import at_least, check_option
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.metrics._adaptivity import sort_widths
@@ -70,7 +70,7 @@ Side = Literal["both", "under", "over"]
 # Forecasts are kept this far from 0 and 1, where the log loss is infinite.
 _CLIP = 1e-6
 # Features have unit spread, so projections closer than this differ by rounding only.
-_SAME = 1e-9
+_SAME_PROJECTION = 1e-9
 
 
 def hsic(
@@ -94,9 +94,8 @@ def hsic(
 
     Parameters
     ----------
-    y : array of shape (m,)
-        True targets.
-    intervals : Intervals or (lower, upper), of one level
+    y, intervals
+        As in :func:`interval_score`.
     max_points : int
         If there are more rows, so many are taken at random: the cost is quadratic.
     random_state : optional
@@ -146,20 +145,19 @@ def coverage_width_correlation(y: Any, intervals: IntervalsLike) -> float:
     narrow ones that miss? :func:`coverage_by_width` says); a few very wide intervals drown all
     others; chance alone leaves about 1/√m. Constant widths have no correlation, not 0.
 
+    Parameters
+    ----------
+    y, intervals
+        As in :func:`interval_score`.
+
     Returns
     -------
     float in [0, 1]
         NaN with a warning where :func:`hsic` is.
 
-    Parameters
-    ----------
-    y : (m,) targets
-    intervals : Intervals or (lower, upper), of one level
-
     References
     ----------
-    Feldman, Bates, Romano (2021), "Improving Conditional Coverage via Orthogonal Quantile
-    Regression", NeurIPS, arXiv:2106.00394, which trains models to lower it.
+    Feldman, Bates, Romano (2021), as in :func:`hsic`, who train models to lower it.
 
     Examples
     --------
@@ -236,9 +234,8 @@ def worst_slab_coverage(
 
     Parameters
     ----------
-    y : array of shape (m,)
-        True targets.
-    intervals : Intervals or (lower, upper), of one level
+    y, intervals
+        As in :func:`interval_score`.
     X : array of shape (m, d)
         Inputs, or an embedding; each column is divided by its standard deviation first.
     slab : float
@@ -285,17 +282,16 @@ def worst_slab_coverage(
         return undefined("worst_slab_coverage", reason)
     rng = check_random_state(random_state)
     rows = rng.permutation(choose_rows(len(covered), max_points, rng))
-    features, covered = features[rows], covered[rows]
-    features = unit_spread(features)
+    features, covered = unit_spread(features[rows]), covered[rows]
     if not features.shape[1]:
         return undefined("worst_slab_coverage", "every column of X is constant")
     part = max(1, round((1 - test_size) * len(rows)))
     directions = _directions(at_least(n_directions, 1, "n_directions"), features.shape[1], rng)
     found = find_slab(features[:part], covered[:part], directions, ceil(slab * part))
-    place = features[part:] @ found.direction
-    inside = (found.low - _SAME <= place) & (place <= found.high + _SAME)
+    along = features[part:] @ found.direction
+    inside = (found.low - _SAME_PROJECTION <= along) & (along <= found.high + _SAME_PROJECTION)
     if not inside.any():
-        reason = f"none of the {len(place)} rows that measure lies in the slab chosen by {part}"
+        reason = f"none of the {len(along)} rows that measure lies in the slab chosen by {part}"
         return undefined("worst_slab_coverage", reason)
     return float(covered[part:][inside].mean())
 
@@ -315,20 +311,20 @@ def find_slab(
     every = features @ directions[0]
     best = Slab(directions[0], float(every.min()), float(every.max()), float(covered.mean()))
     for block in row_slices(len(directions), max(1, BLOCK_FLOATS // len(features))):
-        place = directions[block] @ features.T
-        order = np.argsort(place, axis=1)
-        place = np.take_along_axis(place, order, axis=1)
-        hits = np.zeros((len(place), len(features) + 1))
+        along = directions[block] @ features.T
+        order = np.argsort(along, axis=1)
+        along = np.take_along_axis(along, order, axis=1)
+        hits = np.zeros((len(along), len(features) + 1))
         np.cumsum(covered[order], axis=1, out=hits[:, 1:])
         cut = np.ones(hits.shape, dtype=bool)
-        cut[:, 1:-1] = np.diff(place, axis=1) > _SAME
+        cut[:, 1:-1] = np.diff(along, axis=1) > _SAME_PROJECTION
         while True:
             row, start, stop = _least_sum(hits, cut, best.coverage, smallest)
             coverage = float((hits[row, stop] - hits[row, start]) / (stop - start))
             if coverage >= best.coverage:
                 break
-            low, high = float(place[row, start]), float(place[row, stop - 1])
-            best = Slab(directions[block][row], low, high, coverage)
+            ends = float(along[row, start]), float(along[row, stop - 1])
+            best = Slab(directions[block][row], *ends, coverage)
     return best
 
 
@@ -411,10 +407,8 @@ def excess_risk_of_target_coverage(
     level = level_of(read, coverage)
     covered = read.contains(y)
     features = check_rows(X, len(covered))
-    if loss not in ("l1", "l2", "kl"):
-        raise CalliperError(f"loss must be 'l1', 'l2' or 'kl'; got {loss!r}.")
-    if side not in ("both", "under", "over"):
-        raise CalliperError(f"side must be 'both', 'under' or 'over'; got {side!r}.")
+    check_option(loss, get_args(Loss), "loss")
+    check_option(side, get_args(Side), "side")
     folds = at_least(n_folds, 2, "n_folds")
     if reason := too_few(len(covered)):
         return undefined("excess_risk_of_target_coverage", reason)
@@ -425,10 +419,8 @@ def excess_risk_of_target_coverage(
             f"n_folds must be at most the number of rows; got {folds} for {len(rows)}: pass fewer."
         )
     forecast = _forecasts(classifier, features[rows], covered[rows], folds, rng)
-    if side == "under":
-        forecast = np.minimum(forecast, level)
-    elif side == "over":
-        forecast = np.maximum(forecast, level)
+    if side != "both":
+        forecast = (np.minimum if side == "under" else np.maximum)(forecast, level)
     return _excess(forecast, covered[rows].astype(float), level, loss)
 
 
@@ -440,7 +432,7 @@ def _forecasts(
     if classifier is None:
         from sklearn.ensemble import HistGradientBoostingClassifier
 
-        # Shallow and few: what is sought is a smooth pattern in noisy labels.
+        # Few and shallow trees: labels are noisy, and the pattern sought is smooth.
         classifier = HistGradientBoostingClassifier(
             max_iter=50, max_leaf_nodes=8, early_stopping=False, random_state=rng.randint(2**31)
         )
@@ -460,8 +452,5 @@ def _excess(forecast: FloatArray, covered: FloatArray, level: float, loss: Loss)
     if loss == "l2":
         return float(np.mean((level - covered) ** 2 - (forecast - covered) ** 2))
     bounded = np.clip(forecast, _CLIP, 1 - _CLIP)
-    return float(
-        np.mean(
-            covered * np.log(bounded / level) + (1 - covered) * np.log((1 - bounded) / (1 - level))
-        )
-    )
+    hit, miss = np.log(bounded / level), np.log((1 - bounded) / (1 - level))
+    return float(np.mean(covered * hit + (1 - covered) * miss))

@@ -1,9 +1,9 @@
 """How good predictive distributions are: a score, and two tables that show where they are off.
 
-Targets of one calibration set share its luck, and the bands here count that in: a part of J of the
-N+1 places between the points y_i* holds, given the calibration set, a share of the law
-Beta(J, N+1−J), so that its number among m targets is beta-binomial. That is exact for ``Split`` and
-its like, and nearly so for ``FullRescaled``.
+All targets are compared with one calibration set, and the bands here allow for that: J of the N+1
+gaps between the points y_i* hold, given the calibration set, a share with law Beta(J, N+1−J), so
+the number of m targets in them is beta-binomial. That is exact for ``Split`` and methods like it,
+and nearly so for ``FullRescaled``.
 """
 
 from __future__ import annotations
@@ -25,20 +25,19 @@ if TYPE_CHECKING:
 
 #: With what probability a share lies in its band.
 BAND = 0.95
-
 #: Levels at which quantiles are compared.
 QUANTILE_LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
 
 @dataclass(frozen=True, eq=False)
 class ShareTable:
-    """Shares of n targets beside what they should be, and how far chance takes them.
+    """Shares of n targets beside what they should be, with bands that allow for chance.
 
     Attributes
     ----------
     place : (B,) where a bin begins, or the level of a quantile
     share, expected : (B,) of the targets in the bin, or at or below the quantile
-    lower, upper : (B,) between what a share lies with probability ``level``, one at a time
+    lower, upper : (B,) ends of the band that a share lies in with probability ``level``
 
     Examples
     --------
@@ -179,7 +178,7 @@ def quantile_calibration(
 
 
 def _band(places: Any, m: int, n: float) -> tuple[FloatArray, FloatArray]:
-    """Quantiles of the share of m targets in parts of so many of the N+1 places."""
+    """The band of the share of m targets, for parts of so many of the N+1 gaps between points."""
     rest = np.maximum(n + 1 - places, 1e-9)
     law = stats.betabinom(m, places, rest)
     return law.ppf((1 - BAND) / 2) / m, law.ppf((1 + BAND) / 2) / m

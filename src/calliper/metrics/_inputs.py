@@ -1,9 +1,9 @@
-"""What measures do first: read intervals and rows, find the level, or say why there is no value."""
+"""What measures have in common: reading intervals, rows and the level, and having no value."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
@@ -20,6 +20,14 @@ IntervalsLike: TypeAlias = Intervals | tuple[Any, Any]
 FEWEST = 20
 
 
+@runtime_checkable
+class _Ends(Protocol):
+    """Intervals of another library."""
+
+    lower: Any
+    upper: Any
+
+
 def as_intervals(intervals: IntervalsLike) -> Intervals:
     """Intervals of at least one row from whatever holds a lower and an upper end."""
     read = intervals if isinstance(intervals, Intervals) else Intervals(*_ends(intervals))
@@ -33,8 +41,10 @@ def _ends(intervals: Any) -> tuple[FloatArray, FloatArray]:
     try:
         if isinstance(intervals, Frame) and {"lower", "upper"} <= set(intervals.columns):
             lower, upper = intervals["lower"], intervals["upper"]
+        elif isinstance(intervals, _Ends):
+            lower, upper = intervals.lower, intervals.upper
         elif shape is not None and len(shape) == 2 and shape[1] == 2:
-            # Two rows of (lower, upper) would unpack as well, into the wrong ends.
+            # Two rows of (lower, upper) would unpack into the wrong ends.
             raise ValueError("the ends are in the columns")
         else:
             lower, upper = intervals

@@ -1,4 +1,4 @@
-"""The measures by name: how each is computed, what it is called, and which end is the better one.
+"""The measures by name: how each is computed, what it is called, and which values are better.
 
 Evaluations, comparisons, their page and the demonstration all read them here. A measure is a
 function ``(y, intervals, context)`` that gives one number; ``intervals`` carry their level,
@@ -15,6 +15,7 @@ from math import nan
 from typing import Any, Literal, get_args
 
 from calliper._types import FloatArray
+from calliper._validation import check_option
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.metrics._adaptivity import r2_sqi, tau_si, tau_sqi
@@ -103,9 +104,7 @@ class Measure:
             raise CalliperError(
                 f"a measure must be a function of (y, intervals, context); got {self.function!r}."
             )
-        if self.best not in get_args(Best):
-            options = ", ".join(repr(name) for name in get_args(Best))
-            raise CalliperError(f"best must be one of {options}; got {self.best!r}.")
+        check_option(self.best, get_args(Best), "best")
 
     def description(self) -> dict[str, Any]:
         """What records keep of a measure: what a table needs."""
@@ -115,7 +114,7 @@ class Measure:
 def _ask(
     metric: Callable[..., Any], takes: Iterable[str], y: Any, intervals: Intervals, context: Context
 ) -> float:
-    """What a metric says of the intervals, told of what else it takes."""
+    """A metric of the intervals, called with what else it takes."""
     known = {"y": y, "y_pred": context.y_pred, "coverage": context.level}
     return float(metric(intervals=intervals, **{name: known[name] for name in takes}))
 

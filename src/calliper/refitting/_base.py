@@ -25,17 +25,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from calliper._blocks import map_row_blocks, row_slices
 from calliper._kept import Array, Field, Number, Plain
-from calliper._models import (
-    check_known_rows,
-    check_new_rows,
-    check_sample_weight,
-    first_rows,
-    fit_params_of,
-    fit_router,
-    fresh,
-    predictions,
-    routed,
-)
 from calliper._notebook import floored
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import (
@@ -49,10 +38,24 @@ from calliper._validation import (
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
+from calliper.models import (
+    check_known_rows,
+    check_new_rows,
+    check_sample_weight,
+    first_rows,
+    fit_params_of,
+    fit_router,
+    fresh,
+    predictions,
+    routed,
+)
 from calliper.quantile import above, below, conformal_rank, row_order_statistics
 
 #: Predictions held at a time, models times new rows: 128 MB.
 CHUNK_FLOATS = 1 << 24
+
+#: What intervals of models that refit look like.
+NEARLY_CONSTANT = "nearly the same width everywhere"
 
 EXCHANGEABLE = (
     "training and new points are exchangeable (for example, independent draws from the same "

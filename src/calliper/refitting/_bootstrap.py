@@ -30,12 +30,13 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._models import check_new_rows, unchanged_if_refused
 from calliper._types import BoolArray, FloatArray, IntArray
+from calliper.declarations import About
 from calliper.exceptions import CalliperError, InEveryBootstrapWarning, warn
 from calliper.guarantees import jackknife_coverage
+from calliper.models import check_new_rows, unchanged_if_refused
 from calliper.quantile import conformal_rank
-from calliper.refitting._base import RefittedRegressor
+from calliper.refitting._base import NEARLY_CONSTANT, RefittedRegressor
 
 AGGREGATES: dict[str, Any] = {"mean": np.mean, "median": np.median}
 
@@ -79,6 +80,13 @@ class JackknifeAfterBootstrap(RefittedRegressor):
     0.81
     """
 
+    about = About(
+        width=NEARLY_CONSTANT,
+        guarantee="1−2α",
+        when="as JackknifePlus, if the model is a bagged ensemble",
+        cost="a fit for each bootstrap, and M predictions by each",
+        needs="a model to refit",
+    )
     in_bag_: BoolArray
 
     def __init__(

@@ -38,12 +38,13 @@ from typing import Any, Self
 import numpy as np
 from sklearn.model_selection import KFold
 
-from calliper._models import fresh, unchanged_if_refused
 from calliper._types import FloatArray, IntArray
+from calliper.declarations import About
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage, fold_coverage, jackknife_coverage
+from calliper.models import fresh, unchanged_if_refused
 from calliper.quantile import conformal_rank
-from calliper.refitting._base import RefittedRegressor
+from calliper.refitting._base import NEARLY_CONSTANT, RefittedRegressor
 
 
 class JackknifePlus(RefittedRegressor):
@@ -77,6 +78,14 @@ class JackknifePlus(RefittedRegressor):
     >>> method.guaranteed_coverage(0.9)
     0.81
     """
+
+    about = About(
+        width=NEARLY_CONSTANT,
+        guarantee="1−2α",
+        when="if rows are too few to set some aside",
+        cost="n fits of the model, n M predictions",
+        needs="a model to refit",
+    )
 
     def __init__(self, estimator: Any, *, minmax: bool = False, n_jobs: int | None = None) -> None:
         self.estimator = estimator
@@ -141,6 +150,14 @@ class CVPlus(RefittedRegressor):
     >>> method.guaranteed_coverage(0.9)
     0.7823529411764706
     """
+
+    about = About(
+        width=NEARLY_CONSTANT,
+        guarantee="1−2α−√(2/n)",
+        when="as JackknifePlus, if n fits take too long",
+        cost="a fit for each fold, and M predictions by each",
+        needs="a model to refit",
+    )
 
     def __init__(
         self,

@@ -9,33 +9,20 @@ from calliper.space._embedding import (
     warn_if_poor,
 )
 from calliper.space._error_model import ErrorModel, Expected
-from calliper.space._learnt_error import Learnt, learn_errors
-from calliper.space._left_out import (
-    LEFT_OUT,
-    SEEN,
-    LeftOut,
-    Refits,
-    Training,
-    left_out,
-)
-from calliper.space._network import Layer
+from calliper.space._learnt_error import learn_errors
+from calliper.space._left_out import N_REFITS, LeftOut, Training
 
 __all__ = [
-    "LEFT_OUT",
+    "N_REFITS",
     "RAW",
-    "SEEN",
     "UNTOUCHED",
     "Embedding",
     "ErrorModel",
     "Expected",
-    "Layer",
-    "Learnt",
     "LeftOut",
-    "Refits",
     "Training",
     "fit_embedding",
     "learn_errors",
-    "left_out",
     "refuse_changing",
     "warn_if_poor",
 ]

@@ -36,40 +36,45 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._kept import Keeps, Number, OneOf
-from calliper._models import OpenedModel, check_predictions, is_module, open_model, predictions
 from calliper._types import FloatArray
 from calliper._validation import check_features, n_rows
 from calliper.exceptions import CalliperError, EmbeddingWarning, UnscaledFeaturesWarning, warn
-from calliper.space._boosters import BOOSTERS
+from calliper.models import (
+    Family,
+    Layer,
+    OpenedModel,
+    UnreadableError,
+    check_predictions,
+    coefficients,
+    comes_from,
+    families,
+    is_linear,
+    is_module,
+    is_tensor,
+    learnt,
+    open_model,
+    predictions,
+    shape_of,
+)
 from calliper.space._encoding import ColumnEncoder
-from calliper.space._network import Layer, Network
 from calliper.space._spaces import (
     SPACES,
     Contributions,
     InputsAndPrediction,
     Mapped,
+    Network,
     OneInput,
     Prediction,
+    PredictionAndSpread,
+    Scaling,
     Space,
-    Standard,
     Untouched,
     as_features,
-    coefficients,
+    is_transformer,
     one_target,
     prepared_and_predicted,
 )
-from calliper.space._spread import (
-    DEVIATION,
-    MEMBERS,
-    STAGES,
-    TREE_STAGES,
-    SpreadSource,
-    UnreadableError,
-    spread_space,
-)
 
-#: Where a spread may be kept, asked in this order.
-SOURCES = (BOOSTERS, MEMBERS, TREE_STAGES, STAGES, DEVIATION)
 #: Distance within which one row speaks for another where coordinates are in absolute units:
 #: LENGTH · N^(−1/3), within the limits (studies/experiments/nearness).
 LENGTH, SHORTEST, LONGEST = 4.0, 0.25, 1.5
@@ -97,20 +102,28 @@ class Embedding(Keeps):
         Whose predictions the space may use.
     n_outputs : int
         Predictions that the model makes for each row.
+    n_columns : int, optional
+        Columns that ``space`` returns as predictions, if not ``n_outputs``.
     """
 
     keeps = {
         "space": OneOf(SPACES),
         "n_outputs": Number(int, 1),
+        "n_columns": Number(int, 1),
         "n_dimensions": Number(int, 0, optional=True),
     }
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> Embedding:
         """The map; who has the model adds it."""
-        made = cls(state["space"], None, state["n_outputs"])
+        made = cls(state["space"], None, state["n_outputs"], state["n_columns"])
         made.n_dimensions = state["n_dimensions"]
         return made
+
+    @property
+    def error_model(self) -> Any:
+        """The model of errors that the space has, or None."""
+        return getattr(self.space, "errors", None)
 
     @property
     def error_model(self) -> Any:
@@ -120,11 +133,18 @@ class Embedding(Keeps):
     @property
     def transformer(self) -> Any:
         """What ``embed`` became, as ``load`` takes it again; None where the space needs none."""
-        return self.space.transformer if isinstance(self.space, Mapped) else None
+        return self.space.mapping if isinstance(self.space, Mapped) else None
 
-    def __init__(self, space: Space | None = None, model: Any = None, n_outputs: int = 1) -> None:
+    def __init__(
+        self,
+        space: Space | None = None,
+        model: Any = None,
+        n_outputs: int = 1,
+        n_columns: int | None = None,
+    ) -> None:
         self.space: Space = RAW if space is None else space
         self.model, self.n_outputs = model, n_outputs
+        self.n_columns = n_outputs if n_columns is None else n_columns
         self.n_dimensions: int | None = None
 
     def transform(self, X: Any) -> FloatArray:
@@ -136,8 +156,7 @@ class Embedding(Keeps):
         y_pred, Z = self.space.locate(X, self._predict)
         if y_pred is None:
             return self._predict(X), self._checked(Z)
-        n_columns = getattr(self.space, "n_outputs", self.n_outputs)
-        return check_predictions(y_pred, n_rows(X), n_columns), self._checked(Z)
+        return check_predictions(y_pred, n_rows(X), self.n_columns), self._checked(Z)
 
     def length_scale(self, n: int) -> float | None:
         """Distance at which rows still speak for one another, for n calibration rows.
@@ -150,7 +169,8 @@ class Embedding(Keeps):
 
     def refitted(self, model: Any) -> Embedding:
         """The same space, in the same units, around another fit of the model."""
-        return Embedding(self.space.with_model(open_model(model)), model, self.n_outputs)
+        space = self.space.with_model(open_model(model))
+        return Embedding(space, model, self.n_outputs, self.n_columns)
 
     def _predict(self, X: Any) -> FloatArray:
         return predictions(self.model, X, self.n_outputs)
@@ -247,9 +267,9 @@ def _space(embed: Any, given: ModelAndRows, *, raw: Space | None) -> Space:
     if isinstance(embed, Layer):
         mine = embed.module is given.model
         return Network(embed) if mine else Mapped(mapping=embed, name=_name_of(embed))
-    if hasattr(embed, "transform"):
+    if is_transformer(embed):
         fitted = _fit_transformer(embed, given.X_train)
-        return Mapped(mapping=fitted.transform, name=type(fitted).__name__)
+        return Mapped(mapping=fitted, name=type(fitted).__name__)
     if callable(embed):
         return Mapped(mapping=embed, name=_name_of(embed))
     raise TypeError(
@@ -262,8 +282,8 @@ def _inputs(given: ModelAndRows) -> Space:
     if given.X_train is not None:
         # Numbers that are too large are refused here, not moved: they may decide who is near.
         encode = replace(ColumnEncoder.learn(given.X_train, given.y_train), largest=np.inf)
-        scaler = Standard.of(as_features(encode(given.X_train), given.X_train))
-        return Mapped(mapping=encode, scaler=scaler, name="standardised inputs")
+        scaling = Scaling.learn(as_features(encode(given.X_train), given.X_train))
+        return Mapped(mapping=encode, scaling=scaling, name="standardised inputs")
     _warn_if_unscaled(as_features(given.X_calibration, given.X_calibration))
     return RAW
 
@@ -283,8 +303,10 @@ def _fit_transformer(transformer: Any, X_train: Any) -> Any:
 
 def _name_of(mapping: Any) -> str:
     """What a function calls itself; a ``Layer`` has a name in words."""
-    name = getattr(mapping, "name_in_words", None) or getattr(mapping, "__name__", None)
-    return "function" if name in (None, "<lambda>") else str(name)
+    if isinstance(mapping, Layer):
+        return mapping.name_in_words
+    name = str(getattr(mapping, "__name__", "<lambda>"))
+    return "function" if name == "<lambda>" else name
 
 
 def choose_space(given: ModelAndRows) -> Space:
@@ -293,18 +315,18 @@ def choose_space(given: ModelAndRows) -> Space:
     if is_module(opened.core):
         return Network(Layer(opened.core)) if given.nearness else given.bare
     if given.n_outputs == 1:
-        for source in SOURCES:
-            if source.suits(opened.core):
-                disagreement = _disagreement(opened, source, given)
+        for family in families():
+            if family.is_mine(opened.core):
+                disagreement = _disagreement(opened, family, given)
                 if disagreement is not None:
                     _warn_of_disagreement(opened.core, disagreement)
                     continue
                 try:
-                    space = spread_space(opened, source, given.X_train, given.y_train)
+                    space = PredictionAndSpread.learn(opened, family, given.X_train, given.y_train)
                 except UnreadableError as reason:
                     _warn_of_no_spread(opened.core, reason)
                     break
-                if space.unit is None and hasattr(opened.core, "coef_"):
+                if space.unit is None and is_linear(opened.core):
                     break  # a linear model has places in a unit to offer
                 return space
     return _inputs_space(opened, given)
@@ -320,16 +342,16 @@ def _inputs_space(opened: OpenedModel, given: ModelAndRows) -> Space:
         features = encode(rows)
     except (TypeError, ValueError) as error:  # nothing that has columns
         return given.prediction_alone(f"the inputs cannot be turned into numbers ({error})")
-    inputs = Standard.of(features)
+    inputs = Scaling.learn(features)
     if features.shape[1] == 1:  # predictions are a function of the one input, and add nothing
-        return OneInput(opened=opened, encode=encode, scaler=inputs)
+        return OneInput(opened=opened, encode=encode, scaling=inputs)
     _, y_pred = prepared_and_predicted(opened, given.X_train, given.n_outputs)
     return InputsAndPrediction(
         opened=opened,
         n_outputs=given.n_outputs,
         encode=encode,
         inputs=inputs,
-        outputs=Standard.of(y_pred.reshape(len(y_pred), -1)),
+        outputs=Scaling.learn(y_pred.reshape(len(y_pred), -1)),
     )
 
 
@@ -338,7 +360,7 @@ def _untrained_space(opened: OpenedModel, given: ModelAndRows) -> Space:
     d = _n_inputs(opened, given.X_calibration)
     if d == 1:
         return OneInput(opened=opened, encode=ColumnEncoder.of_numbers(1))
-    if given.n_outputs == 1 and hasattr(opened.core, "coef_"):
+    if given.n_outputs == 1 and is_linear(opened.core):
         weights = coefficients(opened.core)
         if len(weights) == d and weights.any():
             used = np.count_nonzero(weights)
@@ -353,27 +375,27 @@ def _n_inputs(opened: OpenedModel, X: Any) -> int | None:
     """
     rows = opened.prepare(_safe_indexing(X, [0])) if opened.steps else X
     if isinstance(rows, list):  # which a model of scikit-learn takes for an array of numbers
-        return getattr(opened.core, "n_features_in_", None)
-    if sparse.issparse(rows) or len(getattr(rows, "shape", ())) != 2:
+        return learnt(opened.core, "n_features_in_")  # type: ignore[no-any-return]
+    if sparse.issparse(rows) or len(shape_of(rows)) != 2:
         return None
-    types = list(rows.dtypes) if hasattr(rows, "columns") else [rows.dtype]
+    plain = isinstance(rows, np.ndarray) or is_tensor(rows)
+    types = [rows.dtype] if plain else list(rows.dtypes)
     return int(rows.shape[1]) if all(_is_number(each) for each in types) else None
 
 
 def _is_number(dtype: Any) -> bool:
-    """For types of NumPy and pandas; of Polars; of PyTorch."""
-    if hasattr(dtype, "kind"):
-        return dtype.kind in "biuf"
-    is_numeric = getattr(dtype, "is_numeric", None)
-    return bool(is_numeric()) if is_numeric else bool(getattr(dtype, "is_floating_point", False))
+    """For types of PyTorch; of Polars; of NumPy and pandas."""
+    if comes_from(dtype, "torch"):
+        return bool(dtype.is_floating_point)
+    return bool(dtype.is_numeric() if comes_from(dtype, "polars") else dtype.kind in "biuf")
 
 
-def _disagreement(opened: OpenedModel, source: SpreadSource, given: ModelAndRows) -> str | None:
-    """How the source's predictions of training rows differ from the model's, in words.
+def _disagreement(opened: OpenedModel, family: type[Family], given: ModelAndRows) -> str | None:
+    """How the family's predictions of training rows differ from the model's, in words.
 
     None if they agree, or if the core's class is known to agree.
     """
-    if source.known(opened.core):
+    if family.is_known(opened.core):
         return None
     if given.X_train is None:
         return "its class is not known, and there are no training rows to try it on (pass X_train)"
@@ -381,8 +403,7 @@ def _disagreement(opened: OpenedModel, source: SpreadSource, given: ModelAndRows
     rows = _safe_indexing(indexable(given.X_train)[0], np.arange(0, n, -(-n // N_CHECKED)))
     expected = predictions(given.model, rows, given.n_outputs)
     try:
-        read = source.read(opened.core)
-        found = opened.finish(source.measure(read, opened.prepare(rows))[0])
+        found = opened.finish(family(opened.core).measure(opened.prepare(rows))[0])
     except (AttributeError, TypeError, ValueError, IndexError) as error:
         return f"asking for it failed ({type(error).__name__}: {error})"
     if found.shape != expected.shape:

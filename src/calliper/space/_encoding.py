@@ -51,6 +51,7 @@ from sklearn.utils.extmath import randomized_svd
 from calliper._kept import Array, Keeps, Number, Plain
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
+from calliper.models import comes_from, is_frame, is_tensor, without_names
 
 #: Inputs beyond are as good as infinite: trees compute in single precision, distances square.
 LARGEST = 1e30
@@ -259,7 +260,7 @@ class ColumnEncoder(Keeps):
         """Features (n, d) of rows."""
         if self.components is not None:
             return np.asarray(_finite(sparse.csr_array(X)) @ self.components.T, dtype=np.float64)
-        if self.names is not None and self.names == tuple(getattr(X, "columns", ())):
+        if is_frame(X) and self.names == tuple(X.columns):
             X = without_names(X, "biuf")
         whole = isinstance(X, np.ndarray) and X.dtype.kind in "biuf" and X.ndim == 2
         if whole and set(self.kinds) == {"numbers"} and X.shape[1] == len(self.columns):
@@ -317,7 +318,7 @@ def _learnt(column: Any, y: FloatArray | None) -> Column:
     """What becomes of a column of training rows."""
     values = _values(column)
     if type(column.dtype).__name__ in ("CategoricalDtype", "Categorical", "Enum"):
-        if getattr(column.dtype, "ordered", False):
+        if not comes_from(column, "polars") and column.dtype.ordered:
             return Levels.in_order(_cells(values), [*column.dtype.categories])
         return Levels.learn(_cells(values), y)
     if values.dtype.kind in "biuf":
@@ -403,11 +404,11 @@ def _cell(cell: Any) -> Hashable:
 
 def _opened(X: Any) -> tuple[tuple[Hashable, ...] | None, list[Any]]:
     """Names of columns, None to go by position, and columns: arrays or series of a frame."""
-    if hasattr(X, "columns") and hasattr(X, "iloc"):  # pandas
+    if is_frame(X):  # pandas
         return _named(tuple(X.columns), [X.iloc[:, place] for place in range(X.shape[1])])
     if hasattr(X, "get_columns"):  # polars
         return _named(tuple(X.columns), X.get_columns())
-    if hasattr(X, "to_pandas") and hasattr(X, "column_names"):  # Arrow
+    if hasattr(X, "column_names"):  # Arrow
         return _opened(X.to_pandas())
     if hasattr(X, "to_frame"):  # a series of either
         return None, [X]
@@ -416,15 +417,6 @@ def _opened(X: Any) -> tuple[tuple[Hashable, ...] | None, list[Any]]:
     if array.ndim != 2 or array.shape[1] == 0:
         raise CalliperError(f"inputs must have rows and columns; got shape {array.shape}.")
     return None, list(array.T)
-
-
-def without_names(X: Any, kinds: str) -> Any:
-    """A frame of pandas as an array (n, d), if its columns are all of such kinds of NumPy's."""
-    if not (hasattr(X, "iloc") and hasattr(X, "dtypes")):
-        return X
-    types = X.dtypes.to_numpy() if hasattr(X, "columns") else ()
-    plain = len(types) and all(isinstance(each, np.dtype) and each.kind in kinds for each in types)
-    return X.to_numpy(dtype=np.float64) if plain else X
 
 
 def _named(
@@ -438,7 +430,7 @@ def _named(
 def _array(X: Any) -> Values:
     if sparse.issparse(X):
         return np.asarray(X.toarray())
-    if hasattr(X, "detach"):  # a tensor, which may be of a type that NumPy has not
+    if is_tensor(X):  # one, which may be of a type that NumPy has not
         return np.asarray(X.detach().cpu().double().numpy())
     if hasattr(X, "__array__"):
         return np.asarray(X)
@@ -458,13 +450,13 @@ def _values(column: Any) -> Values:
     """A column as an array (n,): of numbers, dates or durations if its type says so, of objects."""
     if isinstance(column, np.ndarray):
         return column
-    kind = getattr(column.dtype, "kind", None)
-    if kind is None:  # polars
+    if comes_from(column, "polars"):
         if column.dtype.is_nested() or type(column.dtype).__name__ in ("Int128", "UInt128"):
             return np.fromiter(column.to_list(), dtype=object, count=len(column))
         return np.asarray(column.to_numpy())
     if isinstance(column.dtype, np.dtype):
         return np.asarray(column)
+    kind = column.dtype.kind
     if kind in "biuf":  # with gaps, by Arrow, or sparse
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
     if kind in "mM":  # dates with a time zone become UTC

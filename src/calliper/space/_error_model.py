@@ -29,9 +29,9 @@ CLEAR (arXiv:2507.08150) and RCP learn quantiles of residuals.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -39,33 +39,133 @@ from sklearn.ensemble import GradientBoostingRegressor
 from sklearn.model_selection import KFold
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._kept import Inline, Number
-from calliper._types import FloatArray
+from calliper._blocks import row_slices
+from calliper._kept import Array, Inline, Keeps, Number
+from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError
 from calliper.quantile import conformal_rank
-from calliper.space._walk import BoostedTrees
 
 #: With fewer errors than two leaves of a tree hold there is nothing to learn.
 FEWEST_ERRORS = 40
-#: Errors that are learnt from, at most, and rows that one tree is grown on.
-MOST_ERRORS, MOST_ROWS = 8_000, 2_000
+#: Errors that are learnt from, at most, and errors that one tree is grown on.
+MOST_ERRORS, MOST_A_TREE = 8_000, 2_000
 #: Parts that are set apart in turn, so that no error is judged by trees that have seen it.
-N_FOLDS = 5
+N_PARTS = 5
 #: The part of errors that a side's unit reaches, and the average unit's part in every unit.
 REACH, SHARE = 0.9, 0.6
-#: Trees behind a shift: so many, and more where the last of them still help.
-CHUNKS = (60, 120, 200, 300)
-#: Trees behind each side, and behind the mean size.
-N_TREES = 50
 #: Standard errors by which a shift must lower the squared error, and units the interval score.
 CLEARLY = 0.5
 #: Levels at which intervals with and without units are compared.
 LEVELS = (0.8, 0.9, 0.95)
+#: Questions that a tree asks of a row.
+DEPTH = 3
+#: Rows that go down all trees at once, at most, and rows that go down a tree together.
+FEW_AT_ONCE, MANY_AT_ONCE = 300, 8_192
 
 
-@dataclass(frozen=True)
-class Expected:
+@dataclass(frozen=True, eq=False)
+class BoostedTrees(Keeps):
+    """Boosted trees of a few models as plain arrays: T trees, one model after another.
+
+    Every tree asks ``DEPTH`` questions of a row, whether feature > threshold, and goes right if so;
+    a branch that ends early asks what no number exceeds. After node k comes 2k + 1 (left) or 2k + 2
+    (right). Sums are to the last bit those of the models.
+
+    Attributes
+    ----------
+    counts, constants : (models,) trees of each model, and what it starts from
+    features, thresholds : (T, 2^DEPTH − 1) of each node
+    steps : (T, 2^DEPTH) what each leaf adds, from left to right
+    """
+
+    counts: IntArray
+    constants: FloatArray
+    features: IntArray
+    thresholds: FloatArray
+    steps: FloatArray
+
+    keeps = {
+        "counts": Array("int32", ("m",), least=1, becomes="int64"),
+        "constants": Array("float64", ("m",)),
+        "features": Array("int32", ("t", 2**DEPTH - 1), least=0, becomes="int64"),
+        "thresholds": Array("float64", ("t", 2**DEPTH - 1), finite=False),
+        "steps": Array("float64", ("t", 2**DEPTH)),
+    }
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> BoostedTrees:
+        """The trees, if there are as many as models have."""
+        made = cls(**state)
+        if made.counts.sum() != len(made.steps):
+            raise CalliperError("boosted models do not have the trees that they name.")
+        return made
+
+    @classmethod
+    def of(cls, models: Sequence[Any]) -> BoostedTrees:
+        """From fitted ``GradientBoostingRegressor``s that start from a constant."""
+        trees = [
+            _complete(tree.tree_, model.learning_rate)
+            for model in models
+            for tree in model.estimators_[:, 0]
+        ]
+        return cls(
+            np.array([len(model.estimators_) for model in models]),
+            np.array([model.init_.constant_.item() for model in models]),
+            *(np.array(each) for each in zip(*trees, strict=True)),
+        )
+
+    def predict(self, rows: FloatArray) -> FloatArray:
+        """(models, m) what each model predicts of finite rows, which trees see in float32."""
+        single = rows.astype(np.float32).astype(np.float64)
+        ask = self._one_by_one if len(rows) > FEW_AT_ONCE else self._all_at_once
+        blocks = row_slices(len(rows), MANY_AT_ONCE)
+        return np.concatenate([ask(single[block]) for block in blocks], axis=1)
+
+    def _all_at_once(self, rows: FloatArray) -> FloatArray:
+        """All trees a level at a time: for few rows, since a tree costs nothing by itself."""
+        cells, starts = rows.ravel(), np.arange(len(rows)) * rows.shape[1]
+        n_trees, n_nodes = self.features.shape
+        trees = np.arange(n_trees)[:, None]
+        node = np.zeros((n_trees, len(rows)), dtype=np.intp)
+        for _ in range(DEPTH):
+            asked = n_nodes * trees + node
+            right = cells.take(starts + self.features.take(asked)) > self.thresholds.take(asked)
+            node = 2 * node + 1 + right
+        steps = self.steps.take((n_nodes + 1) * trees + node - n_nodes)
+        first = np.cumsum(self.counts) - self.counts
+        steps[first] += self.constants[:, None]
+        return np.array([np.cumsum(part, axis=0)[-1] for part in np.split(steps, first[1:])])
+
+    def _one_by_one(self, rows: FloatArray) -> FloatArray:
+        """A tree at a time: a column is compared with one number, which is quick for many rows."""
+        columns = np.ascontiguousarray(rows.T)
+        total = np.repeat(self.constants[:, None], len(rows), axis=1)
+        models = np.repeat(np.arange(len(self.counts)), self.counts)
+        trees = zip(models, self.features, self.thresholds, self.steps, strict=True)
+        for model, features, thresholds, steps in trees:
+            top, *rest = (columns[j] > at for j, at in zip(features, thresholds, strict=True))
+            second = np.where(top, rest[1], rest[0])
+            right, left = np.where(second, rest[5], rest[4]), np.where(second, rest[3], rest[2])
+            a, b, c = (each.view(np.int8) for each in (top, second, np.where(top, right, left)))
+            total[model] += steps.take(4 * a + 2 * b + c)
+        return total
+
+
+def _complete(tree: Any, rate: float) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Features and thresholds of a ``Tree`` by level, and what its leaves add."""
+    features, thresholds, nodes = [], [], np.zeros(1, dtype=np.intp)
+    for _ in range(DEPTH):
+        ends = tree.children_left[nodes] < 0
+        features.append(np.where(ends, 0, tree.feature[nodes]))
+        thresholds.append(np.where(ends, np.inf, tree.threshold[nodes]))
+        sides = (tree.children_left[nodes], tree.children_right[nodes])
+        nodes = np.stack([np.where(ends, nodes, side) for side in sides], axis=1).ravel()
+    steps = rate * tree.value[nodes].ravel()
+    return np.concatenate(features), np.concatenate(thresholds), steps
+
+
+class Expected(NamedTuple):
     """What a model of errors says of rows, each (m,).
 
     Attributes
@@ -96,6 +196,10 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
     units : bool, default True
         Whether errors below and above the centre are measured in units of their own, as large as
         such errors are expected to be there. With neither, only the expected size is learnt.
+    shift_trees : increasing whole numbers, default (60, 120, 200, 300)
+        Trees behind the shift: the first number, and the next where the last of them still help.
+    side_trees : int, default 50
+        Trees behind the unit of each side, and behind the expected size.
     random_state : int, RandomState or None, default 0
         Draws the rows of each tree and deals rows to folds. Nothing here touches calibration rows.
 
@@ -125,29 +229,40 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         "mean_size_": Number(least=np.finfo(float).tiny),
         "reach_": Number(least=np.finfo(float).tiny),
         "units_kept_": Number(bool),
-        "trees": Inline(BoostedTrees),
+        "trees_": Inline(BoostedTrees),
     }
 
     def for_file(self) -> dict[str, Any]:
         """What a file holds of a fitted model."""
         own = {name: getattr(self, name) for name in self.keeps if name in vars(self)}
-        return own | {"least_": self.range_[0], "most_": self.range_[1], "trees": self._trees}
+        return own | {"least_": self.range_[0], "most_": self.range_[1]}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """What was learnt before; what left-out rows were said to be is not kept."""
+        """What was learnt before; what was said of left-out rows is not kept."""
         self.range_ = state.pop("least_"), state.pop("most_")
-        self._trees = state.pop("trees")
         self.__dict__.update(state)
-        n_models = len(self._trees.ends)
-        if self._trees.n_features > self.n_features_in_ or n_models != 3 + bool(self.shift_share_):
+        asked, n_models = self.trees_.features.max(initial=0), len(self.trees_.counts)
+        if asked >= self.n_features_in_ or n_models != 3 + bool(self.shift_share_):
             raise CalliperError("the trees of an ErrorModel are not those that it asks.")
+        if not self.range_[0] <= self.range_[1]:
+            raise CalliperError("the errors that an ErrorModel has seen have no range.")
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_trees")
+        return "trees_" in vars(self)
 
-    def __init__(self, *, recentre: bool = True, units: bool = True, random_state: Any = 0) -> None:
+    def __init__(
+        self,
+        *,
+        recentre: bool = True,
+        units: bool = True,
+        shift_trees: Sequence[int] = (60, 120, 200, 300),
+        side_trees: int = 50,
+        random_state: Any = 0,
+    ) -> None:
         self.recentre = recentre
         self.units = units
+        self.shift_trees = shift_trees
+        self.side_trees = side_trees
         self.random_state = random_state
 
     @property
@@ -180,7 +295,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         sides, of_sides = self._fit_sides(clues, beyond)
         self.units_kept_ = bool(self.units) and _shortens(beyond, self._units(sides))
         self.left_out_ = self._expected(shift, sides)
-        self._trees = BoostedTrees([*of_shift, *of_sides])
+        self.trees_ = BoostedTrees.of([*of_shift, *of_sides])
         return self
 
     def predict(self, clues: Any) -> Expected:
@@ -191,7 +306,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
             raise CalliperError(
                 f"clues have {rows.shape[1]} columns; those of fit had {self.n_features_in_}."
             )
-        said = self._trees.predict(rows)
+        said = self.trees_.predict(rows)
         shift = np.zeros(len(rows))
         if self.shift_share_:
             shift = self._bounded(said[0])
@@ -217,8 +332,8 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         )
         folds = [(clone(booster), *fold) for fold in self._folds(errors)]
         stages = np.zeros((0, len(errors)))
-        for n_trees in CHUNKS:
-            stages = np.concatenate([stages, _further(folds, clues, errors, n_trees)])
+        for n_trees in self.shift_trees:
+            stages = np.concatenate([stages, _further(folds, clues, errors, len(stages), n_trees)])
             power = np.maximum((stages**2).sum(axis=1), np.finfo(float).tiny)
             shares = np.clip((stages @ errors) / power, 0.0, 1.0)
             squares = (errors - shares[:, None] * stages) ** 2
@@ -245,7 +360,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         targets: list[Any] = [(-beyond, ends), (beyond, ends), (np.abs(beyond), {})]
         left_out, boosters = np.zeros((3, len(beyond))), []
         for row, (target, how) in zip(left_out, targets, strict=True):
-            booster = self._booster(len(beyond), n_estimators=N_TREES, **how)
+            booster = self._booster(len(beyond), n_estimators=self.side_trees, **how)
             for others, fold in self._folds(beyond):
                 row[fold] = clone(booster).fit(clues[others], target[others]).predict(clues[fold])
             boosters.append(booster.fit(clues, target))
@@ -262,20 +377,23 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
 
     def _booster(self, n: int, **how: Any) -> GradientBoostingRegressor:
         usual = {"min_samples_leaf": 10, "subsample": 0.5, "max_features": 1 / 3}
-        usual |= {**how, "random_state": self.random_state}
-        usual["subsample"] = min(usual["subsample"], MOST_ROWS / n)
+        usual |= {**how, "max_depth": DEPTH, "random_state": self.random_state}
+        usual["subsample"] = min(usual["subsample"], MOST_A_TREE / n)
         return GradientBoostingRegressor(**usual)
 
     def _folds(self, errors: FloatArray) -> Iterator[tuple[Any, Any]]:
         seed = 0 if self.random_state is None else self.random_state
-        return iter(KFold(N_FOLDS, shuffle=True, random_state=seed).split(errors))
+        return iter(KFold(N_PARTS, shuffle=True, random_state=seed).split(errors))
 
 
 def _further(
-    folds: list[tuple[Any, Any, Any]], clues: FloatArray, errors: FloatArray, n_trees: int
+    folds: list[tuple[Any, Any, Any]],
+    clues: FloatArray,
+    errors: FloatArray,
+    n_before: int,
+    n_trees: int,
 ) -> FloatArray:
     """(new stages, n) what the folds' boosters, grown to so many trees, say of rows left out."""
-    n_before = getattr(folds[0][0], "n_estimators_", 0)
     stages = np.zeros((n_trees - n_before, len(errors)))
     for booster, others, fold in folds:
         booster.set_params(n_estimators=n_trees).fit(clues[others], errors[others])

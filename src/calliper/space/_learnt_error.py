@@ -16,7 +16,7 @@ and coverage is counted on rows that had no part in it, so that the guarantees a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,41 +24,27 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing, indexable
 
 from calliper._kept import Inline, Keeps, Number, OneOf, Opened, Part
-from calliper._models import OpenedModel, open_model, unwrapped
 from calliper._types import FloatArray
 from calliper.exceptions import EmbeddingWarning, warn
+from calliper.models import Family, OpenedModel, open_model, unwrapped
 from calliper.scores import ScaledError
 from calliper.space._embedding import Embedding
 from calliper.space._encoding import ColumnEncoder
 from calliper.space._error_model import FEWEST_ERRORS, MOST_ERRORS, ErrorModel, Expected
 from calliper.space._left_out import LeftOut, Training
-from calliper.space._spaces import SPACES, InputsAndPrediction, Predict, Prediction, Space
-from calliper.space._spread import NO_SPREAD, PredictionAndSpread
+from calliper.space._spaces import (
+    SPACES,
+    InputsAndPrediction,
+    Predict,
+    Prediction,
+    PredictionAndSpread,
+    Space,
+)
 
 WEIGHT, LEAST, FLOOR = 2.0, 0.02, 0.01
 
 #: Spaces that may be the base of the one below.
 BASES = dict(SPACES)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Learnt:
-    """A space, and what left-out errors teach it, the score and a calibrator.
-
-    Attributes
-    ----------
-    embedding : the space; its predictions have three columns where ``errors`` adjusts them
-    unseen : training rows as seen by models that were not trained on them, or None
-    score : what an error is now called
-    errors : the model of errors, or None
-    extras : what a calibrator may be told of left-out rows
-    """
-
-    embedding: Embedding
-    score: Any
-    unseen: LeftOut | None = None
-    errors: ErrorModel | None = None
-    extras: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,11 +93,6 @@ class WithErrorModel(Keeps):
         """As without: one coordinate more, in the same unit."""
         return self.base.has_unit
 
-    @property
-    def n_outputs(self) -> int:
-        """Columns of what is returned as predictions: centre and two units, or one."""
-        return 3 if self.adjusts else 1
-
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions, or centres with units, and coordinates; inputs are prepared once."""
         rows = self.opened.prepare(X)
@@ -147,41 +128,34 @@ def adjusted(y_pred: FloatArray, expected: Expected) -> FloatArray:
 
 def learn_errors(
     training: Training, embedding: Embedding, score: Any, model: ErrorModel, *, chosen: bool
-) -> Learnt:
-    """Left-out errors, if there are any, and what they teach.
+) -> tuple[Embedding, Any, ErrorModel | None, LeftOut | None]:
+    """Space, score, the model of left-out errors and these rows, the last two if there are any.
 
-    ``chosen`` says whether the space was chosen here, and may be added to. Where nothing can be
-    learnt (few errors, all of them zero, several predictions a row, inputs without columns), space
-    and score are returned as they came.
+    ``chosen`` says whether the space was chosen here, and may be added to. Its predictions have
+    three columns where the model adjusts them. Where nothing can be learnt (few errors, all of them
+    zero, several predictions a row, inputs without columns), space and score are as they came.
     """
     unseen = training.left_out(embedding)
-    if unseen is None or training.y is None:
-        return Learnt(embedding=embedding, score=score)
-    y = training.y[unseen.rows]
-    learnt = _fitted_space(training, embedding, unseen, y - unseen.y_pred, model, chosen=chosen)
-    if learnt is None:
-        extras = {"Z_left_out": unseen.Z, "scores_left_out": score.magnitude(y, unseen.y_pred)}
-        return Learnt(embedding=embedding, score=score, unseen=unseen, extras=extras)
-    space, expected, Z = learnt
-    y_pred = unseen.y_pred
-    if space.adjusts:
-        score, y_pred = ScaledError(), adjusted(y_pred, expected)
-    if space.adds:
-        Z = np.column_stack([Z, space.coordinate(expected.size)])
-    return Learnt(
-        embedding=Embedding(space, embedding.model),
-        score=score,
-        unseen=replace(unseen, Z=Z),
-        errors=space.errors,
-        extras={"Z_left_out": Z, "scores_left_out": score.magnitude(y, y_pred)},
-    )
+    if unseen is None:
+        return embedding, score, None, None
+    y, y_pred, Z, model_of_errors = unseen.targets, unseen.y_pred, unseen.Z, None
+    learnt = _fitted_space(training, embedding, unseen, model, chosen=chosen)
+    if learnt is not None:
+        space, expected, Z = learnt
+        model_of_errors = space.errors
+        if space.adjusts:
+            score, y_pred = ScaledError(), adjusted(y_pred, expected)
+        if space.adds:
+            Z = np.column_stack([Z, space.coordinate(expected.size)])
+        embedding = Embedding(space, embedding.model, n_columns=3 if space.adjusts else 1)
+    rows = replace(unseen, Z=Z, scores=score.magnitude(y, y_pred))
+    return embedding, score, model_of_errors, rows
 
 
 def _fitted_space(
     training: Training,
     embedding: Embedding,
     unseen: LeftOut,
-    errors: FloatArray,
     model: ErrorModel,
     *,
     chosen: bool,
@@ -194,10 +168,11 @@ def _fitted_space(
     base = _with_unit(embedding, unit) if chosen else None
     if not (model.adjusts or base) or embedding.n_outputs > 1 or not unit > 0:
         return None
+    errors = unseen.targets - unseen.y_pred
     if len(errors) < FEWEST_ERRORS or not errors.any():
         return None
     opened = base.opened if base else _opened(embedding.model)
-    X = _safe_indexing(indexable(training.X)[0], unseen.rows)
+    X = _safe_indexing(indexable(training.X)[0], unseen.numbers)
     try:
         encode, features = ColumnEncoder.learn_and_encode(opened.prepare(X), np.abs(errors))
     except (TypeError, ValueError) as error:
@@ -233,10 +208,10 @@ def _learn(model: ErrorModel, clues: FloatArray, errors: FloatArray) -> Expected
     taken = np.zeros(n, dtype=bool)
     taken[np.random.default_rng(0).permutation(n)[:MOST_ERRORS]] = True
     known, rest = model.fit(clues[taken], errors[taken]).left_out_, model.predict(clues[~taken])
-    whole = [np.empty(n) for _ in range(4)]
-    for column, name in zip(whole, ("shift", "down", "up", "size"), strict=True):
-        column[taken], column[~taken] = getattr(known, name), getattr(rest, name)
-    return Expected(*whole)
+    whole = Expected(*np.empty((4, n)))
+    for column, of_known, of_rest in zip(whole, known, rest, strict=True):
+        column[taken], column[~taken] = of_known, of_rest
+    return whole
 
 
 def _with_unit(embedding: Embedding, unit: float) -> PredictionAndSpread | None:
@@ -248,7 +223,7 @@ def _with_unit(embedding: Embedding, unit: float) -> PredictionAndSpread | None:
         return None if space.unit is None else space
     if isinstance(space, InputsAndPrediction | Prediction):
         opened = _opened(embedding.model)
-        return PredictionAndSpread(opened=opened, source=NO_SPREAD, read=opened.core, unit=unit)
+        return PredictionAndSpread(opened=opened, doubt=Family(opened.core), unit=unit)
     return None
 
 

@@ -1,9 +1,23 @@
-"""The plain spaces: of inputs, of predictions, and of what a user's own map says.
+"""The spaces: of inputs, of predictions, of a model's spread, and of what a user's own map says.
 
 Each maps rows to coordinates, and most predict on the way. Whatever is learnt here is learnt from
 the fitted model and from training rows. A scaler fitted to the calibration rows would place them,
 and not the new row, at the centre of their own cloud: new and calibration points would no longer
 be treated alike, and the proof of coverage needs that they are.
+
+*Prediction and spread* are the numbers in which the error of most models lives. A model that is
+made of many, or that states a standard deviation, knows better than its inputs where it is unsure
+(``calliper.models`` says where each family keeps that). Coordinates, for prediction m, spread v,
+unit u and weight w:
+
+    m / u,   w · log(v / u + floor).
+
+Errors grow in proportion to the spread, hence the logarithm; u is about the standard deviation of
+the targets that the model was trained on, so that nothing depends on the unit of y. The logarithm
+is *not* divided by its own deviation: where a spread hardly varies it has little to say, and should
+not decide who is near (docs/nearness.md has the figures). u is told by a model that was fitted to
+squared errors, else it is that of the training targets, else what the model lets guess, else the
+deviation of its predictions of training rows. Known to none, the spread alone is the place.
 """
 
 from __future__ import annotations
@@ -15,11 +29,20 @@ from typing import Any, Protocol
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
-from calliper._kept import Array, Inline, Keeps, Number, Opened, Plain, Text
-from calliper._models import OpenedModel, predictions
+from calliper._kept import Array, Inline, Keeps, Number, Opened, Part, Plain, Text
 from calliper._types import FloatArray
 from calliper._validation import check_features, n_rows, refuse_sparse
 from calliper.exceptions import CalliperError
+from calliper.models import (
+    Family,
+    Layer,
+    OpenedModel,
+    coefficients,
+    is_tensor,
+    predictions,
+    shape_of,
+    families,
+)
 from calliper.space._encoding import ColumnEncoder
 
 #: From rows to what the whole model predicts of them.
@@ -27,33 +50,27 @@ Predict = Callable[[Any], FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
-class Standard(Keeps):
-    """Columns in units of their standard deviation around their mean, as training rows have them.
+class Scaling(Keeps):
+    """Features in units of their deviations among training rows, (d,) each."""
 
-    Attributes
-    ----------
-    mean, deviation : (d,), the deviation 1 where it would be 0
-    """
-
-    mean: FloatArray
-    deviation: FloatArray
+    centre: FloatArray
+    scale: FloatArray
 
     keeps = {
-        "mean": Array("float64", ("d",)),
-        "deviation": Array("float64", ("d",), least=np.finfo(float).tiny),
+        "centre": Array("float64", ("d",)),
+        "scale": Array("float64", ("d",), least=np.finfo(float).tiny),
     }
 
     @classmethod
-    def of(cls, features: FloatArray) -> Standard:
-        """Learnt from training rows."""
-        learnt = StandardScaler().fit(features)
-        return cls(learnt.mean_, learnt.scale_)
+    def learn(cls, features: FloatArray) -> Scaling:
+        """Mean and deviation; 1 for what does not vary."""
+        fitted = StandardScaler().fit(features)
+        return cls(fitted.mean_, fitted.scale_)
 
-    def transform(self, features: FloatArray) -> FloatArray:
-        """Rows in these units."""
-        if features.shape[1] != len(self.mean):
-            raise CalliperError(f"{len(self.mean)} columns are known; got {features.shape[1]}.")
-        return np.asarray((features - self.mean) / self.deviation)
+    def __call__(self, features: FloatArray) -> FloatArray:
+        if features.shape[1] != len(self.centre):
+            raise CalliperError(f"{len(self.centre)} columns are known; got {features.shape[1]}.")
+        return np.asarray((features - self.centre) / self.scale)
 
 
 class Space(Protocol):
@@ -79,48 +96,39 @@ class Space(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Mapped(Keeps):
-    """The output of a function of the inputs; the inputs themselves where there is none."""
+    """What a function or a fitted transformer makes of the inputs; without one, the inputs."""
 
     name: str
-    mapping: Callable[[Any], Any] | None = None
-    scaler: Standard | None = None
+    mapping: Any = None
+    scaling: Scaling | None = None
 
     has_unit = False
     keeps = {
         "name": Text(),
         "mapping": Plain("embed"),
         "encode": Inline(ColumnEncoder, optional=True),
-        "scaler": Inline(Standard, optional=True),
+        "scaling": Inline(Scaling, optional=True),
     }
 
     def for_file(self) -> dict[str, Any]:
-        """What a file holds: an encoder, or what the user brings again."""
+        """What a file holds: an encoder, or the name of what the user brings again."""
         own = isinstance(self.mapping, ColumnEncoder)
-        known = {"name": self.name, "scaler": self.scaler}
-        if own:
-            return known | {"encode": self.mapping, "mapping": None}
-        return known | {"encode": None, "mapping": self.transformer}
-
-    @property
-    def transformer(self) -> Any:
-        """Whose ``transform`` is the mapping, or the function itself."""
-        return getattr(self.mapping, "__self__", self.mapping)
+        encode, mapping = (self.mapping, None) if own else (None, self.mapping)
+        known = {"name": self.name, "scaling": self.scaling}
+        return known | {"encode": encode, "mapping": mapping}
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> Mapped:
         """The map, by what the user brought."""
         encode, brought = state.pop("encode"), state.pop("mapping")
-        if brought is not None and not callable(brought):
-            brought = brought.transform
         return cls(mapping=brought if encode is None else encode, **state)
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
-        """No predictions, and what the function says of each row."""
+        """No predictions, and what is made of each row."""
         if self.mapping is None:
-            features = as_features(X, X)
-        else:
-            features = as_features(self.mapping(X), X, name="embed(X)")
-        return None, _scaled(features, self.scaler)
+            return None, as_features(X, X)
+        features = as_features(transformation(self.mapping)(X), X, name="embed(X)")
+        return None, features if self.scaling is None else self.scaling(features)
 
     def with_model(self, opened: OpenedModel) -> Mapped:
         """The same space: it does not depend on the model."""
@@ -150,19 +158,20 @@ class OneInput(Keeps):
 
     opened: OpenedModel
     encode: ColumnEncoder
-    scaler: Standard | None = None
+    scaling: Scaling | None = None
     name: str = "the one input"
 
     has_unit = False
     keeps = {
         "opened": Opened(),
         "encode": Inline(ColumnEncoder),
-        "scaler": Inline(Standard, optional=True),
+        "scaling": Inline(Scaling, optional=True),
     }
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """No predictions, and the input as the core is given it, gaps at the training median."""
-        return None, _scaled(self.encode(self.opened.prepare(X)), self.scaler)
+        features = self.encode(self.opened.prepare(X))
+        return None, features if self.scaling is None else self.scaling(features)
 
     def with_model(self, opened: OpenedModel) -> OneInput:
         """The input as the other model's core is given it."""
@@ -210,16 +219,16 @@ class InputsAndPrediction(Keeps):
     opened: OpenedModel
     n_outputs: int
     encode: ColumnEncoder
-    inputs: Standard
-    outputs: Standard
+    inputs: Scaling
+    outputs: Scaling
 
     has_unit = True
     keeps = {
         "opened": Opened(),
         "n_outputs": Number(int, 1),
         "encode": Inline(ColumnEncoder),
-        "inputs": Inline(Standard),
-        "outputs": Inline(Standard),
+        "inputs": Inline(Scaling),
+        "outputs": Inline(Scaling),
     }
 
     @property
@@ -230,8 +239,8 @@ class InputsAndPrediction(Keeps):
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions and coordinates; inputs are prepared once for both."""
         rows, y_pred = prepared_and_predicted(self.opened, X, self.n_outputs)
-        features = self.inputs.transform(self.encode(rows))
-        columns = self.outputs.transform(y_pred.reshape(len(y_pred), -1))
+        features = self.inputs(self.encode(rows))
+        columns = self.outputs(y_pred.reshape(len(y_pred), -1))
         return y_pred, np.hstack([features / np.sqrt(features.shape[1]), columns])
 
     def with_model(self, opened: OpenedModel) -> InputsAndPrediction:
@@ -262,6 +271,126 @@ class Contributions(Keeps):
         return replace(self, opened=opened)
 
 
+@dataclass(frozen=True)
+class Network(Keeps):
+    """The space of a module that predicts: prediction and layer in one pass."""
+
+    layer: Layer
+
+    has_unit = False
+    keeps = {"layer": Part("models")}
+
+    @property
+    def name(self) -> str:
+        """Which layer, in words."""
+        return self.layer.name_in_words
+
+    def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
+        """The module's predictions, None if it answers with no tensor, and the layer's output."""
+        return self.layer.predict_and_place(X)
+
+    def with_model(self, opened: OpenedModel) -> Network:
+        """The same space: a module is not trained here."""
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionAndSpread(Keeps):
+    """The space of a model that has a spread.
+
+    Attributes
+    ----------
+    opened : the model
+    doubt : what its family has read from it; to be read again from the model, never kept
+    unit : about the standard deviation of its targets; None if it is not known
+    predicts : whether the family's prediction is the model's own; else the model is asked
+    """
+
+    opened: OpenedModel
+    doubt: Family
+    unit: float | None
+    predicts: bool = True
+
+    keeps = {
+        "opened": Opened(),
+        "family": Text(),
+        "unit": Number(least=np.finfo(float).tiny, optional=True),
+        "predicts": Number(bool),
+    }
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds; what the family reads is read again from the model."""
+        return {
+            "opened": self.opened,
+            "family": type(self.doubt).__name__,
+            "unit": self.unit,
+            "predicts": self.predicts,
+        }
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> PredictionAndSpread:
+        """What the family reads of the model that was given."""
+        known = {family.__name__: family for family in (Family, *families())}
+        doubt = known[state.pop("family")](state["opened"].core)
+        return cls(doubt=doubt, **state)
+
+    @classmethod
+    def learn(
+        cls, opened: OpenedModel, family: type[Family], X_train: Any, y_train: FloatArray | None
+    ) -> PredictionAndSpread:
+        """The space, with its unit from the model, else from training rows, else without."""
+        doubt = family(opened.core)
+        unit = doubt.unit()
+        if unit is None and y_train is not None:
+            unit = float(opened.core_targets(y_train).std())
+        if unit is None:
+            unit = doubt.guess()
+        if unit is None and X_train is not None:
+            unit = float(doubt.measure(opened.prepare(X_train))[0].std())
+        usable = unit is not None and np.isfinite(unit) and unit > 0
+        return cls(
+            opened=opened,
+            doubt=doubt,
+            unit=unit if usable else None,
+            predicts=family.is_known(opened.core),
+        )
+
+    @property
+    def name(self) -> str:
+        """What the coordinates are, in words."""
+        spread = self.doubt.describe()
+        known = [] if self.unit is None else ["prediction"]
+        return " and ".join([*known, *([spread] if spread else [])])
+
+    @property
+    def has_unit(self) -> bool:
+        """Whether coordinates are in absolute units, the same for every model."""
+        return self.unit is not None
+
+    def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
+        """Predictions and coordinates, in one pass over a model whose code is known."""
+        return self.place(self.opened.prepare(X), X, predict)
+
+    def place(self, rows: Any, X: Any, predict: Predict) -> tuple[FloatArray, FloatArray]:
+        """Predictions and coordinates of ``X``, of which ``rows`` are prepared for the core."""
+        mean, spreads = self.doubt.measure(rows)
+        y_pred = self.opened.finish(mean) if self.predicts else predict(X)
+        return y_pred, self.coordinates(mean, spreads)
+
+    def coordinates(self, mean: FloatArray, spreads: FloatArray) -> FloatArray:
+        """All numbers on one scale, (m, 1 + k); without a unit the first spread alone, (m, 1)."""
+        if self.unit is None:
+            return np.asarray(spreads[0][:, None])
+        weights = np.array(self.doubt.weights[: len(spreads)])
+        units = np.where(self.doubt.in_unit[: len(spreads)], self.unit, 1.0)
+        logarithms = weights[:, None] * np.log(spreads / units[:, None] + self.doubt.floor)
+        return np.asarray(np.column_stack([mean / self.unit, *logarithms]))
+
+    def with_model(self, opened: OpenedModel) -> PredictionAndSpread:
+        """The other model's numbers, in the unit of this one."""
+        return replace(self, opened=opened, doubt=type(self.doubt)(opened.core))
+
+
 def prepared_and_predicted(opened: OpenedModel, X: Any, n_outputs: int) -> tuple[Any, FloatArray]:
     """What the core is given, and what the whole model predicts: one pass."""
     rows = opened.prepare(X)
@@ -276,13 +405,14 @@ def one_target(y: FloatArray) -> FloatArray:
     return np.asarray(((y - y.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)).mean(axis=1))
 
 
-def coefficients(core: Any) -> FloatArray:
-    """Coefficients of a linear model with one output, (d,)."""
-    return np.asarray(core.coef_, dtype=np.float64).reshape(-1)
+def transformation(mapping: Any) -> Callable[[Any], Any]:
+    """From rows to features: what a transformer does, or the function itself."""
+    return mapping.transform if is_transformer(mapping) else mapping  # type: ignore[no-any-return]
 
 
-def _scaled(features: FloatArray, scaler: Standard | None) -> FloatArray:
-    return features if scaler is None else scaler.transform(features)
+def is_transformer(mapping: Any) -> bool:
+    """Whether it has a ``transform``."""
+    return hasattr(mapping, "transform")
 
 
 def as_features(values: Any, X: Any, *, name: str = "X") -> FloatArray:
@@ -306,12 +436,12 @@ def as_features(values: Any, X: Any, *, name: str = "X") -> FloatArray:
 
 def _table(values: Any, name: str) -> Any:
     refuse_sparse(values, name)
-    if hasattr(values, "detach"):
+    if is_tensor(values):
         values = values.detach().cpu().numpy()
-    return np.asarray(values).reshape(-1, 1) if getattr(values, "ndim", 2) == 1 else values
+    return np.asarray(values).reshape(-1, 1) if len(shape_of(values)) == 1 else values
 
 
-#: Spaces that a file may hold, by what they are called there; others are added where they are.
+#: Spaces that a file may hold, by what they are called there; one more is added where it is.
 SPACES: dict[str, Any] = {
     "mapped": Mapped,
     "inputs as they are": Untouched,
@@ -319,4 +449,6 @@ SPACES: dict[str, Any] = {
     "prediction": Prediction,
     "inputs and prediction": InputsAndPrediction,
     "contributions": Contributions,
+    "layer": Network,
+    "spread": PredictionAndSpread,
 }

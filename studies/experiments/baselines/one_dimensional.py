@@ -60,9 +60,9 @@ def one_draw(n: int, repetition: int) -> dict[str, list[float]]:
     for name, method in METHODS.items():
         extra: dict[str, Any] = {}
         if isinstance(method, MADSplit):
-            extra = {"Z_train": data.X[train], "scores_train": errors[train]}
+            extra = {"training": (data.X[train], errors[train])}
         if isinstance(method, LVD):
-            extra = {"Z_train": data.X[train], "y_train": data.y[train]}
+            extra = {"training": (data.X[train], None, data.y[train])}
         method.set_params(random_state=repetition).fit(
             data.X[calibration], errors[calibration], **extra
         )

@@ -28,7 +28,6 @@ from calliper.space import (
     Embedding,
     ErrorModel,
     LeftOut,
-    Refits,
     Training,
     fit_embedding,
     learn_errors,
@@ -80,21 +79,21 @@ def with_left_out_errors(errors: ErrorModel) -> Method:
         kept = draw.kept
         if "training" not in kept:
             X, y = draw.train.X, draw.train.y
-            kept["training"] = TrainedOnce(X=X, y=y, folds=5, refits=Refits(random_state=seed))
+            kept["training"] = TrainedOnce(X=X, y=y, n_refits=5, random_state=seed)
             kept["space"] = fit_embedding("auto", X, draw.test.X, model=draw.model, y_train=y)
         if repr(errors) not in kept:
             kept[repr(errors)] = learn_errors(
                 kept["training"], kept["space"], AbsoluteError(), errors, chosen=True
             )
-        learnt = kept[repr(errors)]
-        y_pred, Z = learnt.embedding.predict_and_transform(draw.calibration.X)
-        scores = learnt.score.measure(draw.calibration.y, y_pred)
-        length = learnt.embedding.length_scale(len(scores))
+        embedding, score, _, left_out = kept[repr(errors)]
+        y_pred, Z = embedding.predict_and_transform(draw.calibration.X)
+        scores = score.measure(draw.calibration.y, y_pred)
+        length = embedding.length_scale(len(scores))
         method = FullRescaled(random_state=seed)
-        method.fit(Z, scores, length_scale=length, **learnt.extras)
-        y_pred, Z = learnt.embedding.predict_and_transform(draw.test.X)
+        method.fit(Z, scores, length_scale=length, left_out=left_out)
+        y_pred, Z = embedding.predict_and_transform(draw.test.X)
         radius = method.predict_radius(Z, LEVELS)
-        lower, upper = learnt.score.invert(y_pred[:, None], radius)
+        lower, upper = score.invert(y_pred[:, None], radius)
         return Intervals(lower, upper, LEVELS)
 
     return intervals

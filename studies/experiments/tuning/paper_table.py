@@ -52,7 +52,7 @@ def one_draw(n: int, repetition: int) -> dict[str, list[float]]:
     measured = {}
     for name, kernel in METHODS.items():
         method = JackknifeRescaled(kernel, random_state=repetition)
-        method.fit(data.X[calibration], errors[calibration], Z_train=data.X[train])
+        method.fit(data.X[calibration], errors[calibration], training=data.X[train])
         radius = method.predict_radius(data.X[test], 0.95)
         intervals = Intervals(y_pred[test] - radius, y_pred[test] + radius, 0.95)
         common = (data.y[test], intervals)

@@ -57,7 +57,7 @@ def one_draw(problem: str, repetition: int, done: set[tuple[int, str]]) -> list[
         for name, method in methods(Z.shape[1], n).items():
             if (n, name) in done:
                 continue
-            extra = {} if isinstance(method, Split) else {"Z_train": data.train.Z}
+            extra = {} if isinstance(method, Split) else {"training": data.train.Z}
             if extra:
                 method.set_params(random_state=repetition)
             start = perf_counter()

@@ -13,6 +13,7 @@ from scipy import stats
 
 from calliper import KNN, CalliperError, FullRescaled, metrics
 from calliper.calibrators import MADSplit
+from calliper.declarations import Uses
 from calliper.lab.comparison import LEVELS, Points, _contest, compare
 from calliper.lab.comparison._contest import Resamples, coverage_by_chance
 from calliper.quantile import conformal_rank
@@ -129,7 +130,7 @@ def test_a_method_that_fails_is_recorded_and_the_others_go_on():
     needs_training = {"mad": MADSplit(), **methods()}
     found = compare(points(100, seed=1), points(100, seed=2), methods=needs_training)
     failed = next(answer for answer in found.answers if answer.method == "mad")
-    assert failed.intervals is None and "Z_train" in failed.failure
+    assert failed.intervals is None and "training" in failed.failure
     assert found.methods == ("full", "jackknife", "split")
     assert any(check.kind == "failed" and "mad" in check.title for check in found.checks)
     assert json.loads(found.to_json())["failures"][0]["method"] == "mad"
@@ -219,23 +220,21 @@ def test_bad_points(change, message):
 class Learning(FullRescaled):
     """Says that it learns from training rows, and keeps how many rows it was fitted to."""
 
-    needs = ("Z_train",)
+    uses = Uses(needs=("training",), refusal="nothing to learn from")
     sizes: ClassVar[list[int]] = []
 
-    def fit(self, Z, scores, *, Z_train=None):
+    def fit(self, Z, scores, **known):
         self.sizes.append(len(scores))
-        if Z_train is None:
-            raise CalliperError("nothing to learn from")
-        return super().fit(Z, scores)
+        return super().fit(Z, scores, **known)
 
 
 class Wary(FullRescaled):
     """Needs no training rows, and speaks of them where calibration rows are few."""
 
-    def fit(self, Z, scores, *, Z_train=None):
+    def fit(self, Z, scores, **known):
         if len(scores) < 10:
-            raise CalliperError("so few points: scores_train would not help either")
-        return super().fit(Z, scores)
+            raise CalliperError("so few points: training errors would not help either")
+        return super().fit(Z, scores, **known)
 
 
 def test_a_method_says_itself_what_it_needs_and_is_not_tried_out():

@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 
 from calliper import KNN, FullRescaled
-from calliper.lab.comparison import Points, compare, percent
+from calliper.lab._words import percent
+from calliper.lab.comparison import Points, compare
 from calliper.lab.comparison._contest import bins_by_chance
 from calliper.lab.comparison._evenness import short_groups
 from calliper.lab.comparison._tables import Part

@@ -7,7 +7,8 @@ import pytest
 
 from calliper import KNN, FullRescaled, Split
 from calliper.calibrators import LoCart, MADSplit
-from calliper.lab.comparison import Points, compare, percent
+from calliper.lab._words import percent
+from calliper.lab.comparison import Points, compare
 from calliper.lab.comparison._evenness import evenness
 from calliper.lab.comparison._tables import Part
 from calliper.metrics import CoverageTable

@@ -10,16 +10,23 @@ import numpy as np
 import pytest
 
 from calliper import Split
-from calliper.lab.evaluation._plan import plan
+from calliper.lab.evaluation import Method
+from calliper.lab.evaluation._plan import Draw, Trial, check_measures
 from calliper.lab.evaluation._store import Keys, content_hash
 from cases.evaluation import fan
 
-SETTINGS = {"coverage": 0.9, "n_splits": 1, "n_calibration": None, "n_test": None}
-
 
 def key(function):
-    cells = plan(fan(), {"m": Split()}, random_state=0, measures={"m": function}, **SETTINGS)
-    return Keys().of(cells[0])
+    trial = Trial(
+        problem=fan(),
+        name="m",
+        method=Method(Split()),
+        draw=Draw(random_state=0, problem="fan", n_calibration=60, split=0),
+        n_test=60,
+        levels=(0.9,),
+        measures=check_measures({"m": function}),
+    )
+    return Keys().of(trial)
 
 
 def closed(value):

@@ -12,13 +12,10 @@ import numpy as np
 import pytest
 
 from calliper.calibrators import MADSplit
+from calliper.lab._words import number, percent, percent_down, with_error
 from calliper.lab.comparison import (
     Points,
     compare,
-    number,
-    percent,
-    percent_down,
-    with_error,
 )
 from calliper.lab.report.page import Provenance, SourceFile, render_page
 from calliper.lab.report.page._payload import PAGE_POINTS, payload, rounded, table_rows
@@ -93,7 +90,7 @@ def test_it_says_the_verdict_and_how_to_repeat_it(found, read):
 
 def test_a_failed_method_is_shown(read):
     assert any("failed and is not compared" in words for words in read.words)
-    assert any("Z_train" in words for words in read.words)
+    assert any("training=" in words for words in read.words)
 
 
 def test_the_table_has_the_records(found, read):

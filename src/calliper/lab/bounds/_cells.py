@@ -16,7 +16,7 @@ c_g → ``centres``, G → ``n_cells``.
 
 Assumptions: held-out points are independent draws from the distribution of new points, and took
 no part in training, calibration or the choice of cells. The statement is conditional on the
-calibration set: it is about these very intervals, not about an average over calibration draws,
+calibration set: it is about these intervals, not about an average over calibration draws,
 whatever the method. It does not say how coverage varies *inside* a cell.
 
 References: Clopper, Pearson (1934), "The use of confidence or fiducial limits illustrated in the
@@ -227,11 +227,12 @@ def cell_coverage(
     unknown = _distinct(set(names) - set(every))
     if unknown:
         raise CalliperError(f"labels must name all cells; {unknown} of cells are not in {every}.")
-    position = {label: place for place, label in enumerate(every)}
-    place = np.array([position[name] for name in names], dtype=np.intp)
-    n = np.bincount(place, minlength=len(every))
-    k = np.bincount(place[hits], minlength=len(every))
-    lower = _clopper_pearson(k, n, (1 - level) / len(every))
+    position = {label: i for i, label in enumerate(every)}
+    cell = np.array([position[name] for name in names], dtype=np.intp)
+    n, k = (np.bincount(rows, minlength=len(every)) for rows in (cell, cell[hits]))
+    # Clopper and Pearson's one-sided bounds; 0 without a success.
+    bound = stats.beta.ppf((1 - level) / len(every), np.maximum(k, 1), n - k + 1)
+    lower = np.where(k > 0, bound, 0.0)
     return CellCoverage(
         tuple(
             Cell(label, int(size), float(hit / size) if size else float("nan"), float(bound))
@@ -239,12 +240,6 @@ def cell_coverage(
         ),
         level,
     )
-
-
-def _clopper_pearson(k: IntArray, n: IntArray, delta: float) -> FloatArray:
-    """One-sided lower bounds; 0 without a success."""
-    bound = stats.beta.ppf(delta, np.maximum(k, 1), n - k + 1)
-    return np.where(k > 0, bound, 0.0)
 
 
 def _check_labels(cells: Any, name: str) -> list[Any]:
@@ -281,5 +276,4 @@ def _check_covered(covered: Any, n: int) -> BoolArray:
             f"covered must be True or False a row; got {values[wrong[0]]:g} at position "
             f"{wrong[0]}. Pass intervals.contains(y)."
         )
-    hits: BoolArray = values == 1
-    return hits
+    return np.asarray(values == 1)

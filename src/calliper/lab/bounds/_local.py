@@ -396,31 +396,22 @@ def _row(rho: float, bound: float, cautious: float, trivial: float) -> str:
 def _check_rho(rho: Any) -> FloatArray:
     """Probabilities of regions, in (0, 1]."""
     values = _as_numbers(rho, "rho")
-    _refuse(
-        ~((values > 0) & (values <= 1)),
-        values,
-        "rho must lie in (0, 1]: it is the probability that an input falls into the region",
-    )
-    return values
+    expected = "rho must lie in (0, 1]: it is the probability that an input falls into the region"
+    return _refuse(~((values > 0) & (values <= 1)), values, expected)
 
 
 def _check_information(mutual_information: Any) -> FloatArray:
     """Mutual information in nats: non-negative, perhaps infinite."""
     values = _as_numbers(mutual_information, "mutual_information")
-    _refuse(
-        ~(values >= 0),
-        values,
-        "mutual_information must be a number of nats >= 0, which the true value always is",
-        " An estimate below 0? Pass max(0, estimate), or use plug_in_local_coverage.",
-    )
-    return values
+    expected = "mutual_information must be a number of nats >= 0, which the true value always is"
+    hint = " An estimate below 0? Pass max(0, estimate), or use plug_in_local_coverage."
+    return _refuse(~(values >= 0), values, expected, hint)
 
 
 def _check_ratio(ratio: Any, name: str) -> FloatArray:
     """A ratio of scores: non-negative, perhaps infinite."""
     values = _as_numbers(ratio, name)
-    _refuse(~(values >= 0), values, f"{name} must be >= 0")
-    return values
+    return _refuse(~(values >= 0), values, f"{name} must be >= 0")
 
 
 def _broadcast(**named: FloatArray) -> list[FloatArray]:
@@ -447,10 +438,10 @@ def _as_numbers(values: Any, name: str) -> FloatArray:
         raise CalliperError(f"{name} must be a number or an array; got {values!r}.") from None
 
 
-def _refuse(wrong: BoolArray, values: FloatArray, expected: str, hint: str = "") -> None:
-    """An error that names the first offending value."""
+def _refuse(wrong: BoolArray, values: FloatArray, expected: str, hint: str = "") -> FloatArray:
+    """The values; an error that names the first offending one, if there is any."""
     if not wrong.any():
-        return
+        return values
     where = tuple(int(index) for index in np.argwhere(wrong)[0])
     place = f" at position {where if len(where) > 1 else where[0]}" if where else ""
     raise CalliperError(f"{expected}; got {values[where]:g}{place}.{hint}")

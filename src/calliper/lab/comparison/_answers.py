@@ -9,12 +9,13 @@ from functools import cached_property
 from time import perf_counter
 from typing import Any
 
-from calliper._calibrated import StoredRows, calibrate_stored
-from calliper.calibrators import FullRescaled, Split
+from calliper._calibrated import calibrate_stored, rows_with_errors
+from calliper.calibrators import FullRescaled, Split, as_calibrator
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.lab.comparison._points import Points, features_to_show
+from calliper.rows import Rows
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -96,7 +97,7 @@ def ask(name: str, calibrator: Any, sets: Sets, levels: Sequence[float]) -> Answ
         constant=isinstance(calibrator, Split),
         default=type(calibrator) is FullRescaled,
         what=(type(calibrator).__doc__ or "").strip().split("\n")[0],
-        needs_training=bool(getattr(calibrator, "needs", ())),
+        needs_training=bool(as_calibrator(calibrator).uses.needs),
         warned=() if "failure" in answer else tuple(warned),
         **answer,
     )
@@ -104,12 +105,12 @@ def ask(name: str, calibrator: Any, sets: Sets, levels: Sequence[float]) -> Answ
 
 def _answer(calibrator: Any, sets: Sets, levels: tuple[float, ...]) -> dict[str, Any]:
     """The intervals of the test points, and what is promised at each level."""
-    training = None if sets.training is None else _stored(sets.training)
-    fitted = calibrate_stored(calibrator, _stored(sets.calibration), training, check_rows=False)
+    training = None if sets.training is None else _rows(sets.training)
+    fitted = calibrate_stored(calibrator, _rows(sets.calibration), training, check_rows=False)
     intervals = fitted.intervals(sets.test.Z, sets.test.y_pred, levels)
     promised = tuple(fitted.calibrated.guarantee(level) for level in levels)
     return {"intervals": intervals, "guarantees": promised}
 
 
-def _stored(points: Points) -> StoredRows:
-    return StoredRows(X=points.Z, y=points.y, y_pred=points.y_pred)
+def _rows(points: Points) -> Rows:
+    return rows_with_errors(points.Z, points.y, points.y_pred)

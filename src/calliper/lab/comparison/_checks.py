@@ -26,11 +26,11 @@ from scipy import stats
 
 from calliper._row_checks import find_shared, find_trend, sketch_rows
 from calliper._types import FloatArray
+from calliper.lab._words import counted, first_of, listed, percent
 from calliper.lab.comparison._answers import Answer, Sets
 from calliper.lab.comparison._evenness import ShortGroup, short_groups
 from calliper.lab.comparison._points import FEWEST_TEST_POINTS, NO_LABEL, Points
 from calliper.lab.comparison._tables import Part
-from calliper.lab.comparison._words import counted, first_of, listed, percent
 from calliper.quantile import conformal_rank, required_calibration_size
 
 Severity = Literal["void", "warning", "note"]

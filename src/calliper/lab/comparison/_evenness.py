@@ -20,13 +20,10 @@ from calliper.lab.comparison._tables import Part
 
 @dataclass(frozen=True, kw_only=True)
 class Evenness:
-    """Coverage in parts of the test set: how many there are, and one that chance cannot explain.
-
-    ``where`` names it: the range of its predictions, or its group; empty if chance explains all.
-    """
+    """Coverage in parts of the test set: how many there are, and one that chance cannot explain."""
 
     n_parts: int
-    where: str = ""
+    where: str = ""  # the range of its predictions, or its group; empty if chance explains all
     coverage: float = 1.0
     by_chance: float = 0.0
 
@@ -74,16 +71,13 @@ def _named(part: Part, place: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ShortGroup:
-    """A group that some methods cover less than chance explains.
-
-    ``found`` is the coverage of these methods by their names, ``every`` that of all.
-    """
+    """A group that some methods cover less than chance explains."""
 
     name: str
     n: int
     by_chance: float
-    found: dict[str, float]
-    every: dict[str, float]
+    found: dict[str, float]  # coverage of these methods by their names
+    every: dict[str, float]  # and of all methods
 
 
 def short_groups(parts: Sequence[Part], n_calibration: int) -> list[ShortGroup]:

@@ -53,13 +53,11 @@ class Record:
     Examples
     --------
     >>> import numpy as np
-    >>> from calliper import FullRescaled, Split
+    >>> from calliper import Split
     >>> from calliper.lab.comparison import Points, compare
-    >>> Z = np.random.default_rng(0).uniform(size=(400, 1))
-    >>> y = Z[:, 0] * np.random.default_rng(1).normal(size=400)
-    >>> cal, test = (Points(Z[i::2], y[i::2], np.zeros(200)) for i in (0, 1))
-    >>> found = compare(cal, test, methods={"full": FullRescaled(), "split": Split()}, coverage=0.9)
-    >>> record = found.record("split", 0.9)
+    >>> x = np.random.default_rng(0).normal(size=(2, 200))
+    >>> cal, test = (Points(each, y=each, y_pred=np.zeros(200)) for each in x)
+    >>> record = compare(cal, test, methods={"split": Split()}).record("split", 0.9)
     >>> record.relative_score, record.coverage > 0.8
     (1.0, True)
     """

@@ -22,13 +22,13 @@ from math import isfinite
 
 import numpy as np
 
+from calliper.lab._words import listed, percent, percent_down, rough, seconds
 from calliper.lab.comparison._answers import Answer, Sets
 from calliper.lab.comparison._checks import Check
 from calliper.lab.comparison._contest import Redrawn, Scores, better
 from calliper.lab.comparison._evenness import Evenness, evenness, short_groups
 from calliper.lab.comparison._points import FEWEST_TEST_POINTS
 from calliper.lab.comparison._tables import Part, Record
-from calliper.lab.comparison._words import listed, percent, percent_down, rough, seconds
 
 #: Fewer test points say little about coverage.
 FEW_TEST_POINTS = 50
@@ -124,20 +124,15 @@ class Case:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Choice:
-    """The method to recommend, the best by score, and what cannot be told from that.
-
-    ``clear`` says whether it beats a constant width; ``evenness`` what is known of its coverage
-    in parts of the predictions, ``groups`` in the groups, ``spared`` whether only it, and not
-    split, covers each group.
-    """
+    """The method to recommend, the best by score, and what cannot be told from that."""
 
     chosen: Record
     best: Record
     as_good: list[str]
-    clear: bool
-    spared: bool
-    evenness: Evenness
-    groups: Evenness
+    clear: bool  # whether it beats a constant width
+    spared: bool  # whether it covers each group, and split does not
+    evenness: Evenness  # of its coverage in parts of the predictions
+    groups: Evenness  # and in the groups
 
 
 def judge(case: Case) -> Verdict:
@@ -329,8 +324,8 @@ def say_adapts(choice: Choice, constant: Record) -> str:
     digits = 0 if error >= 2 else 1
     text = (
         f"{'In part' if even.uneven or choice.groups.uneven else 'Yes'}: its interval score (width "
-        f"plus a fine for misses) is {gain:.{digits}f} ± {error:.{digits}f} % better than that of "
-        f"a constant width."
+        f"plus a penalty for misses) is {gain:.{digits}f} ± {error:.{digits}f} % better than that "
+        f"of a constant width."
     )
     worst, other = percent(chosen.worst_by_prediction), percent(constant.worst_by_prediction)
     rest = f" The {even.words} is covered {worst} (constant width: {other})."

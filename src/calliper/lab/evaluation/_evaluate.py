@@ -8,12 +8,23 @@ from typing import Any
 
 from calliper._notebook import Progress, reporter
 from calliper._types import Coverage
+from calliper._validation import check_levels
 from calliper.exceptions import FailedTrialsWarning, warn
-from calliper.lab.evaluation._plan import Sizes, Trial, plan
+from calliper.lab.evaluation._plan import (
+    Draw,
+    Sizes,
+    Trial,
+    check_measures,
+    check_methods,
+    check_problems,
+    size_of_test,
+    sizes,
+)
 from calliper.lab.evaluation._problem import Problem
 from calliper.lab.evaluation._records import Records, Row
 from calliper.lab.evaluation._run import run_all
 from calliper.lab.evaluation._store import Keys, Store, versions
+from calliper.metrics import at_least
 
 
 def evaluate(
@@ -88,20 +99,28 @@ def evaluate(
     Split 0.9 2.0
     FullRescaled 0.9 1.7
     """
-    trials = plan(
-        problems,
-        calibrators,
-        coverage=coverage,
-        n_splits=n_splits,
-        n_calibration=n_calibration,
-        n_test=n_test,
-        random_state=random_state,
-        measures=measures,
-    )
+    splits, seed = at_least(n_splits, 1, "n_splits"), at_least(random_state, 0, "random_state")
+    levels, measured = check_levels(coverage), check_measures(measures)
+    methods, known = check_methods(calibrators), check_problems(problems)
+    trials = [
+        Trial(
+            problem=problem,
+            name=name,
+            method=method,
+            draw=Draw(random_state=seed, problem=problem.name, n_calibration=n, split=split),
+            n_test=size_of_test(problem, n, n_test),
+            levels=levels,
+            measures=measured,
+        )
+        for problem in known
+        for n in sizes(n_calibration, problem, [each.name for each in known])
+        for name, method in methods.items()
+        for split in range(splits)
+    ]
     kept = None if store is None else Store(store)
     results = _compute(trials, n_jobs, kept, reporter(progress, "evaluating"))
     rows = [row for place in range(len(trials)) for row in results[place]]
-    described = {name: measure.description() for name, measure in trials[0].measures.items()}
+    described = {name: measure.description() for name, measure in measured.items()}
     records = Records(rows, described, [_settings(trials)])
     _warn_if_failed(records)
     return records

@@ -1,4 +1,4 @@
-"""From the arguments of ``evaluate`` to the trials that it computes, checked before any work.
+"""The trials that ``evaluate`` computes, and the checks of its arguments.
 
 A trial is one method on one split of one problem. Which rows calibrate and which test is drawn from
 (random_state, name of the problem, N, number of the split) alone, so that adding a problem, a
@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from calliper._types import Coverage, IntArray
-from calliper._validation import check_levels
+from calliper._types import IntArray
 from calliper.exceptions import CalliperError
 from calliper.lab.evaluation._problem import Method, Problem
 from calliper.lab.evaluation._records import ROW_FIELDS, Row
@@ -78,43 +77,8 @@ class Trial:
         ]
 
 
-def plan(
-    problems: Problem | Iterable[Problem],
-    calibrators: Mapping[str, Any] | Iterable[Any],
-    *,
-    coverage: Coverage,
-    n_splits: int,
-    n_calibration: Sizes,
-    n_test: int | None,
-    random_state: int,
-    measures: Mapping[str, Any] | None,
-) -> list[Trial]:
-    """All trials in the order of their rows: problem, N, method, split."""
-    levels = check_levels(coverage)
-    splits = at_least(n_splits, 1, "n_splits")
-    seed = at_least(random_state, 0, "random_state")
-    methods, measured = _check_methods(calibrators), _check_measures(measures)
-    known = _check_problems(problems)
-    names = [problem.name for problem in known]
-    return [
-        Trial(
-            problem=problem,
-            name=name,
-            method=method,
-            draw=Draw(random_state=seed, problem=problem.name, n_calibration=n, split=split),
-            n_test=m,
-            levels=levels,
-            measures=measured,
-        )
-        for problem in known
-        for n in _sizes(n_calibration, problem, names)
-        for m in [_test_size(problem, n, n_test)]
-        for name, method in methods.items()
-        for split in range(splits)
-    ]
-
-
-def _check_problems(problems: Any) -> list[Problem]:
+def check_problems(problems: Any) -> list[Problem]:
+    """The problems, one at least, of different names."""
     found = [problems] if isinstance(problems, Problem) else list(problems)
     for problem in found:
         if not isinstance(problem, Problem):
@@ -128,7 +92,8 @@ def _check_problems(problems: Any) -> list[Problem]:
     return found
 
 
-def _check_methods(calibrators: Any) -> dict[str, Method]:
+def check_methods(calibrators: Any) -> dict[str, Method]:
+    """The methods by their names, one at least."""
     found = calibrators if isinstance(calibrators, Iterable) else [calibrators]
     given = found.values() if isinstance(found, Mapping) else found
     methods = [each if isinstance(each, Method) else Method(each) for each in given]
@@ -140,7 +105,8 @@ def _check_methods(calibrators: Any) -> dict[str, Method]:
     return dict(zip(names, methods, strict=True))
 
 
-def _check_measures(measures: Mapping[str, Any] | None) -> dict[str, Measure]:
+def check_measures(measures: Mapping[str, Any] | None) -> dict[str, Measure]:
+    """The measures by their names; by default those of calliper."""
     if measures is None:
         return dict(MEASURES)
     if not isinstance(measures, Mapping) or not measures:
@@ -153,7 +119,8 @@ def _check_measures(measures: Mapping[str, Any] | None) -> dict[str, Measure]:
     return {n: m if isinstance(m, Measure) else Measure(m) for n, m in measures.items()}
 
 
-def _sizes(n_calibration: Sizes, problem: Problem, names: list[str]) -> list[int]:
+def sizes(n_calibration: Sizes, problem: Problem, names: list[str]) -> list[int]:
+    """Each N to calibrate one problem with; ``names`` are those of all problems."""
     if n_calibration is None:
         return [max(1, len(problem) // 2)]
     if isinstance(n_calibration, Mapping):
@@ -169,7 +136,8 @@ def _sizes(n_calibration: Sizes, problem: Problem, names: list[str]) -> list[int
     return [at_least(n, 1, "n_calibration") for n in sizes]
 
 
-def _test_size(problem: Problem, n: int, n_test: int | None) -> int:
+def size_of_test(problem: Problem, n: int, n_test: int | None) -> int:
+    """How many of the rows test that are not among the n that calibrate."""
     wanted = 1 if n_test is None else at_least(n_test, 1, "n_test")
     if n + wanted > len(problem):
         raise CalliperError(

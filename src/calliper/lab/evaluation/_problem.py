@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from calliper._types import FloatArray, Score
+from calliper._types import FloatArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError
-from calliper.scores import AbsoluteError
+from calliper.scores import Score, as_score
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +73,7 @@ class Problem:
             raise CalliperError(f"{', '.join(given)} given without Z_train: pass all of them.")
         for name, rows in (("groups", self.groups), ("X", self.X)):
             checked[name] = None if rows is None else _rows(rows, name, len(checked["Z"]))
-        if self.score_function is None:
-            checked["score_function"] = AbsoluteError()
+        checked["score_function"] = as_score(self.score_function)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 

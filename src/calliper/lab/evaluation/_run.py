@@ -14,17 +14,21 @@ import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 from joblib import Parallel, delayed
 
-from calliper._calibrated import Calibrated, calibrate, seeded
+from calliper._calibrated import Calibrated, calibrate, measured, seeded
 from calliper._types import FloatArray, IntArray
+from calliper.calibrators import as_calibrator
 from calliper.intervals import Intervals
 from calliper.lab.evaluation._plan import Trial
 from calliper.lab.evaluation._records import Row
 from calliper.metrics import Context, Measure
+from calliper.rows import Rows
+from calliper.scores import as_score
 
 
 def run(trial: Trial) -> list[Row]:
@@ -61,7 +65,7 @@ def _measured(trial: Trial) -> list[Row]:
             fitted.score.magnitude(problem.y[calibration], outputs[calibration]).max()
         ),
     }
-    promises = all(hasattr(c, "guaranteed_coverage") for c in fitted.calibrators)
+    promises = all(calibrator.promises for calibrator in fitted.calibrators)
     for row in rows:
         level = row["level"]
         row["guaranteed"] = float(fitted.guaranteed_coverage(level)) if promises else None
@@ -73,13 +77,16 @@ def _measured(trial: Trial) -> list[Row]:
 def _calibrated(trial: Trial, rows: IntArray) -> Calibrated:
     """The method calibrated on held-out rows; seeds that it lacks are those of the split."""
     problem, method = trial.problem, trial.method
-    score: Any = problem.score_function if method.score_function is None else method.score_function
+    score = as_score(method.score_function or problem.score_function)
     outputs, trained = method.predictions(problem)
-    told: dict[str, Any] = {"Z_train": problem.Z_train, "y_train": problem.y_train}
-    if problem.y_train is not None and trained is not None:
-        told["scores_train"] = score.magnitude(problem.y_train, trained)
-    calibrator = seeded(method.calibrator, trial.draw.method_seed)
-    return calibrate(calibrator, score, problem.Z[rows], problem.y[rows], outputs[rows], **told)
+    training = None
+    if problem.Z_train is not None:
+        training, y = Rows(problem.Z_train, targets=problem.y_train), problem.y_train
+        if y is not None and trained is not None:
+            training = replace(training, scores=score.magnitude(y, trained))
+    calibrator = seeded(as_calibrator(method.calibrator), trial.draw.method_seed)
+    held_out = measured(score, problem.Z[rows], problem.y[rows], outputs[rows])
+    return calibrate(calibrator, score, held_out, training=training)
 
 
 def _measure(
@@ -98,7 +105,7 @@ def run_all(trials: Mapping[int, Trial], n_jobs: int | None) -> Iterator[tuple[i
     """Place and rows of each trial as soon as they are there, in any order.
 
     A worker process that is killed (out of memory, a crash in compiled code) takes along all that
-    were at work, and nobody says which trial it had. Those handed out are then run once more, one
+    were at work, and does not say which trial it had. Those handed out are then run once more, one
     at a time: what kills its worker alone is failed, the others have their rows, and the rest goes
     on side by side.
     """

@@ -72,14 +72,10 @@ class TableEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """A method in its group, with an entry for each measure.
+    """A method in its group, with an entry for each measure."""
 
-    ``group`` are the values that make the group; the first ``same`` of them are those of the line
-    above.
-    """
-
-    group: tuple[Any, ...]
-    same: int
+    group: tuple[Any, ...]  # the values that make the group
+    same: int  # how many of them, from the first, are those of the line above
     method: str
     entries: dict[str, TableEntry]
 
@@ -307,7 +303,8 @@ def entry_of(rows: list[Row], name: str, measure: dict[str, Any], uncertainty: s
     values = values[~np.isnan(values)]
     mean, error = one_sigma(values)
     if uncertainty == "bootstrap" and isfinite(error):
-        error = _bootstrap_error(values)
+        means = np.random.default_rng(0).choice(values, size=(2000, len(values))).mean(axis=1)
+        error = float(np.percentile(np.abs(means - values.mean()), ONE_SIGMA))
     counted = int(np.isinf(values).sum()) if np.isinf(mean) else len(values)
     text = last_digit(mean, error)
     if name == "r2_sqi" and mean + (error if isfinite(error) else 0.0) < FAR_BELOW:
@@ -318,12 +315,6 @@ def entry_of(rows: list[Row], name: str, measure: dict[str, Any], uncertainty: s
     return TableEntry(
         value=mean, error=error, n=len(values), of=len(rows), text=text, flagged=flagged
     )
-
-
-def _bootstrap_error(values: Any) -> float:
-    rng = np.random.default_rng(0)
-    means = rng.choice(values, size=(2000, len(values))).mean(axis=1)
-    return float(np.percentile(np.abs(means - values.mean()), ONE_SIGMA))
 
 
 def _misses(mean: float, values: Any, rows: list[Row]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -71,7 +71,7 @@ class BandDisplay(style.Display):
         y: Any = None,
         y_pred: Any = None,
         oracle: IntervalsLike | None = None,
-    ) -> BandDisplay:
+    ) -> Self:
         """Sort everything by x, and see which targets lie inside.
 
         Parameters
@@ -115,15 +115,12 @@ class BandDisplay(style.Display):
         """How many intervals have no end on one side or on both."""
         return int(np.count_nonzero(np.isinf(self.upper - self.lower)))
 
-    def plot(
-        self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE
-    ) -> BandDisplay:
+    def plot(self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE) -> Self:
         """Draw the band; infinite intervals reach beyond the axes."""
         ax = self._start(ax, (7.2, 4.2))
         shown = [self.lower, self.upper, *(v for v in (self.y, self.y_pred) if v is not None)]
         low, high = style.limits(np.concatenate(shown))
-        far = 10 * (high - low)
-        ends = np.maximum(self.lower, low - far), np.minimum(self.upper, high + far)
+        ends = style.drawn_ends(self.lower, self.upper, low, high)
         level = "" if self.coverage is None else f"{style.percent(self.coverage)} "
         ax.fill_between(
             self.x, *ends, color=color, alpha=0.35, linewidth=0, label=f"{level}interval"
@@ -166,11 +163,8 @@ class Band:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from calliper import Intervals
-    >>> x = np.linspace(0, 1, 50)
-    >>> intervals = Intervals(-x, x, 0.9)
-    >>> Band("growing", "a line", intervals, np.ones(50, dtype=bool)).adaptive
+    >>> Band("growing", "a line", Intervals([-1.0], [1.0], 0.9), np.array([True])).adaptive
     True
     """
 
@@ -193,11 +187,9 @@ class Scene:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from calliper import Intervals
     >>> x = np.linspace(0, 1, 50)
-    >>> intervals = Intervals(-x, x, 0.9)
-    >>> Scene(grid=x, y_pred=0 * x, oracle=intervals, x=x, y=x / 2).grid.shape
+    >>> Scene(grid=x, y_pred=0 * x, oracle=Intervals(-x, x, 0.9), x=x, y=x / 2).grid.shape
     (50,)
     """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import stats
@@ -50,7 +50,7 @@ class CalibrationCurveDisplay(style.Display):
     n: int
 
     @classmethod
-    def from_intervals(cls, y: Any, intervals: metrics.IntervalsLike) -> CalibrationCurveDisplay:
+    def from_intervals(cls, y: Any, intervals: metrics.IntervalsLike) -> Self:
         """Count the targets inside at each level.
 
         Parameters
@@ -80,7 +80,7 @@ class CalibrationCurveDisplay(style.Display):
 
     def plot(
         self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE, marker: str = "o"
-    ) -> CalibrationCurveDisplay:
+    ) -> Self:
         """Draw the curve with its bounds; draw others on the same ``ax`` to compare."""
         fresh = ax is None or not ax.lines
         ax = self._start(ax, (5.0, 4.8))
@@ -92,17 +92,10 @@ class CalibrationCurveDisplay(style.Display):
         else:
             for words in ax.texts[:1]:
                 words.set_text(f"{points} · bars are 1-σ binomial bounds")
-        ax.errorbar(
-            self.asked,
-            self.covered,
-            yerr=style.bars(self.covered, self.lower, self.upper),
-            color=color,
-            marker=marker,
-            ms=4.5,
-            linewidth=1.4,
-            elinewidth=1.4,
-            label=name or "measured, with 1-σ bounds",
-        )
+        bars = style.bars(self.covered, self.lower, self.upper)
+        look: dict[str, Any] = {"color": color, "marker": marker, "ms": 4.5, "linewidth": 1.4}
+        look |= {"elinewidth": 1.4, "label": name or "measured, with 1-σ bounds"}
+        ax.errorbar(self.asked, self.covered, yerr=bars, **look)
         for axis in (ax.xaxis, ax.yaxis):
             style.in_percent(axis)
         ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
@@ -149,7 +142,7 @@ class CoverageDisplay(style.Display):
         what: str | None = None,
         n_bins: int = 10,
         coverage: float | None = None,
-    ) -> CoverageDisplay:
+    ) -> Self:
         """Coverage by the values or the groups that are given, else by width.
 
         Parameters
@@ -182,24 +175,16 @@ class CoverageDisplay(style.Display):
         level = None if level is None else check_levels(level)[0]
         return cls(table, level, default if what is None else what)
 
-    def plot(
-        self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE
-    ) -> CoverageDisplay:
+    def plot(self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE) -> Self:
         """Draw a dot and its bounds for each bin: upright for bins of numbers, else in rows."""
         table, in_rows = self.table, self.table.edges is None
         height = max(2.6, 1.8 + 0.32 * len(table.n)) if in_rows else 4.0
         ax = self._start(ax, (6.4, height))
         place = np.arange(len(table.n))
-        ax.errorbar(
-            *((table.coverage, place) if in_rows else (place, table.coverage)),
-            **{"xerr" if in_rows else "yerr": style.bars(table.coverage, table.lower, table.upper)},
-            fmt="o",
-            color=color,
-            ms=5.5,
-            elinewidth=1.6,
-            zorder=3,
-            label="covered, with 1-σ bounds",
-        )
+        bars = {"xerr" if in_rows else "yerr": style.bars(table.coverage, table.lower, table.upper)}
+        look: dict[str, Any] = {"fmt": "o", "color": color, "ms": 5.5, "elinewidth": 1.6}
+        look |= {"zorder": 3, "label": "covered, with 1-σ bounds", **bars}
+        ax.errorbar(*((table.coverage, place) if in_rows else (place, table.coverage)), **look)
         self._draw_level(ax, in_rows)
         if in_rows:
             self._name_groups(ax, place)
@@ -300,9 +285,7 @@ class RunningCoverageDisplay(style.Display):
     upper: float
 
     @classmethod
-    def from_outside(
-        cls, outside: Any, *, coverage: float, window: int = 200
-    ) -> RunningCoverageDisplay:
+    def from_outside(cls, outside: Any, *, coverage: float, window: int = 200) -> Self:
         """Average over windows.
 
         Parameters
@@ -332,9 +315,7 @@ class RunningCoverageDisplay(style.Display):
             upper=float(high),
         )
 
-    def plot(
-        self, ax: Any = None, *, name: str = "running", color: str = style.BLUE
-    ) -> RunningCoverageDisplay:
+    def plot(self, ax: Any = None, *, name: str = "running", color: str = style.BLUE) -> Self:
         """Draw the line; draw others on the same ``ax`` to compare."""
         fresh = ax is None or not ax.lines
         ax = self._start(ax, (7.2, 4.0))
@@ -402,7 +383,7 @@ class CoverageLawDisplay(style.Display):
     @classmethod
     def from_coverages(
         cls, coverages: Any, *, coverage: float, n_calibration: int, n_test: int | None = None
-    ) -> CoverageLawDisplay:
+    ) -> Self:
         """Set measured coverages beside their law.
 
         Parameters
@@ -445,9 +426,7 @@ class CoverageLawDisplay(style.Display):
             share_inside=float(inside.mean()),
         )
 
-    def plot(
-        self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE
-    ) -> CoverageLawDisplay:
+    def plot(self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE) -> Self:
         """Draw bars for what was measured, a line for the law."""
         ax = self._start(ax)
         law = "Beta" if self.n_test is None else "beta-binomial"

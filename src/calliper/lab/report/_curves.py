@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -72,7 +72,7 @@ class MetricCurveDisplay(style.Display):
         *,
         problem: str | None = None,
         level: float | None = None,
-    ) -> MetricCurveDisplay:
+    ) -> Self:
         """Mean and 1-σ error over the splits, for each method and N.
 
         Parameters
@@ -106,7 +106,7 @@ class MetricCurveDisplay(style.Display):
         words = (known and known.label) or self.metric.replace("_", " ")
         return words[0].upper() + words[1:] if words[0].isascii() else words
 
-    def plot(self, ax: Any = None, *, name: str | None = None) -> MetricCurveDisplay:
+    def plot(self, ax: Any = None, *, name: str | None = None) -> Self:
         """Draw a line with bars for each method; N is on a logarithmic axis."""
         ax = self._start(ax)
         for place, method in enumerate(self.curves):
@@ -124,20 +124,16 @@ class MetricCurveDisplay(style.Display):
         curve, (color, mark) = self.curves[method], style.SERIES[place % len(style.SERIES)]
         x = curve.n_calibration * 1.025 ** (place - (len(self.curves) - 1) / 2)
         finite = np.isfinite(curve.mean)
-        ax.errorbar(
-            x[finite],
-            curve.mean[finite],
-            yerr=curve.error[finite],  # none is drawn where it is not known
-            color=color,
-            marker=mark,
-            ms=5,
-            linewidth=1.6,
-            elinewidth=1.2,
-            capsize=2.5,
-            label=method + _remarks(curve),
-        )
-        for edge, at_edge in ((1, curve.mean == np.inf), (0, curve.mean == -np.inf)):
-            _mark_edge(ax, x[at_edge], edge, color)
+        bars: dict[str, Any] = {"elinewidth": 1.2, "capsize": 2.5, "linewidth": 1.6, "ms": 5}
+        bars |= {"color": color, "marker": mark, "label": method + _remarks(curve)}
+        # No bar is drawn where the error is not known.
+        ax.errorbar(x[finite], curve.mean[finite], yerr=curve.error[finite], **bars)
+        # Means beyond all numbers: arrows at the top or the bottom of the axes.
+        look = {"color": color, "ms": 8, "linestyle": "none", "clip_on": False}
+        for edge, mark, mean in ((1, "^", np.inf), (0, "v", -np.inf)):
+            if len(at := x[curve.mean == mean]):
+                where = ax.get_xaxis_transform()
+                ax.plot(at, [edge] * len(at), marker=mark, transform=where, **look)
 
     def _caption(self) -> str:
         splits = {int(s) for curve in self.curves.values() for s in curve.n_splits}
@@ -189,13 +185,8 @@ def _curve(rows: list[Mapping[str, Any]], metric: str) -> Curve:
         defined = found[~np.isnan(found)]
         columns.append((*one_sigma(defined), len(found), len(found) - len(defined)))
     mean, error, n_splits, n_undefined = np.array(columns).T
-    return Curve(
-        n_calibration=np.array(sizes),
-        mean=mean,
-        error=error,
-        n_splits=n_splits.astype(np.intp),
-        n_undefined=n_undefined.astype(np.intp),
-    )
+    counts = n_splits.astype(np.intp), n_undefined.astype(np.intp)
+    return Curve(np.array(sizes), mean, error, *counts)
 
 
 def _remarks(curve: Curve) -> str:
@@ -207,13 +198,6 @@ def _remarks(curve: Curve) -> str:
         sizes = ", ".join(f"{n:,}" for n in curve.n_calibration[np.isinf(curve.mean)])
         words.append(f"infinite at N = {sizes}")
     return f" ({'; '.join(words)})" if words else ""
-
-
-def _mark_edge(ax: Any, x: FloatArray, edge: int, color: str) -> None:
-    """Arrows at the top (1) or the bottom (0) of the axes, for means beyond all numbers."""
-    if len(x):
-        look = {"color": color, "marker": "^" if edge else "v", "ms": 8, "linestyle": "none"}
-        ax.plot(x, [edge] * len(x), transform=ax.get_xaxis_transform(), clip_on=False, **look)
 
 
 def draw_tuning(curve: TuningCurve) -> Figure:
@@ -268,29 +252,17 @@ def _draw_criterion(axis: Any, curve: TuningCurve) -> None:
     axis.fill_between(x, *band, color=style.BLUE, alpha=0.25, linewidth=0)
     axis.plot(x, mean, color=style.BLUE, linewidth=1.6, marker="o", markersize=3.5)
     axis.set_ylabel(IN_WORDS[curve.criterion] + _UNITS[curve.criterion])
-    axis.set_title(
-        "Smaller is better: mean over the points left out, shaded ± their deviation",
-        loc="left",
-        fontsize=9.5,
-        color=style.QUIET,
-    )
+    title = "Smaller is better: mean over the points left out, shaded ± their deviation"
+    axis.set_title(title, loc="left", fontsize=9.5, color=style.QUIET)
     value = curve.reference_value
     if value is None or not np.isfinite(value):
         return
     axis.axhline(value, color=style.VERMILION, linewidth=1.3, linestyle=(0, (5, 2)))
     axis.margins(y=0.1)
     right = _room(mean[-(len(mean) // 3 + 1) :], value) >= _room(mean[: len(mean) // 3 + 1], value)
-    axis.annotate(
-        str(curve.reference_name),
-        (1.0 if right else 0.0, value),
-        (-4 if right else 4, 4),
-        xycoords=axis.get_yaxis_transform(),
-        textcoords="offset points",
-        ha="right" if right else "left",
-        va="bottom",
-        color=style.VERMILION,
-        fontsize=9.5,
-    )
+    at, side = ((1.0, value), -4) if right else ((0.0, value), 4)
+    where = {"xycoords": axis.get_yaxis_transform(), "va": "bottom", "color": style.VERMILION}
+    _say_beside(axis, str(curve.reference_name), at, (side, 4), **where)
 
 
 def _room(mean: FloatArray, value: float) -> float:
@@ -316,16 +288,14 @@ def _mark_favourite(axes: Any, curve: TuningCurve) -> None:
         axis.axvline(x, color=style.GREEN, linewidth=1.0, linestyle=":", zorder=0)
     left = bool(np.log(x) > np.log(axes[1].get_xlim()).mean())
     edge = x * _half_width(curve.candidates) ** (-1 if left else 1)
-    axes[1].annotate(
-        f"{x:.3g}, chosen by {curve.counts[place]} of {n}",
-        (edge, 0.5 * n),
-        (-5 if left else 5, 0),
-        textcoords="offset points",
-        ha="right" if left else "left",
-        va="center",
-        color=style.GREEN,
-        fontsize=9.5,
-    )
+    words, away = f"{x:.3g}, chosen by {curve.counts[place]} of {n}", (-5 if left else 5, 0)
+    _say_beside(axes[1], words, (edge, 0.5 * n), away, va="center", color=style.GREEN)
+
+
+def _say_beside(axis: Any, words: str, at: Any, away: tuple[int, int], **look: Any) -> None:
+    """Words so many points away from a place, to the left of it if that is negative."""
+    side = "right" if away[0] < 0 else "left"
+    axis.annotate(words, at, away, textcoords="offset points", ha=side, fontsize=9.5, **look)
 
 
 def _half_width(candidates: FloatArray) -> float:

@@ -75,10 +75,9 @@ class FanDisplay(style.Display):
         (lower, upper), levels = self.intervals, np.asarray(self.intervals.coverage, float)
         shown = [lower.ravel(), upper.ravel(), *([] if self.y is None else [self.y])]
         low, high = style.limits(np.concatenate(shown))
-        far = 10 * (high - low)
         shades = np.linspace(0.6, 0.18, len(levels))
         for column in reversed(range(len(levels))):
-            ends = np.maximum(lower[:, column], low - far), np.minimum(upper[:, column], high + far)
+            ends = style.drawn_ends(lower[:, column], upper[:, column], low, high)
             words = style.percent(levels[column])
             ax.fill_between(self.x, *ends, color=color, alpha=shades[column], lw=0, label=words)
         if self.y is not None:
@@ -139,16 +138,9 @@ class PITDisplay(style.Display):
         ax, table = self._start(ax), self.table
         width = 1 / len(table.place)
         ax.bar(table.place, table.share, width, align="edge", color=color, alpha=0.55, ec="white")
+        band: dict[str, Any] = {"color": style.ORANGE, "alpha": 0.35, "lw": 0, "zorder": 3}
         words = f"chance: {style.percent(table.level)} of the bars"
-        ax.axhspan(
-            table.lower[0],
-            table.upper[0],
-            color=style.ORANGE,
-            alpha=0.35,
-            lw=0,
-            zorder=3,
-            label=words,
-        )
+        ax.axhspan(table.lower[0], table.upper[0], label=words, **band)
         ax.axhline(width, label="expected", **style.TARGET)
         ax.set(xlim=(0, 1), ylim=(0, 1.25 * max(table.share.max(), table.upper.max())))
         style.in_percent(ax.yaxis)

@@ -100,16 +100,8 @@ def entitle(ax: Any, title: str, caption: str) -> None:
     """A title above, and below it, quietly, what to see."""
     lines = caption.count("\n") + 1
     ax.set_title(title, loc="left", fontweight="bold", fontsize=11, pad=10 + 12 * lines)
-    ax.annotate(
-        caption,
-        (0, 1),
-        (0, 6),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        fontsize=9,
-        color=QUIET,
-        va="bottom",
-    )
+    where = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "bottom"}
+    ax.annotate(caption, (0, 1), (0, 6), fontsize=9, color=QUIET, **where)
 
 
 def percent(value: float) -> str:
@@ -128,6 +120,12 @@ def several(n: int, thing: str) -> str:
 def thin(n: int, most: int = MOST_DOTS) -> Any:
     """Which of n rows are drawn: all, or evenly many of them in their order."""
     return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)
+
+
+def drawn_ends(lower: Any, upper: Any, low: float, high: float) -> tuple[Any, Any]:
+    """Ends of intervals to be drawn on an axis from low to high: infinite ones reach beyond it."""
+    far = 10 * (high - low)
+    return np.maximum(lower, low - far), np.minimum(upper, high + far)
 
 
 def limits(values: FloatArray, room: float = 0.06) -> tuple[float, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -64,7 +64,7 @@ class WidthErrorDisplay(style.Display):
         max_score: float | None = None,
         n_bins: int = 10,
         min_bin_size: int | None = None,
-    ) -> WidthErrorDisplay:
+    ) -> Self:
         """Compute bins and measures; all parameters are those of :func:`calliper.metrics.r2_sqi`.
 
         Measures that are undefined are NaN here, without a warning: the figure says so.
@@ -88,9 +88,7 @@ class WidthErrorDisplay(style.Display):
         """How many widths are infinite, and cannot be drawn."""
         return int(np.count_nonzero(np.isinf(self.widths)))
 
-    def plot(
-        self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE
-    ) -> WidthErrorDisplay:
+    def plot(self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE) -> Self:
         """Draw dots for rows (a share of them if they are many), marks for tenths, the line."""
         ax = self._start(ax, (5.6, 4.6))
         finite, drawable = np.isfinite(self.widths), np.isfinite(self.isq)
@@ -178,7 +176,7 @@ class EmbeddingDisplay(style.Display):
         project: bool = True,
         max_points: int = style.MOST_DOTS,
         random_state: Any = None,
-    ) -> EmbeddingDisplay:
+    ) -> Self:
         """Find the two main directions of all rows, and take the rows to draw.
 
         Parameters
@@ -210,9 +208,7 @@ class EmbeddingDisplay(style.Display):
         names = _axis_names(X, explained)
         return cls(position[rows], read.width[rows], rows, explained, n_rows=n, names=names)
 
-    def plot(
-        self, ax: Any = None, *, name: str | None = None, cmap: str = "viridis"
-    ) -> EmbeddingDisplay:
+    def plot(self, ax: Any = None, *, name: str | None = None, cmap: str = "viridis") -> Self:
         """Draw wide intervals on top; the colours span the 2nd to the 98th percentile."""
         ax = self._start(ax, (6.0, 4.8))
         finite = np.isfinite(self.widths)

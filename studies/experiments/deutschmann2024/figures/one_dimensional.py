@@ -53,7 +53,7 @@ def fit(results: dict[str, Records], quick: bool) -> Any:
                 data.X[cal], errors[cal]
             ),
             names.MAD_KNN: MADSplit(KNN(NEIGHBOURS), random_state=0).fit(
-                data.X[cal], errors[cal], Z_train=data.X[train], scores_train=errors[train]
+                data.X[cal], errors[cal], training=(data.X[train], errors[train])
             ),
         }
         for ax, (name, method) in zip(row, fitted.items(), strict=True):

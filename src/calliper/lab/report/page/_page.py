@@ -12,7 +12,8 @@ from typing import Any
 
 from calliper._version import __version__
 from calliper._writing import to_text
-from calliper.lab.comparison import Comparison, percent
+from calliper.lab._words import percent
+from calliper.lab.comparison import Comparison
 from calliper.lab.report.page._figures import figure_items
 from calliper.lab.report.page._payload import PAGE_COLUMNS, payload, table_rows
 

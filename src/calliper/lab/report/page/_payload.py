@@ -12,15 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calliper._writing import plain
-from calliper.lab.comparison import (
-    Comparison,
-    Record,
-    number,
-    percent,
-    percent_down,
-    seconds,
-    with_error,
-)
+from calliper.lab._words import number, percent, percent_down, seconds, with_error
+from calliper.lab.comparison import Comparison, Record
 from calliper.metrics import MEASURES
 
 #: Fields of a record by their names, or what else goes into JSON.

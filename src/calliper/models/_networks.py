@@ -1,22 +1,88 @@
-"""A layer of a network as the space where nearness is judged: what the paper does.
+"""Networks: a PyTorch module is asked in batches; a layer of it may say who is near.
 
-The last hidden layer of a network that was trained on y holds what it knows of an input in the
-form from which one more linear map makes the prediction.
+A module answers in evaluation mode and without gradients, on the device where it is; every part is
+then put back into the mode that it was in. The last hidden layer of a network that was trained on y
+holds what it knows of an input in the form from which one more linear map makes the prediction:
+nearness is judged there, as in the paper.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import RLock
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from calliper._kept import Keeps, Part
-from calliper._models import BATCH_ROWS, OpenedModel, as_array, batches, evaluating
 from calliper._types import FloatArray
+from calliper._validation import n_rows
 from calliper.exceptions import CalliperError
-from calliper.space._spaces import SPACES, Predict
+
+#: Rows that go through a module together.
+BATCH_ROWS = 1024
+
+# Modes and hooks belong to the module and not to the thread that sets them: one at a time.
+_ONE_AT_A_TIME = RLock()
+
+
+def is_module(model: Any) -> bool:
+    """Whether it is a ``torch.nn.Module``; who has one has imported torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
+@contextmanager
+def _evaluating(module: Any) -> Iterator[None]:
+    """Evaluation mode for the time being; every part then returns to the mode it was in."""
+    import torch
+
+    with _ONE_AT_A_TIME:
+        modes = [(part, part.training) for part in module.modules()]
+        module.eval()
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            for part, mode in modes:
+                part.training = mode
+
+
+def _batches(module: Any, X: Any, batch_rows: int = BATCH_ROWS) -> Iterator[Any]:
+    """Rows as tensors on the module's device, of its floating type; integers stay integers."""
+    import torch
+
+    weight = next(module.parameters(), torch.zeros(0))
+    # Frames hand out memory that must not be written to, which torch warns of.
+    rows = X if torch.is_tensor(X) else torch.as_tensor(np.require(X, requirements="W"))
+    for start in range(0, max(1, n_rows(rows)), batch_rows):
+        batch = rows[start : start + batch_rows]
+        dtype = weight.dtype if batch.is_floating_point() else batch.dtype
+        yield batch.to(weight.device, dtype)
+
+
+def outputs(module: Any, X: Any) -> FloatArray:
+    """What a module answers to rows: (m,) or (m, n_outputs)."""
+    with _evaluating(module):
+        answers = [module(batch) for batch in _batches(module, X)]
+    if not is_tensor(answers[0]):
+        raise CalliperError(
+            f"{type(module).__name__} must answer with a tensor; got a "
+            f"{type(answers[0]).__name__}: pass a function that takes the predictions out of it."
+        )
+    return np.concatenate([as_array(answer) for answer in answers])
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether it is a tensor of PyTorch, or of a library like it."""
+    return hasattr(value, "detach")
+
+
+def as_array(tensor: Any) -> FloatArray:
+    """A tensor's numbers, wherever it is."""
+    return np.asarray(tensor.detach().cpu().double().numpy())
 
 
 class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -44,7 +110,7 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self, module: Any, name: str | None = None, *, batch_size: int = BATCH_ROWS
     ) -> None:
-        if not hasattr(module, "named_modules"):
+        if not is_module(module):
             raise TypeError(f"Layer takes a torch.nn.Module; got {type(module).__name__}.")
         layers = dict(module.named_modules())
         if name is not None and name not in layers:
@@ -66,21 +132,23 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     __call__ = transform
 
-    def predict_and_place(self, X: Any) -> tuple[list[Any], FloatArray]:
-        """What the module answers, and the place of each row, in one pass."""
+    def predict_and_place(self, X: Any) -> tuple[FloatArray | None, FloatArray]:
+        """Predictions, None if the module answers with no tensor; places, (m, d): in one pass."""
         seen: list[Any] = []
         answers, places = [], []
-        with evaluating(self.module):
+        with _evaluating(self.module):
             hooks = self._listen(seen)
             try:
-                for batch in batches(self.module, X, self.batch_size):
+                for batch in _batches(self.module, X, self.batch_size):
                     seen.clear()
                     answers.append(self.module(batch))
                     places.append(self._place(seen, len(batch)))
             finally:
                 for hook in hooks:
                     hook.remove()
-        return answers, np.concatenate(places)
+        tensors = all(is_tensor(answer) for answer in answers)
+        y_pred = np.concatenate([as_array(answer) for answer in answers]) if tensors else None
+        return y_pred, np.concatenate(places)
 
     def __repr__(self) -> str:
         layer = "" if self.name is None else f", {self.name!r}"
@@ -123,7 +191,7 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise CalliperError(
                 f"{self.name_in_words} is not used when the module predicts: name another."
             )
-        if not hasattr(seen[-1], "detach"):
+        if not is_tensor(seen[-1]):
             raise CalliperError(
                 f"{self.name_in_words} gives a {type(seen[-1]).__name__} and not a tensor: name a "
                 f"layer before or after it."
@@ -138,33 +206,4 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 def _copy(value: Any) -> Any:
     """What passed, as it was: a layer that comes later may write into the same memory."""
-    return value.detach().clone() if hasattr(value, "detach") else value
-
-
-@dataclass(frozen=True)
-class Network(Keeps):
-    """The space of a module that predicts: prediction and layer in one pass."""
-
-    layer: Layer
-
-    has_unit = False
-    keeps = {"layer": Part("space")}
-
-    @property
-    def name(self) -> str:
-        """Which layer, in words."""
-        return self.layer.name_in_words
-
-    def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
-        """The module's predictions, None if it answers with no tensor, and the layer's output."""
-        answers, places = self.layer.predict_and_place(X)
-        if not all(hasattr(answer, "detach") for answer in answers):
-            return None, places
-        return np.concatenate([as_array(answer) for answer in answers]), places
-
-    def with_model(self, opened: OpenedModel) -> Network:
-        """The same space: a module is not trained here."""
-        return self
-
-
-SPACES["layer"] = Network
+    return value.detach().clone() if is_tensor(value) else value

@@ -1,0 +1,792 @@
+"""The frame of all methods: features and scores in, a radius at any level and a promise out.
+
+A method is a subclass of :class:`Calibrator` that writes three things, named as in its paper:
+
+    _learn(rows)                learns from checked calibration points
+    _radius(Z, levels, shares)  the radius at checked rows, (m, L)
+    _proved(level)              the marginal coverage that is proved, for the N at hand
+
+and says of itself what it uses (``uses``), what people choose it by (``about``), and in class
+attributes or properties what :class:`Calibrator` lists. All else happens here, once: input is
+checked and an earlier fit forgotten, levels become ranks, levels that N points cannot reach are
+infinite with one warning, the radius is rounded outward and shaped.
+
+What ``fit`` was given is kept, as most of it is in any case, so that ``extend`` can fit to more of
+it. A method that knows a shorter way writes ``_take_in``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from calliper._device import DeviceRows, device_rows, engine_device, is_tensor, to_host
+from calliper._kept import Array, Field, Number, Plain
+from calliper._notebook import card, histogram
+from calliper._types import Coverage, FloatArray
+from calliper._validation import (
+    check_bounds,
+    check_calibration,
+    check_level,
+    check_levels,
+    check_new_features,
+    check_scores,
+    check_signs,
+    check_training,
+    check_vector,
+    check_window,
+    each_level,
+    forget_fit,
+    like_coverage,
+    numbers_or_zeros,
+    refuse_huge_scores,
+    warn_if_too_few,
+)
+from calliper.declarations import About, Uses
+from calliper.distribution import Distribution
+from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
+from calliper.guarantees import Guarantee, confident_rank, required_for_confidence
+from calliper.kernels import as_kernel, check_length_scale
+from calliper.quantile import (
+    Shares,
+    conformal_rank,
+    effective_size,
+    in_order,
+    outward,
+    rescaled_back,
+    with_signs,
+)
+from calliper.rows import Rows
+from calliper.shift import ShiftReport, as_shares, check_weights
+
+#: What a file keeps of rows: calibration, training and left-out ones.
+ROWS: dict[str, Field] = {
+    "Z": Array("float64", ("M", "d")),
+    "scores": Array("float64", ("N",)),
+    "magnitudes": Array("float64", ("N",), least=0, optional=True),
+    "signs": Array("int8", ("N",), least=-1, most=1, optional=True, becomes="float64"),
+    "weights": Array("float64", ("N",), least=0, optional=True),
+    "Z_train": Array("float64", ("n", "d"), optional=True),
+    "scores_train": Array("float64", ("n",), optional=True),
+    "targets_train": Array("float64", ("n",), optional=True),
+    "Z_left_out": Array("float64", ("l", "d"), optional=True),
+    "scores_left_out": Array("float64", ("l",), optional=True),
+    "length": Number(least=0, optional=True),  # ``length_scale``, which some have as a parameter
+    "levels": Array("float64", ("L",), least=0, most=1),
+    "names": Plain(),
+}
+
+#: Methods by their names on the command line.
+_METHODS: dict[str, type[Calibrator]] = {}
+
+
+def methods() -> dict[str, type[Calibrator]]:
+    """Every method that has a name on the command line, by that name, the most useful first."""
+    from calliper import calibrators
+
+    for name in calibrators.__all__:  # those that nobody asked for are not loaded yet
+        getattr(calibrators, name)
+    return dict(sorted(_METHODS.items(), key=lambda item: (item[1].about.order, item[0])))
+
+
+class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
+    """A method: learns from features and scores, answers with a radius for any level.
+
+    Attributes
+    ----------
+    uses : what ``fit`` takes beyond features and scores, and what it cannot do without
+    about : what people choose it by; on the command line if it has a name there
+    judges_nearness : whether the radius depends on the features
+    takes_inputs : whether rows shall come as they are, frames too: no distance is asked of them
+    takes_any_score : whether scores may be negative
+    by_rank : whether N points reach a level if and only if its rank ⌈(1−α)(N+1)⌉ is at most N
+    has_law : whether coverage given the calibration set has the Beta law
+    averages : what its promise averages over besides draws of the calibration points
+    has_distribution : whether there is a predictive distribution, if ``fit`` is given signs
+    takes_device : whether features may be tensors on a torch device
+    promises : whether anything is known of its coverage
+    kernel : who counts as a neighbour, where the method has such a parameter
+    """
+
+    uses: Any = Uses()
+    about: Any = About(width="")
+    judges_nearness = True
+    takes_inputs = False
+    takes_any_score = False
+    by_rank = True
+    has_law = False
+    averages = "all inputs"
+    has_distribution = False
+    takes_device = False
+    promises = True
+    kernel: Any = None
+
+    #: What a file keeps besides parameters: rows, and what ``learns`` names.
+    keeps: ClassVar[Mapping[str, Field]] = ROWS
+    #: What a method learns, draws, or finds at great expense; ``_once`` has it back from a file.
+    learns: ClassVar[Mapping[str, Field]] = {}
+    #: What is kept in the place of all that.
+    own_keeps: ClassVar[Mapping[str, Field]] = {}
+    _known: Mapping[str, Any] = {}
+
+    @property
+    def rounded(self) -> bool:
+        """Whether the radius is one of the scores to the last bit, or rounded outward already."""
+        return False
+
+    n_calibration_: int
+    #: Levels that a radius was asked for since ``fit``.
+    levels_asked_: set[float]
+    #: What ``fit`` was given: calibration, training and left-out rows, and a length scale.
+    _rows: Any = None
+    _training: Any = None
+    _left_out: Any = None
+    _length_scale: float | None = None
+    _signed: Any
+    #: Weights in the order of what ``signed_thresholds`` gives of all points.
+    _signed_weights: Any
+
+    #: Weights of the calibration points, in the order in which the method keeps them, or None.
+    weights_: FloatArray | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.keeps = cls.own_keeps or {**ROWS, **cls.learns}
+        if cls.about.cli is not None:
+            _METHODS.setdefault(cls.about.cli, cls)
+
+    def fit(
+        self,
+        Z: Any,
+        scores: Any,
+        *,
+        magnitudes: Any = None,
+        signs: Any = None,
+        weights: Any = None,
+        groups: Any = None,
+        training: Any = None,
+        left_out: Any = None,
+        length_scale: float | None = None,
+    ) -> Self:
+        """Learn from the calibration points; what a method does not use (``uses``) is refused.
+
+        Parameters
+        ----------
+        Z : (N, d) features in which nearness is judged
+        scores : (N,) errors of the calibration points
+        magnitudes : (N,), default ``scores``
+            What local scales are made of. One-sided errors are rescaled by absolute errors.
+        signs : (N,), optional
+            Those of the errors that the scores are sizes of, for a distribution.
+        weights : (N,), optional
+            How many times as often such inputs come among new rows, up to a constant; see
+            ``docs/groups-and-shift.md``.
+        groups : (N,), optional
+            The group of each point, for :class:`Grouped`.
+        training : (Z, scores), (Z, scores, targets) or Rows, optional
+            Training inputs, errors and targets, apart from the calibration points.
+        left_out : (Z, scores) or Rows, optional
+            Training rows and the sizes of the errors that the model makes on them when it is
+            trained without them (out of fold, out of bag).
+        length_scale : float, optional
+            Distance in ``Z`` at which N points still count for one another, where the space has a
+            unit of its own.
+        """
+        self._refuse_unused(
+            magnitudes=magnitudes,
+            signs=signs,
+            weights=weights,
+            groups=groups,
+            training=training,
+            left_out=left_out,
+            length_scale=length_scale,
+        )
+        forget_fit(self)
+        Z, device = self._located(Z)
+        Z, scores = check_calibration(
+            self, Z, to_host(scores, "scores", device), non_negative=not self.takes_any_score
+        )
+        self._check_parameters()
+        self._training = self._checked_apart("training", training, Z, device)
+        self._left_out = self._checked_apart("left_out", left_out, Z, device)
+        rows = self._checked(Z, scores, magnitudes, signs, weights)
+        self._length_scale = None if length_scale is None else check_length_scale(length_scale)
+        self._relearn(rows)
+        return self
+
+    def fit_to(
+        self,
+        rows: Rows,
+        *,
+        training: Rows | None = None,
+        left_out: Rows | None = None,
+        length_scale: float | None = None,
+    ) -> Self:
+        """As :meth:`fit`, where more may be known than the method uses: of that it is told none."""
+        uses = self.uses
+        return self.fit(
+            rows.Z,
+            rows.scores,
+            magnitudes=rows.magnitudes if "magnitudes" in uses else None,
+            signs=rows.signs if "signs" in uses else None,
+            weights=rows.weights,
+            groups=rows.groups,
+            training=training if "training" in uses else None,
+            left_out=left_out if "left_out" in uses else None,
+            length_scale=length_scale if "length_scale" in uses else None,
+        )
+
+    def extend_by(
+        self, rows: Rows, *, window: int | None = None, length_scale: float | None = None
+    ) -> Self:
+        """As :meth:`extend`, where more may be known than the method uses."""
+        return self.extend(
+            rows.Z,
+            rows.scores,
+            window=window,
+            magnitudes=rows.magnitudes if "magnitudes" in self.uses else None,
+            signs=rows.signs if "signs" in self.uses else None,
+            weights=rows.weights,
+            groups=rows.groups,
+            length_scale=length_scale if "length_scale" in self.uses else None,
+        )
+
+    def _once(self, name: str, learn: Callable[[], Any]) -> Any:
+        """What a file knows of this, else what ``learn`` finds."""
+        return self._known[name] if name in self._known else learn()
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds of a fitted method, by the names of ``keeps``."""
+        rows, train, left_out = self._rows, self._training, self._left_out
+        same = np.array_equal(rows.magnitudes, rows.scores)
+        errors = train is not None and "errors" in self.uses
+        targets = train is not None and "targets" in self.uses
+        return {
+            **{name: getattr(rows, name) for name in ("Z", "scores", "signs", "weights")},
+            "magnitudes": None if same else rows.magnitudes,
+            "Z_train": None if train is None else train.Z,
+            "scores_train": train.scores if errors else None,
+            "targets_train": train.targets if targets else None,
+            "Z_left_out": None if left_out is None else left_out.Z,
+            "scores_left_out": None if left_out is None else left_out.scores,
+            "length": self._length_scale,
+            "levels": np.array(sorted(self.levels_asked_)),
+            "names": list(vars(self).get("feature_names_in_", ())),
+            **{name: getattr(self, name) for name in self.learns},
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Fit to the rows of a file, with what was learnt before."""
+        Z, scores, train, left_out = (
+            state[name] for name in ("Z", "scores", "Z_train", "Z_left_out")
+        )
+        if train is not None:
+            train = Rows(train, scores=state["scores_train"], targets=state["targets_train"])
+        if left_out is not None:
+            left_out = Rows(left_out, scores=state["scores_left_out"])
+        self._known = {name: state[name] for name in self.learns}
+        try:
+            self.fit(
+                Z if self.judges_nearness else np.zeros((len(scores), 1)),  # rows are only counted
+                scores,
+                **{name: state[name] for name in ("magnitudes", "signs", "weights")},
+                training=train,
+                left_out=left_out,
+                length_scale=state["length"],
+            )
+        finally:
+            del self._known
+        if not self.judges_nearness:
+            self.n_features_in_, self._rows = Z.shape[1], replace(self._rows, Z=Z[:0])
+        self.levels_asked_ = set(state["levels"].tolist())
+        if state["names"]:
+            self.feature_names_in_ = np.array(state["names"], dtype=object)
+            if len(self.feature_names_in_) != self.n_features_in_:
+                raise CalliperError("there are not as many names as columns.")
+
+    def _relearn(self, rows: Rows) -> None:
+        """Learn from checked calibration points, and keep them."""
+        self._keep(rows)
+        self.levels_asked_ = set()
+        self._learn(rows)
+        self.n_calibration_ = len(rows)
+
+    def _keep(self, rows: Rows) -> None:
+        """Keep the calibration points for ``extend``; where rows are only counted, none of them."""
+        self.weights_ = rows.weights
+        self._rows = rows if self.judges_nearness else replace(rows, Z=rows.Z[:0].copy())
+
+    @abstractmethod
+    def _learn(self, rows: Rows) -> None:
+        """Learn from the calibration points; ``_training`` and its like hold what else is known."""
+
+    @abstractmethod
+    def _radius(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        """The radius at each row and level, (m, L); with weights, by ``shares`` of them."""
+
+    @abstractmethod
+    def _proved(self, level: float) -> float:
+        """The marginal coverage that is proved at one level."""
+
+    def extend(
+        self,
+        Z: Any,
+        scores: Any,
+        *,
+        window: int | None = None,
+        magnitudes: Any = None,
+        signs: Any = None,
+        weights: Any = None,
+        groups: Any = None,
+        length_scale: float | None = None,
+    ) -> Self:
+        """Add calibration points: all is then, bit for bit, as if fitted anew to all of them.
+
+        Parameters
+        ----------
+        Z, scores : (m, d) and (m,), points that come after those at hand
+        window : int, optional
+            Keep so many points, the latest, and drop those before.
+        magnitudes, signs, weights, groups : (m,), of the new points, if ``fit`` was given such
+        length_scale : float, optional
+            For the number of points that there are now. What else ``fit`` was given of other
+            points still counts.
+        """
+        check_is_fitted(self)
+        self._refuse_unused(
+            magnitudes=magnitudes,
+            signs=signs,
+            weights=weights,
+            groups=groups,
+            length_scale=length_scale,
+        )
+        Z = self._check_new(Z)
+        check = check_vector if self.takes_any_score else check_scores
+        scores = check(to_host(scores, "scores", self._device), "scores", n=len(Z))
+        rows = self._rows.join(self._checked(Z, scores, magnitudes, signs, weights, some=False))
+        n = len(rows) if window is None else min(check_window(window), len(rows))
+        grown = copy(self)  # as it was, should anything be refused
+        if length_scale is not None:
+            grown._length_scale = check_length_scale(length_scale)
+        if n < len(rows) or not grown._take_in(rows, self):
+            grown._check_parameters()
+            grown._relearn(rows.latest(n))
+        self.__dict__.update(vars(grown))
+        return self
+
+    def _take_in(self, rows: Rows, before: Self) -> bool:
+        """Learn from rows whose first are those of ``before`` by a shorter way; False if none."""
+        return False
+
+    def _refuse_unused(self, **given: Any) -> None:
+        """Say which of what was given this method does not use, if any."""
+        for name, value in given.items():
+            if value is not None and name not in self.uses:
+                hint = f": {takers_of_weights()}" if name == "weights" else ""
+                raise TypeError(f"{type(self).__name__} takes no {name}{hint}.")
+
+    def _checked(
+        self,
+        Z: Any,
+        scores: FloatArray,
+        magnitudes: Any,
+        signs: Any,
+        weights: Any,
+        *,
+        some: bool = True,
+    ) -> Rows:
+        """Calibration points and what is known of each, checked; ``some`` weight must not be 0."""
+        device, n = rows_device(Z), len(scores)
+        signs, weights = to_host(signs, "signs", device), to_host(weights, "weights", device)
+        refuse_huge_scores(scores, "scores")
+        sizes = scores
+        if magnitudes is not None:
+            sizes = self._checked_values(check_scores, magnitudes, "magnitudes", n, device)
+        return Rows(
+            Z,
+            scores,
+            sizes,
+            None if signs is None else check_signs(signs, scores),
+            None if weights is None else check_weights(weights, n=n, some=some),
+        )
+
+    def _checked_apart(self, name: str, given: Any, Z: Any, device: str | None) -> Rows | None:
+        """Rows apart from the calibration points, with what of them the method uses, checked."""
+        rows = Rows.of(given)
+        if name == "training" and self.uses.refusal and not self.uses.has_needs(rows):
+            raise CalliperError(self.uses.refusal)
+        if rows is None:
+            return None
+        label = f"Z of {name}"
+        Z = check_training(to_host(rows.Z, label, device), Z, label)
+        scores, targets = rows.scores, rows.targets
+        if scores is not None and (name == "left_out" or "errors" in self.uses):
+            check = check_vector if self.takes_any_score else check_scores
+            scores = self._checked_values(check, scores, f"scores of {name}", len(Z), device)
+        if targets is not None and "targets" in self.uses:
+            label = f"targets of {name}"
+            targets = self._checked_values(check_vector, targets, label, len(Z), device)
+        return Rows(Z, scores, targets=targets)
+
+    def _checked_values(
+        self, check: Any, values: Any, name: str, n: int, device: str | None
+    ) -> FloatArray:
+        """One number for each of n rows, not too large to be added up."""
+        vector: FloatArray = check(to_host(values, name, device), name, n=n)
+        refuse_huge_scores(vector, name)
+        return vector
+
+    # Where rows are: tensors on a device are kept there, and what is known of them comes here.
+
+    @property
+    def _device(self) -> str | None:
+        """The device that calibration points were given on, if they were."""
+        return None if self._rows is None else rows_device(self._rows.Z)
+
+    @property
+    def _engine(self) -> str | None:
+        """What the kernel says about where to compute."""
+        return getattr(self.kernel, "engine", None)
+
+    def _located(self, Z: Any) -> tuple[Any, str | None]:
+        """Features of calibration points where they shall be, and the device, if it is one."""
+        rows = self._as_rows(Z, None if self._engine == "torch" else engine_device(self._engine))
+        return rows, rows_device(rows)
+
+    def _as_rows(self, Z: Any, device: str | None) -> Any:
+        """Features as they are checked: tensors as rows on their device, which must be this one."""
+        if not self.judges_nearness:
+            return numbers_or_zeros(Z)
+        if not is_tensor(Z) or (Z.device.type == "cpu" and self._engine != "torch:cpu"):
+            return Z
+        kernel = self.kernel
+        if not self.takes_device or not getattr(kernel, "takes_device", kernel is None):
+            raise CalliperError(
+                f"Z is on {Z.device}, where {self!r} does not compute: pass Z.cpu(), or use "
+                f"FullRescaled or JackknifeRescaled with KNN(...) or RBF(...)."
+            )
+        return device_rows(Z, "Z", device)
+
+    def _check_new(self, Z: Any) -> Any:
+        """Features of new rows, checked, and where the calibration points are."""
+        device = self._device or engine_device(self._engine)
+        rows = self._as_rows(Z, device or "cpu")
+        if self._device and not self._engine and not isinstance(rows, DeviceRows):
+            raise CalliperError(
+                f"calibration points are on {device}, and Z is in main memory: pass a tensor "
+                f"there, or name the engine, as in KNN(10, engine='torch:{device}'), to have rows "
+                f"moved."
+            )
+        return check_new_features(self, rows)
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that make no sense; the frame asks before it looks at training rows."""
+        return
+
+    def _note(self, level: float, proved: float) -> str | None:
+        """What is promised instead of the usual, as the end of a sentence."""
+        return None
+
+    def predict_radius(
+        self,
+        Z: Any,
+        coverage: Coverage = 0.9,
+        *,
+        confidence: float | None = None,
+        weights: Any = None,
+        groups: Any = None,
+    ) -> FloatArray:
+        """The radius at each row: (m,), or (m, L) for a list of L levels.
+
+        With a ``confidence``, methods that have a law cover so much given these very calibration
+        points, in at least that share of draws of them. ``weights``, (m,), are those of the rows,
+        if ``fit`` was given weights of the calibration points; ``groups`` are for :class:`Grouped`.
+        """
+        check_is_fitted(self)
+        self._refuse_unused(groups=groups)
+        Z, levels, n = self._check_new(Z), check_levels(coverage), self.n_calibration_
+        reached, shares = list(range(len(levels))), self._shares(weights, len(Z), levels)
+        self.levels_asked_.update(levels)
+        if confidence is not None:
+            levels = self._confident(levels, confidence, warned=True)
+        if self.by_rank and shares is None:
+            if confidence is None:
+                warn_if_too_few(n, levels)
+            reached = [column for column in reached if conformal_rank(levels[column], n) <= n]
+        radius = np.full((len(Z), len(levels)), np.inf)
+        if reached:
+            found = self._radius(Z, [levels[column] for column in reached], shares)
+            radius[:, reached] = found if self.rounded else outward(found)
+        return like_coverage(radius, coverage)
+
+    def predict_distribution(
+        self,
+        Z: Any,
+        y_pred: Any,
+        *,
+        bounds: Any = None,
+        weights: Any = None,
+        groups: Any = None,
+    ) -> Distribution:
+        """The distribution at each row, around ``y_pred`` (m,); ``fit`` must have had ``signs``.
+
+        ``bounds`` (y_min, y_max) is the range that y can have, if it is known beforehand, and
+        ``weights``, (m,), are those of the rows, if ``fit`` was given weights.
+        """
+        check_is_fitted(self)
+        self._refuse_unused(groups=groups)
+        refuse_distribution(self)
+        if self._rows.signs is None:
+            raise CalliperError(
+                f"a distribution needs to know on which side each target lay: pass "
+                f"signs=np.sign(y - y_pred) to fit of {type(self).__name__}."
+            )
+        Z = self._check_new(Z)
+        centre = check_vector(to_host(y_pred, "y_pred", self._device), "y_pred", n=len(Z))
+        ends = (-np.inf, np.inf) if bounds is None else check_bounds(bounds)
+        shares = self._shares(weights, len(Z), (0.9,))
+        if shares is not None:
+            shares = replace(shares, calibration=self._signed_weights / self._signed_weights.max())
+        n, signed = self.n_calibration_, self.signed_thresholds
+        return Distribution(centre, Z, signed, n, bounds=ends, shares=shares)
+
+    def signed_thresholds(self, Z: FloatArray, ranks: list[int] | None = None) -> FloatArray:
+        """±t_i with the errors' signs: of a few rows all, (m, N), or of any rows those of ranks."""
+        ratio = self._signed if ranks is None else self._signed[np.array(ranks) - 1]
+        sizes = rescaled_back(self._local_scale(Z)[:, None], np.abs(ratio))
+        return with_signs(sizes, np.sign(ratio))
+
+    def _local_scale(self, Z: FloatArray) -> FloatArray:
+        """What rescaled scores are multiplied by at each row, (m,)."""
+        return np.ones(len(Z))
+
+    def _keep_signed(self, ratio: FloatArray) -> None:
+        """Rescaled scores with the signs of their errors in ascending order, if these are known."""
+        signed = weights = None
+        if self._rows.signs is not None:
+            signed = with_signs(ratio, self._rows.signs)
+            signed, weights = in_order(signed, self._rows.weights)
+        # In this order: a thread that sees the first finds the second.
+        self._signed_weights, self._signed = weights, signed
+
+    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
+        """The proved marginal coverage at a level, or at each of several."""
+        check_is_fitted(self)
+
+        def proved(level: float, n: int) -> float:
+            return min(self._proved(level), level if self.weights_ is not None else 1.0)
+
+        return each_level(proved, coverage, self.n_calibration_)
+
+    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
+        """The promise with its assumptions; ``.describe()`` puts it in words."""
+        coverage = check_level(coverage)
+        proved = float(self.guaranteed_coverage(coverage))
+        if confidence is not None:
+            proved = self._proved(self._confident((coverage,), confidence)[0])
+        return Guarantee(
+            method=type(self).__name__,
+            coverage=coverage,
+            n_calibration=self.n_calibration_,
+            proved=proved,
+            has_law=self.has_law,
+            averages=self.averages,
+            note=self._note(coverage, proved),
+            confidence=confidence,
+            n_effective=None if self.weights_ is None else effective_size(self.weights_),
+        )
+
+    def shift_report(self, weights: Any, coverage: float = 0.9) -> ShiftReport:
+        """What the weights of ``fit`` leave for new rows of these weights, (m,)."""
+        check_is_fitted(self)
+        if self.weights_ is None:
+            raise CalliperError(f"{type(self).__name__} was fitted without weights.")
+        return ShiftReport.of(self.weights_, weights, coverage)
+
+    def _shares(self, new: Any, m: int, levels: tuple[float, ...]) -> Shares | None:
+        """What ``_radius`` takes where there are weights; None where there are none."""
+        name = type(self).__name__
+        if new is None and self.weights_ is None:
+            return None
+        if self.weights_ is None:
+            raise CalliperError(f"{name} was fitted without weights: {takers_of_weights()}.")
+        if new is None:
+            raise CalliperError(f"{name} was fitted with weights: pass those of the new rows, too.")
+        new = check_weights(to_host(new, "weights", self._device), n=m, positive=True)
+        shares = as_shares(self.weights_, new)
+        if shares.equal:  # to the last bit what it is without weights
+            return None
+        ShiftReport.of(self.weights_, new, levels[-1]).warn_if_poor()
+        return shares
+
+    def _confident(
+        self, levels: tuple[float, ...], confidence: float, *, warned: bool = False
+    ) -> tuple[float, ...]:
+        """Levels whose plain ranks are those that reach ``levels`` with this confidence."""
+        confidence, n = check_level(confidence, "confidence"), self.n_calibration_
+        if self.weights_ is not None:
+            raise CalliperError(
+                "no confidence is known with weights: coverage given the calibration points has no "
+                "law then. Leave one of them out."
+            )
+        if not self.has_law:
+            able = sorted(kind.__name__ for kind in methods().values() if kind.has_law is True)
+            raise CalliperError(
+                f"{type(self).__name__} takes no confidence: no law is known of its coverage given "
+                f"the calibration points. Leave it out, or use one of {', '.join(able)}."
+            )
+        ranks = [confident_rank(level, n, confidence) for level in levels]
+        unreached = [level for level, rank in zip(levels, ranks, strict=True) if rank > n]
+        if unreached and warned:
+            warn(
+                f"{n} calibration points cannot support coverage {unreached[0]:g} with confidence "
+                f"{confidence:g}: the only valid interval is infinite. At least "
+                f"{required_for_confidence(unreached[0], confidence)} points are required.",
+                SmallCalibrationWarning,
+            )
+        return tuple((rank - 0.5) / (n + 1) for rank in ranks)  # halves are safe from rounding
+
+    def _html_repr(self) -> str:
+        diagram: str = super()._html_repr()
+        if not hasattr(self, "n_calibration_"):
+            return diagram
+        facts = [f"fitted to the scores of {self.n_calibration_:,} calibration rows"]
+        return diagram + card("", facts, picture_of(self))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "n_calibration_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = not self.judges_nearness
+        return tags
+
+
+class ForeignCalibrator(Calibrator):
+    """A calibrator of another library, known by its ``fit`` and ``predict_radius`` alone.
+
+    Parameters
+    ----------
+    calibrator : object with ``fit(Z, scores)`` and ``predict_radius(Z, coverage)``
+    """
+
+    takes_any_score = True
+
+    def __init__(self, calibrator: Any) -> None:
+        self.calibrator = calibrator
+
+    @property
+    def promises(self) -> bool:  # type: ignore[override]
+        """Whether it says what it guarantees."""
+        return hasattr(self.calibrator, "guaranteed_coverage")
+
+    def _learn(self, rows: Rows) -> None:
+        self.fitted_ = clone(self.calibrator).fit(rows.Z, rows.scores)
+
+    def _radius(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        return np.asarray(self.fitted_.predict_radius(Z, levels))
+
+    def predict_radius(
+        self,
+        Z: Any,
+        coverage: Coverage = 0.9,
+        *,
+        confidence: float | None = None,
+        weights: Any = None,
+        groups: Any = None,
+    ) -> FloatArray:
+        """As it says, at every level."""
+        self._refuse_unused(weights=weights, groups=groups)
+        if confidence is not None:
+            self._confident((0.9,), confidence)
+        return like_coverage(self._radius(self._check_new(Z), [*check_levels(coverage)]), coverage)
+
+    def _proved(self, level: float) -> float:
+        return float(self.fitted_.guaranteed_coverage(level))
+
+    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
+        """What it says of itself."""
+        promise: Guarantee = self.fitted_.guarantee(coverage)
+        return promise
+
+
+def as_calibrator(calibrator: Any) -> Calibrator:
+    """A method of calliper as it is, a foreign one in its adapter; anything else is refused."""
+    if isinstance(calibrator, Calibrator):
+        return calibrator
+    if isinstance(calibrator, type) or not hasattr(calibrator, "predict_radius"):
+        raise TypeError(
+            f"calibrator must be a method such as FullRescaled() or Split(); got "
+            f"{calibrator!r}. calliper.calibrators lists them."
+        )
+    return ForeignCalibrator(calibrator)
+
+
+def scales_of(method: Any) -> Callable[..., Any]:
+    """How its kernel makes the scales of the Jackknife+: of what a file knows, if it does."""
+    before = {name.rstrip("_"): value for name, value in method._known.items() if value is not None}
+    if "without_one" not in before:
+        return method.kernel_.leave_two_out  # type: ignore[no-any-return]
+    return partial(method.kernel_.leave_two_out_again, before)
+
+
+def keep_scales(method: Any) -> None:
+    """Name what its scales keep as ``learns`` does."""
+    found = {} if method.scale_ is None else method.scale_.for_file()
+    for name in method.learns:
+        if name != "kernel_":
+            setattr(method, name, found.get(name.rstrip("_")))
+
+
+def picture_of(calibrator: Calibrator) -> str:
+    """The scores that a fitted calibrator keeps as a histogram, for notebooks."""
+    return histogram(calibrator._rows.scores, "scores (errors) of calibration rows")
+
+
+def rows_device(Z: Any) -> str | None:
+    """The device that features are on; None for main memory."""
+    return Z.device if isinstance(Z, DeviceRows) else None
+
+
+def refuse_distribution(calibrator: Calibrator) -> None:
+    """Say why a method has no predictive distribution, if it has none, and which have."""
+    if not calibrator.has_distribution:
+        raise CalliperError(
+            f"{calibrator!r} has no predictive distribution: calibration points do not have one "
+            f"threshold each, the same at every level. Use {', '.join(_users_of('signs'))}."
+        )
+
+
+def takers_of_weights() -> str:
+    """Who takes weights, as the end of a sentence."""
+    return f"pass weights to fit, of one of {', '.join(_users_of('weights'))}"
+
+
+def _users_of(word: str) -> list[str]:
+    """Names of the methods that use what this word stands for."""
+    return sorted(kind.__name__ for kind in methods().values() if word in kind().uses)
+
+
+def kernel_needs(kernel: Any, *, fixed: bool) -> tuple[str, ...]:
+    """What ``fit`` must be given for this kernel, in words of ``Uses``.
+
+    ``fixed`` if the method takes a tuned or learnt kernel as training errors made it; otherwise
+    it is tuned on the calibration points, and needs training inputs for its grid alone.
+    """
+    if kernel is None:
+        return ()
+    if fixed and as_kernel(kernel).learns_on_errors:
+        return ("training", "errors")
+    return as_kernel(kernel).needs

@@ -1,0 +1,99 @@
+"""Meeting models: what each family knows of its own doubt, and how any model is asked.
+
+A model is opened to its core (``_wrapped.py``), asked for predictions (``_asking.py``) and trained
+again (``_training.py``). What else there is to know depends on the family, one file each:
+
+| file | models |
+|---|---|
+| ``_forests.py`` | forests, extra trees, bagging, votes: a plain mean of members |
+| ``_boosting.py`` | gradient boosting of scikit-learn |
+| ``_libraries.py`` | XGBoost, LightGBM, CatBoost |
+| ``_linear.py`` | linear models, and those that state a standard deviation |
+| ``_networks.py`` | modules of PyTorch, and their layers |
+
+**Add a model family.** Write one file with a subclass of ``Family`` (``_family.py``), and add one
+line with its file and name to ``FAMILIES`` there; the order is that in which families are asked. It
+answers four questions, each a method with a default, so that it need not know them all:
+
+1. Is it mine? ``is_mine(core)``, by the module of its class or by what ``fit`` has left; and
+   ``is_known(core)``, whether such a class surely predicts what ``measure`` says. One that is not
+   known is tried on training rows. Import no library: who has such a model has imported it.
+2. Its doubt: ``measure(rows)`` gives predictions and spreads, numbers in which errors differ;
+   ``unit()`` or ``guess()`` the deviation of the targets, if the model has kept it; ``describe()``
+   a few words. ``weights``, ``in_unit`` and ``floor`` put spreads on the scale of the prediction.
+3. Its left-out rows: ``left_out(X, prepare)``, where some members have not seen some rows; None
+   (the default) has the model trained again on parts of the rows.
+4. How to train it again: ``retrain(core, fitted, told)``, if a copy needs more than parameters.
+
+Nothing else changes: spaces, left-out errors and files ask these questions and no others.
+"""
+
+from calliper.models._asking import (
+    check_known_rows,
+    check_new_rows,
+    check_predictions,
+    first_rows,
+    is_frame,
+    predictions,
+    shape_of,
+    unchanged_if_refused,
+    without_names,
+)
+from calliper.models._family import Family, UnreadableError, families, family_of
+from calliper.models._grove import Grove
+from calliper.models._linear import coefficients, is_linear
+from calliper.models._networks import Layer, is_module, is_tensor
+from calliper.models._training import (
+    check_sample_weight,
+    fit_params_of,
+    fit_router,
+    fresh,
+    is_frozen,
+    routed,
+    trainable,
+    untrained_core,
+)
+from calliper.models._wrapped import (
+    OpenedModel,
+    comes_from,
+    learnt,
+    open_model,
+    predicts_as,
+    unwrapped,
+)
+
+__all__ = [
+    "Family",
+    "Grove",
+    "Layer",
+    "OpenedModel",
+    "UnreadableError",
+    "check_known_rows",
+    "check_new_rows",
+    "check_predictions",
+    "check_sample_weight",
+    "coefficients",
+    "comes_from",
+    "families",
+    "family_of",
+    "first_rows",
+    "fit_params_of",
+    "fit_router",
+    "fresh",
+    "is_frame",
+    "is_frozen",
+    "is_linear",
+    "is_module",
+    "is_tensor",
+    "learnt",
+    "open_model",
+    "predictions",
+    "predicts_as",
+    "routed",
+    "shape_of",
+    "trainable",
+    "unchanged_if_refused",
+    "untrained_core",
+    "unwrapped",
+    "without_names",
+]

@@ -1,0 +1,179 @@
+"""Gradient boosting of scikit-learn: how far the last stages still move the prediction.
+
+Trees correct one another, so their spread says nothing; the path of their sum does. Where the later
+half of the stages still pushes the prediction to and fro, residuals were large and contradictory:
+the spread is Σ |step| over that half. Trees of ``GradientBoostingRegressor`` also keep how much the
+residuals varied in each leaf; the root mean of that variance, over the same trees, is a second
+spread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from calliper._types import FloatArray
+from calliper._validation import n_rows
+from calliper.models._family import (
+    STEP_FLOOR,
+    Family,
+    explained_deviation,
+    leaf_values_deviation,
+    root_deviation,
+    tree_deviation,
+)
+from calliper.models._grove import Grove
+from calliper.models._wrapped import learnt, predicts_as
+
+
+class Stages(Family):
+    """A model that adds trees stage by stage; those that can be walked are read once."""
+
+    floor = STEP_FLOOR
+
+    def __init__(self, core: Any) -> None:
+        super().__init__(core)
+        self.n = _n_stages(core)
+        self.histograms = learnt(core, "_predictors")
+        self.grove: Grove | None = None
+        if self.histograms is not None and self.is_known(core) and core._preprocessor is None:
+            self.grove = Grove([stage[0] for stage in self.histograms])  # no splits by categories
+
+    @classmethod
+    def is_mine(cls, core: Any) -> bool:
+        """Whether it adds trees stage by stage and shows the sums on the way."""
+        return hasattr(core, "staged_predict") and _n_stages(core) > 1
+
+    @classmethod
+    def is_known(cls, core: Any) -> bool:
+        """Whether the last sum is known to be the prediction."""
+        from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
+
+        return predicts_as(core, HistGradientBoostingRegressor, GradientBoostingRegressor)
+
+    def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
+        """The prediction (m,) and Σ |step| over the later half of the stages, (1, m)."""
+        start, stages = self.n // 2, self._sums(rows)
+        if isinstance(stages, np.ndarray):
+            return stages[-1], np.cumsum(np.abs(np.diff(stages[start - 1 :], axis=0)), axis=0)[-1:]
+        y_pred, moved = np.zeros(0), np.zeros(0)
+        for stage, sums in enumerate(stages):
+            before, y_pred = y_pred, np.asarray(sums, dtype=np.float64).reshape(-1)
+            if stage == start:
+                moved = np.abs(y_pred - before)
+            elif stage > start:
+                moved += np.abs(y_pred - before)
+        return y_pred, moved[None]
+
+    def _sums(self, X: Any) -> Iterable[Any]:
+        """The prediction by each number of stages, (m,)."""
+        if self.grove is None or n_rows(X) > self.grove.most_rows:
+            return self.core.staged_predict(X)  # type: ignore[no-any-return]
+        steps = self.grove.values(self.core._preprocess_X(X, reset=False))
+        steps[0] += self.core._baseline_prediction[0]
+        return self.core._loss.link.inverse(np.cumsum(steps, axis=0))  # type: ignore[no-any-return]
+
+    def describe(self) -> str:
+        """Steps of how many stages."""
+        return f"steps of the last {self.n - self.n // 2} of {self.n} stages"
+
+    def unit(self) -> float | None:
+        """Deviation of what the trees have learnt of the targets by squared errors."""
+        if self.histograms is None or self.core.loss != "squared_error":
+            return None
+        leaves = [_leaves(predictor[0]) for predictor in self.histograms]
+        return explained_deviation(
+            [(each["value"], each["count"]) for each in leaves], self.core.learning_rate
+        )
+
+    def guess(self) -> float | None:
+        """Deviation of what the first tree has learnt, its shrinkage undone; None with a link."""
+        if self.histograms is None or self.core.loss in ("poisson", "gamma"):
+            return None
+        first = _leaves(self.histograms[0][0])
+        return leaf_values_deviation(first["value"], first["count"]) / float(
+            self.core.learning_rate
+        )
+
+
+def _n_stages(core: Any) -> int:
+    """Number of fitted stages; 0 for a model that does not count them."""
+    counts = (learnt(core, name) for name in ("n_iter_", "n_estimators_", "tree_count_"))
+    return next((int(count) for count in counts if count is not None), 0)
+
+
+def _leaves(predictor: Any) -> Any:
+    return predictor.nodes[predictor.nodes["is_leaf"].astype(bool)]
+
+
+class TreeStages(Family):
+    """A model whose stages are single trees of scikit-learn that can be asked one by one."""
+
+    weights = (2.0, 1 / 0.15)
+    floor = STEP_FLOOR
+
+    @classmethod
+    def is_mine(cls, core: Any) -> bool:
+        """Whether its members are a column of trees."""
+        trees = learnt(core, "estimators_")
+        if not isinstance(trees, np.ndarray) or trees.shape[1:] != (1,) or len(trees) < 2:
+            return False
+        parts = learnt(trees[0, 0], "tree_"), learnt(core, "init_")
+        return all(part is not None for part in parts)
+
+    @classmethod
+    def is_known(cls, core: Any) -> bool:
+        """Whether the last sum is known to be the prediction."""
+        return Stages.is_known(core)
+
+    def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
+        """The prediction (m,); Σ |step| and rms deviation in leaves over the later trees, (2, m).
+
+        The second is left out for losses whose trees are not grown on residuals in the unit of y.
+        """
+        core = self.core
+        rows = validate_data(
+            core, rows, reset=False, dtype=np.float32, order="C", accept_sparse="csr"
+        )
+        trees = [tree.tree_ for tree in core.estimators_[:, 0]]
+        start, keeps_residuals = len(trees) // 2, core.loss == "squared_error"
+        total, moved, variance = np.zeros((3, rows.shape[0]))
+        for place, tree in enumerate(trees):
+            leaf = tree.apply(rows)
+            step = tree.value.ravel().take(leaf)
+            total += step
+            if place >= start:
+                moved += np.abs(step, out=step)
+                if keeps_residuals:
+                    variance += tree.impurity.take(leaf)
+        spreads = [core.learning_rate * moved]
+        if keeps_residuals:  # an impurity of zero is rounded to either side
+            spreads.append(np.sqrt(np.maximum(variance, 0.0) / (len(trees) - start)))
+        origin = 0.0 if core.init_ == "zero" else core.init_.predict(rows).reshape(-1)
+        return origin + core.learning_rate * total, np.stack(spreads)
+
+    def describe(self) -> str:
+        """Steps of how many trees, and whether leaves are asked."""
+        n = len(self.core.estimators_)
+        leaves = " and residuals in their leaves" if self.core.loss == "squared_error" else ""
+        return f"steps of the last {n - n // 2} of {n} trees{leaves}"
+
+    def unit(self) -> float | None:
+        """Deviation of the targets of the first tree: of y, unless a model was there before it."""
+        grown_on_targets = self.core.loss == "squared_error" and self._starts_from_a_constant
+        return root_deviation(self._first_tree) if grown_on_targets else None
+
+    def guess(self) -> float | None:
+        """For other losses the deviation of what the first tree has learnt."""
+        return tree_deviation(self._first_tree) if self._starts_from_a_constant else None
+
+    @property
+    def _first_tree(self) -> Any:
+        return self.core.estimators_[0, 0].tree_
+
+    @property
+    def _starts_from_a_constant(self) -> bool:
+        return self.core.init is None or isinstance(self.core.init, str)

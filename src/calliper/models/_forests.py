@@ -1,0 +1,271 @@
+"""Forests, extra trees, bagging, votes: the prediction is a mean, the members' spread beside it.
+
+One pass over the members gives both: sums of d_b and d_b², d_b what member b predicts beyond the
+first member. The spread divides by B − 1, so that a spread over the members that have not seen a
+row can be compared with one over all. Where each member left rows out of its training (bags), such
+members speak for them at no training: their mean and spread are those of a model that has not seen
+the row. Few rows go down all trees at once: see ``_grove.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator
+from sklearn.utils import get_tags
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import validate_data
+
+from calliper._types import FloatArray, IntArray
+from calliper._validation import n_rows
+from calliper.models._asking import predictions
+from calliper.models._family import Family, root_deviation, tree_deviation
+from calliper.models._grove import Grove
+from calliper.models._wrapped import learnt, predicts_as
+
+#: A member: from the rows of the ensemble to its predictions, (m,).
+Member = Callable[[Any], FloatArray]
+
+#: Predictions of members below which no threads are started: they would cost more than they save.
+FEWEST_IN_THREADS = 50_000
+#: A spread takes two members at least.
+FEWEST_MEMBERS = 2
+#: Trees whose leaves are counted to see whether rows are those that they were grown on.
+N_VERIFIED = 3
+
+
+class Members(Family):
+    """What a mean is made of, read once: the members, and how rows are checked for them."""
+
+    def __init__(self, core: Any) -> None:
+        super().__init__(core)
+        columns = learnt(core, "estimators_features_")
+        own = _with_columns(core.estimators_, columns)
+        self.picks_columns = columns is not None
+        self.all_trees = all(_is_tree(member) for member in core.estimators_)
+        self.grove: Grove | None = None
+        self.members: list[Member] = [_AnyMember(*each) for each in own]
+        if self.all_trees and isinstance(core, BaseEstimator):
+            self.members = [_TreeMember(member.tree_, given) for member, given in own]
+            self.grove = Grove([member.tree_ for member, _ in own], [given for _, given in own])
+            self.finite = "allow-nan" if get_tags(core).input_tags.allow_nan else True
+
+    @classmethod
+    def is_mine(cls, core: Any) -> bool:
+        """Whether it holds fitted members whose plain mean could be its prediction."""
+        members = learnt(core, "estimators_")
+        if not isinstance(members, list) or len(members) < FEWEST_MEMBERS:
+            return False
+        weighted = ("estimator_weights_", "final_estimator_")
+        if any(learnt(core, name) is not None for name in weighted):
+            return False
+        return all(hasattr(member, "predict") for member in members)
+
+    @classmethod
+    def is_known(cls, core: Any) -> bool:
+        """Whether its class is known to predict the plain mean of its members."""
+        from sklearn.ensemble import (
+            BaggingRegressor,
+            ExtraTreesRegressor,
+            RandomForestRegressor,
+            VotingRegressor,
+        )
+
+        if predicts_as(core, VotingRegressor):
+            return core.weights is None
+        return predicts_as(core, RandomForestRegressor, ExtraTreesRegressor, BaggingRegressor)
+
+    def rows(self, X: Any) -> Any:
+        """Rows as the members take them, converted once for all."""
+        if self.grove is None and not self.picks_columns:
+            return X
+        kind, finite = (None, False) if self.grove is None else (np.float32, self.finite)
+        return validate_data(
+            self.core, X, reset=False, dtype=kind, accept_sparse="csr", ensure_all_finite=finite
+        )
+
+    def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
+        """Mean (m,) and standard deviation (1, m) of the members; O(m) memory a thread."""
+        rows, members = self.rows(rows), self.members
+        if self.grove is not None and self.grove.suits(rows):
+            first, *_ = values = self.grove.values(rows)
+            beyond = values[1:] - first
+            total, squares = (np.cumsum(each, axis=0)[-1] for each in (beyond, beyond * beyond))
+        else:
+            first = members[0](rows)
+            total, squares = self._sums_of_all(rows, first)
+        mean, spread = _moments(first, total, squares, len(members))
+        return mean, spread[None]
+
+    def _sums_of_all(self, rows: Any, first: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Sums over all members but the first, by as many threads as are worth it."""
+        others = self.members[1:]
+        if len(first) * len(others) < FEWEST_IN_THREADS:
+            return _sums(others, rows, first)
+        n_jobs = effective_n_jobs(getattr(self.core, "n_jobs", None))
+        n_groups = max(1, min(n_jobs, len(others)))
+        groups = [others[start::n_groups] for start in range(n_groups)]
+        workers = Parallel(n_jobs=n_groups, require="sharedmem")
+        sums = workers(delayed(_sums)(group, rows, first) for group in groups)
+        total, squares = (np.sum(parts, axis=0) for parts in zip(*sums, strict=True))
+        return total, squares
+
+    def describe(self) -> str:
+        """How many members of which kind."""
+        return f"spread of {len(self.members)} {'trees' if self.all_trees else 'members'}"
+
+    def unit(self) -> float | None:
+        """Standard deviation of the targets that the trees were grown on; mean over the trees."""
+        trees = self.core.estimators_
+        if not (self.all_trees and all(_by_variance(member) for member in trees)):
+            return None
+        return float(np.mean([root_deviation(member.tree_) for member in trees]))
+
+    def guess(self) -> float | None:
+        """Standard deviation of what the trees have learnt of their targets; mean over them."""
+        if not self.all_trees:
+            return None
+        return float(np.mean([_deviation(member) for member in self.core.estimators_]))
+
+    def left_out(
+        self, X: Any, prepare: Callable[[Any], Any]
+    ) -> tuple[IntArray, FloatArray, FloatArray] | None:
+        """Out of bag: means and spreads of the members that have not seen a row."""
+        samples = _samples(self.core, n_rows(X))
+        if samples is None:
+            return None
+        rows = self.rows(prepare(X))
+        if not _grown_on(self.core, rows, samples):
+            return None
+        kept, mean, spread = _out_of_bag_moments(rows, self.members, samples)
+        return (kept, mean, spread[None]) if len(kept) else None
+
+
+def _sums(members: Sequence[Member], rows: Any, first: FloatArray) -> tuple[FloatArray, FloatArray]:
+    total, squares = np.zeros_like(first), np.zeros_like(first)
+    for member in members:
+        beyond = member(rows)
+        beyond -= first
+        total += beyond
+        beyond *= beyond
+        squares += beyond
+    return total, squares
+
+
+def _moments(
+    first: FloatArray, total: FloatArray, squares: FloatArray, count: Any
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and spread from sums of differences to ``first``; ``count`` members, or (m,) counts."""
+    mean = total / count
+    variance = (squares - total * mean) / np.maximum(count - 1, 1)
+    return first + mean, np.sqrt(np.maximum(variance, 0.0))
+
+
+def _by_variance(member: Any) -> bool:
+    return member.criterion in ("squared_error", "friedman_mse")
+
+
+def _deviation(member: Any) -> float:
+    tree = member.tree_
+    return root_deviation(tree) if _by_variance(member) else tree_deviation(tree)
+
+
+class _TreeMember:
+    """A tree without the checks of its wrapper: rows were checked once for all."""
+
+    def __init__(self, tree: Any, columns: Any) -> None:
+        self.tree, self.columns = tree, columns
+
+    def __call__(self, rows: Any) -> FloatArray:
+        rows = rows if self.columns is None else rows[:, self.columns]
+        values: FloatArray = self.tree.predict(rows)
+        return values.reshape(len(values), -1)[:, 0]
+
+
+class _AnyMember:
+    """A member that is asked as anyone would ask it."""
+
+    def __init__(self, model: Any, columns: Any) -> None:
+        self.model, self.columns = model, columns
+
+    def __call__(self, rows: Any) -> FloatArray:
+        return predictions(self.model, rows if self.columns is None else rows[:, self.columns])
+
+
+def _is_tree(member: Any) -> bool:
+    from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
+
+    if not predicts_as(member, ExtraTreeRegressor, DecisionTreeRegressor):
+        return False  # what is in the leaves need not be what it predicts
+    return bool(member.tree_.n_outputs == 1 and member.tree_.value.shape[-1] == 1)
+
+
+def _with_columns(members: Sequence[Any], columns: Any) -> list[tuple[Any, Any]]:
+    """Each member with the columns that it was given; None for all of them, in order."""
+    if columns is None:
+        return [(member, None) for member in members]
+    pairs = zip(members, columns, strict=True)
+    return [(m, None if _is_all(c, learnt(m, "n_features_in_")) else c) for m, c in pairs]
+
+
+def _is_all(columns: Any, n: int | None) -> bool:
+    return n is not None and np.array_equal(columns, np.arange(n))
+
+
+def _samples(core: Any, n: int) -> list[IntArray] | None:
+    """Rows that each member was trained on; None if all of them saw all, or nobody kept count."""
+    params = core.get_params(deep=False)
+    if not params.get("bootstrap") and params.get("max_samples") in (None, 1.0):
+        return None
+    try:
+        samples = [np.asarray(rows) for rows in core.estimators_samples_]
+    except (AttributeError, ValueError):
+        return None
+    if len(samples) != len(core.estimators_) or any(rows.max(initial=-1) >= n for rows in samples):
+        return None
+    return samples
+
+
+def _grown_on(core: Any, rows: Any, samples: list[IntArray]) -> bool:
+    """Whether each leaf holds as many of the rows in the bag as it did when it was grown."""
+    columns = learnt(core, "estimators_features_")
+    for place, member in enumerate(core.estimators_[:N_VERIFIED]):
+        tree = learnt(member, "tree_")
+        if tree is None:
+            return False
+        leaves = tree.children_left < 0
+        # Rows drawn twice count once where they were weighted, twice where they were repeated.
+        if not any(
+            np.array_equal(
+                _counts(tree, rows, bag, columns, place)[leaves], tree.n_node_samples[leaves]
+            )
+            for bag in (np.unique(samples[place]), samples[place])
+        ):
+            return False
+    return True
+
+
+def _counts(tree: Any, rows: Any, bag: IntArray, columns: Any, place: int) -> IntArray:
+    inside = rows[bag] if columns is None else rows[bag][:, columns[place]]
+    return np.bincount(tree.apply(inside), minlength=tree.node_count)
+
+
+def _out_of_bag_moments(
+    rows: Any, members: list[Member], samples: list[IntArray]
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Rows that enough members have not seen, (r,); mean and spread of those members, (r,)."""
+    first, total, squares, count = np.zeros((4, rows.shape[0]))
+    for member, seen in zip(members, samples, strict=True):
+        out = np.ones(len(count), dtype=bool)
+        out[seen] = False
+        y_pred = member(rows[out])
+        beyond = np.where(count[out] == 0, 0.0, y_pred - first[out])
+        first[out] = np.where(count[out] == 0, y_pred, first[out])
+        total[out] += beyond
+        squares[out] += beyond**2
+        count[out] += 1
+    kept = np.flatnonzero(count >= FEWEST_MEMBERS)
+    return kept, *_moments(first[kept], total[kept], squares[kept], count[kept])

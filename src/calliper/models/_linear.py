@@ -1,0 +1,63 @@
+"""Linear models, and those that state a standard deviation with the mean.
+
+Gaussian processes and Bayesian regression can be asked for a deviation, which is the spread. What a
+linear model knows are its coefficients: each input adds coefᵢ·xᵢ to the prediction.
+"""
+
+from __future__ import annotations
+
+from inspect import signature
+from typing import Any
+
+import numpy as np
+
+from calliper._types import FloatArray
+from calliper.models._family import Family
+from calliper.models._wrapped import learnt, predicts_as
+
+
+def is_linear(core: Any) -> bool:
+    """Whether a fitted model has coefficients."""
+    return learnt(core, "coef_") is not None
+
+
+def coefficients(core: Any) -> FloatArray:
+    """Coefficients of a linear model with one output, (d,)."""
+    return np.asarray(core.coef_, dtype=np.float64).reshape(-1)
+
+
+class StatedDeviation(Family):
+    """A model whose ``predict`` can be asked for the standard deviation."""
+
+    @classmethod
+    def is_mine(cls, core: Any) -> bool:
+        """Whether ``predict`` takes ``return_std``."""
+        try:
+            return "return_std" in signature(core.predict).parameters
+        except (AttributeError, TypeError, ValueError):
+            return False
+
+    @classmethod
+    def is_known(cls, core: Any) -> bool:
+        """Whether the mean that it states with a deviation is what it predicts without."""
+        from sklearn.gaussian_process import GaussianProcessRegressor
+        from sklearn.linear_model import ARDRegression, BayesianRidge
+
+        return predicts_as(core, GaussianProcessRegressor, BayesianRidge, ARDRegression)
+
+    def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
+        """What the model states: (m,) and (1, m)."""
+        mean, deviation = self.core.predict(rows, return_std=True)
+        columns = np.asarray(mean, np.float64), np.asarray(deviation, np.float64)
+        return columns[0].reshape(-1), columns[1].reshape(1, -1)
+
+    def describe(self) -> str:
+        """Who states it."""
+        return f"standard deviation by {type(self.core).__name__}"
+
+    def unit(self) -> float | None:
+        """Standard deviation of the training targets, where the model has kept them."""
+        targets, scale = learnt(self.core, "y_train_"), learnt(self.core, "_y_train_std")
+        if targets is None:
+            return None
+        return float(np.std(targets) * np.mean(1.0 if scale is None else scale))

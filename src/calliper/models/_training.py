@@ -1,0 +1,103 @@
+"""A model trained again: copies with nothing learnt, and what their ``fit`` is to be given.
+
+A family may know more of a first training than its parameters say (rounds at which it stopped,
+columns that were categories): see ``Family.retrain``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from types import BuiltinMethodType, MethodType
+from typing import Any
+
+from sklearn import get_config
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.validation import _check_method_params
+
+from calliper.exceptions import CalliperError
+from calliper.models._family import family_of
+from calliper.models._wrapped import open_model
+
+
+def fresh(model: Any) -> Any:
+    """A copy of a model that is to be trained."""
+    try:
+        return clone(model, safe=False)
+    except (RuntimeError, TypeError):  # CatBoost's get_params copies lists, which clone takes for
+        return _rebuilt(model)  # tampering; CatBoost itself takes its parameters as one
+
+
+def fit_params_of(X: Any, fit_params: Mapping[str, Any], rows: Any) -> dict[str, Any]:
+    """Parameters of ``fit`` for some rows of X; ``eval_set`` and its like are other rows."""
+    apart = {name for name in fit_params if name.rpartition("__")[2].startswith("eval_")}
+    dealt = {name: value for name, value in fit_params.items() if name not in apart}
+    return {**_check_method_params(X, dealt, rows), **{name: fit_params[name] for name in apart}}
+
+
+def check_sample_weight(fit_params: Mapping[str, Any], n: int) -> None:
+    """Some libraries pass over weights of another length in silence."""
+    weight = fit_params.get("sample_weight")
+    if weight is not None and len(weight) != n:
+        raise CalliperError(
+            f"sample_weight has {len(weight)} values for {n} rows: pass one for each row."
+        )
+
+
+def routed(owner: Any, fit_params: dict[str, Any]) -> dict[str, Any]:
+    """What ``owner.estimator.fit`` is to be given: as it was passed, or as it has requested it."""
+    if not fit_params or not get_config()["enable_metadata_routing"]:
+        return fit_params
+    return dict(process_routing(owner, "fit", **fit_params).estimator.fit)
+
+
+def fit_router(owner: Any) -> MetadataRouter:
+    """How parameters of ``fit`` travel to ``owner.estimator``."""
+    to_fit = MethodMapping().add(caller="fit", callee="fit")
+    router = MetadataRouter(owner=type(owner).__name__).add_self_request(owner)
+    return router.add(estimator=owner.estimator, method_mapping=to_fit)
+
+
+def trainable(model: Any, fit_params: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """An untrained copy of a fitted model, and what its ``fit`` needs beside ``fit_params``."""
+    copied, fitted = fresh(model), open_model(model).core
+    core = untrained_core(copied)
+    if type(core) is not type(fitted):
+        return copied, {}
+    told = {name.rpartition("__")[2] for name in fit_params}
+    needed = family_of(fitted).retrain(core, fitted, told)
+    return copied, needed if core is copied else {}
+
+
+def untrained_core(model: Any) -> Any:
+    """The part of an untrained model that is the core once it is trained."""
+    while isinstance(model, Pipeline | TransformedTargetRegressor):
+        model = model.steps[-1][1] if isinstance(model, Pipeline) else model.regressor
+    return model
+
+
+def is_frozen(model: Any) -> bool:
+    """Whether the model, or a part of it, must not be trained again."""
+    while isinstance(model, MethodType | BuiltinMethodType):
+        model = model.__self__
+    parts = _parameters(model, deep=True) or {}
+    return any(isinstance(part, FrozenEstimator) for part in (model, *parts.values()))
+
+
+def _parameters(model: Any, *, deep: bool) -> dict[str, Any] | None:
+    """By name, as an estimator tells them; None if it is none."""
+    return model.get_params(deep=deep) if hasattr(model, "get_params") else None
+
+
+def _rebuilt(part: Any) -> Any:
+    """A copy with the same parameters and nothing learnt; a CatBoost trained twice may hang."""
+    parameters = _parameters(part, deep=False)
+    if parameters is not None:
+        copies = {name: _rebuilt(value) for name, value in parameters.items()}
+        as_one = type(part).__module__ == "catboost.core" and type(part).__name__ == "CatBoost"
+        return type(part)(copies) if as_one else type(part)(**copies)
+    return type(part)(map(_rebuilt, part)) if type(part) in (list, tuple) else deepcopy(part)

@@ -1,0 +1,20 @@
+"""Training rows as models see them that were not trained on them; and what that teaches."""
+
+from types import SimpleNamespace
+
+from calliper.scores import AbsoluteError
+from calliper.space import Training, learn_errors
+
+
+def left_out(embedding, X, y, *, n_folds=5, **how):
+    """Left-out rows of a fitted model and its space, or None."""
+    return Training(X=X, y=y, n_refits=n_folds, **how).left_out(embedding)
+
+
+def learnt_errors(embedding, X, y, errors, *, chosen):
+    """What left-out errors teach, by name."""
+    training = Training(X=X, y=y, n_refits=5, random_state=0)
+    found = learn_errors(training, embedding, AbsoluteError(), errors, chosen=chosen)
+    return SimpleNamespace(
+        **dict(zip(("embedding", "score", "errors", "rows"), found, strict=True))
+    )
