@@ -88,7 +88,7 @@ class Base:
         self.nodes = _file.read(path).nodes
         self.texts = [json.dumps(each) for each in (_file.read(path).header, self.nodes)]
         self.arrays = _file.read(path).arrays
-        self.brought = brought(case.made, json.loads(self.texts[0])["brought"])
+        self.brought = brought(case.made)
 
     def parts(self):
         """Header, nodes and arrays of their own, to be changed."""
@@ -278,11 +278,12 @@ def _sharing(header, nodes, arrays, rng):
     """An array is named by many."""
     named = [(here, key) for here, key in nodes_of(nodes) if key == "array"]
     here, key = rng.choice(named)
+    number = here[key] if type(here[key]) is int else 0
     for there, other in rng.sample(named, rng.randrange(1, len(named) + 1)):
-        there[other] = here[key]
+        there[other] = number
     if rng.random() < 0.3:
         grown, place = rng.choice(nodes_of(nodes))
-        grown[place] = [{"array": here[key]} for _ in range(rng.choice([20, 2000]))]
+        grown[place] = [{"array": number} for _ in range(rng.choice([20, 2000]))]
 
 
 def _name(header, nodes, arrays, rng):
@@ -388,7 +389,7 @@ def examine(bases, number, path, watch):
         signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
     try:
         found = answers(made, base.case.X, base.case.asked)
-    except CalliperError as error:
+    except (CalliperError, TypeError, ValueError) as error:  # such as rows of another width
         return ("cannot be asked" if as_saved else ""), f"asked {type(error).__name__}"
     except Exception as error:
         at = traceback.extract_tb(error.__traceback__)[-1]

@@ -96,9 +96,10 @@ class PlainTrees(Keeps):
     def again(cls, state: dict[str, Any]) -> PlainTrees:
         """The trees, if they are such."""
         made = cls(**state)
-        own, tree = np.arange(len(made.left)), np.repeat(np.arange(len(made.sizes)), made.sizes)
-        if len(tree) != len(own) or not len(own):
+        own = np.arange(len(made.left))
+        if not 0 < made.sizes.sum() == len(own):
             raise CalliperError("nodes of trees are not as many as they say.")
+        tree = np.repeat(np.arange(len(made.sizes)), made.sizes)
         inner = made.left != LEAF
         if (inner != (made.right != LEAF)).any():
             raise CalliperError("a node of a tree is neither a leaf nor has it children.")

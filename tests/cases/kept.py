@@ -39,6 +39,8 @@ from calliper.calibrators import (
     NormalizedKNN,
 )
 from calliper.kernels import Cells, ForestProximity, GradedKNN, Mahalanobis, TunedKNN, TunedRBF
+from calliper.files._codec import Writer
+from calliper.files._model import slots_of
 from calliper.online import Controller
 from calliper.refitting import CVPlus, JackknifeAfterBootstrap
 from calliper.shift import LikelihoodRatio
@@ -228,19 +230,8 @@ def _controller():
     return control
 
 
-def brought(made, names):
+def brought(made):
     """What loading needs besides the model, taken from what was saved."""
-    calibrator = getattr(made, "calibrators_", [made])
-    calibrator = calibrator[0] if isinstance(calibrator, list | tuple) else made
-    per_row = getattr(made, "_per_row", None)
-    known = {
-        "embed": lambda: made.embedding_.transformer,
-        "scale": lambda: calibrator.scale_,
-        "forest": lambda: calibrator.kernel.forest,
-        "classifier": lambda: (made if per_row is None else per_row.weights).classifier_,
-        "groups": lambda: per_row.groups,
-        "weights": lambda: per_row.weights,
-        "basis": lambda: calibrator.basis,
-        "quantile_regressor": lambda: calibrator.quantile_regressor,
-    }
-    return {name: known[name]() for name in names}
+    writer = Writer(slots_of(made))
+    writer.record(made)
+    return writer.brought

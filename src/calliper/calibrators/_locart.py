@@ -81,7 +81,8 @@ class LoCart(Calibrator):
 
     Attributes
     ----------
-    nodes_ : the nodes of the fitted tree, as plain arrays
+    tree_ : the fitted ``DecisionTreeRegressor``; what was loaded from a file has its nodes alone
+    nodes_ : its nodes, as plain arrays
     leaf_sizes_ : calibration points in each leaf, in the order of its nodes
     n_calibration_ : N
 
@@ -163,7 +164,7 @@ class LoCart(Calibrator):
             max_leaf_nodes=None if self.max_leaves is None else max(2, self.max_leaves),
             random_state=self.random_state,
         )
-        tree.fit(_refuse_beyond_single(Z, "Z of training"), scores)
+        self.tree_ = tree.fit(_refuse_beyond_single(Z, "Z of training"), scores)
         return PlainTrees.of([tree.tree_], Z.shape[1])
 
     def _leaf(self, Z: FloatArray) -> Any:

@@ -82,7 +82,9 @@ def classes_of(module: str) -> dict[str, Any]:
     names = (*CLASSES[module].split(), *(known.__all__ if module in WHOLE else ()))
     found = {name: getattr(known, name) for name in names}
     able = (BaseEstimator, Keeps)
-    return {n: kind for n, kind in found.items() if isinstance(kind, type) and issubclass(kind, able)}
+    kinds = [each for each in found.values() if isinstance(each, type) and issubclass(each, able)]
+    frames = {base for kind in kinds for base in kind.__mro__[1:]}  # such as that of all scores
+    return {kind.__name__: kind for kind in kinds if kind not in frames}
 
 
 def class_named(name: Any, module: str | None = None) -> Any:

@@ -230,6 +230,10 @@ def _check_format(place: Path, header: Any) -> None:
     number = header.get("format") if isinstance(header, dict) else None
     if not isinstance(number, int) or number < 1:
         raise DamagedFileError(f"{str(place)!r} is no file of calliper: it names no format.")
+    if number < FORMAT:
+        raise DamagedFileError(
+            f"{str(place)!r} has format {number}, which no released version wrote: calibrate again."
+        )
     if number > FORMAT:
         raise NewerFormatError(
             f"{str(place)!r} has format {number}, written by calliper {header.get('calliper')!r}; "
