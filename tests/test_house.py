@@ -89,7 +89,6 @@ SUBMODULES = {
         "InEveryBootstrapWarning",
         "NewerFormatError",
         "OtherModelError",
-        "OtherVersionWarning",
         "QuantileCrossingWarning",
         "RowOrderWarning",
         "SharedRowsWarning",

@@ -145,7 +145,6 @@ KEPT_FILES = sorted(FILES.glob("format-*/*.calliper"))
 
 
 @pytest.mark.parametrize("path", KEPT_FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-@pytest.mark.filterwarnings("ignore::calliper.exceptions.OtherVersionWarning")
 @pytest.mark.filterwarnings("ignore::calliper.exceptions.SmallCalibrationWarning")
 def test_files_of_every_format_are_read(path):
     expected = json.loads((path.parent / "expected.json").read_text())[path.stem]

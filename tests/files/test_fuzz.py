@@ -144,8 +144,8 @@ def test_every_row_ends_where_the_trained_tree_puts_it():
 
 def test_one_array_named_many_times_is_not_copied_each_time(load):
     def change(header, nodes, arrays):
-        arrays[0] = np.zeros(90_000)
-        state(nodes)["names"] = [{"array": 0} for _ in range(3000)]
+        arrays.append(np.zeros(90_000))
+        state(nodes)["names"] = [{"array": len(arrays) - 1} for _ in range(3000)]
 
     tracemalloc.start()
     with pytest.raises(DamagedFileError, match="more often"):

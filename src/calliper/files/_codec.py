@@ -41,7 +41,12 @@ from calliper._kept import (
     Text,
 )
 from calliper.models import OpenedModel, open_model, unwrapped
-from calliper.exceptions import CannotSaveError, DamagedFileError
+from calliper.exceptions import (
+    CalliperError,
+    CannotSaveError,
+    DamagedFileError,
+    OtherModelError,
+)
 
 #: Modules whose classes files know as soon as their ``__all__`` names them.
 WHOLE = ("calibrators", "kernels", "scores")
@@ -284,6 +289,16 @@ def refuse(why: str) -> Any:
     raise DamagedFileError(f"the file is not what calliper.save writes: {why}.")
 
 
+def made_of(make: Callable[[dict[str, Any]], Any], state: dict[str, Any]) -> Any:
+    """What a class makes of values; what it refuses is the file's fault."""
+    try:
+        return make(state)
+    except (DamagedFileError, OtherModelError):
+        raise
+    except CalliperError as error:
+        raise DamagedFileError(f"the file is not what calliper.save writes: {error}") from error
+
+
 class Reader:
     """Makes objects of nodes again, every value checked against its declaration first."""
 
@@ -307,13 +322,13 @@ class Reader:
             {each: keeps.get(each, PLAIN) for each in params}, node["params"], sizes, name
         )
         if not issubclass(kind, BaseEstimator):
-            return kind.again(given)
+            return made_of(kind.again, given)
         made = kind(**given)
         state = {each: keeps[each] for each in keeps if each not in params}
         if node["state"] is not None:
             if not state:
                 refuse(f"{name} has nothing to learn")
-            made.restore(self.fields(state, node["state"], sizes, name))
+            made_of(made.restore, self.fields(state, node["state"], sizes, name))
         return made
 
     def fields(
@@ -360,7 +375,7 @@ class Reader:
         return self._part(declared, node)
 
     def _inline(self, kind: Any, node: Any) -> Any:
-        return kind.again(self.fields(kind.keeps, node, {}, kind.__name__))
+        return made_of(kind.again, self.fields(kind.keeps, node, {}, kind.__name__))
 
     def _one_of(self, declared: OneOf, node: Any) -> Any:
         if not isinstance(node, dict) or set(node) != {"kind", "fields"}:
