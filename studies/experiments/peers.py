@@ -145,8 +145,8 @@ def page(stored: dict[str, Any]) -> str:
         f"{n_repetitions(stored)} draws of each; one fitted model, {N} calibration rows and the "
         f"same test rows for all, {LEVEL:.0%} asked for.",
         "",
-        "- **Interval score**: the width plus a penalty for each miss, over that of one width for all "
-        "(the default of MAPIE and crepes). Smaller is better, and 1 gains nothing.",
+        "- **Interval score**: the width plus a penalty for each miss, over that of one width for "
+        "all (the default of MAPIE and crepes). Smaller is better, and 1 gains nothing.",
         "- **Worst tenth**: sort the rows by prediction and cut them into ten tenths; coverage of "
         "the one that is covered least. Mean over the tables.",
         "- **Left-out errors** are errors on training rows by models that had not seen them, from "

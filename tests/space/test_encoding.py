@@ -217,5 +217,7 @@ def test_a_row_is_the_same_in_any_company(train, new, known):
 
 
 def test_rare_levels_are_one():
-    learnt = Levels.learn(["a"] * encoding.FEWEST_ROWS + ["b"] * (encoding.FEWEST_ROWS - 1), None)
+    learnt = Levels.learn(
+        ["a"] * encoding.FEWEST_OF_LEVEL + ["b"] * (encoding.FEWEST_OF_LEVEL - 1), None
+    )
     assert list(learnt.places) == ["a"]

@@ -88,7 +88,9 @@ def test_units_do_not_collapse_and_shifts_stay_within_errors_seen(name):
     errors, rows = ODD[name], X[:300]
     model = ErrorModel().fit(rows, errors)
     for said in (model.left_out_, *map(model.predict, (rows, rows * 1e6, -rows * 1e30))):
-        assert (said.down >= _error_model.SHARE).all() and (said.up >= _error_model.SHARE).all()
+        assert (said.down >= _error_model.AVERAGE_SHARE).all() and (
+            said.up >= _error_model.AVERAGE_SHARE
+        ).all()
         assert (said.shift >= errors.min()).all() and (said.shift <= errors.max()).all()
         assert (said.size >= 0).all() and np.isfinite([said.down, said.up, said.size]).all()
 
@@ -280,10 +282,9 @@ def test_explicit_models_and_what_is_refused():
             ridge(error_model=wrong)
 
 
-def test_many_errors_are_learnt_from_a_part(monkeypatch):
+def test_many_errors_are_learnt_from_a_part():
     errors = Y - X[:, 0] - 1
-    monkeypatch.setattr(_learnt_error, "MOST_ERRORS", 200)
-    model = ErrorModel()
+    model = ErrorModel(max_errors=200)
     said = _learnt_error._learn(model, X, errors)
     assert model.n_errors_ == 200
     for name in ("shift", "down", "up", "size"):
@@ -291,5 +292,5 @@ def test_many_errors_are_learnt_from_a_part(monkeypatch):
         in_part = np.isin(getattr(said, name), getattr(model.left_out_, name))
         assert in_part.sum() >= 200
     noise = RNG.normal(size=500)
-    said = _learnt_error._learn(ErrorModel(), X, noise)
+    said = _learnt_error._learn(ErrorModel(max_errors=200), X, noise)
     assert abs(np.corrcoef(said.size, np.abs(noise))[0, 1]) < 0.2

@@ -77,7 +77,6 @@ class Stages(Family):
         return self.core._loss.link.inverse(np.cumsum(steps, axis=0))  # type: ignore[no-any-return]
 
     def describe(self) -> str:
-        """Steps of how many stages."""
         return f"steps of the last {self.n - self.n // 2} of {self.n} stages"
 
     def unit(self) -> float | None:
@@ -124,10 +123,7 @@ class TreeStages(Family):
         parts = learnt(trees[0, 0], "tree_"), learnt(core, "init_")
         return all(part is not None for part in parts)
 
-    @classmethod
-    def is_known(cls, core: Any) -> bool:
-        """Whether the last sum is known to be the prediction."""
-        return Stages.is_known(core)
+    is_known = Stages.is_known
 
     def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
         """The prediction (m,); Σ |step| and rms deviation in leaves over the later trees, (2, m).
@@ -156,7 +152,6 @@ class TreeStages(Family):
         return origin + core.learning_rate * total, np.stack(spreads)
 
     def describe(self) -> str:
-        """Steps of how many trees, and whether leaves are asked."""
         n = len(self.core.estimators_)
         leaves = " and residuals in their leaves" if self.core.loss == "squared_error" else ""
         return f"steps of the last {n - n // 2} of {n} trees{leaves}"

@@ -67,16 +67,12 @@ class Members(Family):
     @classmethod
     def is_known(cls, core: Any) -> bool:
         """Whether its class is known to predict the plain mean of its members."""
-        from sklearn.ensemble import (
-            BaggingRegressor,
-            ExtraTreesRegressor,
-            RandomForestRegressor,
-            VotingRegressor,
-        )
+        from sklearn import ensemble
 
-        if predicts_as(core, VotingRegressor):
+        if predicts_as(core, ensemble.VotingRegressor):
             return core.weights is None
-        return predicts_as(core, RandomForestRegressor, ExtraTreesRegressor, BaggingRegressor)
+        forests = ensemble.RandomForestRegressor, ensemble.ExtraTreesRegressor
+        return predicts_as(core, *forests, ensemble.BaggingRegressor)
 
     def rows(self, X: Any) -> Any:
         """Rows as the members take them, converted once for all."""
@@ -114,7 +110,6 @@ class Members(Family):
         return total, squares
 
     def describe(self) -> str:
-        """How many members of which kind."""
         return f"spread of {len(self.members)} {'trees' if self.all_trees else 'members'}"
 
     def unit(self) -> float | None:

@@ -58,7 +58,7 @@ EARLY = 10
 #: So many rows are better off with one call for the leaves of all stages.
 FEW_ROWS = 30
 #: Names by which the libraries know the number of rounds, and by which two of them stop early.
-ROUNDS = (
+ROUNDS_NAMES = (
     *("n_estimators", "iterations", "max_iter", "n_iter", "nrounds", "num_boost_round"),
     *("num_iteration", "num_iterations", "num_round", "num_rounds", "num_tree", "num_trees"),
 )
@@ -167,13 +167,7 @@ class Library(Family):
 
     @classmethod
     def is_mine(cls, core: Any) -> bool:
-        """Whether the model, or what it is derived from, comes from the library."""
         return comes_from(core, cls.library)
-
-    @classmethod
-    def is_known(cls, core: Any) -> bool:
-        """The prediction is the model's own."""
-        return True
 
     def inside(self) -> tuple[Any, int]:
         """The model inside the wrapper, and the number of columns that it was trained on."""
@@ -218,7 +212,6 @@ class Library(Family):
             )
 
     def describe(self) -> str:
-        """Which stages are asked for what."""
         last, early = self.steps.stop - self.steps.first, self.sparse.stop
         stages = f"of {self.n_stages} stages"
         return f"steps of the last {last}, rows in leaves of the first {early} {stages}"
@@ -237,7 +230,7 @@ class Library(Family):
         params = core.get_params()
         rounds = None if _is_watched(told) else cls.settled_rounds(fitted, params)
         if rounds:
-            fixed = {name: rounds for name in ROUNDS if params.get(name) is not None}
+            fixed = {name: rounds for name in ROUNDS_NAMES if params.get(name) is not None}
             core.set_params(**(fixed or {cls.rounds_name: rounds}), **cls.unstopped(params, fitted))
         return {}
 
@@ -273,7 +266,6 @@ class XGBoost(Library):
         super().__init__(core)
 
     def inside(self) -> tuple[Any, int]:
-        """The ``Booster``."""
         whole = self.core if is_native_xgboost(self.core) else self.core.get_booster()
         return whole, whole.num_features()
 
@@ -361,7 +353,6 @@ class LightGBM(Library):
     all_stages = True
 
     def inside(self) -> tuple[Any, int]:
-        """The ``Booster``."""
         whole = self.core.booster_ if hasattr(self.core, "fit") else self.core
         return whole, whole.num_feature()
 
@@ -421,7 +412,6 @@ class CatBoost(Library):
     rounds_name = "iterations"
 
     def inside(self) -> tuple[Any, int]:
-        """The model itself."""
         if not self.core.is_fitted():  # of which the library says nothing clear
             kind = type(self.core).__name__
             raise NotFittedError(f"{kind} is not fitted: fit it, then calibrate.")
@@ -444,7 +434,6 @@ class CatBoost(Library):
         )
 
     def leaves(self, matrix: Any, first: int, stop: int) -> NDArray[Any]:
-        """As the library tells them."""
         return np.asarray(self.core.calc_leaf_indexes(matrix, ntree_start=first, ntree_end=stop))
 
     @classmethod
@@ -459,7 +448,7 @@ class CatBoost(Library):
     @classmethod
     def settled_rounds(cls, fitted: Any, params: dict[str, Any]) -> int | None:
         """The number of trees that are left, if that is less than were asked for."""
-        asked = next((params[name] for name in ROUNDS if name in params), 1000)
+        asked = next((params[name] for name in ROUNDS_NAMES if name in params), 1000)
         stopped = fitted.tree_count_ < asked or params.get("use_best_model")
         return int(fitted.tree_count_) if stopped else None
 

@@ -52,7 +52,6 @@ class StatedDeviation(Family):
         return columns[0].reshape(-1), columns[1].reshape(1, -1)
 
     def describe(self) -> str:
-        """Who states it."""
         return f"standard deviation by {type(self.core).__name__}"
 
     def unit(self) -> float | None:

@@ -86,7 +86,7 @@ SPREAD_RATIO = 100.0
 N_REPEATED = 8
 #: By how much two calls may differ, since batches of other sizes round otherwise: part of the range
 #: of a column, and of its largest value, which single precision rounds.
-REPEAT_TOLERANCE, ROUNDING = 1e-3, 1e-6
+REPEAT_TOLERANCE, REPEAT_ROUNDING = 1e-3, 1e-6
 
 RAW = Mapped(name="inputs as they are")
 UNTOUCHED = Untouched()
@@ -216,7 +216,7 @@ def fit_embedding(
     nearness : whether any distance will be asked; if not, inputs need not be numbers, and the
         prediction takes their place
     """
-    given = ModelAndRows(
+    choice = Choice(
         model=model,
         n_outputs=n_outputs,
         bare=Prediction() if units is None else Prediction(units=np.asarray(units)),
@@ -225,12 +225,12 @@ def fit_embedding(
         X_calibration=X_calibration,
         nearness=nearness,
     )
-    return Embedding(_space(embed, given, raw=raw), model, n_outputs)
+    return Embedding(choice.space(embed, raw), model, n_outputs)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelAndRows:
-    """What a space may be chosen by; of ``X_calibration`` only the layout.
+class Choice:
+    """Chooses a space by the model and its training rows; of ``X_calibration`` by the layout only.
 
     ``bare`` is the space of predictions; ``nearness`` says whether any distance will be asked.
     """
@@ -241,9 +241,101 @@ class ModelAndRows:
     X_train: Any
     y_train: FloatArray | None
     X_calibration: Any
-    nearness: bool = True
+    nearness: bool
 
-    def prediction_alone(self, why: str) -> Prediction:
+    def space(self, embed: Any, raw: Space | None) -> Space:
+        """What ``embed`` means."""
+        name = "inputs" if embed is None else embed if isinstance(embed, str) else ""
+        if raw is not None and name in ("auto", "inputs"):
+            return raw
+        if name == "inputs":
+            return self._inputs() if self.nearness else self.bare
+        if name == "auto":
+            return self._auto()
+        if name == "prediction":
+            return self.bare
+        if isinstance(embed, Layer) and embed.module is self.model:
+            return Network(embed)
+        if is_transformer(embed) and not isinstance(embed, Layer):
+            fitted = _fit_transformer(embed, self.X_train)
+            return Mapped(mapping=fitted, name=type(fitted).__name__)
+        if callable(embed):
+            return Mapped(mapping=embed, name=_name_of(embed))
+        raise TypeError(
+            f"embed must be a function of the inputs, a transformer with a transform method, "
+            f"'auto', 'inputs' or 'prediction'; got {embed!r}."
+        )
+
+    def _inputs(self) -> Space:
+        if self.X_train is not None:
+            # Numbers that are too large are refused here, not moved: they may decide who is near.
+            encode = replace(ColumnEncoder.learn(self.X_train, self.y_train), largest=np.inf)
+            scaling = Scaling.learn(as_features(encode(self.X_train), self.X_train))
+            return Mapped(mapping=encode, scaling=scaling, name="standardised inputs")
+        _warn_if_unscaled(as_features(self.X_calibration, self.X_calibration))
+        return RAW
+
+    def _auto(self) -> Space:
+        """The first space of the table that fits the model."""
+        opened = open_model(self.model)
+        if is_module(opened.core):
+            return Network(Layer(opened.core)) if self.nearness else self.bare
+        for family in families() if self.n_outputs == 1 else ():
+            if not family.is_mine(opened.core):
+                continue
+            kind, wrong = type(opened.core).__name__, self._disagreement(opened, family)
+            if wrong is not None:
+                _warn_of_space(
+                    f"{kind} looks as if it kept a spread that may not belong to its predictions, "
+                    f"since {wrong}. Nearness is judged without it"
+                )
+                continue
+            try:
+                space = PredictionAndSpread.learn(opened, family, self.X_train, self.y_train)
+            except UnreadableError as reason:
+                _warn_of_space(
+                    f"The trees of this {kind} say nothing about its error, since {reason}. "
+                    f"Nearness is judged without them"
+                )
+                break
+            if space.unit is None and is_linear(opened.core):
+                break  # a linear model has places in a unit to offer
+            return space
+        return self._untrained(opened) if self.X_train is None else self._trained(opened)
+
+    def _trained(self, opened: OpenedModel) -> Space:
+        """The space of a model without a spread."""
+        try:
+            rows = opened.prepare(self.X_train)
+            encode = ColumnEncoder.learn(rows, self.y_train)
+            features = encode(rows)
+        except (TypeError, ValueError) as error:  # nothing that has columns
+            return self._prediction_alone(f"the inputs cannot be turned into numbers ({error})")
+        inputs = Scaling.learn(features)
+        if features.shape[1] == 1:  # predictions are a function of the one input, and add nothing
+            return OneInput(opened=opened, encode=encode, scaling=inputs)
+        _, y_pred = prepared_and_predicted(opened, self.X_train, self.n_outputs)
+        return InputsAndPrediction(
+            opened=opened,
+            n_outputs=self.n_outputs,
+            encode=encode,
+            inputs=inputs,
+            outputs=Scaling.learn(y_pred.reshape(len(y_pred), -1)),
+        )
+
+    def _untrained(self, opened: OpenedModel) -> Space:
+        """The space of a model without a spread and without training rows."""
+        d = _n_inputs(opened, self.X_calibration)
+        if d == 1:
+            return OneInput(opened=opened, encode=ColumnEncoder.of_numbers(1))
+        if self.n_outputs == 1 and is_linear(opened.core):
+            weights = coefficients(opened.core)
+            if len(weights) == d and weights.any():
+                name = f"what {np.count_nonzero(weights)} inputs add each, and prediction"
+                return Contributions(opened=opened, name=name)
+        return self._prediction_alone("there are no training rows (pass X_train and y_train)")
+
+    def _prediction_alone(self, why: str) -> Prediction:
         """The space that is left, pointed out if it matters."""
         if self.nearness:
             warn(
@@ -253,39 +345,40 @@ class ModelAndRows:
             )
         return self.bare
 
+    def _disagreement(self, opened: OpenedModel, family: type[Family]) -> str | None:
+        """How the family's predictions of training rows differ from the model's, in words.
 
-def _space(embed: Any, given: ModelAndRows, *, raw: Space | None) -> Space:
-    name = "inputs" if embed is None else embed if isinstance(embed, str) else ""
-    if raw is not None and name in ("auto", "inputs"):
-        return raw
-    if name == "inputs":
-        return _inputs(given) if given.nearness else given.bare
-    if name == "auto":
-        return choose_space(given)
-    if name == "prediction":
-        return given.bare
-    if isinstance(embed, Layer):
-        mine = embed.module is given.model
-        return Network(embed) if mine else Mapped(mapping=embed, name=_name_of(embed))
-    if is_transformer(embed):
-        fitted = _fit_transformer(embed, given.X_train)
-        return Mapped(mapping=fitted, name=type(fitted).__name__)
-    if callable(embed):
-        return Mapped(mapping=embed, name=_name_of(embed))
-    raise TypeError(
-        f"embed must be a function of the inputs, a transformer with a transform method, 'auto', "
-        f"'inputs' or 'prediction'; got {embed!r}."
-    )
+        None if they agree, or if the core's class is known to agree.
+        """
+        if family.is_known(opened.core):
+            return None
+        if self.X_train is None:
+            return (
+                "its class is not known, and there are no training rows to try it on (pass X_train)"
+            )
+        n = n_rows(self.X_train)
+        rows = _safe_indexing(indexable(self.X_train)[0], np.arange(0, n, -(-n // N_CHECKED)))
+        expected = predictions(self.model, rows, self.n_outputs)
+        try:
+            found = opened.finish(family(opened.core).measure(opened.prepare(rows))[0])
+        except (AttributeError, TypeError, ValueError, IndexError) as error:
+            return f"asking for it failed ({type(error).__name__}: {error})"
+        if found.shape != expected.shape:
+            return f"its prediction has shape {found.shape}, that of the model {expected.shape}"
+        tolerance = 1e-5 * np.abs(expected).max(initial=1e-300)  # members may compute in float32
+        differs = np.flatnonzero(~(np.abs(found - expected) <= tolerance))
+        if not len(differs):
+            return None
+        at = differs[0]
+        return (
+            f"on {len(differs)} of {len(expected)} training rows the predictions differ from what "
+            f"its members, trees or stated mean give, the first time {found[at]:.6g} where the "
+            f"model predicts {expected[at]:.6g}"
+        )
 
 
-def _inputs(given: ModelAndRows) -> Space:
-    if given.X_train is not None:
-        # Numbers that are too large are refused here, not moved: they may decide who is near.
-        encode = replace(ColumnEncoder.learn(given.X_train, given.y_train), largest=np.inf)
-        scaling = Scaling.learn(as_features(encode(given.X_train), given.X_train))
-        return Mapped(mapping=encode, scaling=scaling, name="standardised inputs")
-    _warn_if_unscaled(as_features(given.X_calibration, given.X_calibration))
-    return RAW
+def _warn_of_space(why: str) -> None:
+    warn(f"{why}; pass embed= to choose a space.", EmbeddingWarning)
 
 
 def _fit_transformer(transformer: Any, X_train: Any) -> Any:
@@ -309,65 +402,6 @@ def _name_of(mapping: Any) -> str:
     return "function" if name == "<lambda>" else name
 
 
-def choose_space(given: ModelAndRows) -> Space:
-    """The first space of the table that fits the model."""
-    opened = open_model(given.model)
-    if is_module(opened.core):
-        return Network(Layer(opened.core)) if given.nearness else given.bare
-    if given.n_outputs == 1:
-        for family in families():
-            if family.is_mine(opened.core):
-                disagreement = _disagreement(opened, family, given)
-                if disagreement is not None:
-                    _warn_of_disagreement(opened.core, disagreement)
-                    continue
-                try:
-                    space = PredictionAndSpread.learn(opened, family, given.X_train, given.y_train)
-                except UnreadableError as reason:
-                    _warn_of_no_spread(opened.core, reason)
-                    break
-                if space.unit is None and is_linear(opened.core):
-                    break  # a linear model has places in a unit to offer
-                return space
-    return _inputs_space(opened, given)
-
-
-def _inputs_space(opened: OpenedModel, given: ModelAndRows) -> Space:
-    """The space of a model without a spread."""
-    if given.X_train is None:
-        return _untrained_space(opened, given)
-    try:
-        rows = opened.prepare(given.X_train)
-        encode = ColumnEncoder.learn(rows, given.y_train)
-        features = encode(rows)
-    except (TypeError, ValueError) as error:  # nothing that has columns
-        return given.prediction_alone(f"the inputs cannot be turned into numbers ({error})")
-    inputs = Scaling.learn(features)
-    if features.shape[1] == 1:  # predictions are a function of the one input, and add nothing
-        return OneInput(opened=opened, encode=encode, scaling=inputs)
-    _, y_pred = prepared_and_predicted(opened, given.X_train, given.n_outputs)
-    return InputsAndPrediction(
-        opened=opened,
-        n_outputs=given.n_outputs,
-        encode=encode,
-        inputs=inputs,
-        outputs=Scaling.learn(y_pred.reshape(len(y_pred), -1)),
-    )
-
-
-def _untrained_space(opened: OpenedModel, given: ModelAndRows) -> Space:
-    """The space of a model without a spread and without training rows."""
-    d = _n_inputs(opened, given.X_calibration)
-    if d == 1:
-        return OneInput(opened=opened, encode=ColumnEncoder.of_numbers(1))
-    if given.n_outputs == 1 and is_linear(opened.core):
-        weights = coefficients(opened.core)
-        if len(weights) == d and weights.any():
-            used = np.count_nonzero(weights)
-            return Contributions(opened=opened, name=f"what {used} inputs add each, and prediction")
-    return given.prediction_alone("there are no training rows (pass X_train and y_train)")
-
-
 def _n_inputs(opened: OpenedModel, X: Any) -> int | None:
     """The number of inputs of the core; None for text, sparse rows or anything without columns.
 
@@ -388,53 +422,6 @@ def _is_number(dtype: Any) -> bool:
     if comes_from(dtype, "torch"):
         return bool(dtype.is_floating_point)
     return bool(dtype.is_numeric() if comes_from(dtype, "polars") else dtype.kind in "biuf")
-
-
-def _disagreement(opened: OpenedModel, family: type[Family], given: ModelAndRows) -> str | None:
-    """How the family's predictions of training rows differ from the model's, in words.
-
-    None if they agree, or if the core's class is known to agree.
-    """
-    if family.is_known(opened.core):
-        return None
-    if given.X_train is None:
-        return "its class is not known, and there are no training rows to try it on (pass X_train)"
-    n = n_rows(given.X_train)
-    rows = _safe_indexing(indexable(given.X_train)[0], np.arange(0, n, -(-n // N_CHECKED)))
-    expected = predictions(given.model, rows, given.n_outputs)
-    try:
-        found = opened.finish(family(opened.core).measure(opened.prepare(rows))[0])
-    except (AttributeError, TypeError, ValueError, IndexError) as error:
-        return f"asking for it failed ({type(error).__name__}: {error})"
-    if found.shape != expected.shape:
-        return f"its prediction has shape {found.shape}, that of the model {expected.shape}"
-    tolerance = 1e-5 * np.abs(expected).max(initial=1e-300)  # members may compute in float32
-    differs = np.flatnonzero(~(np.abs(found - expected) <= tolerance))
-    if not len(differs):
-        return None
-    at = differs[0]
-    return (
-        f"on {len(differs)} of {len(expected)} training rows the predictions differ from what its "
-        f"members, trees or stated mean give, the first time {found[at]:.6g} where the model "
-        f"predicts {expected[at]:.6g}"
-    )
-
-
-def _warn_of_disagreement(core: Any, disagreement: str) -> None:
-    warn(
-        f"{type(core).__name__} looks as if it kept a spread that may not belong to its "
-        f"predictions, since {disagreement}. Nearness is judged without it; pass embed= to choose "
-        f"a space.",
-        EmbeddingWarning,
-    )
-
-
-def _warn_of_no_spread(core: Any, reason: UnreadableError) -> None:
-    warn(
-        f"The trees of this {type(core).__name__} say nothing about its error, since {reason}. "
-        f"Nearness is judged without them; pass embed= to choose a space.",
-        EmbeddingWarning,
-    )
 
 
 def _warn_if_unscaled(features: FloatArray) -> None:
@@ -489,7 +476,9 @@ def refuse_changing(embedding: Embedding, X: Any, y_pred: FloatArray, Z: FloatAr
 
 def _refuse_change(before: FloatArray, again: FloatArray, what: str) -> None:
     change = np.abs(before[: len(again)] - again).max(axis=0, initial=0.0)
-    allowed = REPEAT_TOLERANCE * np.ptp(before, axis=0) + ROUNDING * np.abs(before).max(axis=0)
+    allowed = REPEAT_TOLERANCE * np.ptp(before, axis=0) + REPEAT_ROUNDING * np.abs(before).max(
+        axis=0
+    )
     moved = np.flatnonzero(change > allowed)
     if len(moved):
         worst = moved[np.argmax((change / np.maximum(allowed, 1e-300))[moved])]

@@ -54,17 +54,17 @@ from calliper.exceptions import CalliperError
 from calliper.models import comes_from, is_frame, is_tensor, without_names
 
 #: Inputs beyond are as good as infinite: trees compute in single precision, distances square.
-LARGEST = 1e30
+LARGEST_INPUT = 1e30
 #: A level of fewer training rows is not told from those never seen.
-FEWEST_ROWS = 5
+FEWEST_OF_LEVEL = 5
 #: Rows of the overall mean that the mean target of a level is drawn by.
 SHRINKAGE = 10.0
 #: A sparse matrix beyond either is reduced.
-MOST_COLUMNS, MOST_CELLS = 512, 2e7
+MOST_SPARSE_COLUMNS, MOST_SPARSE_CELLS = 512, 2e7
 #: Components that it is reduced to, and training rows that these are learnt from, at most.
-N_COMPONENTS, MOST_ROWS = 30, 20_000
-#: Parts of the training rows that are set apart in turn to place their own levels.
-N_FOLDS = 5
+N_COMPONENTS, MOST_SPARSE_ROWS = 30, 20_000
+#: Parts that are set apart in turn, so that no row is judged by what has seen it.
+N_PARTS = 5
 MICROSECONDS_A_DAY = 86_400e6
 
 #: One column of a batch: values of any type, (n,).
@@ -95,7 +95,7 @@ class Numbers:
     def learn(cls, values: Values) -> Numbers:
         """The median of what is known, 0 if there is none."""
         numbers = _numbers(values)
-        known = np.clip(numbers[~np.isnan(numbers)], -LARGEST, LARGEST)
+        known = np.clip(numbers[~np.isnan(numbers)], -LARGEST_INPUT, LARGEST_INPUT)
         return cls(gap=float(np.median(known)) if len(known) else 0.0)
 
     def read(self, values: Values) -> FloatArray:
@@ -139,7 +139,7 @@ class Levels:
     def learn(cls, cells: Sequence[Hashable], y: FloatArray | None) -> Levels:
         """Places on [0, 1] by mean target, or by frequency: see the module's first lines."""
         counts = Counter(cells)
-        common = sorted((level for level, n in counts.items() if n >= FEWEST_ROWS), key=str)
+        common = sorted((level for level, n in counts.items() if n >= FEWEST_OF_LEVEL), key=str)
         numbers = {level: number for number, level in enumerate(common)}
         code = np.array([numbers.get(cell, len(common)) for cell in cells], dtype=np.intp)
         size = np.bincount(code, minlength=len(common) + 1).astype(np.float64)
@@ -199,7 +199,7 @@ class ColumnEncoder(Keeps):
     columns: tuple[Column, ...]
     names: tuple[Hashable, ...] | None = None
     components: FloatArray | None = None
-    largest: float = LARGEST
+    largest: float = LARGEST_INPUT
 
     keeps = {
         "columns": Plain(),
@@ -234,7 +234,7 @@ class ColumnEncoder(Keeps):
         """Learn from training rows what becomes of each column; targets order the levels."""
         if sparse.issparse(X_train):
             n, d = X_train.shape
-            if d > MOST_COLUMNS or n * d > MOST_CELLS > N_COMPONENTS * n:
+            if d > MOST_SPARSE_COLUMNS or n * d > MOST_SPARSE_CELLS > N_COMPONENTS * n:
                 return cls(columns=(), components=_components(sparse.csr_array(X_train)))
         names, columns = _opened(X_train)
         return cls(columns=tuple(_learnt(column, y_train) for column in columns), names=names)
@@ -251,7 +251,7 @@ class ColumnEncoder(Keeps):
         encoder = cls.learn(X_train, y_train)
         features = encoder(X_train)
         for place, column in enumerate(encoder.columns):
-            if isinstance(column, Levels) and column.by_target and len(y_train) >= N_FOLDS:
+            if isinstance(column, Levels) and column.by_target and len(y_train) >= N_PARTS:
                 cells = _cells(_values(_opened(X_train)[1][place]))
                 features[:, place] = _left_out_places(cells, y_train)
         return encoder, features
@@ -342,7 +342,7 @@ def _learnt_from(cells: list[Hashable], values: Values, y: FloatArray | None) ->
 def _left_out_places(cells: list[Hashable], y: FloatArray) -> FloatArray:
     """The place of each row's level, as learnt from the rows of other folds."""
     found = np.empty(len(y))
-    for others, fold in KFold(N_FOLDS, shuffle=True, random_state=0).split(found):
+    for others, fold in KFold(N_PARTS, shuffle=True, random_state=0).split(found):
         learnt = Levels.learn([cells[row] for row in others], y[others])
         own = learnt.locate([cells[row] for row in fold])
         found[fold] = np.where(np.isnan(own), learnt.gap, own)
@@ -353,7 +353,7 @@ def _number(cell: Any) -> float:
     try:
         return float(cell)
     except OverflowError:  # a whole number of many digits
-        return LARGEST if cell > 0 else -LARGEST
+        return LARGEST_INPUT if cell > 0 else -LARGEST_INPUT
     except (TypeError, ValueError):
         return np.nan
 
@@ -467,7 +467,7 @@ def _values(column: Any) -> Values:
 def _components(rows: Any) -> FloatArray:
     """Singular vectors (c, d) of training rows, evenly picked if there are many."""
     n = rows.shape[0]
-    some = _finite(rows[np.arange(0, n, max(1, -(-n // MOST_ROWS)))])
+    some = _finite(rows[np.arange(0, n, max(1, -(-n // MOST_SPARSE_ROWS)))])
     size = min(N_COMPONENTS, *some.shape)
     _, values, vectors = randomized_svd(some, n_components=size, random_state=0)
     kept = values > 1e-6 * values.max(initial=0.0)  # others are noise
@@ -476,5 +476,7 @@ def _components(rows: Any) -> FloatArray:
 
 def _finite(rows: Any) -> Any:
     """Gaps as 0, which is what is not stored."""
-    data = np.clip(np.nan_to_num(rows.data.astype(np.float64), nan=0.0), -LARGEST, LARGEST)
+    data = np.clip(
+        np.nan_to_num(rows.data.astype(np.float64), nan=0.0), -LARGEST_INPUT, LARGEST_INPUT
+    )
     return sparse.csr_array((data, rows.indices, rows.indptr), shape=rows.shape)

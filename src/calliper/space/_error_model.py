@@ -15,8 +15,8 @@ Neither part is trusted further than left-out rows bear it out. All predictions 
 by trees that have not seen the row (5 folds). The number of trees behind the shift and its share λ
 are those of the least squared error; the shift is dropped unless it lowers that error by more than
 half a standard error, and never exceeds what was seen. Units are mixed with the average one, so
-that they cannot vanish where errors do (m = SHARE), and dropped unless they lower the interval
-score as clearly.
+that they cannot vanish where errors do (m = AVERAGE_SHARE), and dropped unless they lower the
+interval score as clearly.
 
 Everything here is learnt from training rows: calibration and new rows are treated alike, so every
 guarantee stays what it was, however wrong the model of errors may be. The constants are those of
@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -45,19 +45,18 @@ from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError
 from calliper.quantile import conformal_rank
+from calliper.space._encoding import N_PARTS
 
 #: With fewer errors than two leaves of a tree hold there is nothing to learn.
 FEWEST_ERRORS = 40
-#: Errors that are learnt from, at most, and errors that one tree is grown on.
-MOST_ERRORS, MOST_A_TREE = 8_000, 2_000
-#: Parts that are set apart in turn, so that no error is judged by trees that have seen it.
-N_PARTS = 5
+#: Errors that one tree is grown on, at most.
+MOST_A_TREE = 2_000
 #: The part of errors that a side's unit reaches, and the average unit's part in every unit.
-REACH, SHARE = 0.9, 0.6
+REACH, AVERAGE_SHARE = 0.9, 0.6
 #: Standard errors by which a shift must lower the squared error, and units the interval score.
 CLEARLY = 0.5
 #: Levels at which intervals with and without units are compared.
-LEVELS = (0.8, 0.9, 0.95)
+COMPARED_LEVELS = (0.8, 0.9, 0.95)
 #: Questions that a tree asks of a row.
 DEPTH = 3
 #: Rows that go down all trees at once, at most, and rows that go down a tree together.
@@ -165,7 +164,8 @@ def _complete(tree: Any, rate: float) -> tuple[IntArray, FloatArray, FloatArray]
     return np.concatenate(features), np.concatenate(thresholds), steps
 
 
-class Expected(NamedTuple):
+@dataclass(frozen=True)
+class Expected:
     """What a model of errors says of rows, each (m,).
 
     Attributes
@@ -200,6 +200,8 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         Trees behind the shift: the first number, and the next where the last of them still help.
     side_trees : int, default 50
         Trees behind the unit of each side, and behind the expected size.
+    max_errors : int, default 8000
+        Where more left-out errors are known, ``ConformalRegressor`` draws so many to learn from.
     random_state : int, RandomState or None, default 0
         Draws the rows of each tree and deals rows to folds. Nothing here touches calibration rows.
 
@@ -257,12 +259,14 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         units: bool = True,
         shift_trees: Sequence[int] = (60, 120, 200, 300),
         side_trees: int = 50,
+        max_errors: int = 8_000,
         random_state: Any = 0,
     ) -> None:
         self.recentre = recentre
         self.units = units
         self.shift_trees = shift_trees
         self.side_trees = side_trees
+        self.max_errors = max_errors
         self.random_state = random_state
 
     @property
@@ -373,7 +377,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
 
     def _units(self, sides: FloatArray) -> FloatArray:
         """(2, m) the unit of each side; the average one is 1."""
-        return (1 - SHARE) * np.maximum(sides[:2], 0.0) / self.reach_ + SHARE
+        return (1 - AVERAGE_SHARE) * np.maximum(sides[:2], 0.0) / self.reach_ + AVERAGE_SHARE
 
     def _booster(self, n: int, **how: Any) -> GradientBoostingRegressor:
         usual = {"min_samples_leaf": 10, "subsample": 0.5, "max_features": 1 / 3}
@@ -407,7 +411,7 @@ def _shortens(beyond: FloatArray, units: FloatArray) -> bool:
     """Whether units of each side clearly lower the interval score, one radius for all rows."""
     alike = np.ones((2, len(beyond)))
     with_units, without = (
-        np.mean([_scores(beyond, each, level) for level in LEVELS], axis=0)
+        np.mean([_scores(beyond, each, level) for level in COMPARED_LEVELS], axis=0)
         for each in (units, alike)
     )
     return _clearly_positive(without - with_units)

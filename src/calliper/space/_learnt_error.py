@@ -5,7 +5,7 @@ clues are the inputs (as numbers: see ``_encoding.py``), the prediction (centred
 compute in single precision) and the model's spread. It does two things for a row: it moves the
 centre of the interval and gives each side its unit, and where the space was chosen here it adds
 
-    WEIGHT · log(max(ê(x), LEAST · mean e) / u + FLOOR),     u the standard deviation of y,
+    SIZE_WEIGHT · log(max(ê(x), LEAST_SIZE · mean e) / u + SIZE_FLOOR),     u the deviation of y,
 
 as one coordinate more, ê the expected size of the error: such as noise that depends on an input
 which the mean ignores, of which the model's spread knows nothing.
@@ -16,7 +16,7 @@ and coverage is counted on rows that had no part in it, so that the guarantees a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from calliper.models import Family, OpenedModel, open_model, unwrapped
 from calliper.scores import ScaledError
 from calliper.space._embedding import Embedding
 from calliper.space._encoding import ColumnEncoder
-from calliper.space._error_model import FEWEST_ERRORS, MOST_ERRORS, ErrorModel, Expected
+from calliper.space._error_model import FEWEST_ERRORS, ErrorModel, Expected
 from calliper.space._left_out import LeftOut, Training
 from calliper.space._spaces import (
     SPACES,
@@ -41,7 +41,7 @@ from calliper.space._spaces import (
     Space,
 )
 
-WEIGHT, LEAST, FLOOR = 2.0, 0.02, 0.01
+SIZE_WEIGHT, LEAST_SIZE, SIZE_FLOOR = 2.0, 0.02, 0.01
 
 #: Spaces that may be the base of the one below.
 BASES = dict(SPACES)
@@ -113,8 +113,8 @@ class WithErrorModel(Keeps):
 
     def coordinate(self, size: FloatArray) -> FloatArray:
         """The expected error on the scale of the other coordinates."""
-        least = LEAST * self.errors.mean_size_
-        return np.asarray(WEIGHT * np.log(np.maximum(size, least) / self.unit + FLOOR))
+        least = LEAST_SIZE * self.errors.mean_size_
+        return np.asarray(SIZE_WEIGHT * np.log(np.maximum(size, least) / self.unit + SIZE_FLOOR))
 
     def with_model(self, opened: OpenedModel) -> WithErrorModel:
         """The other model's numbers; the same errors are expected."""
@@ -203,15 +203,14 @@ def _fitted_space(
 def _learn(model: ErrorModel, clues: FloatArray, errors: FloatArray) -> Expected:
     """Fit, and what is expected of every row by trees that have not seen it."""
     n = len(errors)
-    if n <= MOST_ERRORS:
+    if n <= model.max_errors:
         return model.fit(clues, errors).left_out_
     taken = np.zeros(n, dtype=bool)
-    taken[np.random.default_rng(0).permutation(n)[:MOST_ERRORS]] = True
+    taken[np.random.default_rng(0).permutation(n)[: model.max_errors]] = True
     known, rest = model.fit(clues[taken], errors[taken]).left_out_, model.predict(clues[~taken])
-    whole = Expected(*np.empty((4, n)))
-    for column, of_known, of_rest in zip(whole, known, rest, strict=True):
-        column[taken], column[~taken] = of_known, of_rest
-    return whole
+    whole = np.empty((4, n))
+    whole[:, taken], whole[:, ~taken] = astuple(known), astuple(rest)
+    return Expected(*whole)
 
 
 def _with_unit(embedding: Embedding, unit: float) -> PredictionAndSpread | None:
