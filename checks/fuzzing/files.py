@@ -27,9 +27,9 @@ from pathlib import Path
 import numpy as np
 
 import calliper
+from calliper import ErrorModel
 from calliper.exceptions import CalliperError
 from calliper.files import _codec, _file
-from calliper import ErrorModel
 from cases.kept import answers, brought, forging_cases
 
 #: Seconds of processor time that loading and asking may each take, and bytes that they may add.
@@ -68,10 +68,31 @@ STRANGE = [
     {"random": 0, "at": [0, 0, 0.0]}, {"random": 0, "at": [10**6, 0, 0.0]}, {"dict": [[k * (2**61 - 1), 0] for k in range(4)]},
 ]  # fmt: skip
 CLASSES = [name for module in _codec.CLASSES for name in _codec.classes_of(module)]
-CLASSES += ["Tree", "RandomForestRegressor", "Pipeline", "os:system", "builtins:eval", "", 7, None, ["Split"]]
+CLASSES += [
+    "Tree",
+    "RandomForestRegressor",
+    "Pipeline",
+    "os:system",
+    "builtins:eval",
+    "",
+    7,
+    None,
+    ["Split"],
+]
 NUMBERS = [0, 1, -1, -2, 2, 3, 7, 255, 2**15, 2**30, 2**31 - 1, -(2**31), 2**62]
 NUMBERS += [float("nan"), float("inf"), -float("inf"), 1e300, -1e300, 1e-300, 0.5]
-TYPES = ["bool", "int8", "int32", "int64", "uint8", "uint32", "float16", "float32", "float64", "complex128"]
+TYPES = [
+    "bool",
+    "int8",
+    "int32",
+    "int64",
+    "uint8",
+    "uint32",
+    "float16",
+    "float32",
+    "float64",
+    "complex128",
+]
 
 
 class Base:
@@ -255,7 +276,9 @@ def _arrays(header, nodes, arrays, rng):
         elif how == 4:
             arrays[place] = rng.choice([array.reshape(-1), array.T, array[None], array[..., None]])
         elif how == 5:
-            arrays[place] = rng.choice([array[:0], np.zeros((0, 7)), np.zeros(()), np.asfortranarray(array)])
+            arrays[place] = rng.choice(
+                [array[:0], np.zeros((0, 7)), np.zeros(()), np.asfortranarray(array)]
+            )
         else:
             arrays.append(arrays[other])
 
@@ -269,9 +292,13 @@ def _node(header, nodes, arrays, rng):
 
 def _number_of_node(header, nodes, arrays, rng):
     """A number of the manifest is another."""
-    numbers = [(here, key) for here, key in nodes_of(nodes) if type(here[key]) in (int, float, bool)]
+    numbers = [
+        (here, key) for here, key in nodes_of(nodes) if type(here[key]) in (int, float, bool)
+    ]
     here, key = rng.choice(numbers)
-    here[key] = rng.choice([0, 1, -1, 2, here[key] + 1, here[key] * 2, 10**6, 2**31, 1e300, 0.5, True, None, "1"])
+    here[key] = rng.choice(
+        [0, 1, -1, 2, here[key] + 1, here[key] * 2, 10**6, 2**31, 1e300, 0.5, True, None, "1"]
+    )
 
 
 def _sharing(header, nodes, arrays, rng):

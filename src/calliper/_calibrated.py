@@ -7,14 +7,15 @@ fitted to each tail of them, and its radii become intervals.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
 
-from calliper._kept import Inline, Keeps, Part, Plain, Text
+from calliper._kept import Field, Inline, Keeps, Part, Plain, Text
 from calliper._row_checks import RowSketch, SharedRows, find_shared, sketch_rows, warn_of_trend
 from calliper._types import Coverage, FloatArray
 from calliper._validation import check_bounds, check_level, check_levels, like_coverage
@@ -270,7 +271,7 @@ class CalibratedOnStored(Keeps):
     embedding: Embedding
     about: dict[str, Any] | None = None
 
-    keeps = {
+    keeps: ClassVar[Mapping[str, Field]] = {
         "calibrators": Part("calibrators", several=True),
         "space": Inline(Embedding),
         "void": Text(optional=True),

@@ -1,7 +1,7 @@
 """How a class says beside itself what a file keeps of it: each number with type, shape and range.
 
-``keeps`` of a class maps names to the declarations below. ``calliper.files`` checks every value of a
-file against them before anything uses it; then constructors run, and ``fit`` computes the rest anew.
+``keeps`` of a class maps names to the declarations below. ``calliper.files`` checks every value of
+a file against them before anything uses it; then constructors run, and ``fit`` computes the rest.
 Sizes in shapes are names: N calibration points, d features, n other rows. The same name means the
 same size throughout one object.
 """
@@ -57,7 +57,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Part:
-    """An object of one of the classes that files know of a module of calliper; or a list of such."""
+    """An object of one of the classes that files know of a module; or a list of such."""
 
     module: str
     optional: bool = False
@@ -94,8 +94,9 @@ class Opened:
 
 @dataclass(frozen=True)
 class Plain:
-    """Whatever a parameter may be: values, lists, arrays, an object that files know, or something
-    of the user's, called ``name``, which is brought again.
+    """Whatever a parameter may be: values, lists, arrays, or an object that files know.
+
+    Something of the user's is brought again, by its ``name`` if it has one here.
     """
 
     name: str = ""

@@ -20,9 +20,9 @@ about normal. Each of the two is tested at half of the level.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 from zlib import crc32
 
 import numpy as np
@@ -31,7 +31,7 @@ from scipy import sparse
 from scipy.special import ndtr
 from scipy.stats import rankdata
 
-from calliper._kept import Array, Keeps, Number, Plain
+from calliper._kept import Array, Field, Keeps, Number, Plain
 from calliper._types import FloatArray, Frame, IntArray, Tensor
 from calliper.exceptions import RowOrderWarning, warn
 
@@ -89,7 +89,7 @@ class RowSketch(Keeps):
     names: tuple[Any, ...] | None = None  # of the columns of a frame
     has_targets: bool = True  # whether the last column is the target
 
-    keeps = {
+    keeps: ClassVar[Mapping[str, Field]] = {
         "numbers": Array("float64", ("n", _PROJECTED)),
         "units": Array("float64", ("u", 2), finite=False),
         "fine": Number(bool),
@@ -291,7 +291,7 @@ class RowTrend(Keeps):
     first: float  # mean size, or mean error, in the first quarter of the rows
     last: float  # and in the last
 
-    keeps = {
+    keeps: ClassVar[Mapping[str, Field]] = {
         "of_size": Number(bool),
         **dict.fromkeys(("correlation", "p_value", "first", "last"), Number()),
     }

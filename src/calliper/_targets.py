@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -26,7 +26,7 @@ from sklearn.pipeline import make_pipeline
 from calliper import models
 from calliper._calibrated import Calibrated
 from calliper._dask import LazyRows, is_collection, lazy_predictions, refuse_collection
-from calliper._kept import Array, Part, Plain
+from calliper._kept import Array, Field, Part, Plain
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import check_bounds
 from calliper.calibrators import FullRescaled, as_calibrator
@@ -101,7 +101,7 @@ class MultiTargetRegressor(ConformalRegressor):
         self.joint = joint
         self.units = units
 
-    keeps = {
+    keeps: ClassVar[Mapping[str, Field]] = {
         **ConformalRegressor.keeps,
         "targets": Plain(),
         "parts": Part("regressor", several=True),

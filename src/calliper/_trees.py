@@ -2,22 +2,22 @@
 
 Nodes of several trees stand one after another. Nothing here trusts an index: whatever comes from a
 file is checked before it is walked. Children must follow their parents and lie in the same tree,
-features be columns. Every row arrives at the leaf where the tree that was trained would have put it.
+features be columns. Every row arrives at the leaf where the trained tree would have put it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
 from calliper._blocks import row_slices
-from calliper._kept import Array, Inline, Keeps, Number
+from calliper._kept import Array, Field, Inline, Keeps, Number
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
 
@@ -66,7 +66,7 @@ class PlainTrees(Keeps):
     value: FloatArray
     n_features: int
 
-    keeps = {
+    keeps: ClassVar[Mapping[str, Field]] = {
         "sizes": Array("int32", ("t",), least=1, becomes="int64"),
         "feature": Array("int32", ("n",), least=0, becomes="int64"),
         "threshold": Array("float64", ("n",), finite=False),
@@ -158,7 +158,7 @@ class BoostedSum(Keeps):
     slope: float = 0.0
     intercept: float = 0.0
 
-    keeps = {
+    keeps: ClassVar[Mapping[str, Field]] = {
         "trees": Inline(PlainTrees),
         "baseline": Number(),
         "slope": Number(),

@@ -34,16 +34,16 @@ with arbitrary distribution shifts", JMLR 25 (DtACI; several rates). Angelopoulo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
 
-from calliper._kept import Array, Number
+from calliper._kept import Array, Field, Number
 from calliper._types import BoolArray, FloatArray, IndexedFrame, RadiusModel
 from calliper._validation import at_least, check_level, check_vector, n_rows
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, unheard
@@ -128,7 +128,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         self.start = start
         self.horizon = horizon
 
-    keeps = {
+    keeps: ClassVar[Mapping[str, Field]] = {
         "steps": Array("float64", ("T", 2), least=0, most=1),
         "levels": Array("float64", ("k",)),
         "weights": Array("float64", ("k",), least=0),

@@ -15,15 +15,15 @@ shift", arXiv:1904.06019. Lei, Candès (2021), arXiv:2006.06138 (the price of es
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._kept import Inline, Number, Plain
+from calliper._kept import Field, Inline, Number, Plain
 from calliper._trees import BoostedSum
 from calliper._types import FloatArray
 from calliper._validation import check_level, check_vector, n_rows
@@ -62,7 +62,7 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
     array([0.2, 1. , 4.6])
     """
 
-    keeps = {
+    keeps: ClassVar[Mapping[str, Field]] = {
         "sums": Inline(BoostedSum, several=True),
         "classifier_": Plain("classifier"),
         "ratio_": Number(least=np.finfo(float).tiny),
@@ -158,11 +158,9 @@ class ShiftTrees:
 
     def predict_proba(self, X: Any) -> FloatArray:
         """(m, 2) probabilities that a row is of before, and of now."""
-        if self.feature_names_in_ and hasattr(X, "columns"):
-            if [*X.columns] != self.feature_names_in_:
-                raise CalliperError(
-                    f"inputs must have the columns {self.feature_names_in_}, in this order."
-                )
+        names = self.feature_names_in_
+        if names and hasattr(X, "columns") and [*X.columns] != names:
+            raise CalliperError(f"inputs must have the columns {names}, in this order.")
         rows, now = np.asarray(X, dtype=np.float64), 0.0
         for each in self.sums:
             now = now + each.probability(rows)

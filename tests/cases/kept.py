@@ -38,9 +38,9 @@ from calliper.calibrators import (
     MADSplit,
     NormalizedKNN,
 )
-from calliper.kernels import Cells, ForestProximity, GradedKNN, Mahalanobis, TunedKNN, TunedRBF
 from calliper.files._codec import Writer
 from calliper.files._model import slots_of
+from calliper.kernels import Cells, ForestProximity, GradedKNN, Mahalanobis, TunedKNN, TunedRBF
 from calliper.online import Controller
 from calliper.refitting import CVPlus, JackknifeAfterBootstrap
 from calliper.shift import LikelihoodRatio

@@ -8,7 +8,6 @@ Files of a format are kept beside this test. A change of what classes keep is a 
 
 import json
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np

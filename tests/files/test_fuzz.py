@@ -111,7 +111,14 @@ def test_a_bound_method_is_no_mapping(load):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("left", 0), ("left", -2), ("left", 10**6), ("right", -1), ("feature", -1), ("feature", 2**30)],
+    [
+        ("left", 0),
+        ("left", -2),
+        ("left", 10**6),
+        ("right", -1),
+        ("feature", -1),
+        ("feature", 2**30),
+    ],
 )
 def test_nodes_that_compiled_code_would_follow(load, field, value):
     def change(header, nodes, arrays):
@@ -180,7 +187,9 @@ def test_jobs_are_nothing_that_a_file_asks_for(bases, load):
         load("refitted", change)
 
 
-@pytest.mark.parametrize("name", ["Pipeline", "RandomForestRegressor", "os:system", "Tree", 7, None])
+@pytest.mark.parametrize(
+    "name", ["Pipeline", "RandomForestRegressor", "os:system", "Tree", 7, None]
+)
 def test_no_class_of_another_library_is_made(load, name):
     with pytest.raises(DamagedFileError, match="does not belong"):
         load("split", lambda header, nodes, arrays: nodes["object"].update({"class": name}))
@@ -202,7 +211,9 @@ def test_nesting_and_names_that_are_there_twice(bases, tmp_path):
             calliper.load(path)
 
 
-@pytest.mark.parametrize("shape", [[2**31, 2**31], [0, 2**40], [-1], [2**63], ["3"], [True], [1] * 70])
+@pytest.mark.parametrize(
+    "shape", [[2**31, 2**31], [0, 2**40], [-1], [2**63], ["3"], [True], [1] * 70]
+)
 def test_shapes_that_are_not_there(bases, tmp_path, shape):
     base, path = bases["split"], tmp_path / "x"
     whole = json.loads(base.members[_file.OBJECT])

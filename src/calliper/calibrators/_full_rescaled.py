@@ -32,13 +32,14 @@ doi:10.1093/biomet/asac040. To our knowledge it is not published in this form.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from numbers import Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from calliper._kept import Inline
+from calliper._kept import Field, Inline
 from calliper._types import FloatArray
 from calliper._validation import check_offset, warn_if_zero_scales
 from calliper.calibrators._calibrator import Calibrator, kernel_needs
@@ -128,7 +129,7 @@ class FullRescaled(Calibrator):
         "nearest, K = 2.25·N^(1/6), at most N/8",
     )
     takes_device = True
-    learns = {
+    learns: ClassVar[Mapping[str, Field]] = {
         "locality_": Inline(Locality),
         "near_": Inline(Neighborhood, optional=True),
         "wide_": Inline(Neighborhood, optional=True),

@@ -15,16 +15,17 @@ paper 4 of the On-line Compression Modelling project, alrw.net.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._kept import Array, Part, Plain
+from calliper._kept import Array, Field, Number, Part, Plain
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import (
     check_levels,
@@ -75,8 +76,9 @@ class Grouped(Calibrator):
     array([1.5, 7.5])
     """
 
-    own_keeps = {
+    own_keeps: ClassVar[Mapping[str, Field]] = {
         "labels": Plain(),
+        "sized": Number(bool),  # whether magnitudes were given
         "code": Array("int32", ("N",), least=0, becomes="int64"),
         "parts": Part("calibrators", several=True),
     }
@@ -158,7 +160,8 @@ class Grouped(Calibrator):
         for number, rows in enumerate(rows_of_groups(self._rows.groups).values()):
             code[rows] = number
         labels, parts = [*self.calibrators_], [*self.calibrators_.values()]
-        return {"labels": labels, "code": code, "parts": parts}
+        sized = self._rows.magnitudes is not None
+        return {"labels": labels, "sized": sized, "code": code, "parts": parts}
 
     def restore(self, state: dict[str, Any]) -> None:
         """The calibrators as they are, and the rows of all of them in order."""
@@ -175,6 +178,8 @@ class Grouped(Calibrator):
             joined = joined.join(part._rows)
         if not first.judges_nearness:
             joined = replace(joined, Z=np.zeros((len(code), first._rows.Z.shape[1])))
+        if not state["sized"]:
+            joined = replace(joined, magnitudes=None)
         order = np.argsort(np.argsort(code, kind="stable"), kind="stable")
         each = np.empty(len(labels), dtype=object)
         each[:] = labels

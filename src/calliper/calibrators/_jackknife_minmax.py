@@ -24,12 +24,13 @@ Transactions on Machine Learning Research.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from calliper._kept import Array, Part
+from calliper._kept import Array, Field, Part
 from calliper._types import FloatArray
 from calliper._validation import check_offset, warn_if_zero_scales
 from calliper.calibrators._calibrator import Calibrator, keep_scales, kernel_needs, scales_of
@@ -84,7 +85,7 @@ class JackknifeMinmaxRescaled(Calibrator):
         neighbors="kernel",
     )
 
-    learns = {
+    learns: ClassVar[Mapping[str, Field]] = {
         "kernel_": Part("kernels"),
         "without_one_": Array("float64", ("N",), least=0, optional=True),
     }

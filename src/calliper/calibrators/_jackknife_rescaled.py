@@ -21,12 +21,13 @@ Jackknife+ Rescaled Scores", Transactions on Machine Learning Research.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from calliper._kept import Array, Part
+from calliper._kept import Array, Field, Part
 from calliper._types import FloatArray
 from calliper._validation import check_offset, warn_if_zero_scales
 from calliper.calibrators._calibrator import Calibrator, keep_scales, kernel_needs, scales_of
@@ -85,7 +86,7 @@ class JackknifeRescaled(Calibrator):
     takes_device = True
     _lift = 0  # of files that were saved before there was one
 
-    learns = {
+    learns: ClassVar[Mapping[str, Field]] = {
         "kernel_": Part("kernels"),
         "without_one_": Array("float64", ("N",), least=0, optional=True),
         "chosen_": Array("float64", ("N",), least=0, optional=True),

@@ -49,15 +49,16 @@ conformal prediction", Biometrika 110, doi:10.1093/biomet/asac040.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 
 from calliper._blocks import Scratch, map_row_blocks
-from calliper._kept import Array
+from calliper._kept import Array, Field
 from calliper._types import FloatArray, IntArray
 from calliper.calibrators._calibrator import Calibrator
 from calliper.declarations import About, Uses
@@ -135,7 +136,9 @@ class LCP(Calibrator):
             "fit (X_train and y_train to ConformalRegressor.calibrate), or a number.",
         )
 
-    learns = {"sample_": Array("int32", ("s",), least=0, most="n", optional=True, becomes="int64")}
+    learns: ClassVar[Mapping[str, Field]] = {
+        "sample_": Array("int32", ("s",), least=0, most="n", optional=True, becomes="int64")
+    }
 
     def __init__(
         self,

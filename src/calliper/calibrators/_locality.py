@@ -55,13 +55,13 @@ Letters: m → ``shrinkage``, κ → ``slope``, a, b → ``low``, ``high``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from calliper._kept import Keeps, Number, Part, Text
+from calliper._kept import Field, Keeps, Number, Part, Text
 from calliper._types import FloatArray, IntArray
 from calliper.kernels import KNN, RBF, STATISTICS, Bag, GradedKNN, Kernel, as_kernel, rescale
 from calliper.quantile import Shares, conformal_rank, power_of_two
@@ -120,7 +120,7 @@ class Locality(Keeps):
     against_split: float = float("nan")
     statistic: str = "mean"
 
-    keeps = {
+    keeps: ClassVar[Mapping[str, Field]] = {
         "kernel": Part("kernels"),
         "shrinkage": Number(least=0, most=1),
         "chosen_by": Text(("user", "rule", "left-out errors")),

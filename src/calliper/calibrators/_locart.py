@@ -22,14 +22,15 @@ prediction intervals", Information Sciences, doi:10.1016/j.ins.2024.121369.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from calliper._kept import Inline
+from calliper._kept import Field, Inline
 from calliper._trees import PlainTrees
 from calliper._types import FloatArray
 from calliper.calibrators._calibrator import Calibrator
@@ -115,7 +116,7 @@ class LoCart(Calibrator):
     takes_any_score = True
     by_rank = False  # each leaf reaches what its own points do
     rounded = True
-    learns = {"nodes_": Inline(PlainTrees)}
+    learns: ClassVar[Mapping[str, Field]] = {"nodes_": Inline(PlainTrees)}
 
     def __init__(
         self,

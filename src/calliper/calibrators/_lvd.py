@@ -30,15 +30,16 @@ deep learning models", NeurIPS, arXiv:2106.00225. λ: Deutschmann, Rigotti, Rodr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import ceil
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 
 from calliper._blocks import map_row_blocks
-from calliper._kept import Array, Inline
+from calliper._kept import Array, Field, Inline
 from calliper._types import BoolArray, FloatArray
 from calliper.calibrators._calibrator import Calibrator
 from calliper.declarations import About, Uses
@@ -122,7 +123,7 @@ class LVD(Calibrator):
     )
     takes_any_score = True
     rounded = True
-    learns = {
+    learns: ClassVar[Mapping[str, Field]] = {
         "metric_": Inline(LearntMetric),
         "sample_": Array("int32", ("s",), least=0, most="n", becomes="int64"),
     }

@@ -17,7 +17,8 @@ inference for regression", §5.2, doi:10.1080/01621459.2017.1307116.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
@@ -25,7 +26,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._kept import Plain
+from calliper._kept import Field, Plain
 from calliper._types import FloatArray
 from calliper._validation import check_offset, check_vector, warn_if_zero_scales
 from calliper.calibrators._calibrator import Calibrator
@@ -88,7 +89,7 @@ class MADSplit(Calibrator):
     )
     has_law = True
     has_distribution = True
-    learns = {"learnt_": Plain("scale")}
+    learns: ClassVar[Mapping[str, Field]] = {"learnt_": Plain("scale")}
 
     def __init__(self, scale: Any = None, *, offset: float = 0.0, random_state: Any = None) -> None:
         self.scale = scale

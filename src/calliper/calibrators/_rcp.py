@@ -26,14 +26,14 @@ conformity scores for better conditional coverage", ICML, arXiv:2502.16336.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._kept import Array, Inline
+from calliper._kept import Array, Field, Inline
 from calliper._trees import BoostedSum
 from calliper._types import FloatArray
 from calliper._validation import check_offset, check_vector, warn_if_zero_scales
@@ -97,7 +97,7 @@ class RCP(Calibrator):
     has_law = True
     has_distribution = True
 
-    learns = {
+    learns: ClassVar[Mapping[str, Field]] = {
         "at_": Array("float64", ("k",), least=0, most=1),
         "sums_": Inline(BoostedSum, several=True),
     }

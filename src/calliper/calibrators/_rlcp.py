@@ -27,7 +27,8 @@ robust guarantees", JRSS B, doi:10.1093/jrsssb/qkae103.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -35,7 +36,7 @@ from scipy.special import ndtri
 from sklearn.utils import check_random_state
 
 from calliper._draws import random_bits, seed_of
-from calliper._kept import Number
+from calliper._kept import Field, Number
 from calliper._types import FloatArray
 from calliper.calibrators._calibrator import Calibrator
 from calliper.declarations import About, Uses
@@ -114,7 +115,10 @@ class RLCP(Calibrator):
             "points it would treat them unlike a new point and void the guarantee.",
         )
 
-    learns = {"seed_": Number(int, 0, 2.0**63), "length_scale_": Number(least=0)}
+    learns: ClassVar[Mapping[str, Field]] = {
+        "seed_": Number(int, 0, 2.0**63),
+        "length_scale_": Number(least=0),
+    }
 
     def __init__(self, length_scale: float | str = "auto", *, random_state: Any = None) -> None:
         self.length_scale = length_scale

@@ -26,13 +26,13 @@ arXiv:2206.13092.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from calliper._kept import Part
+from calliper._kept import Field, Part
 from calliper._types import FloatArray
 from calliper.calibrators._calibrator import Calibrator
 from calliper.calibrators._locality import fixed_kernel
@@ -94,7 +94,7 @@ class SLCP(Calibrator):
     takes_any_score = True
     has_law = True
     rounded = True
-    learns = {"kernel_": Part("kernels")}
+    learns: ClassVar[Mapping[str, Field]] = {"kernel_": Part("kernels")}
 
     def __init__(self, kernel: Any = None, *, random_state: Any = None) -> None:
         self.kernel = kernel

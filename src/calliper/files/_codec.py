@@ -1,8 +1,8 @@
 """Objects as names and checked numbers, and back, by what their classes declare.
 
-An object of a class that files know is ``{"class": name, "params": {…}, "state": {…} or null}``: its
-parameters as its constructor takes them, and what ``fit`` was given and learnt. Plain values stand
-as they are; besides
+An object of a class that files know is ``{"class": name, "params": {…}, "state": {…}}``: its
+parameters as its constructor takes them, and what ``fit`` was given and learnt, null before. Plain
+values stand as they are; besides
 
     {"array": 3}                                   an array of the file
     {"tuple": […]}  {"dict": [[key, value], …]}  {"float": "inf"}  {"date": …}  {"given": true}
@@ -40,13 +40,13 @@ from calliper._kept import (
     Plain,
     Text,
 )
-from calliper.models import OpenedModel, open_model, unwrapped
 from calliper.exceptions import (
     CalliperError,
     CannotSaveError,
     DamagedFileError,
     OtherModelError,
 )
+from calliper.models import OpenedModel, open_model, unwrapped
 
 #: Modules whose classes files know as soon as their ``__all__`` names them.
 WHOLE = ("calibrators", "kernels", "scores")

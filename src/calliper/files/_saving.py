@@ -6,7 +6,7 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy
@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from calliper._calibrated import CalibratedOnStored
-from calliper._kept import Array, Inline, Keeps, Number
+from calliper._kept import Array, Field, Inline, Keeps, Number
 from calliper._probe_rows import rows_again
 from calliper._types import FloatArray
 from calliper._version import __version__
@@ -315,7 +315,7 @@ class Asked(Keeps):
     level: float
     radius: FloatArray
 
-    keeps = {
+    keeps: ClassVar[Mapping[str, Field]] = {
         "Z": Array("float64", ("m", "d")),
         "level": Number(least=0, most=1),
         "radius": Array("float64", ("m",), finite=False),
@@ -381,7 +381,9 @@ def _whole(header: dict[str, Any], path: Any) -> dict[str, Any]:
 def _brought(needs: dict[str, str], embed: Any, bring: Any) -> dict[str, Any]:
     """What the reader brought, by name; what is missing is asked for."""
     if not isinstance(bring, Mapping):
-        raise TypeError(f"bring takes a dict, as bring={{'basis': my_function}}; got {bring!r:.60}.")
+        raise TypeError(
+            f"bring takes a dict, as bring={{'basis': my_function}}; got {bring!r:.60}."
+        )
     given = dict(bring) | ({} if embed is None else {"embed": embed})
     missing = [name for name in needs if name not in given]
     if missing:

@@ -18,12 +18,12 @@ a new row among its nearest, goes by lists of the points that probe a cell.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import sqrt
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_slices, row_slices
-from calliper._kept import Array, Keeps, Number
+from calliper._kept import Array, Field, Keeps, Number
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.kernels._balls import Pairs, joined
@@ -151,7 +151,7 @@ class PlacedCells(Keeps):
     n_probes: int
     seed: int
 
-    keeps = {
+    keeps: ClassVar[Mapping[str, Field]] = {
         "learnt": Array("float64", ("C", "d"), optional=True),
         "n_cells": Number(int, 1, 2**16, optional=True),
         "n_probes": Number(int, 1),

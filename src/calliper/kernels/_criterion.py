@@ -267,7 +267,8 @@ class LeaveFoldOutRBF(LeaveTwoOut):
         inside = np.equal.outer(fold, np.arange(self.n_folds)).astype(np.float64)
         self.fold_sums = np.hstack([inside * magnitudes[:, None], inside])
         if tuning is None:
-            assert chosen is not None and without_one is not None
+            assert chosen is not None
+            assert without_one is not None
             self.scale_of_fold = np.ones(self.n_folds)
             self.scale_of_fold[fold] = chosen
             self.candidates, self.without_one = np.unique(chosen), without_one

@@ -174,7 +174,8 @@ class BagGraded(BagKNN):
 
     def for_file(self) -> dict[str, Any]:
         """What was found for either bag."""
-        return self.near.for_file() | {"wide": each for each in self.wide.for_file().values()}
+        wide = self.wide.for_file().get("near")
+        return self.near.for_file() | ({} if wide is None else {"wide": wide})
 
     def _scales_of_new(
         self, Z: FloatArray, levels: list[float], found: Any

@@ -27,19 +27,19 @@ comes just as near as the last neighbour. All else is written for rows that have
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_row_blocks, map_slices, row_slices
 from calliper._device import device_of, engine_device, on_device, refuse_other_metrics
-from calliper._kept import Array, Keeps
+from calliper._kept import Array, Field, Keeps
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.kernels._base import (
@@ -468,7 +468,7 @@ class Neighborhood(Keeps):
     last: IntArray
     crowded: IntArray
 
-    keeps = {
+    keeps: ClassVar[Mapping[str, Field]] = {
         "inner_sum": Array("float64", ("N",), least=0),
         "last": Array("int32", ("N",), least=0, most="N", becomes="int64"),
         "crowded": Array("int32", ("c",), least=0, most="N", becomes="int64"),

@@ -26,10 +26,11 @@ models", NeurIPS, arXiv:2106.00225.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import minimize
@@ -38,7 +39,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from calliper._blocks import Scratch, map_row_blocks
-from calliper._kept import Array, Inline, Keeps, Number, Part
+from calliper._kept import Array, Field, Inline, Keeps, Number, Part
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError, warn
@@ -171,7 +172,7 @@ class LearntMetric(Keeps):
     n_iter: int
     converged: bool
 
-    keeps = {
+    keeps: ClassVar[Mapping[str, Field]] = {
         "matrix": Array("float64", ("k", "q")),
         "kept": Array("int64", ("q",), least=0),
         "mean": Array("float64", ("q",)),
@@ -201,7 +202,10 @@ class LearntKernel(Kernel, Keeps):
     kernel: Kernel
     metric: LearntMetric
 
-    keeps = {"kernel": Part("kernels"), "metric": Inline(LearntMetric)}
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "kernel": Part("kernels"),
+        "metric": Inline(LearntMetric),
+    }
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> LearntKernel:

@@ -25,8 +25,9 @@ layout: how many columns, and whether of numbers. No value in them is looked at.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -35,7 +36,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._kept import Keeps, Number, OneOf
+from calliper._kept import Field, Keeps, Number, OneOf
 from calliper._types import FloatArray
 from calliper._validation import check_features, n_rows
 from calliper.exceptions import CalliperError, EmbeddingWarning, UnscaledFeaturesWarning, warn
@@ -106,7 +107,7 @@ class Embedding(Keeps):
         Columns that ``space`` returns as predictions, if not ``n_outputs``.
     """
 
-    keeps = {
+    keeps: ClassVar[Mapping[str, Field]] = {
         "space": OneOf(SPACES),
         "n_outputs": Number(int, 1),
         "n_columns": Number(int, 1),
@@ -124,11 +125,6 @@ class Embedding(Keeps):
     def error_model(self) -> Any:
         """The model of errors that the space has, or None."""
         return getattr(self.space, "errors", None)
-
-    @property
-    def error_model(self) -> Any:
-        """The model of errors that the space has, or None."""
-        return self.space.errors if hasattr(self.space, "errors") else None
 
     @property
     def transformer(self) -> Any:

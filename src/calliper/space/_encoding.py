@@ -37,7 +37,7 @@ columns and are refused.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, ClassVar, Protocol
@@ -48,7 +48,7 @@ from scipy import sparse
 from sklearn.model_selection import KFold
 from sklearn.utils.extmath import randomized_svd
 
-from calliper._kept import Array, Keeps, Number, Plain
+from calliper._kept import Array, Field, Keeps, Number, Plain
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.models import comes_from, is_frame, is_tensor, without_names
@@ -201,7 +201,7 @@ class ColumnEncoder(Keeps):
     components: FloatArray | None = None
     largest: float = LARGEST_INPUT
 
-    keeps = {
+    keeps: ClassVar[Mapping[str, Field]] = {
         "columns": Plain(),
         "names": Plain(),
         "components": Array("float64", ("c", "d"), optional=True),

@@ -29,9 +29,9 @@ CLEAR (arXiv:2507.08150) and RCP learn quantiles of residuals.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -40,7 +40,7 @@ from sklearn.model_selection import KFold
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._blocks import row_slices
-from calliper._kept import Array, Inline, Keeps, Number
+from calliper._kept import Array, Field, Inline, Keeps, Number
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError
@@ -84,7 +84,7 @@ class BoostedTrees(Keeps):
     thresholds: FloatArray
     steps: FloatArray
 
-    keeps = {
+    keeps: ClassVar[Mapping[str, Field]] = {
         "counts": Array("int32", ("m",), least=1, becomes="int64"),
         "constants": Array("float64", ("m",)),
         "features": Array("int32", ("t", 2**DEPTH - 1), least=0, becomes="int64"),
@@ -222,7 +222,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
     (array([0. , 0.9]), array([0.2, 0.7]))
     """
 
-    keeps = {
+    keeps: ClassVar[Mapping[str, Field]] = {
         "n_errors_": Number(int, 0),
         "n_features_in_": Number(int, 1),
         "least_": Number(),

@@ -16,14 +16,15 @@ and coverage is counted on rows that had no part in it, so that the guarantees a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, indexable
 
-from calliper._kept import Inline, Keeps, Number, OneOf, Opened, Part
+from calliper._kept import Field, Inline, Keeps, Number, OneOf, Opened, Part
 from calliper._types import FloatArray
 from calliper.exceptions import EmbeddingWarning, warn
 from calliper.models import Family, OpenedModel, open_model, unwrapped
@@ -71,7 +72,7 @@ class WithErrorModel(Keeps):
     adds: bool
     adjusts: bool
 
-    keeps = {
+    keeps: ClassVar[Mapping[str, Field]] = {
         "base": OneOf(BASES),
         "opened": Opened(),
         "errors": Part("space"),

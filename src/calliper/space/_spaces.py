@@ -22,14 +22,14 @@ deviation of its predictions of training rows. Known to none, the spread alone i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
-from calliper._kept import Array, Inline, Keeps, Number, Opened, Part, Plain, Text
+from calliper._kept import Array, Field, Inline, Keeps, Number, Opened, Part, Plain, Text
 from calliper._types import FloatArray
 from calliper._validation import check_features, n_rows, refuse_sparse
 from calliper.exceptions import CalliperError
@@ -38,10 +38,10 @@ from calliper.models import (
     Layer,
     OpenedModel,
     coefficients,
+    families,
     is_tensor,
     predictions,
     shape_of,
-    families,
 )
 from calliper.space._encoding import ColumnEncoder
 
@@ -56,7 +56,7 @@ class Scaling(Keeps):
     centre: FloatArray
     scale: FloatArray
 
-    keeps = {
+    keeps: ClassVar[Mapping[str, Field]] = {
         "centre": Array("float64", ("d",)),
         "scale": Array("float64", ("d",), least=np.finfo(float).tiny),
     }
@@ -103,7 +103,7 @@ class Mapped(Keeps):
     scaling: Scaling | None = None
 
     has_unit = False
-    keeps = {
+    keeps: ClassVar[Mapping[str, Field]] = {
         "name": Text(),
         "mapping": Plain("embed"),
         "encode": Inline(ColumnEncoder, optional=True),
@@ -162,7 +162,7 @@ class OneInput(Keeps):
     name: str = "the one input"
 
     has_unit = False
-    keeps = {
+    keeps: ClassVar[Mapping[str, Field]] = {
         "opened": Opened(),
         "encode": Inline(ColumnEncoder),
         "scaling": Inline(Scaling, optional=True),
@@ -186,7 +186,9 @@ class Prediction(Keeps):
     units: Any = 1.0
 
     has_unit = False
-    keeps = {"units": Array("float64", ("k",), least=np.finfo(float).tiny)}
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "units": Array("float64", ("k",), least=np.finfo(float).tiny)
+    }
 
     def for_file(self) -> dict[str, Any]:
         """What a file holds."""
@@ -223,7 +225,7 @@ class InputsAndPrediction(Keeps):
     outputs: Scaling
 
     has_unit = True
-    keeps = {
+    keeps: ClassVar[Mapping[str, Field]] = {
         "opened": Opened(),
         "n_outputs": Number(int, 1),
         "encode": Inline(ColumnEncoder),
@@ -256,7 +258,7 @@ class Contributions(Keeps):
     name: str
 
     has_unit = False  # that of y, which means something else for every data set
-    keeps = {"opened": Opened(), "name": Text()}
+    keeps: ClassVar[Mapping[str, Field]] = {"opened": Opened(), "name": Text()}
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions, and a coordinate for each input that the model uses and for their sum."""
@@ -278,7 +280,7 @@ class Network(Keeps):
     layer: Layer
 
     has_unit = False
-    keeps = {"layer": Part("models")}
+    keeps: ClassVar[Mapping[str, Field]] = {"layer": Part("models")}
 
     @property
     def name(self) -> str:
@@ -311,7 +313,7 @@ class PredictionAndSpread(Keeps):
     unit: float | None
     predicts: bool = True
 
-    keeps = {
+    keeps: ClassVar[Mapping[str, Field]] = {
         "opened": Opened(),
         "family": Text(),
         "unit": Number(least=np.finfo(float).tiny, optional=True),
