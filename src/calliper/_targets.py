@@ -116,7 +116,7 @@ class MultiTargetRegressor(ConformalRegressor):
     def restore(self, state: dict[str, Any]) -> None:
         """What a file held, around the model that is given."""
         self._parts, self.units_ = state["parts"], state["units_"]
-        self.target_names_ = tuple(state["targets"])
+        self.target_names_: tuple[Any, ...] = tuple(state["targets"])
         if self._parts:
             state["calibrators"] = tuple(c for part in self._parts for c in part.calibrators_)
             if len(self._parts) != len(self.target_names_):
@@ -213,7 +213,7 @@ class MultiTargetRegressor(ConformalRegressor):
         trained_here = not anew and getattr(self, "_trained", (None,))[0] is self.estimator
         names = self.target_names_ if trained_here else target_names(y)
         models.check_known_rows(self, X, check_targets(y, "y", names)[:, 0])
-        self.target_names_: tuple[Any, ...] = names
+        self.target_names_ = names
         return self._check_targets(y)
 
     def _check_targets(self, y: Any, name: str = "y") -> FloatArray:

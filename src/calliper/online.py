@@ -112,6 +112,10 @@ class Controller(BaseEstimator):  # type: ignore[misc]
 
     #: The level that each rate has come to, (k,); none before the first question.
     _levels: FloatArray = np.empty(0)
+    _weights: FloatArray
+    _excess: float
+    _asked: bool
+    _steps: list[tuple[float, float]]
 
     def __init__(
         self,
@@ -168,11 +172,11 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         first = 1 - self._miss if self.start is None else check_level(self.start, "start")
         self._rates: FloatArray = rates
         self._levels = np.full(len(rates), first)
-        self._weights: FloatArray = np.full(len(rates), 1 / len(rates))
+        self._weights = np.full(len(rates), 1 / len(rates))
         self._first: float = first
-        self._excess: float = 0.0
-        self._asked: bool = False
-        self._steps: list[tuple[float, float]] = []
+        self._excess = 0.0
+        self._asked = False
+        self._steps = []
 
     @property
     def level(self) -> float:

@@ -161,10 +161,11 @@ class ShiftTrees:
         names = self.feature_names_in_
         if names and hasattr(X, "columns") and [*X.columns] != names:
             raise CalliperError(f"inputs must have the columns {names}, in this order.")
-        rows, now = np.asarray(X, dtype=np.float64), 0.0
+        rows = np.asarray(X, dtype=np.float64)
+        total = np.zeros(len(rows))
         for each in self.sums:
-            now = now + each.probability(rows)
-        now = np.asarray(now / len(self.sums))
+            total += each.probability(rows)
+        now = total / len(self.sums)
         return np.stack([1 - now, now], axis=1)
 
 

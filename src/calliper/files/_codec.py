@@ -245,7 +245,7 @@ class Writer:
 
     def _array(self, array: NDArray[Any]) -> dict[str, int]:
         """An array by its number; the same numbers are written once, for a few who hold them."""
-        key: Any = array.dtype.str, array.shape, sha1(np.ascontiguousarray(array)).digest()
+        key: Any = array.dtype.str, array.shape, sha1(np.ascontiguousarray(array).data).digest()
         number, left = self._seen.get(key, (0, 0))
         if not left:
             number, left = len(self.arrays), MOST_SHARED if array.nbytes > FEW_BYTES else 1
@@ -313,7 +313,7 @@ class Reader:
         if not isinstance(node, dict) or set(node) != {"class", "params", "state"}:
             refuse(f"{node!r:.60} is no object")
         name = node["class"]
-        kind = class_named(name, module) if isinstance(name, str) else None
+        kind: Any = class_named(name, module) if isinstance(name, str) else None
         if kind is None:
             refuse(f"it names a class {name!r:.60}, which does not belong there")
         params, keeps = fields_of(kind)
@@ -422,7 +422,7 @@ class Reader:
         if isinstance(node, dict) and "class" in node:
             return self.record(node)
         kind = next(iter(node)) if isinstance(node, dict) and node else None
-        read = self._ways.get(kind) if isinstance(kind, str) else None
+        read: Any = self._ways.get(kind) if isinstance(kind, str) else None
         if read is None or set(node) - {kind} != set(_BESIDE.get(str(kind), ())):
             refuse(f"{node!r:.60} means nothing")
         return read(node)

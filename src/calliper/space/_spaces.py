@@ -332,7 +332,8 @@ class PredictionAndSpread(Keeps):
     @classmethod
     def again(cls, state: dict[str, Any]) -> PredictionAndSpread:
         """What the family reads of the model that was given."""
-        known = {family.__name__: family for family in (Family, *families())}
+        every: tuple[type[Family], ...] = (Family, *families())
+        known = {family.__name__: family for family in every}
         doubt = known[state.pop("family")](state["opened"].core)
         return cls(doubt=doubt, **state)
 
