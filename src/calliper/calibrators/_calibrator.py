@@ -54,7 +54,7 @@ from calliper.declarations import About, Uses
 from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.guarantees import Guarantee, confident_rank, required_for_confidence
-from calliper.kernels import as_kernel, check_length_scale
+from calliper.kernels import Kernel, as_kernel, check_length_scale
 from calliper.quantile import (
     Shares,
     conformal_rank,
@@ -732,6 +732,11 @@ def as_calibrator(calibrator: Any) -> Calibrator:
             f"{calibrator!r}. calliper.calibrators lists them."
         )
     return ForeignCalibrator(calibrator)
+
+
+def fixed_kernel(given: Any, default: Kernel, Z: Any, errors: Any, rng: Any) -> Kernel:
+    """The kernel given, or the default, as training rows make it."""
+    return as_kernel(given, default).resolved(Z, rng).fixed(Z, errors, rng)
 
 
 def scales_of(method: Any) -> Callable[..., Any]:

@@ -33,8 +33,13 @@ from sklearn.utils import check_random_state
 from calliper._kept import Array, Field, Part
 from calliper._types import FloatArray
 from calliper._validation import check_offset, warn_if_zero_scales
-from calliper.calibrators._calibrator import Calibrator, keep_scales, kernel_needs, scales_of
-from calliper.calibrators._locality import fixed_kernel
+from calliper.calibrators._calibrator import (
+    Calibrator,
+    fixed_kernel,
+    keep_scales,
+    kernel_needs,
+    scales_of,
+)
 from calliper.declarations import About, Uses
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN, LeaveTwoOut, rescale

@@ -153,11 +153,6 @@ class Locality(Keeps):
         return f"{what}, {why} ({gain})"
 
 
-def fixed_kernel(given: Any, default: Kernel, Z: Any, errors: Any, rng: Any) -> Kernel:
-    """The kernel given, or the default, as training rows make it."""
-    return as_kernel(given, default).resolved(Z, rng).fixed(Z, errors, rng)
-
-
 def choose_locality(
     kernel: Any,
     shrinkage: float | None,

@@ -29,8 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 from calliper._kept import Field, Plain
 from calliper._types import FloatArray
 from calliper._validation import check_offset, check_vector, warn_if_zero_scales
-from calliper.calibrators._calibrator import Calibrator
-from calliper.calibrators._locality import fixed_kernel
+from calliper.calibrators._calibrator import Calibrator, fixed_kernel
 from calliper.declarations import About, Uses
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN, Kernel, rescale

@@ -34,8 +34,7 @@ from sklearn.utils import check_random_state
 
 from calliper._kept import Field, Part
 from calliper._types import FloatArray
-from calliper.calibrators._calibrator import Calibrator
-from calliper.calibrators._locality import fixed_kernel
+from calliper.calibrators._calibrator import Calibrator, fixed_kernel
 from calliper.declarations import About, Uses
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN
