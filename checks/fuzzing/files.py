@@ -444,6 +444,8 @@ def examine_alone(bases, path, watch, number):
 
 def good_files(folder):
     """Files that are tampered with."""
+    with suppress(ImportError):
+        import torch  # noqa: F401 (an engine may be named, and is then imported)
     few = {"shift_trees": (5,), "side_trees": 5}  # small files are read sooner
     ErrorModel.__init__.__kwdefaults__.update(few)
     with warnings.catch_warnings():

@@ -106,7 +106,7 @@ class PlainTrees(Keeps):
         for side in (made.left[inner], made.right[inner]):
             if (side <= own[inner]).any() or (tree[side] != tree[inner]).any():
                 raise CalliperError("a node of a tree has no place among the others.")
-        if (made.feature[inner] >= made.n_features).any():
+        if (made.feature >= max(made.n_features, 1)).any():
             raise CalliperError(f"a tree asks for a feature that is none of {made.n_features}.")
         return made
 

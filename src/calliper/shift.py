@@ -84,7 +84,7 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
         self.ratio_, self.classifier_ = state["ratio_"], state["classifier_"]
         if state["sums"]:
             self.classifier_ = ShiftTrees(state["sums"], state["names"])
-        elif self.classifier_ is None:
+        elif not hasattr(self.classifier_, "predict_proba"):
             raise CalliperError("a ratio needs trees or a classifier.")
 
     def __sklearn_is_fitted__(self) -> bool:
