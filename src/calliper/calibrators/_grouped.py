@@ -79,7 +79,7 @@ class Grouped(Calibrator):
     own_keeps: ClassVar[Mapping[str, Field]] = {
         "labels": Plain(),
         "sized": Number(bool),  # whether magnitudes were given
-        "code": Array("int32", ("N",), least=0, becomes="int64"),
+        "code": Array("int32", ("N",), least=0, most="N", becomes="int64"),
         "parts": Part("calibrators", several=True),
     }
 
