@@ -2,4 +2,4 @@
 
 from importlib.util import find_spec
 
-collect_ignore_glob = [] if find_spec("torch") else ["src/calliper/kernels/_torch*.py"]
+collect_ignore_glob = [] if find_spec("torch") else ["src/calliper/scale/_torch*.py"]

@@ -162,7 +162,7 @@ def test_what_was_not_known_of_each_point_is_refused_later():
         split.extend(X, abs(y))
     with pytest.raises(CalliperError, match="fitted without weights and extended with"):
         split.extend(X, abs(y), signs=np.sign(y), weights=np.ones(30))
-    with pytest.raises(CalliperError, match="both be given weights"):
+    with pytest.raises(CalliperError, match="fitted without weights and extended with"):
         Grouped(Split()).fit(X, abs(y), groups=side(X)).extend(
             X, abs(y), groups=side(X), weights=np.ones(30)
         )

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.tree import DecisionTreeRegressor
 
@@ -120,7 +120,7 @@ def test_full_rescaled_with_neighbours_is_as_fitted_anew(
 @pytest.mark.parametrize("d", [1, 2, 40])
 def test_bags_of_every_engine_grow_and_are_indexed_again(kind, d, grown, monkeypatch):
     """A line, a tree and wide rows; past √N points that were added the index is made anew."""
-    monkeypatch.setattr("calliper.kernels._search.FEW_ADDED", 8)
+    monkeypatch.setattr("calliper.kernels._neighbors.FEW_ADDED", 8)
     n = 1010 if d == 40 else 160
     Z, scores, new = rows(n + 30, d, kind, seed=d)
     method = FullRescaled(KNN(6), shrinkage=0.2).fit(Z[:n], scores[:n])
@@ -302,7 +302,7 @@ def test_regressor_refuses_and_points_out_rows_it_was_trained_on():
         model.extend(X[:2], y[:2], window=-1)
     with pytest.raises(CalliperError, match="also training rows"):
         model.extend(X[:100], y[:100])
-    assert model.calibrator_.n_calibration_ == 100 and model.void_ is None
+    assert model.calibrator_.n_calibration_ == 100 and model.no_guarantee_ is None
     fresh = np.random.default_rng(9).uniform(size=(50, 3))
     with pytest.warns(SharedRowsWarning, match="Nothing is promised"):
         model.extend(np.vstack([X[:50], fresh]), np.append(y[:50], fresh[:, 0]))
@@ -311,16 +311,21 @@ def test_regressor_refuses_and_points_out_rows_it_was_trained_on():
         ConformalRegressor(DecisionTreeRegressor()).extend(X, y)
 
 
-def test_calibrator_that_cannot_extend_says_so():
-    class Constant(Split):
-        extend = property()
+def test_a_foreign_calibrator_is_fitted_anew():
+    class Largest(BaseEstimator):
+        def fit(self, Z, scores):
+            self.largest_ = np.max(scores)
+            return self
+
+        def predict_radius(self, Z, coverage):
+            return np.full((len(Z), len(coverage)), self.largest_)
 
     X, y = regression()
-    model = ConformalRegressor(DecisionTreeRegressor(max_depth=3), Constant()).fit(X, y)
-    with pytest.raises(
-        TypeError, match=r"Constant\(\) has no extend: calibrate\(X, y\) on all rows"
-    ):
-        model.extend(X[:2], y[:2])
+    model = ConformalRegressor(DecisionTreeRegressor(max_depth=3), Largest()).fit(X, y)
+    n = model.calibrator_.n_calibration_
+    model.extend(X[:2], model.predict(X[:2]) + 1e6)
+    assert model.calibrator_.n_calibration_ == n + 2
+    assert model.predict_interval(X[:1]).width[0] == pytest.approx(2e6)
 
 
 def test_rows_without_names_get_none():

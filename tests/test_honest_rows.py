@@ -17,11 +17,10 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from calliper import CalliperError, ConformalRegressor, Intervals, SignedError, Split, load, save
 from calliper._blocks import map_slices
-from calliper._calibrated import StoredRows, calibrate_stored
 from calliper._row_checks import TREND_LEVEL, find_trend
+from calliper.calibration import UNCHECKED, calibrate_stored, rows_with_errors
 from calliper.calibrators import ConditionalCalibration
 from calliper.exceptions import EmbeddingWarning, RowOrderWarning, SharedRowsWarning
-from calliper.regressor import UNCHECKED
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(600, 3))
@@ -79,7 +78,7 @@ def test_it_says_whether_rows_that_were_trained_on_would_be_known(tmp_path):
 
 def test_stored_rows_are_checked_too():
     def stored(rows):
-        return StoredRows(X=X[rows], y=Y[rows], y_pred=MODEL.predict(X[rows]))
+        return rows_with_errors(X[rows], Y[rows], MODEL.predict(X[rows]))
 
     training = stored(slice(0, 200))
     with pytest.raises(CalliperError, match="All 200"):
@@ -413,4 +412,4 @@ def test_groups_promise_nothing_for_new_groups():
     model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, groups=groups)
     assert model.guaranteed_coverage(0.9) == 0
     assert "150 calibration rows come in 15 groups" in model.guarantee(0.9).describe()
-    assert ConformalRegressor(Ridge(), random_state=0).fit(X, Y).void_ is None
+    assert ConformalRegressor(Ridge(), random_state=0).fit(X, Y).no_guarantee_ is None

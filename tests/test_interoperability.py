@@ -102,7 +102,7 @@ def test_through_pipelines_and_searches():
             scaler, ConformalRegressor(asking(Ridge())).set_fit_request(groups=True)
         )
         grouped.fit(X, Y, sample_weight=WEIGHT, groups=np.arange(240) // 4)
-        assert "60 groups" in grouped[-1].void_ or "groups" in grouped[-1].void_
+        assert "60 groups" in grouped[-1].no_guarantee_ or "groups" in grouped[-1].no_guarantee_
         searched = GridSearchCV(
             ConformalRegressor(asking(Seen()), random_state=0),
             {"estimator__alpha": [0.1, 10.0]},

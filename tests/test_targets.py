@@ -25,6 +25,7 @@ from calliper import (
     MultiTargetRegressor,
     Split,
 )
+from calliper.calibration import split_rows
 from calliper.calibrators import LVD, MADSplit
 from calliper.exceptions import SharedRowsWarning, UnbalancedBoxWarning
 
@@ -167,8 +168,7 @@ def test_units_balance_the_box(data):
 
 
 def _held_out(X, y):
-    model = ConformalRegressor(Ridge(), Split(), random_state=0)
-    return model._split(len(y), None)[1]
+    return split_rows(len(y), None, size=0.25, shuffle=True, random_state=0)[1]
 
 
 class Counting(BaseEstimator):

@@ -22,8 +22,9 @@ from calliper.calibrators import (
     NormalizedKNN,
     as_calibrator,
 )
-from calliper.kernels import Cells, ForestProximity, GradedKNN, Mahalanobis, TunedKNN, TunedRBF
+from calliper.kernels import ForestProximity, GradedKNN, Mahalanobis, TunedKNN, TunedRBF
 from calliper.refitting import CVPlus, JackknifeAfterBootstrap, JackknifePlus
+from calliper.scale import Cells
 from calliper.scores import QuantileError, SignedError
 
 

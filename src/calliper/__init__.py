@@ -18,15 +18,14 @@ from calliper.space import ErrorModel
 
 if TYPE_CHECKING:
     from calliper._quantile_pair import QuantilePair
-    from calliper._targets import MultiTargetRegressor
     from calliper.files import load, save
     from calliper.lab.comparison import compare
     from calliper.lab.evaluation import evaluate
+    from calliper.targets import MultiTargetRegressor
 
 #: Topics, loaded when first asked for.
 _SUBMODULES = (
     "calibrators",
-    "distributed",
     "distribution",
     "exceptions",
     "files",
@@ -37,6 +36,7 @@ _SUBMODULES = (
     "metrics",
     "online",
     "refitting",
+    "scale",
     "scores",
     "shift",
 )
@@ -68,7 +68,7 @@ __all__ = [
 __getattr__ = on_demand(
     __name__,
     {
-        "MultiTargetRegressor": "_targets",
+        "MultiTargetRegressor": "targets",
         "QuantilePair": "_quantile_pair",
         "compare": "lab.comparison",
         "evaluate": "lab.evaluation",

@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_consistent_length, validate_data
 
-from calliper._device import DeviceRows
+from calliper._handlers import EngineRows
 from calliper._types import Coverage, FloatArray
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, ZeroScaleWarning, warn
 from calliper.quantile import conformal_rank, required_calibration_size
@@ -145,7 +145,7 @@ def has_known_columns(estimator: Any, Z: Any) -> bool:
 
 def _refuse_huge(features: Any, name: str) -> Any:
     """Refuse features whose squared distances would overflow."""
-    if isinstance(features, DeviceRows):
+    if isinstance(features, EngineRows):
         largest = max(abs(end) for end in features.ends())
     else:
         largest = max(features.max(initial=0.0), -features.min(initial=0.0))
@@ -176,7 +176,7 @@ def check_calibration(
     check_consistent_length(Z, scores)
     check = check_scores if non_negative else check_vector
     vector = check(scores, "scores")
-    if isinstance(Z, DeviceRows):
+    if isinstance(Z, EngineRows):
         features, estimator.n_features_in_ = Z, Z.shape[1]
     else:
         features = validate_data(estimator, Z, dtype=np.float64, order="C", copy=True)
@@ -205,7 +205,7 @@ def check_training(rows: Any, Z: FloatArray, name: str = "Z_train") -> FloatArra
 
 def check_new_features(estimator: Any, Z: Any) -> Any:
     """Features of new rows: the same columns as in ``fit``."""
-    if isinstance(Z, DeviceRows):
+    if isinstance(Z, EngineRows):
         if Z.shape[1] != estimator.n_features_in_:
             known = estimator.n_features_in_
             raise CalliperError(f"Z has {Z.shape[1]} columns, and had {known} when it was fitted.")

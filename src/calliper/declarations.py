@@ -23,7 +23,7 @@ IN_WORDS = {
 }
 
 
-class Uses:
+class Uses(frozenset[str]):
     """What a method uses beyond features and scores of the calibration points.
 
     Parameters
@@ -41,14 +41,16 @@ class Uses:
     (True, False, 'training errors')
     """
 
-    def __init__(self, *words: str, needs: tuple[str, ...] = (), refusal: str = "") -> None:
+    needs: tuple[str, ...]
+    refusal: str
+
+    def __new__(cls, *words: str, needs: tuple[str, ...] = (), refusal: str = "") -> Uses:  # noqa: D102
         unknown = sorted({*words, *needs} - {*WORDS})
         if unknown:
             raise ValueError(f"a method uses {', '.join(WORDS)}; not {', '.join(unknown)}.")
-        self.words, self.needs, self.refusal = frozenset(words) | {*needs}, needs, refusal
-
-    def __contains__(self, word: str) -> bool:
-        return word in self.words
+        made = super().__new__(cls, (*words, *needs))
+        made.needs, made.refusal = needs, refusal
+        return made
 
     def has_needs(self, training: Rows | None) -> bool:
         """Whether training rows tell all that it cannot do without."""

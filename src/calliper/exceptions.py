@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -129,8 +129,11 @@ class TornStoreWarning(UserWarning):
 _PACKAGE = re.compile(r"(calliper|joblib|sklearn|concurrent|threading)(\.|$)")
 #: Warnings that the caller in this thread deals with itself, so they are not shown.
 _UNHEARD: ContextVar[tuple[type[Warning], ...]] = ContextVar("unheard", default=())
-#: Warnings that were shown in this thread and are not repeated; None: every warning is shown.
-_SHOWN: ContextVar[set[type[Warning]] | None] = ContextVar("said", default=None)
+
+#: Warnings that were shown in this thread and are not repeated, and what shows the others.
+_SAID: ContextVar[tuple[set[type[Warning]] | None, Callable[..., None]]] = ContextVar(
+    "said", default=(None, warnings.warn)
+)
 
 
 @contextmanager
@@ -148,22 +151,23 @@ def unheard(category: type[Warning]) -> AbstractContextManager[None]:
     return _set_for_a_while(_UNHEARD, (*_UNHEARD.get(), category))
 
 
-def once(said: set[type[Warning]]) -> AbstractContextManager[None]:
+def once(
+    said: set[type[Warning]], tell: Callable[..., None] = warnings.warn
+) -> AbstractContextManager[None]:
     """Show each warning class once in this thread, unless it is in ``said``, where it is added.
 
-    On a worker of a Dask cluster, the clients of the cluster hear it, too.
+    ``tell`` shows it in place of :func:`warnings.warn`.
     """
-    return _set_for_a_while(_SHOWN, said)
+    return _set_for_a_while(_SAID, (said, tell))
 
 
 def warn(message: str, category: type[Warning]) -> None:
     """Warn with the line of the user's code that called into calliper, however deep this is."""
-    said, tell = _SHOWN.get(), warnings.warn
+    said, tell = _SAID.get()
     if issubclass(category, _UNHEARD.get()) or (said is not None and category in said):
         return
     if said is not None:
         said.add(category)
-        tell = getattr(sys.modules.get("distributed.worker"), "warn", tell)
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and _PACKAGE.match(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back

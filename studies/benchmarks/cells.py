@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from calliper import KNN, FullRescaled
-from calliper.kernels import Cells
+from calliper.scale import Cells
 from studies.benchmarks.timing import table, verdict
 
 K, LEVEL = 10, 0.9

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from calliper import KNN, FullRescaled, Split
-from calliper.kernels import Cells
+from calliper.scale import Cells
 from studies.benchmarks import clusters
 from studies.benchmarks.cells import embedding
 

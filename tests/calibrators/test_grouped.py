@@ -27,6 +27,7 @@ from calliper.calibrators import (
     Grouped,
     LoCart,
     MADSplit,
+    as_calibrator,
     refuse_distribution,
 )
 from calliper.exceptions import CalliperError, SmallCalibrationWarning
@@ -274,7 +275,7 @@ def test_a_calibrator_that_says_little_of_itself():
     with pytest.raises(CalliperError, match="no predictive distribution"):
         method.predict_distribution(np.zeros((2, 1)), np.zeros(2), groups=["a", "b"])
     with pytest.raises(CalliperError, match="no predictive distribution"):
-        refuse_distribution(Largest())
+        refuse_distribution(as_calibrator(Largest()))
 
 
 def test_with_weights_a_group_of_few_rows_may_be_enough():

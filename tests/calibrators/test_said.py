@@ -35,7 +35,7 @@ USUAL = {
     "by_rank": True,
     "has_law": False,
     "has_distribution": False,
-    "takes_device": False,
+    "through_kernel": False,
 }
 #: What differs from the usual, and whether the radius is rounded already (None: asked when fitted).
 SAID = [
@@ -49,9 +49,9 @@ SAID = [
     (RLCP(), {"takes_any_score", "by_rank"}, True),
     (LVD(), {"takes_any_score"}, True),
     (ConditionalCalibration(), {"takes_inputs", "takes_any_score"}, True),
-    (FullRescaled(), {"has_distribution", "takes_device"}, None),
-    (FullRescaled(KNN(3), statistic="quantile"), {"takes_device"}, None),
-    (JackknifeRescaled(), {"takes_device"}, None),
+    (FullRescaled(), {"has_distribution", "through_kernel"}, None),
+    (FullRescaled(KNN(3), statistic="quantile"), {"through_kernel"}, None),
+    (JackknifeRescaled(), {"through_kernel"}, None),
     (JackknifeMinmaxRescaled(), set(), None),
     (Grouped(Split()), {"judges_nearness", "has_distribution"}, None),
     (Grouped(LoCart()), set(), None),

@@ -23,7 +23,7 @@ from calliper import (
     SignedError,
     Split,
 )
-from calliper._calibrated import calibrate_stored, rows_with_errors
+from calliper.calibration import calibrate_stored, rows_with_errors
 from calliper.calibrators import (
     LCP,
     LVD,
@@ -40,9 +40,10 @@ from calliper.calibrators import (
 )
 from calliper.files._codec import Writer
 from calliper.files._model import slots_of
-from calliper.kernels import Cells, ForestProximity, GradedKNN, Mahalanobis, TunedKNN, TunedRBF
+from calliper.kernels import ForestProximity, GradedKNN, Mahalanobis, TunedKNN, TunedRBF
 from calliper.online import Controller
 from calliper.refitting import CVPlus, JackknifeAfterBootstrap
+from calliper.scale import Cells
 from calliper.shift import LikelihoodRatio
 
 #: Levels that are asked for.

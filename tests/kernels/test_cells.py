@@ -12,9 +12,10 @@ from sklearn.base import clone
 from calliper import KNN, FullRescaled, JackknifeRescaled
 from calliper.calibrators import SLCP, JackknifeMinmaxRescaled, MADSplit
 from calliper.exceptions import CalliperError
-from calliper.kernels import Cells
-from calliper.kernels._cells import CellSearch, PlacedCells, number_of_cells
 from calliper.quantile import Shares, conformal_rank, row_thresholds, with_signs
+from calliper.rows import Rows
+from calliper.scale import Cells
+from calliper.scale._cells import CellSearch, PlacedCells, number_of_cells
 from oracles import cells as oracle
 from oracles.shared_ties import exact_row, exact_rows
 
@@ -124,7 +125,7 @@ def test_a_larger_search_is_exact_among_candidates(d, kind):
     for r, (row, mine) in enumerate(zip(rows, members, strict=True)):
         distance = np.cumsum((row - points[mine]) ** 2, axis=1)[:, -1]
         order = np.sort(distance)
-        assert found.count[r] == len(mine)
+        assert found.size[r] == len(mine)
         if not found.tied[r]:
             near = np.cumsum((row - points[found.near[r]]) ** 2, axis=1)[:, -1]
             np.testing.assert_array_equal(np.sort(near), order[:5])
@@ -217,7 +218,7 @@ def test_what_is_no_cell_is_refused_by_name():
         FullRescaled(KNN(5, metric="cosine", cells=4)).fit(Z, scores)
     with pytest.raises(CalliperError, match="learnt on training rows with 2 features; got 3"):
         KNN(5, cells=4).resolved(Z).bag(
-            np.zeros((9, 3)), np.ones(9), np.ones(9), statistic="mean", offset=0.0
+            Rows(np.zeros((9, 3)), np.ones(9), np.ones(9)), statistic="mean", offset=0.0
         )
     with pytest.raises(CalliperError, match="between 1e-100 and 1e\\+100 in size"):
         FullRescaled(KNN(5, cells=4)).fit(1e120 * Z, scores)
@@ -293,7 +294,7 @@ def is_ahead(i, placed, scores, k, offset, slope, t):
 def assert_thresholds(Z, scores, new, k, cells, offset, slope):
     """Each comparison holds up to its threshold, and not beyond."""
     kernel = KNN(k, cells=cells)
-    bag = kernel.bag(Z, scores, scores, statistic="mean", offset=offset)
+    bag = kernel.bag(Rows(Z, scores, scores), statistic="mean", offset=offset)
     placed = bag.search.locate(np.vstack([Z, new]))
     for i, t in enumerate(bag.thresholds(new, slope=slope)[0]):
         holds = partial(is_ahead, i, placed, scores, k, offset, slope)
@@ -340,7 +341,7 @@ def test_a_threshold_between_two_scores_of_a_row_alone(x, scores, offset, expect
     cells = PlacedCells(np.array([[0.0], [10.0], [30.0], [50.0]]), None, 2, 0)
     Z, scores, new = np.array(x)[:, None] * 1.0, np.array(scores), np.array([[28.0]])
     assert_thresholds(Z, scores, new, 1, cells, offset, 0.0)
-    bag = KNN(1, cells=cells).bag(Z, scores, scores, statistic="mean", offset=offset)
+    bag = KNN(1, cells=cells).bag(Rows(Z, scores, scores), statistic="mean", offset=offset)
     assert bag.thresholds(new)[0, 0] == pytest.approx(expected, rel=1e-14)
 
 
@@ -353,7 +354,7 @@ def test_tied_sums_do_not_depend_on_the_order_of_points():
     for _ in range(12):
         order = rng.permutation(60)
         bag = KNN(3, cells=cells).bag(
-            Z[order], scores[order], scores[order], statistic="mean", offset=0.0
+            Rows(Z[order], scores[order], scores[order]), statistic="mean", offset=0.0
         )
         ((_, scale),) = bag._scales_of_new(Z[::30], [0.5], bag._placed(Z[::30])).values()
         found.append(scale)
@@ -427,7 +428,7 @@ def test_thresholds_are_the_same_in_any_unit_of_the_features(unit):
     )
     found, expected = (
         KNN(3, cells=PlacedCells(by * centres, None, 2, 0))
-        .bag(by * Z[:120], scores[:120], scores[:120], statistic="mean", offset=0.0)
+        .bag(Rows(by * Z[:120], scores[:120], scores[:120]), statistic="mean", offset=0.0)
         .thresholds(by * Z[120:])
         for by in (unit, 1.0)
     )
@@ -440,14 +441,14 @@ def test_the_reach_of_points_that_share_a_place_is_the_distance_of_their_kth():
     cells, squared = PlacedCells(np.zeros((1, 2)), None, 1, 0), ((Z[:, None] - Z) ** 2).sum(axis=2)
     np.fill_diagonal(squared, np.inf)
     for k in (1, 4):
-        bag = KNN(k, cells=cells).bag(Z, scores, scores, statistic="mean", offset=0.0)
+        bag = KNN(k, cells=cells).bag(Rows(Z, scores, scores), statistic="mean", offset=0.0)
         assert len(bag.crowded) > 20
         np.testing.assert_array_equal(bag.reach, np.sort(squared, axis=1)[:, k - 1])
 
 
 def test_scores_that_are_all_nought_share_places_too():
     Z, cells = np.repeat([[0.0], [1.0]], 5, axis=0), PlacedCells(np.zeros((1, 1)), None, 1, 0)
-    bag = KNN(3, cells=cells).bag(Z, np.zeros(10), np.zeros(10), statistic="mean", offset=0.0)
+    bag = KNN(3, cells=cells).bag(Rows(Z, np.zeros(10), np.zeros(10)), statistic="mean", offset=0.0)
     assert (bag.calibration_scale(0.5) == 0).all()
     np.testing.assert_array_equal(bag._scales(bag._placed(np.array([[0.5]])))[0], 0.0)
 
@@ -519,7 +520,7 @@ def test_nothing_is_divided_by_nought_at_a_centre_or_without_candidates():
     scores, near = Z[:, 0] ** 2, np.argsort((Z**2).sum(axis=1))
     cells = PlacedCells(np.array([[0.0, 0.0], [60.0, 0.0], [90.0, 0.0]]), None, 1, 0)
     with np.errstate(divide="raise", invalid="raise"):
-        bag = KNN(3, cells=cells).bag(Z, scores, scores, statistic="mean", offset=0.1)
+        bag = KNN(3, cells=cells).bag(Rows(Z, scores, scores), statistic="mean", offset=0.1)
         scale, alone = bag._scales(bag._placed(np.array([[0.0, 0.0], [99.0, 9.0]])))
         own = bag.calibration_scale(0.5)
     assert alone.tolist() == [False, True]

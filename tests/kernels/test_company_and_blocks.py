@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from calliper import KNN, _blocks
-from calliper.distributed import ShardedRescaled
-from calliper.kernels import Cells, _cells, _knn, _shards
-from calliper.kernels._search import NeighborSearch
+from calliper.kernels import _knn
+from calliper.kernels._neighbors import NeighborSearch
 from calliper.kernels._shared import SharedNeighbors, Shells
 from calliper.quantile import Shares
+from calliper.rows import Rows
+from calliper.scale import Cells, ShardedRescaled, _cells, _shards
 
 LEVELS = [0.1, 0.35, 0.5, 0.8, 0.9]
 
@@ -58,7 +59,11 @@ def test_points_with_ties_are_told_by_definition_in_any_company(shared, k):
     """Also with a new point that is nearer than their K-th, as near, or farther."""
     points, n = shared.search.points, len(shared.magnitudes)
     (sums,) = shared.sums_of_others(np.arange(n), [k])
-    without = KNN(k).leave_two_out(points, shared.magnitudes, offset=0.0, rng=None).without_one
+    without = (
+        KNN(k)
+        .leave_two_out(Rows(points, magnitudes=shared.magnitudes), offset=0.0, rng=None)
+        .without_one
+    )
     clamps = np.stack([shared.clamps(np.arange(n), k, rank) for rank in range(1, k + 1)], axis=2)
     for i in range(n):
         others, values = np.delete(points, i, axis=0), np.delete(shared.magnitudes, i)
@@ -90,7 +95,7 @@ def test_thresholds_are_where_rescaled_scores_are_equal(statistic, k):
     draw = np.random.default_rng(k)
     Z, scores = draw.choice(70, 25, replace=False)[:, None] * 1.0, draw.integers(1, 90, 25) / 64
     new = draw.integers(70, size=(25, 1)) * 1.0
-    bag = KNN(k).bag(Z, scores, scores, statistic=statistic, offset=0.0)
+    bag = KNN(k).bag(Rows(Z, scores, scores), statistic=statistic, offset=0.0)
     assert bag.search.around(new, k, bag.reach)[1][2].sum() > 3  # just as far
 
     def scale(row, points, values, rank):
@@ -112,7 +117,7 @@ def of_bag(kernel, statistic="mean", apart=0.0):
     Z += apart * np.sqrt(np.arange(90.0))[:, None]
     if kernel.cells is not None:
         Z, new = np.tile(Z, 4), np.tile(new, 4)
-    bag = kernel.bag(Z, scores, scores, statistic=statistic, offset=0.5)
+    bag = kernel.bag(Rows(Z, scores, scores), statistic=statistic, offset=0.5)
     signs, shares = np.where(scores > 20, 1.0, -1.0), Shares(scores / 50, scores[: len(new)] / 25)
     yield bag.order_statistics(new, LEVELS)
     yield bag.order_statistics(new, LEVELS, shares)
@@ -123,7 +128,10 @@ def of_bag(kernel, statistic="mean", apart=0.0):
 
 def of_two_left_out():
     Z, scores, new = crowded()
-    scales, shares = KNN(3).leave_two_out(Z, scores, offset=0.5, rng=None), Shares(scores, scores)
+    scales, shares = (
+        KNN(3).leave_two_out(Rows(Z, magnitudes=scores), offset=0.5, rng=None),
+        Shares(scores, scores),
+    )
     scales.prepare(scores)
     yield scales.order_statistics(new, [3, 20, 80])
     yield scales.weighted_order_statistics(new, LEVELS, shares.of_rows(slice(0, len(new))))

@@ -12,20 +12,22 @@ import pytest
 from calliper import KNN, RBF
 from calliper.exceptions import CalliperError
 from calliper.kernels import (
-    Cells,
     ForestProximity,
     GradedKNN,
     Mahalanobis,
     TunedKNN,
     TunedRBF,
 )
-from calliper.kernels._base import Bag, LeaveTwoOut, times
+from calliper.kernels._arithmetic import times
+from calliper.kernels._kernel import Bag, LeaveTwoOut
 from calliper.kernels._nearest import NearestFamily
-from calliper.kernels._rbf import RadialExponents, RadialFamily, mean_of_others
-from calliper.kernels._search import NeighborSearch
+from calliper.kernels._neighbors import NeighborSearch
+from calliper.kernels._radial import RadialExponents, RadialFamily, mean_of_others
 from calliper.kernels._shared import Crowd, SharedNeighbors
 from calliper.kernels._weighted import SharedLeaves
 from calliper.quantile import Shares, row_thresholds, with_signs
+from calliper.rows import Rows
+from calliper.scale import Cells
 
 
 def shared(distance, k):
@@ -119,7 +121,7 @@ def test_thresholds_are_where_comparisons_end(kernel, kind, statistic):
     for row, (offset, slope, level) in product(
         Z[n:], ((0.0, 0.0, 0.3), (0.5, 0.0, 0.5), (0.5, 0.7, 0.9))
     ):
-        bag = kernel.bag(Z[:n], scores, scores, statistic=statistic, offset=offset)
+        bag = kernel.bag(Rows(Z[:n], scores, scores), statistic=statistic, offset=offset)
         (found,) = bag.thresholds(row[None], level, slope)
         rows = np.vstack([Z[:n], row])
         for i, t in enumerate(found):
@@ -139,13 +141,13 @@ def test_scales_are_means_of_the_others(kernel, kind):
     alone = [np.delete(np.arange(30), i) for i in range(30)]
     for values in (scores, 10.0 ** -np.linspace(3, 40, 30)):  # where one may be all of a sum
         expected = [mean(kernel, Z[i], Z[o], values[o], 30) for i, o in enumerate(alone)]
-        bag = kernel.bag(Z, values, values, statistic="mean", offset=0.0)
+        bag = kernel.bag(Rows(Z, values, values), statistic="mean", offset=0.0)
         np.testing.assert_allclose(bag.calibration_scale(0.5), expected, rtol=1e-10)
         if isinstance(kernel, GradedKNN):
             continue
         shifted = bag.with_offset(0.25).calibration_scale(0.5)
         np.testing.assert_allclose(shifted, np.add(expected, 0.25), rtol=1e-10)
-        two = kernel.leave_two_out(Z, values, offset=0.0, rng=None)
+        two = kernel.leave_two_out(Rows(Z, magnitudes=values), offset=0.0, rng=None)
         np.testing.assert_allclose(two.without_one, expected, rtol=1e-10)
         expected = [[mean(kernel, x, Z[o], values[o], 30) for o in alone] for x in new]
         np.testing.assert_allclose(two.without_each(new), expected, rtol=1e-10)
@@ -203,7 +205,7 @@ def large(kind):
 @pytest.mark.parametrize("offset", [0.0, 1e-3])
 def test_selected_thresholds_are_those_of_sorting_all(kernel, kind, offset):
     Z, scores, new, draw = large(kind)
-    bag = kernel.bag(Z, scores, scores, statistic="mean", offset=offset)
+    bag = kernel.bag(Rows(Z, scores, scores), statistic="mean", offset=offset)
     every, levels = bag.thresholds(new), [0.05, 0.2, 0.4, 0.6, 0.8, 0.9, 0.98]
     ranks = [int(np.ceil(level * 501 - 1e-9)) for level in levels]
     expected = np.sort(every, axis=1)[:, np.array(ranks) - 1]
@@ -239,7 +241,9 @@ def test_without_two_points_fast_ways_are_the_dense_one(kernel, kind):
     """Rows with ties and rows without are in one batch; some weights are nought."""
     Z, scores, new, draw = large(kind)
     Z, scores = Z[:160], scores[:160]
-    scale = kernel.resolved().leave_two_out(Z, scores, offset=1e-3, rng=np.random.RandomState(0))
+    scale = kernel.resolved().leave_two_out(
+        Rows(Z, magnitudes=scores), offset=1e-3, rng=np.random.RandomState(0)
+    )
     scale.prepare(scores)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -257,7 +261,7 @@ def test_without_two_points_fast_ways_are_the_dense_one(kernel, kind):
 
 def test_signs_of_local_quantiles_are_asked_at_the_middle():
     Z, scores, new, draw = large("half")
-    bag = KNN(6).bag(Z, scores, scores, statistic="quantile", offset=0.0)
+    bag = KNN(6).bag(Rows(Z, scores, scores), statistic="quantile", offset=0.0)
     signs, ranks = draw.choice([-1.0, 1.0], 500), [50, 250, 450]
     expected = np.sort(with_signs(bag.thresholds(new, 0.5), signs), axis=1)[:, np.array(ranks) - 1]
     np.testing.assert_allclose(bag.signed_order_statistics(new, signs, ranks), expected)
@@ -302,14 +306,14 @@ def test_means_without_some_points_are_those_without_each(family):
     else:
         kernels, candidate = RadialFamily(Z, scores, "euclidean"), 0.02
         plain = RBF(0.02)
-    every = plain.leave_two_out(Z, scores, offset=0.0, rng=None).without_each(new)
+    every = plain.leave_two_out(Rows(Z, magnitudes=scores), offset=0.0, rng=None).without_each(new)
     for members in (np.arange(90), np.array([5, 3, 80]), np.array([0])):
         found = kernels.means_without(candidate, members)(new)
         np.testing.assert_allclose(found, every[:, members], rtol=1e-9)
     two, row = kernels.without_two(candidate), np.arange(90)
     for i in range(0, 90, 7):
         others = np.delete(row, i)
-        left = plain.leave_two_out(Z[others], scores[others], offset=0.0, rng=None)
+        left = plain.leave_two_out(Rows(Z[others], magnitudes=scores[others]), offset=0.0, rng=None)
         expected = left.without_each(Z[i : i + 1])[0]
         np.testing.assert_allclose(two[i, others], expected, rtol=1e-9)
 
@@ -320,7 +324,9 @@ def test_a_tuned_kernel_with_no_choice_is_the_plain_one(tuned):
     Z, scores = Z[:60], scores[:60]
     plain = KNN(4) if isinstance(tuned, TunedKNN) else RBF(0.3)
     one, other = (
-        kernel.resolved().leave_two_out(Z, scores, offset=0.5, rng=np.random.RandomState(0))
+        kernel.resolved().leave_two_out(
+            Rows(Z, magnitudes=scores), offset=0.5, rng=np.random.RandomState(0)
+        )
         for kernel in (tuned, plain)
     )
     one.prepare(scores)
@@ -361,6 +367,6 @@ def test_engines_are_checked_before_anything_else():
         with pytest.raises(ValueError, match="abacus"):
             kernel.resolved()
     Z, scores = places("plain", 20)
-    for ask in (RBF(1.0, engine="torch").mean, RBF(1.0, engine="torch").local_quantile):
+    for ask in (RBF(1.0, engine="torch:cpu").mean, RBF(1.0, engine="torch:cpu").local_quantile):
         with pytest.raises(CalliperError, match="leave engine out"):
             ask(Z, scores)

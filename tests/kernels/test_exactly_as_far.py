@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from calliper import KNN, RBF
-from calliper._device import on_device
-from calliper.kernels._cells import CellSearch
-from calliper.kernels._search import NeighborSearch, all_distances
+from calliper.kernels._engines import check_engine
+from calliper.kernels._neighbors import NeighborSearch
+from calliper.kernels._search import all_distances
 from calliper.kernels._shared import Shells
+from calliper.rows import Rows
+from calliper.scale._cells import CellSearch
 
 
 def around_the_origin():
@@ -28,7 +30,7 @@ def test_without_the_only_one_near_all_that_are_as_far_speak_alike(engine, lengt
         pytest.importorskip("torch")
     Z, magnitudes = around_the_origin()
     means = RBF(length, engine=engine).leave_two_out(
-        Z, magnitudes, offset=0.0, rng=np.random.RandomState(0)
+        Rows(Z, magnitudes=magnitudes), offset=0.0, rng=np.random.RandomState(0)
     )
     expected = magnitudes[1:].mean()
     assert means.without_one[0] == pytest.approx(expected, rel=1e-9)
@@ -121,9 +123,7 @@ def test_one_row_whose_nearest_are_all_in_the_sample(kind, n):
 def on_torch(points):
     """The points, to be searched by torch."""
     pytest.importorskip("torch")
-    from calliper.kernels._torch import TorchSearch
-
-    return TorchSearch(on_device(points, "cpu"))
+    return check_engine("torch:cpu").search(points, "euclidean")
 
 
 def test_on_a_device_nearly_all_others_are_neighbours():
@@ -144,7 +144,7 @@ def test_on_a_device_no_point_takes_the_place_of_a_tie_around_itself(k):
     Z = np.array([[0.0, 0], [1, 0], [-1, 0], [0, 1], [0, -1], [0.3, 0.1], [0.2, -0.1]])
     scores = np.arange(1.0, 8.0)
     found, expected = (
-        KNN(k, engine=engine).bag(Z, scores, scores, statistic="mean", offset=0.0)
+        KNN(k, engine=engine).bag(Rows(Z, scores, scores), statistic="mean", offset=0.0)
         for engine in ("torch:cpu", None)
     )
     np.testing.assert_allclose(found.calibration_scale(0.5), expected.calibration_scale(0.5))

@@ -20,6 +20,8 @@ from calliper.kernels import (
     as_kernel,
 )
 from calliper.kernels._rbf import median_distance
+from calliper.kernels._weighted import WeightedKernel, Weights
+from calliper.rows import Rows
 
 rng = np.random.default_rng(0)
 Z, SCORES, NEW = rng.normal(size=(40, 2)), rng.exponential(size=40), rng.normal(size=(30, 2))
@@ -76,7 +78,7 @@ def test_a_resolved_kernel_is_a_kernel_and_the_one_given_is_left_alone(kernel):
     fixed = kernel.resolved(TRAIN, state).fixed(TRAIN, ERRORS, state)
     assert isinstance(fixed, Kernel) and not fixed.learns_on_errors
     assert repr(kernel) == before
-    bag = fixed.bag(Z, SCORES, SCORES, statistic="mean", offset=0.0)
+    bag = fixed.bag(Rows(Z, SCORES, SCORES), statistic="mean", offset=0.0)
     assert bag.order_statistics(NEW, [0.5, 0.9]).shape == (30, 2)
     assert bag.with_offset(1.0).calibration_scale(0.5) == pytest.approx(
         bag.calibration_scale(0.5) + 1.0
@@ -86,7 +88,7 @@ def test_a_resolved_kernel_is_a_kernel_and_the_one_given_is_left_alone(kernel):
 @pytest.mark.parametrize("kernel", KERNELS[:-2])
 def test_fast_order_statistics_and_largest_scales_equal_those_of_all_scales(kernel):
     scale = kernel.resolved(TRAIN).leave_two_out(
-        Z, SCORES, offset=0.1, rng=np.random.RandomState(0), Z_train=TRAIN
+        Rows(Z, magnitudes=SCORES), offset=0.1, rng=np.random.RandomState(0), Z_train=TRAIN
     )
     rescaled = scale.prepare(SCORES)
     means = scale.without_each(NEW)
@@ -209,3 +211,32 @@ def test_median_distance_of_evenly_spaced_rows():
     assert median_distance(line) == 2.0 and median_distance(line[:1]) == 0.0
     assert median_distance(line, max_points=3) == 3.0  # rows 0, 3 and 6
     assert median_distance(line[[0, 2]], "sqeuclidean") == 4.0
+
+
+class Box(WeightedKernel, BaseEstimator):
+    """The kernel of the recipe in CONTRIBUTING: points in a box around a row count alike."""
+
+    def __init__(self, side=1.0):
+        self.side = side
+
+    def weights(self, Z):
+        return InBox(Z, self.side)
+
+
+class InBox(Weights):
+    def __init__(self, points, side):
+        self.points, self.side = points, side
+
+    def to(self, Z):
+        near = abs(Z[:, None] - self.points) <= self.side / 2
+        return near.all(axis=2).astype(float)
+
+
+@pytest.mark.parametrize("method", [FullRescaled, JackknifeRescaled, JackknifeMinmaxRescaled])
+def test_a_kernel_is_as_much_as_its_weights(method):
+    radius = method(Box(2.0), random_state=0).fit(Z, SCORES).predict_radius(NEW)
+    assert radius.shape == (30,) and (radius > 0).all()
+    fitted = MADSplit(Box(2.0)).fit(Z, SCORES, training=(TRAIN, ERRORS))
+    inside = (abs(NEW[0] - TRAIN) <= 1).all(axis=1)
+    expected = ERRORS[inside].mean() if inside.any() else ERRORS.mean()
+    assert fitted._local_scale(NEW[:1])[0] == pytest.approx(expected)

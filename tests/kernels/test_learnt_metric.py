@@ -10,6 +10,7 @@ from sklearn.linear_model import LinearRegression
 from calliper import KNN, RBF, CalliperError, ConformalRegressor, FullRescaled, JackknifeRescaled
 from calliper.calibrators import MADSplit
 from calliper.kernels import Mahalanobis, TunedKNN, _learnt, learn_metric
+from calliper.rows import Rows
 
 rng = np.random.default_rng(0)
 Z = rng.normal(size=(900, 6))
@@ -128,7 +129,7 @@ def test_thresholds_of_a_learnt_space_are_asked_at_the_middle():
     rng = np.random.default_rng(0)
     Z, errors = rng.normal(size=(60, 3)), rng.exponential(size=60)
     kernel = Mahalanobis(KNN(6), max_iter=3).fixed(Z, errors, np.random.RandomState(0))
-    bag = kernel.bag(Z, errors, errors, statistic="quantile", offset=0.0)
+    bag = kernel.bag(Rows(Z, errors, errors), statistic="quantile", offset=0.0)
     moved = kernel.metric.transform(Z[:5] + 0.1)
     np.testing.assert_array_equal(bag.thresholds(Z[:5] + 0.1), bag.bag.thresholds(moved, 0.5))
 

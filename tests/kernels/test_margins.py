@@ -9,17 +9,20 @@ from scipy.spatial.distance import pdist
 from sklearn.ensemble import RandomForestRegressor
 
 from calliper import KNN, RBF
-from calliper._device import device_rows
 from calliper.calibrators import FullRescaled
-from calliper.distributed import ShardedRescaled
 from calliper.kernels import ForestProximity, TunedKNN, TunedRBF
-from calliper.kernels._base import times
+from calliper.kernels._arithmetic import times
 from calliper.kernels._criterion import LeaveTwoOutTuned
-from calliper.kernels._rbf import RadialExponents, SmoothedRadial, median_distance
-from calliper.kernels._search import NeighborSearch, all_distances
+from calliper.kernels._neighbors import NeighborSearch
+from calliper.kernels._radial import RadialExponents, SmoothedRadial
+from calliper.kernels._rbf import median_distance
+from calliper.kernels._search import all_distances
 from calliper.kernels._shared import Crowd, SharedNeighbors
 from calliper.kernels._weighted import sums_of_others
 from calliper.kernels._wide import WideSearch
+from calliper.rows import Rows
+from calliper.scale import ShardedRescaled
+from calliper.scale._device import device_rows
 
 
 def ranked(every, levels):
@@ -37,7 +40,7 @@ def test_who_is_an_exception_is_decided_by_weight_and_by_balance(unit):
         Z = np.vstack([draw.normal(size=(30, 1)), 4 + 0.5 * draw.normal(size=(30, 1))])
         scores = unit * np.exp(draw.normal(size=60)) * np.where(Z[:, 0] > 2.5, 1e8, 1.0)
         for length in (0.3, 0.5):
-            bag = RBF(length).bag(Z, scores, scores, statistic="mean", offset=0.0)
+            bag = RBF(length).bag(Rows(Z, scores, scores), statistic="mean", offset=0.0)
             expected = ranked(bag.thresholds(new), levels)
             found = [bag.order_statistics(row[None], levels)[0] for row in new]
             np.testing.assert_allclose(found, expected, rtol=1e-9)
@@ -46,7 +49,7 @@ def test_who_is_an_exception_is_decided_by_weight_and_by_balance(unit):
 def test_in_many_dimensions_thresholds_in_the_window_have_their_own_exponents():
     draw = np.random.default_rng(0)
     Z, scores, levels = draw.normal(size=(300, 10)), draw.exponential(size=300), [0.1, 0.5, 0.9]
-    bag = RBF(2.5).bag(Z, scores, scores, statistic="mean", offset=0.0)
+    bag = RBF(2.5).bag(Rows(Z, scores, scores), statistic="mean", offset=0.0)
     new = draw.normal(size=(10, 10))
     expected = ranked(bag.thresholds(new), levels)
     np.testing.assert_allclose(bag.order_statistics(new, levels), expected, rtol=1e-11)
@@ -55,7 +58,7 @@ def test_in_many_dimensions_thresholds_in_the_window_have_their_own_exponents():
 def test_a_zero_score_among_zeros_loses_to_a_new_point_that_is_barely_seen():
     Z = np.array([[0.0], [0.0], [0.01], [1.0], [1.01], [1.02]])
     scores = np.array([0.0, 0.0, 0.0, 1.0, 2.0, 3.0])
-    bag = RBF(0.025).bag(Z, scores, scores, statistic="mean", offset=0.0)
+    bag = RBF(0.025).bag(Rows(Z, scores, scores), statistic="mean", offset=0.0)
     new, levels = np.array([[0.45], [0.5], [0.55]]), [0.1, 0.3, 0.5, 0.6, 0.8]
     assert (bag.thresholds(new)[:, :3] == 0).all()
     expected = ranked(bag.thresholds(new), levels)
@@ -68,7 +71,7 @@ def test_of_one_row_alone_the_window_has_room_for_all_exceptions():
     ratio = 1.07 ** np.arange(1, 31)
     Z = np.append(np.zeros(6), pairs)[:, None]
     scores = np.append([2.0, 2.0, 2.0, 0.02, 0.02, 0.02], np.c_[ratio, np.ones(30)].ravel())
-    two = RBF(1.0).leave_two_out(Z, scores, offset=0.0, rng=None)
+    two = RBF(1.0).leave_two_out(Rows(Z, magnitudes=scores), offset=0.0, rng=None)
     two.prepare(scores)
     expected = np.sort(times(two.without_each(Z[:1]), two.rescaled), axis=1)
     found = two.order_statistics(Z[:1], list(range(1, 67)))
@@ -101,7 +104,7 @@ def test_exponents_are_as_exact_as_is_said(length):
     near = np.isfinite(exact)
     assert np.abs(exponent - constant[:, None] - exact)[near].max() < 1e-11
     torch = pytest.importorskip("torch")
-    from calliper.kernels._torch_radial import TorchRadial
+    from calliper.scale._torch_radial import TorchRadial
 
     radial = TorchRadial(device_rows(torch.tensor(Z), "Z"), length, 0.0, 0.0)
     there = radial.exponents(torch.tensor(rows.T.copy())).numpy()
@@ -205,7 +208,7 @@ def test_clamps_are_quantiles_with_the_least_and_the_largest_score_added():
 
 def test_ranks_on_a_device_are_those_of_sorting_all():
     torch = pytest.importorskip("torch")
-    from calliper.kernels._torch import Merged
+    from calliper.scale._torch import Merged
 
     for seed in range(20):
         draw = np.random.default_rng(seed)
@@ -224,7 +227,7 @@ def test_ranks_on_a_device_are_those_of_sorting_all():
 def test_on_a_device_ten_bits_do_not_decide_who_is_nearest():
     """Points in a shell that is thinner than what rounding moves them by."""
     torch = pytest.importorskip("torch")
-    from calliper.kernels._torch import TorchSearch
+    from calliper.scale._torch import TorchSearch
 
     for seed in range(10):
         draw = np.random.default_rng(seed)
@@ -242,7 +245,9 @@ def test_on_a_device_who_carries_most_of_a_sum_is_left_out_of_it():
     torch = pytest.importorskip("torch")
     Z = np.array([[0.0], [0.1], [0.3], [5.0]])
     scores = np.array([1.0, 2.0, 3.0, 1e22])
-    there = RBF(1.0).leave_two_out(device_rows(torch.tensor(Z), "Z"), scores, offset=0.0, rng=None)
+    there = RBF(1.0).leave_two_out(
+        Rows(device_rows(torch.tensor(Z), "Z"), magnitudes=scores), offset=0.0, rng=None
+    )
     found = there.without_each(device_rows(torch.tensor(Z[:1]), "new"))[0, 3]
     weight = np.exp(-(Z[:3, 0] ** 2) / 2)
     np.testing.assert_allclose(found, weight @ scores[:3] / weight.sum(), rtol=1e-9)
@@ -256,7 +261,7 @@ def test_what_tuned_kernels_choose_from():
     draw = np.random.default_rng(0)
     Z, scores = draw.normal(size=(20, 1)), draw.exponential(size=20)
     folds = TunedRBF(length_scales=[0.3, 1.0], n_folds=20).resolved()
-    two = folds.leave_two_out(Z, scores, offset=0.0, rng=np.random.RandomState(0))
+    two = folds.leave_two_out(Rows(Z, magnitudes=scores), offset=0.0, rng=np.random.RandomState(0))
     assert isinstance(two, LeaveTwoOutTuned)
 
 
@@ -271,7 +276,7 @@ def test_what_forests_are_taken():
 def test_a_slope_of_one_is_a_slope():
     draw = np.random.default_rng(0)
     Z, scores = draw.normal(size=(20, 2)), draw.exponential(size=20)
-    bag = RBF(0.7, smoothing=1.0).bag(Z, scores, scores, statistic="mean", offset=0.3)
+    bag = RBF(0.7, smoothing=1.0).bag(Rows(Z, scores, scores), statistic="mean", offset=0.3)
     one, almost = (bag.thresholds(Z[:3] + 0.1, 0.5, slope) for slope in (1.0, 1 - 1e-12))
     np.testing.assert_allclose(one, almost, rtol=1e-9)
 
@@ -279,7 +284,7 @@ def test_a_slope_of_one_is_a_slope():
 @pytest.mark.parametrize("at", [0.0, -0.3])
 def test_a_point_of_nearly_all_weight_and_no_score_is_left_out_of_the_sum(at):
     Z, scores = np.array([[0.0], [2.0], [2.2], [9.0]]), np.array([0.0, 1.0, 5.0, 2.0])
-    two = RBF(0.2, smoothing=1e-30).leave_two_out(Z, scores, offset=0.0, rng=None)
+    two = RBF(0.2, smoothing=1e-30).leave_two_out(Rows(Z, magnitudes=scores), offset=0.0, rng=None)
     weight = np.exp(-((Z[1:, 0] - at) ** 2) / 0.08) + 1e-30 / 4
     expected = weight @ scores[1:] / weight.sum()
     np.testing.assert_allclose(two.without_each(np.array([[at]]))[0, 0], expected, rtol=1e-9)

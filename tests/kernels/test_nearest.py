@@ -11,7 +11,7 @@ from calliper.kernels._nearest import (
     NearestQuantile,
     sums_of_others,
 )
-from calliper.kernels._search import NeighborSearch
+from calliper.kernels._neighbors import NeighborSearch
 
 
 @pytest.fixture

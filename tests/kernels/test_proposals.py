@@ -9,16 +9,17 @@ import pytest
 
 from calliper import _blocks
 from calliper.exceptions import CalliperError
-from calliper.kernels import _search
+from calliper.kernels import _neighbors, _search
 from calliper.kernels._balls import BallScan
-from calliper.kernels._knn import search_of
-from calliper.kernels._search import NeighborSearch, all_distances, paired_distances
+from calliper.kernels._engines import engine_of
+from calliper.kernels._neighbors import NeighborSearch
+from calliper.kernels._search import all_distances, paired_distances
 from calliper.kernels._wide import WideSearch
 
 if find_spec("torch"):
     import torch
 
-    from calliper.kernels import _torch
+    from calliper.scale import _torch
 
 on_a_device = pytest.mark.skipif(not find_spec("torch"), reason="torch is not installed")
 
@@ -46,14 +47,14 @@ def pairs_of(mask):
 @pytest.mark.parametrize("n", [1, 2])
 def test_a_tree_that_adds_in_another_order_does_not_decide_ties(n, monkeypatch):
     """Distances that tie when added in order, around a point that is there itself if n is 2."""
-    monkeypatch.setattr(_search, "min_points_for_tree", lambda d: 1)
+    monkeypatch.setattr(_neighbors, "min_points_for_tree", lambda d: 1)
     rng = np.random.default_rng(0)
     centre = rng.integers(-4096, 4096, size=(60, 8)) * 4.0
     offset = rng.integers(1 << 28, size=(60, 8)) * 2.0**-28
     other = rng.permuted(offset, axis=1)
     points = np.vstack([centre + offset, centre - other, centre[: 60 * (n - 1)]])
     search = NeighborSearch(points, "euclidean")
-    assert search.tree is not None
+    assert search.engine == "tree"
     distance = np.sort(all_distances(centre, points, "euclidean"), axis=1)
     tied = distance[:, n - 1] == distance[:, n]
     assert tied.any() and not tied.all()
@@ -192,7 +193,7 @@ def test_ties_that_products_round_apart_where_rows_mirror_the_centre():
         query = np.round(1000 * rng.normal(size=(1, 20)), 0)
         points = np.vstack([query + 0.25 * np.eye(20), -3 * query + rng.normal(size=(20, 20))])
         search = NeighborSearch(points, "euclidean")
-        assert search.brute is not None and np.abs(search.centre + query).max() < 1
+        assert search.engine == "brute" and np.abs(search.centre + query).max() < 1
         found, tied = search.nearest(query, 2)
         assert tied[0] and (found < 20).all()
 
@@ -200,7 +201,7 @@ def test_ties_that_products_round_apart_where_rows_mirror_the_centre():
 @pytest.mark.parametrize("metric", ["euclidean", "cityblock"])
 @pytest.mark.parametrize("d", [5, 20, 40])
 def test_rows_that_are_longer_than_a_block(d, metric, monkeypatch):
-    for module in (_blocks, _search):
+    for module in (_blocks, _neighbors, _search):
         monkeypatch.setattr(module, "BLOCK_FLOATS", 4)
     rng = np.random.default_rng(0)
     points, rows = rng.integers(3, size=(30, d)) * 1.0, rng.integers(3, size=(7, d)) * 1.0
@@ -256,7 +257,10 @@ def test_a_shell_that_is_whole_holds_all_that_are_as_near(engine, d):
     steps = np.repeat([1.0, 2.0, 2 + 1e-10, 5.0, 6.0, 9.0], [1, 30, 20, 1, 30, 10])
     points = np.hstack([steps[:, None], np.zeros((92, d - 1))])
     points = np.vstack([points, -points[::2]])
-    search, rows = search_of(points, "euclidean", engine), np.vstack([points[:3], 0 * points[:1]])
+    search, rows = (
+        engine_of(None, engine).search(points, "euclidean"),
+        np.vstack([points[:3], 0 * points[:1]]),
+    )
     distance, whole = all_distances(rows, points, "euclidean"), []
     for n in (1, 2, 3, 20, 32, 60, 61, 62, len(points) - 1):
         near, found, inside = search.shell(rows, n)
@@ -277,7 +281,9 @@ def test_pairs_in_small_batches_are_those_of_main_memory(most, monkeypatch):
     monkeypatch.setattr(_torch, "MOST_PAIRS", most)
     rng = np.random.default_rng(0)
     points, rows = rng.integers(4, size=(40, 3)) * 1.0, rng.integers(4, size=(23, 3)) * 1.0
-    there, here = (search_of(points, "euclidean", engine) for engine in ("torch:cpu", None))
+    there, here = (
+        engine_of(None, engine).search(points, "euclidean") for engine in ("torch:cpu", None)
+    )
     reach = edges(rows, points)
     (near, tied), (query, point, at_edge) = there.around(rows, 6, reach)
     distance = all_distances(rows, points, "euclidean")
@@ -320,7 +326,7 @@ def test_copies_among_points_closer_than_rounding_are_ties(unit):
     rng = np.random.default_rng(0)
     places = unit * (1 + 1e-9 * rng.normal(size=(100, 2)))
     points = np.vstack([places, places, -places, -places])
-    search = search_of(points, "euclidean", "torch:cpu")
+    search = engine_of(None, "torch:cpu").search(points, "euclidean")
     near, tied = search.nearest(places, 1)
     assert tied.all() and (near[:, 0] % 100 == np.arange(100)).all()
     near, _, inside = search.shell(places, 1)
@@ -332,7 +338,9 @@ def test_copies_among_points_closer_than_rounding_are_ties(unit):
 def test_a_tile_that_has_room_for_no_row_has_one(monkeypatch):
     monkeypatch.setattr(_torch, "TILE", {"cpu": 1})
     points = np.random.default_rng(0).normal(size=(20, 2))
-    here, there = (search_of(points, "euclidean", engine) for engine in (None, "torch:cpu"))
+    here, there = (
+        engine_of(None, engine).search(points, "euclidean") for engine in (None, "torch:cpu")
+    )
     np.testing.assert_array_equal(there.nearest(points, 3)[0], here.nearest(points, 3)[0])
 
 
@@ -340,5 +348,5 @@ def test_a_tile_that_has_room_for_no_row_has_one(monkeypatch):
 def test_rows_beyond_what_can_be_squared_in_sums_stay_where_they_are(engine):
     """As long as points are ordinary."""
     points = np.array([[1e99, 0.0], [0.0, 2e99], [-1e99, 0.0]])
-    search = search_of(points, "euclidean", engine)
+    search = engine_of(None, engine).search(points, "euclidean")
     assert search.nearest(np.array([[3e101, 1e101], [1e101, 3e101]]), 1)[0].tolist() == [[0], [1]]

@@ -7,8 +7,9 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from calliper import RBF
-from calliper._device import device_rows
-from calliper.kernels import _base, _rbf
+from calliper.kernels import _arithmetic, _radial
+from calliper.rows import Rows
+from calliper.scale._device import device_rows
 
 
 def ranked(bag, new):
@@ -28,7 +29,7 @@ def test_quiet_points_fall_behind_when_a_new_point_is_louder():
         low = 1 - 0.3 * (high - 1) / 0.7
         scores = np.repeat([1.0, low * quiet, high * quiet], [4, 70, 30])
         Z = np.repeat([-far, far], [4, 100])[:, None]
-        bag = RBF(1.0).bag(Z, scores, scores, statistic="mean", offset=0.0)
+        bag = RBF(1.0).bag(Rows(Z, scores, scores), statistic="mean", offset=0.0)
         expected, found = ranked(bag, np.zeros((1, 1)))
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
@@ -38,14 +39,14 @@ def test_few_loud_points_rise_when_a_new_point_joins_them():
     far = np.sqrt(-2 * np.log(0.2))
     scores = np.append([1.0, 1.0], 0.01 * np.linspace(0.5, 1.5, 150))
     Z = np.repeat([-far, far], [2, 150])[:, None]
-    bag = RBF(1.0).bag(Z, scores, scores, statistic="mean", offset=0.0)
+    bag = RBF(1.0).bag(Rows(Z, scores, scores), statistic="mean", offset=0.0)
     expected, found = ranked(bag, np.zeros((1, 1)))
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_a_giant_far_away_is_left_out_of_the_sum_when_ranks_are_selected():
     Z, scores = np.array([[0.0], [0.1], [0.3], [5.0]]), np.array([1.0, 2.0, 3.0, 1e22])
-    two = RBF(1.0).leave_two_out(Z, scores, offset=0.0, rng=None)
+    two = RBF(1.0).leave_two_out(Rows(Z, magnitudes=scores), offset=0.0, rng=None)
     two.prepare(scores)
     expected = np.sort(two.without_each(Z[:1])[0] * two.rescaled)
     np.testing.assert_allclose(two.order_statistics(Z[:1], [1, 2, 3, 4])[0], expected, rtol=1e-9)
@@ -66,9 +67,9 @@ def test_other_metrics_are_meant_whatever_the_number_of_features(d):
 def test_what_is_just_faint_is_summed_anew(monkeypatch):
     """Were a sum exactly as small as what counts as faint, its mean would be the same."""
     Z, scores = np.array([[0.0], [1.0], [1.0], [30.0]]), np.array([5.0, 2.0, 4.0, 7.0])
-    without = _rbf.RadialFamily(Z, scores, "euclidean").means_without(1.0, np.arange(4))
+    without = _radial.RadialFamily(Z, scores, "euclidean").means_without(1.0, np.arange(4))
     expected = without(Z[:1])
-    monkeypatch.setattr(_rbf, "FAINT", 2 * float(np.exp([-0.5])[0]))
+    monkeypatch.setattr(_radial, "FAINT", 2 * float(np.exp([-0.5])[0]))
     np.testing.assert_allclose(without(Z[:1]), expected, rtol=1e-12)
     np.testing.assert_allclose(expected[0, 0], 3.0, rtol=1e-12)
 
@@ -76,9 +77,9 @@ def test_what_is_just_faint_is_summed_anew(monkeypatch):
 def test_without_the_only_one_near_those_that_are_next_speak():
     """Two of them alike, however far they are."""
     Z, scores = np.array([[0.0], [90.0], [90.0], [200.0]]), np.array([5.0, 2.0, 4.0, 7.0])
-    two = RBF(1.0).leave_two_out(Z, scores, offset=0.0, rng=None)
+    two = RBF(1.0).leave_two_out(Rows(Z, magnitudes=scores), offset=0.0, rng=None)
     np.testing.assert_allclose(two.without_each(Z[:1])[0], [3.0, 5.0, 5.0, 5.0], rtol=1e-12)
-    family = _rbf.RadialFamily(Z, scores, "euclidean")
+    family = _radial.RadialFamily(Z, scores, "euclidean")
     found = family.means_without(1.0, np.arange(4))(Z[:1])[0]
     np.testing.assert_allclose(found, [3.0, 5.0, 5.0, 5.0], rtol=1e-12)
     without_two = family.without_two(1.0)
@@ -93,7 +94,7 @@ def test_exponents_of_a_row_have_the_same_bits_in_any_batch():
     draw = np.random.default_rng(0)
     Z, rows = draw.normal(size=(40, 20)), draw.normal(size=(100, 20))
     for length in np.geomspace(0.05, 2.0, 15):
-        exponents = _rbf.RadialExponents(Z, length, "euclidean")
+        exponents = _radial.RadialExponents(Z, length, "euclidean")
         together = exponents.to(rows)
         for place in (0, 60):
             alone = exponents.to(rows[[place]])
@@ -103,21 +104,21 @@ def test_exponents_of_a_row_have_the_same_bits_in_any_batch():
 
 def test_roots_on_a_device_are_those_of_main_memory():
     torch = pytest.importorskip("torch")
-    from calliper.kernels import _torch_radial
+    from calliper.scale import _torch_radial
 
     few = (0.0, 0.25, 1.0, 3.0)
     given = np.array(list(product(few[1:], (-2.0, -0.5, *few), few))).T
     there = _torch_radial.signed_root(*map(torch.tensor, given)).numpy()
-    np.testing.assert_allclose(there, _base.signed_root(*given), rtol=1e-14)
+    np.testing.assert_allclose(there, _arithmetic.signed_root(*given), rtol=1e-14)
     given = np.array(list(product(few, few, few))).T
     there = _torch_radial.positive_root(*map(torch.tensor, given)).numpy()
-    np.testing.assert_allclose(there, _base.positive_root(*given), rtol=1e-14)
+    np.testing.assert_allclose(there, _arithmetic.positive_root(*given), rtol=1e-14)
 
 
 def test_one_point_alone_has_no_scale_but_the_offset():
     for kernel in (RBF(1.0, smoothing=1.0), RBF(1.0, smoothing=0.5, step=0.5)):
         one = np.ones(1)
-        bag = kernel.bag(np.zeros((1, 2)), one, one, statistic="mean", offset=0.25)
+        bag = kernel.bag(Rows(np.zeros((1, 2)), one, one), statistic="mean", offset=0.25)
         assert bag.calibration_scale(0.5).tolist() == [0.25]
 
 
@@ -132,7 +133,7 @@ def test_rising_thresholds_on_a_device_are_those_of_main_memory(how):
         ways = (None, np.asarray), ("torch:cpu", placed(torch))
         bags = [
             RBF(0.6, **how, engine=engine).bag(
-                rows(Z), scores, scores, statistic="mean", offset=offset
+                Rows(rows(Z), scores, scores), statistic="mean", offset=offset
             )
             for engine, rows in ways
         ]
@@ -151,9 +152,9 @@ def test_on_a_device_points_of_no_scale_come_last():
         np.array([[0.0], [0.1], [50.0], [50.1], [50.2]]),
         np.array([0.0, 0.0, 1.0, 2.0, 4.0]),
     )
-    plain = RBF(1.0).leave_two_out(Z, scores, offset=0.0, rng=None)
+    plain = RBF(1.0).leave_two_out(Rows(Z, magnitudes=scores), offset=0.0, rng=None)
     there = RBF(1.0, engine="torch:cpu").leave_two_out(
-        placed(torch)(Z), scores, offset=0.0, rng=None
+        Rows(placed(torch)(Z), magnitudes=scores), offset=0.0, rng=None
     )
     ranks, new = [1, 2, 3, 4, 5], np.array([[50.0], [0.0], [20.0]])
     for scale in (plain, there):
@@ -174,13 +175,13 @@ def placed(torch):
 def test_exponents_are_exact_far_from_the_origin(d):
     """Of rows so near to points, in a short length, that products would lose all digits."""
     torch = pytest.importorskip("torch")
-    from calliper.kernels._torch_radial import TorchRadial
+    from calliper.scale._torch_radial import TorchRadial
 
     draw, length = np.random.default_rng(0), 2.0**-10
     Z = 3000 + draw.normal(size=(20, d))
     rows = Z + length * draw.normal(size=Z.shape)
     exact = -np.square((rows - Z) / length).sum(axis=1) / 2
-    exponent, constant = _rbf.RadialExponents(Z, length, "euclidean").to(rows)
+    exponent, constant = _radial.RadialExponents(Z, length, "euclidean").to(rows)
     np.testing.assert_allclose(np.diagonal(exponent) - constant, exact, rtol=1e-12)
     there = TorchRadial(placed(torch)(Z), length, 0.0, 0.0)
     found = there.exponents(torch.tensor(rows.T.copy())).numpy()

@@ -6,6 +6,7 @@ import pytest
 from calliper import RBF, FullRescaled, JackknifeRescaled
 from calliper.kernels import RadialExponents
 from calliper.quantile import Shares, row_thresholds
+from calliper.rows import Rows
 
 RNG = np.random.default_rng(0)
 Z = RNG.normal(size=(80, 2))
@@ -46,7 +47,9 @@ def test_rows_do_not_depend_on_the_batch():
 
 
 def test_rows_of_one_cell_have_their_own_weights():
-    bag = RBF(LENGTH, smoothing=1.0, step=STEP).bag(Z, SCORES, SCORES, statistic="mean", offset=0.1)
+    bag = RBF(LENGTH, smoothing=1.0, step=STEP).bag(
+        Rows(Z, SCORES, SCORES), statistic="mean", offset=0.1
+    )
     shares = Shares(RNG.integers(1, 4, 80) * 1.0, RNG.integers(1, 20, 300) * 1.0)
     found = bag.order_statistics(NEW, LEVELS, shares)
     expected = row_thresholds(bag.thresholds(NEW), LEVELS, shares)

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from calliper.kernels import NeighborSearch, _search
-from calliper.kernels._knn import search_of
+from calliper.kernels import NeighborSearch, _neighbors
+from calliper.kernels._engines import engine_of
 from calliper.kernels._shared import SharedNeighbors
 from oracles import rescaled as oracles
 
@@ -48,13 +48,13 @@ ENGINES = [
 @pytest.fixture(autouse=True)
 def small_data_may_use_the_wide_engine(monkeypatch):
     suits = lambda points: points.shape[1] >= 32  # noqa: E731
-    monkeypatch.setattr(_search.WideSearch, "suits", staticmethod(suits))
+    monkeypatch.setattr(_neighbors.WideSearch, "suits", staticmethod(suits))
 
 
 @pytest.fixture(autouse=True)
 def small_data_may_have_blocks_and_strips_on_a_device(monkeypatch):
     if find_spec("torch"):
-        from calliper.kernels import _torch
+        from calliper.scale import _torch
 
         monkeypatch.setattr(_torch, "BLOCK", 3)
         monkeypatch.setattr(_torch, "TILE", {"cpu": 700})
@@ -68,13 +68,10 @@ KINDS = [
 def make(rng, engine, d, n, kind):
     if engine == "torch":
         pytest.importorskip("torch")
-        return search_of(cloud(rng, n, d, kind), "euclidean", "torch:cpu")
+        return engine_of(None, "torch:cpu").search(cloud(rng, n, d, kind), "euclidean")
     metric = "sqeuclidean" if engine == "metric" else "euclidean"
     search = NeighborSearch(cloud(rng, n, d, kind), metric)
-    active = {name: getattr(search, name) for name in ("line", "tree", "wide", "brute")}
-    assert [name for name, found in active.items() if found is not None] == (
-        [engine] if engine in active else []
-    )
+    assert search.engine == ("" if engine == "metric" else engine)
     return search
 
 
@@ -123,7 +120,7 @@ def test_nearest_others(engine, d, n, kind, seed):
 @pytest.mark.parametrize(("engine", "d", "n"), [*ENGINES, ("brute", 20, 60)])
 @pytest.mark.parametrize("few", [True, False])
 def test_balls_containing(engine, d, n, kind, few, monkeypatch):
-    monkeypatch.setattr(_search, "MIN_QUERIES_FOR_TREE", 10**9 if few else 1)
+    monkeypatch.setattr(_neighbors, "MIN_QUERIES_FOR_TREE", 10**9 if few else 1)
     rng = np.random.default_rng(d)
     search = make(rng, engine, d, n, kind)
     queries = np.vstack([cloud(rng, 20, d, kind), search.points[:5]])
@@ -154,7 +151,7 @@ def test_balls_are_made_ready_once_for_each_reach(d, n):
                 inside = np.flatnonzero(distance <= reach)
                 np.testing.assert_array_equal(np.sort(point), inside)
                 np.testing.assert_array_equal(at_edge, distance[point] == reach[point])
-        assert len(each._ready) == _search.READY
+        assert len(each._ready) == _neighbors.READY
 
 
 def test_all_points_equal():
@@ -173,7 +170,7 @@ def test_engines_agree_on_large_data():
     padded[:, :2] = points
     brute = NeighborSearch(padded, "euclidean")
     wide = np.hstack([queries, np.zeros((3000, 18))])
-    assert tree.tree is not None and brute.brute is not None
+    assert tree.engine == "tree" and brute.engine == "brute"
     near = tree.nearest(queries, 11)[0]
     np.testing.assert_array_equal(np.sort(near), np.sort(brute.nearest(wide, 11)[0]))
     reach = tree.distance_to(tree.nearest_others(10)[0][:, -1])
@@ -190,7 +187,7 @@ def test_wide_search_with_a_bounding_sample(kind):
     points = cloud(rng, 2000, 40, kind)
     points[500:600] = points[0]
     search = NeighborSearch(points, "euclidean")
-    assert search.wide is not None
+    assert search.engine == "wide"
     queries = np.vstack([cloud(rng, 20, 40, kind), points[:3]])
     for k in (1, 11, 200):
         found, tied = search.nearest(queries, k)
@@ -211,7 +208,7 @@ def test_a_query_beyond_single_precision():
 def test_a_regular_line_is_settled_without_comparing_all(monkeypatch):
     """Every point of a time index has tied neighbours; looking a little further settles them."""
     compared = []
-    monkeypatch.setattr(_search, "all_distances", lambda *a: compared.append(a))
+    monkeypatch.setattr(_neighbors, "all_distances", lambda *a: compared.append(a))
     n = 5000
     search = NeighborSearch(np.arange(n)[:, None] * 1.0, "euclidean")
     found, tied = search.nearest_others(3)
@@ -256,7 +253,7 @@ def test_a_row_has_the_same_neighbours_in_the_same_order_alone_and_among_others(
 def test_rows_so_far_away_that_single_precision_cannot_tell_are_in_no_ball():
     rng = np.random.default_rng(0)
     points = rng.normal(size=(60, 20))
-    search = _search.NeighborSearch(points, "euclidean")
+    search = _neighbors.NeighborSearch(points, "euclidean")
     reach = search.distance_to(search.nearest_others(4)[0][:, -1])
     near = search.balls_containing(points[:5], reach)
     both = search.balls_containing(np.vstack([points[:5], np.full((1, 20), 1e17)]), reach)
@@ -265,7 +262,7 @@ def test_rows_so_far_away_that_single_precision_cannot_tell_are_in_no_ball():
 
 
 def test_who_has_two_neighbours_at_one_distance():
-    search = _search.NeighborSearch(np.array([[0.0], [1.0], [2.0], [4.5], [7.5]]), "euclidean")
+    search = _neighbors.NeighborSearch(np.array([[0.0], [1.0], [2.0], [4.5], [7.5]]), "euclidean")
     two = np.array([[1, 2], [0, 2], [1, 0], [2, 4], [3, 2]])
     np.testing.assert_array_equal(search.any_equal(two), [False, True, False, False, False])
     np.testing.assert_array_equal(search.any_equal(two[:, ::-1]), search.any_equal(two))
@@ -281,7 +278,7 @@ def test_wide_rows_that_single_precision_takes_for_equal(unit):
     middle = rng.normal(size=40) * np.array([[1.0], [-1.0]])
     points = unit * (np.repeat(middle, 100, axis=0) + 1e-5 * rng.normal(size=(200, 40)))
     search = NeighborSearch(points, "euclidean")
-    assert search.wide is not None
+    assert search.engine == "wide"
     near, _ = search.nearest(points[:20] + unit * 1e-6, 5)
     far = distances(points, points[0] + unit * 1e-6)
     assert far[near[0]].max() == np.sort(far)[4]
@@ -298,7 +295,7 @@ def test_wide_rows_whose_distances_differ_by_less_than_products_round(unit):
     around *= (0.3 * (1 + 1e-8 * rng.permutation(300)) / np.sqrt((around**2).sum(axis=1)))[:, None]
     points = unit * np.vstack([middle + around, -middle + 0.01 * rng.normal(size=(300, 40))])
     search = NeighborSearch(points, "euclidean")
-    assert search.wide is not None
+    assert search.engine == "wide"
     found, tied = search.nearest(unit * middle[None], 5)
     far = distances(points, unit * middle)
     assert sorted(found[0]) == sorted(np.argsort(far)[:5]) and not tied[0]
@@ -311,7 +308,7 @@ def test_ties_that_matrix_products_round_apart():
         query = np.round(1000 * rng.normal(size=(1, 20)), 0)
         points = np.vstack([query + np.diag(np.full(20, 0.25)), 1000 * rng.normal(size=(20, 20))])
         search = NeighborSearch(points, "euclidean")
-        assert search.brute is not None
+        assert search.engine == "brute"
         for k in (1, 2, 19):
             found, tied = search.nearest(query, k)
             assert tied[0] and (found < 20).all()
@@ -321,7 +318,7 @@ def test_ties_of_a_tree_that_sums_in_another_order():
     rng = np.random.default_rng(0)
     points = rng.integers(0, 4, (8200, 8)) / 10 + 0.1
     search = NeighborSearch(points, "euclidean")
-    assert search.tree is not None
+    assert search.engine == "tree"
     far = np.array([sum((points[:, c] - z[c]) ** 2 for c in range(8)) for z in points[:30]])
     for k in (2, 30, 100):
         found, tied = search.nearest(points[:30], k)
@@ -348,7 +345,7 @@ def test_more_points_share_a_place_than_are_looked_at_first(d):
     magnitudes = np.arange(1.0, 182.0) ** 2
     points = np.repeat([[0.0], [1.0], [5.0]], [60, 60, 61], axis=0) * np.ones(d)
     search = NeighborSearch(points, "euclidean")
-    assert search.line is not None or search.tree is not None
+    assert search.engine in ("line", "tree")
     here, there, far = magnitudes[:60].mean(), magnitudes[60:120].mean(), np.zeros((1, d)) - 1
     shared = SharedNeighbors(search, magnitudes)
     found = shared.means(np.vstack([points[:1], far]), 3)
@@ -368,7 +365,7 @@ def test_balls_of_points_closer_than_squares_can_tell():
     search, reach = NeighborSearch(points, "euclidean"), np.zeros(5)
     few = search.balls_containing(points, reach)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_search, "MIN_QUERIES_FOR_TREE", 1)
+        patch.setattr(_neighbors, "MIN_QUERIES_FOR_TREE", 1)
         many = search.balls_containing(points, reach)
     pairs = {(q, p) for q in range(3) for p in range(3)} | {(3, 3), (4, 4)}
     for query, point, at_edge in (few, many):
@@ -394,7 +391,7 @@ def test_wide_rows_that_are_all_copies():
     points = rng.normal(size=(2500, 33))
     points[:2000] = points[0]
     search = NeighborSearch(points, "euclidean")
-    assert search.wide is not None
+    assert search.engine == "wide"
     found, tied = search.nearest(points[:2], 1)
     assert tied.all() and (found < 2000).all()
 

@@ -5,11 +5,12 @@ import pytest
 
 from calliper import KNN
 from calliper.kernels import GradedKNN, Mahalanobis, TunedKNN, TunedRBF
-from calliper.kernels._base import times
-from calliper.kernels._cells import PlacedCells
-from calliper.kernels._knn import _alike, _select
+from calliper.kernels._arithmetic import times
 from calliper.kernels._learnt import learn_metric
-from calliper.kernels._search import NeighborSearch
+from calliper.kernels._neighbors import NeighborSearch
+from calliper.kernels._search import _alike
+from calliper.rows import Rows
+from calliper.scale._cells import PlacedCells
 
 
 def nearest(k, row, others, values):
@@ -45,7 +46,7 @@ def test_cells_that_are_all_probed_are_none(where):
     centres = draw.normal(size=(12, 3)) + (1e9 if where == "far" else 0.0)
     cells = PlacedCells(centres, None, 12, 0)
     found, expected = (
-        kernel.bag(Z, scores, scores, statistic="mean", offset=0.0).thresholds(new)
+        kernel.bag(Rows(Z, scores, scores), statistic="mean", offset=0.0).thresholds(new)
         for kernel in (KNN(2, cells=cells), KNN(2))
     )
     np.testing.assert_allclose(found, expected, rtol=1e-12)
@@ -55,7 +56,7 @@ def test_all_points_are_neighbours_of_one_another():
     """With K = N, also of points whose last two neighbours are just as far."""
     n, draw = 9, np.random.default_rng(5)
     Z, scores = draw.integers(4, size=(n + 2, 2)) * 1.0, draw.integers(1, 9, size=n) * 1.0
-    bag = KNN(n).bag(Z[:n], scores, scores, statistic="mean", offset=0.0)
+    bag = KNN(n).bag(Rows(Z[:n], scores, scores), statistic="mean", offset=0.0)
     for found in bag.thresholds(Z[n:]):
         # The mean at the new row is over all, that at point i over the others and t.
         own = (scores.sum() - scores + found) / n
@@ -69,9 +70,9 @@ def test_a_bag_that_grew_is_one_that_was_built(kernel, statistic):
     draw = np.random.default_rng(2)
     Z = np.vstack([draw.integers(12, size=(100, 2)) * 1.0, draw.normal(size=(4, 2)) + 30.0])
     scores, new = draw.exponential(size=104), draw.integers(12, size=(20, 2)) * 1.0
-    before = kernel.bag(Z[:100], scores[:100], scores[:100], statistic=statistic, offset=0.5)
-    found = before.extended(Z, scores, scores)
-    expected = kernel.bag(Z, scores, scores, statistic=statistic, offset=0.5)
+    before = kernel.bag(Rows(Z[:100], scores[:100], scores[:100]), statistic=statistic, offset=0.5)
+    found = before.extended(Rows(Z, scores, scores))
+    expected = kernel.bag(Rows(Z, scores, scores), statistic=statistic, offset=0.5)
     for level in (0.3, 0.6, 0.9):
         np.testing.assert_allclose(
             found.thresholds(new, level), expected.thresholds(new, level), rtol=1e-12
@@ -85,7 +86,7 @@ def test_many_neighbours_without_two_points():
         draw.exponential(size=150),
         draw.normal(size=(9, 2)),
     )
-    scale = KNN(99).leave_two_out(Z, scores, offset=0.0, rng=None)
+    scale = KNN(99).leave_two_out(Rows(Z, magnitudes=scores), offset=0.0, rng=None)
     scale.prepare(scores)
     every = np.sort(times(scale.without_each(new), scale.rescaled), axis=1)
     found = scale.order_statistics(new, [10, 140])
@@ -100,7 +101,9 @@ def test_folds_are_left_out_by_definition(apart):
     drawn = np.random.RandomState(0).permutation(np.arange(24) % 3)
     Z[drawn == 0] += apart
     kernel = TunedRBF(length_scales=[0.4, 1.1], n_folds=3).resolved()
-    scale = kernel.leave_two_out(Z, scores, offset=offset, rng=np.random.RandomState(0))
+    scale = kernel.leave_two_out(
+        Rows(Z, magnitudes=scores), offset=offset, rng=np.random.RandomState(0)
+    )
     np.testing.assert_array_equal(scale.fold, drawn)
 
     def without(i, fold, length):
@@ -127,7 +130,9 @@ def test_folds_of_points_so_far_apart_that_no_weight_is_left():
     )
     kernel = TunedRBF(length_scales=[0.5, 1.0], n_folds=4).resolved()
     with np.errstate(divide="raise", invalid="raise"):
-        scale = kernel.leave_two_out(Z, scores, offset=offset, rng=np.random.RandomState(0))
+        scale = kernel.leave_two_out(
+            Rows(Z, magnitudes=scores), offset=offset, rng=np.random.RandomState(0)
+        )
         found = scale.without_each(new)
 
     def without(row, out, length):
@@ -149,7 +154,7 @@ def test_a_kernel_is_chosen_with_the_offset_in_place():
     draw, n = np.random.default_rng(4), 20
     Z, scores = draw.normal(size=(n, 2)), draw.exponential(size=n)
     kernel, rng = TunedKNN(n_neighbors=[2, 5]).resolved(), np.random.RandomState(0)
-    scale = kernel.leave_two_out(Z, scores, offset=0.5, rng=rng)
+    scale = kernel.leave_two_out(Rows(Z, magnitudes=scores), offset=0.5, rng=rng)
     for k, criteria in zip((2, 5), scale.criteria, strict=True):
         for left, criterion in enumerate(criteria):
             loss = []
@@ -165,7 +170,7 @@ def test_tuning_tells_what_part_of_the_grid_is_done():
     for more in ({}, {"n_folds": 3}):
         told = []
         kernel = TunedRBF(length_scales=[0.4, 0.8, 1.6, 3.2], progress=told.append, **more)
-        kernel.resolved().leave_two_out(Z, scores, offset=0.0, rng=rng)
+        kernel.resolved().leave_two_out(Rows(Z, magnitudes=scores), offset=0.0, rng=rng)
         assert told == [0.25, 0.5, 0.75, 1.0]
         told.clear()
         kernel.resolved().fixed(Z, scores, rng)
@@ -202,5 +207,6 @@ def test_rows_that_fill_their_blocks():
     row = np.arange(4096)
     assert [(part.start, part.stop) for part in _alike(np.ones_like(row))] == [(0, 4096)]
     ordered, value = np.arange(1.0, 6.0), np.full(4096, 9.0)
-    found = _select(ordered, np.ones(4096), row, row % 5, value, [5], None)
+    search = NeighborSearch(np.zeros((1, 1)), "euclidean")
+    found = search.select(ordered, np.ones(4096), row, row % 5, value, [5], None)
     np.testing.assert_array_equal(found, 9.0)

@@ -11,15 +11,17 @@ from sklearn.linear_model import LinearRegression
 torch = pytest.importorskip("torch")
 
 from calliper import KNN, RBF, ConformalRegressor, FullRescaled, JackknifeRescaled  # noqa: E402
-from calliper._device import DeviceRows, device_rows, engine_device, import_torch  # noqa: E402
 from calliper.calibrators import LCP, MADSplit, Split  # noqa: E402
 from calliper.exceptions import CalliperError, ZeroScaleWarning  # noqa: E402
 from calliper.files import load, save  # noqa: E402
-from calliper.kernels import GradedKNN, Mahalanobis, TunedKNN, _torch, all_distances  # noqa: E402
-from calliper.kernels._knn import search_of  # noqa: E402
-from calliper.kernels._search import NeighborSearch  # noqa: E402
-from calliper.kernels._torch import Merged, TorchSearch  # noqa: E402
-from calliper.kernels._torch_radial import TorchRadial  # noqa: E402
+from calliper.kernels import GradedKNN, Mahalanobis, TunedKNN, all_distances  # noqa: E402
+from calliper.kernels._engines import engine_of  # noqa: E402
+from calliper.kernels._neighbors import NeighborSearch  # noqa: E402
+from calliper.rows import Rows  # noqa: E402
+from calliper.scale import _torch  # noqa: E402
+from calliper.scale._device import DeviceRows, device_rows, import_torch  # noqa: E402
+from calliper.scale._torch import Merged, TorchSearch  # noqa: E402
+from calliper.scale._torch_radial import TorchRadial  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings(f"ignore::{ZeroScaleWarning.__module__}.ZeroScaleWarning")
 
@@ -104,7 +106,7 @@ def test_radial_weights_are_within_their_tolerance(kind, how, length):
 def test_graded_neighbours_say_the_same():
     Z, scores, new = problem("copies", 70)
     plain, there = (
-        GradedKNN(4).bag(points, scores, scores, statistic="mean", offset=0.1)
+        GradedKNN(4).bag(Rows(points, scores, scores), statistic="mean", offset=0.1)
         for points in (Z, device_rows(torch.tensor(Z), "Z"))
     )
     found = [bag.order_statistics(new, LEVELS) for bag in (plain, there)]
@@ -252,7 +254,7 @@ def test_more_points_than_candidates_at_nearly_one_distance(unit):
     sphere *= (1 + 1e-15 * np.arange(300)[:, None]) / np.linalg.norm(sphere, axis=1, keepdims=True)
     points, query = unit * (100 + np.vstack([sphere, sphere + 5])), np.full((1, 6), 100 * unit)
     exact = np.sort(all_distances(query, points, "euclidean")[0])
-    search = search_of(points, "euclidean", CPU)
+    search = engine_of(None, CPU).search(points, "euclidean")
     for n in (1, 3, 40):
         near, _ = search.nearest(query, n)
         np.testing.assert_array_equal(
@@ -269,7 +271,7 @@ def test_engines_that_are_refused(monkeypatch):
     with pytest.raises(CalliperError, match=r"'cuda:99', and torch .* sees \d+ CUDA devices"):
         FullRescaled(KNN(5, engine="torch:cuda:99")).fit(Z, scores)
     with pytest.raises(CalliperError, match="must compute in float64"):
-        engine_device("torch:mps")
+        engine_of(None, "torch:mps")
     for kernel in (KNN(5, metric="cityblock", engine=CPU), RBF(1.0, metric="cosine", engine=CPU)):
         with pytest.raises(CalliperError, match="distances are Euclidean; got metric="):
             FullRescaled(kernel).fit(Z, scores)
@@ -369,8 +371,10 @@ def test_a_search_of_some_points_is_that_of_main_memory(unit):
 def test_all_scales_without_each_point_on_the_device():
     Z, scores, new = problem("continuous")[:3]
     how = {"offset": 0.1, "rng": np.random.RandomState(0)}
-    here = RBF(0.8).leave_two_out(Z, scores, **how)
-    there = RBF(0.8).leave_two_out(device_rows(torch.tensor(Z), "Z"), scores, **how)
+    here = RBF(0.8).leave_two_out(Rows(Z, magnitudes=scores), **how)
+    there = RBF(0.8).leave_two_out(
+        Rows(device_rows(torch.tensor(Z), "Z"), magnitudes=scores), **how
+    )
     found = there.without_each(device_rows(torch.tensor(new), "new"))
     np.testing.assert_allclose(found, here.without_each(new), rtol=1e-9)
 
@@ -379,7 +383,7 @@ def test_cells_are_not_searched_on_the_device():
     Z, scores = problem("continuous")[:2]
     rows = device_rows(torch.tensor(Z), "Z")
     with pytest.raises(TypeError, match="cells are searched by the processor"):
-        KNN(5, cells=4).bag(rows, scores, scores, statistic="mean", offset=0.0)
+        KNN(5, cells=4).bag(Rows(rows, scores, scores), statistic="mean", offset=0.0)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -421,7 +425,9 @@ def test_exponents_are_exact_however_short_the_length_scale():
 
 def test_neighbours_are_the_same_in_any_unit():
     Z = problem("continuous")[0]
-    expected = search_of(Z, "euclidean", CPU).nearest(Z[:9] + 0.1, 4)[0]
-    found = search_of(2.0**600 * Z, "euclidean", CPU).nearest(2.0**600 * (Z[:9] + 0.1), 4)
+    expected = engine_of(None, CPU).search(Z, "euclidean").nearest(Z[:9] + 0.1, 4)[0]
+    found = (
+        engine_of(None, CPU).search(2.0**600 * Z, "euclidean").nearest(2.0**600 * (Z[:9] + 0.1), 4)
+    )
     np.testing.assert_array_equal(found[0], expected)
     assert not found[1].any()

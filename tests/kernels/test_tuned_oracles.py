@@ -8,7 +8,7 @@ from calliper.information import rank_ksg
 from calliper.kernels import NeighborSearch, TunedKNN, TunedRBF
 from calliper.kernels._criterion import RescaledInformation, Tuning, choose, pointwise_loss
 from calliper.kernels._nearest import NearestFamily
-from calliper.kernels._rbf import RadialFamily
+from calliper.kernels._radial import RadialFamily
 from oracles import rescaled as oracles
 from oracles import tuning as tuning_oracles
 

@@ -21,6 +21,7 @@ from calliper.exceptions import SmallCalibrationWarning
 from calliper.kernels import TunedKNN, TunedRBF, _tuned
 from calliper.kernels._tuned import _neighbor_distance, _pair_distances
 from calliper.lab.datasets import one_dimensional
+from calliper.rows import Rows
 
 rng = np.random.default_rng(0)
 Z, SCORES, NEW, TRAIN = (
@@ -300,7 +301,9 @@ def test_four_points_are_enough_to_tune_on():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         kernel = TunedRBF(length_scales=[0.3, 1.0]).resolved()
-        scale = kernel.leave_two_out(Z[:4], SCORES[:4], offset=0.0, rng=np.random.RandomState(0))
+        scale = kernel.leave_two_out(
+            Rows(Z[:4], magnitudes=SCORES[:4]), offset=0.0, rng=np.random.RandomState(0)
+        )
     assert scale.criteria.shape == (2, 4)
 
 

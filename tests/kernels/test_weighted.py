@@ -18,6 +18,7 @@ from calliper import KNN, RBF, CalliperError, ConformalRegressor, FullRescaled, 
 from calliper.calibrators import MADSplit
 from calliper.kernels import ForestProximity
 from calliper.kernels._weighted import LeaveTwoOutWeighted, SharedLeaves
+from calliper.rows import Rows
 from cases.problems import small_problem
 from oracles import rescaled as oracles
 
@@ -306,6 +307,6 @@ def test_any_ensemble_that_tells_leaves_will_do():
 
 def test_two_strangers_have_one_another():
     leaves, scores = np.array([[0.0, 0.0], [1.0, 1.0]]), np.array([3.0, 5.0])
-    bag = ForestProximity().bag(leaves, scores, scores, statistic="mean", offset=0.5)
+    bag = ForestProximity().bag(Rows(leaves, scores, scores), statistic="mean", offset=0.5)
     with np.errstate(invalid="raise"):  # nothing is divided by nought
         assert bag.calibration_scale(0.5).tolist() == [5.5, 3.5]

@@ -100,7 +100,7 @@ def test_what_cannot_be_tuned(data):
         tuning_curve(Z, scores, Z_train=Z_train, reference=10)
     with pytest.raises(CalliperError, match="chosen already"):
         tuning_curve(Z, scores, kernel=TunedRBF(chosen=np.ones(N)))
-    with pytest.raises(CalliperError, match="pass Z_train"):
+    with pytest.raises(CalliperError, match="pass training"):
         tuning_curve(Z, scores)
 
 

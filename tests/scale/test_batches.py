@@ -11,7 +11,7 @@ import pytest
 
 import calliper
 from calliper import KNN, CalliperError, ConformalRegressor, FullRescaled
-from calliper.distributed import BatchIntervals, _batches
+from calliper.scale import BatchIntervals, _batches
 from cases import lazy_rows
 from cases.lazy_rows import model, places, rows, targets
 

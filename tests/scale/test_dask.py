@@ -21,13 +21,12 @@ from calliper import (
     MultiTargetRegressor,
     Split,
     _blocks,
-    _dask,
     evaluate,
 )
 from calliper.calibrators import ConditionalCalibration
-from calliper.distributed import ShardedRescaled, connect
 from calliper.exceptions import ShiftWarning, SmallCalibrationWarning
 from calliper.lab.evaluation import Problem
+from calliper.scale import ShardedRescaled, _dask, connect
 from cases.lazy_rows import COLUMNS, model, places, rows, slow_model, targets
 
 dask = pytest.importorskip("dask")

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from calliper import KNN, CalliperError, FullRescaled
-from calliper.distributed import ShardedRescaled
 from calliper.exceptions import SmallCalibrationWarning, ZeroScaleWarning
-from calliper.kernels import Grid, ShardedBag
+from calliper.kernels import Grid
+from calliper.scale import ShardedRescaled
+from calliper.scale._shards import ShardedBag
 
 LEVELS = [0.005, 0.1, 0.4, 0.5, 0.6, 0.9, 0.97]
 

@@ -20,9 +20,10 @@ from sklearn.tree import DecisionTreeRegressor
 
 from calliper import CalliperError, ConformalRegressor
 from calliper._validation import check_features, check_new_features
-from calliper.models import Grove, _grove, without_names
+from calliper.models import _grove, without_names
 from calliper.models._boosting import Stages
 from calliper.models._forests import Members
+from calliper.models._grove import Grove
 from calliper.space._encoding import ColumnEncoder
 from calliper.space._error_model import FEW_AT_ONCE, BoostedTrees
 

@@ -28,7 +28,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._device import DeviceRows, device_rows, engine_device, is_tensor, to_host
+from calliper._handlers import EngineRows, as_array, handler_of_tensor
 from calliper._kept import Array, Field, Number, Plain
 from calliper._notebook import card, histogram
 from calliper._types import Coverage, FloatArray
@@ -111,7 +111,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     has_law : whether coverage given the calibration set has the Beta law
     averages : what its promise averages over besides draws of the calibration points
     has_distribution : whether there is a predictive distribution, if ``fit`` is given signs
-    takes_device : whether features may be tensors on a torch device
+    through_kernel : whether features go to the kernel alone, whose engine may hold them
     promises : whether anything is known of its coverage
     kernel : who counts as a neighbour, where the method has such a parameter
     """
@@ -125,7 +125,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     has_law = False
     averages = "all inputs"
     has_distribution = False
-    takes_device = False
+    through_kernel = False
     promises = True
     kernel: Any = None
 
@@ -210,13 +210,14 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             length_scale=length_scale,
         )
         forget_fit(self)
-        Z, device = self._located(Z)
-        Z, scores = check_calibration(
-            self, Z, to_host(scores, "scores", device), non_negative=not self.takes_any_score
-        )
+        Z = self._as_rows(Z, None)
+        scores = as_array(scores, "scores", Z)
+        Z, scores = check_calibration(self, Z, scores, non_negative=not self.takes_any_score)
         self._check_parameters()
-        self._training = self._checked_apart("training", training, Z, device)
-        self._left_out = self._checked_apart("left_out", left_out, Z, device)
+        self._training = self._checked_apart("training", training, Z)
+        self._left_out = None
+        if left_out is not None:
+            self._left_out = self._checked_apart("left_out", left_out, Z)
         rows = self._checked(Z, scores, magnitudes, signs, weights)
         self._length_scale = None if length_scale is None else check_length_scale(length_scale)
         self._relearn(rows)
@@ -317,7 +318,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         self._keep(rows)
         self.levels_asked_ = set()
         self._learn(rows)
-        self.n_calibration_ = len(rows)
+        self.n_calibration_ = len(rows.scores)
 
     def _keep(self, rows: Rows) -> None:
         """Keep the calibration points for ``extend``; where rows are only counted, none of them."""
@@ -372,7 +373,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         )
         Z = self._check_new(Z)
         check = check_vector if self.takes_any_score else check_scores
-        scores = check(to_host(scores, "scores", self._device), "scores", n=len(Z))
+        scores = check(as_array(scores, "scores", Z), "scores", n=len(Z))
         rows = self._rows.join(self._checked(Z, scores, magnitudes, signs, weights, some=False))
         n = len(rows) if window is None else min(check_window(window), len(rows))
         grown = copy(self)  # as it was, should anything be refused
@@ -390,8 +391,9 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _refuse_unused(self, **given: Any) -> None:
         """Say which of what was given this method does not use, if any."""
+        uses = self.uses
         for name, value in given.items():
-            if value is not None and name not in self.uses:
+            if value is not None and name not in uses:
                 hint = f": {takers_of_weights()}" if name == "weights" else ""
                 raise TypeError(f"{type(self).__name__} takes no {name}{hint}.")
 
@@ -406,12 +408,12 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         some: bool = True,
     ) -> Rows:
         """Calibration points and what is known of each, checked; ``some`` weight must not be 0."""
-        device, n = rows_device(Z), len(scores)
-        signs, weights = to_host(signs, "signs", device), to_host(weights, "weights", device)
+        n = len(scores)
+        signs, weights = as_array(signs, "signs", Z), as_array(weights, "weights", Z)
         refuse_huge_scores(scores, "scores")
         sizes = scores
         if magnitudes is not None:
-            sizes = self._checked_values(check_scores, magnitudes, "magnitudes", n, device)
+            sizes = self._checked_values(check_scores, magnitudes, "magnitudes", n, Z)
         return Rows(
             Z,
             scores,
@@ -420,73 +422,45 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             None if weights is None else check_weights(weights, n=n, some=some),
         )
 
-    def _checked_apart(self, name: str, given: Any, Z: Any, device: str | None) -> Rows | None:
+    def _checked_apart(self, name: str, given: Any, Z: Any) -> Rows | None:
         """Rows apart from the calibration points, with what of them the method uses, checked."""
-        rows = Rows.of(given)
-        if name == "training" and self.uses.refusal and not self.uses.has_needs(rows):
-            raise CalliperError(self.uses.refusal)
+        rows, uses = None if given is None else Rows.of(given), self.uses
+        if name == "training" and uses.refusal and not uses.has_needs(rows):
+            raise CalliperError(uses.refusal)
         if rows is None:
             return None
         label = f"Z of {name}"
-        Z = check_training(to_host(rows.Z, label, device), Z, label)
+        features: Any = check_training(as_array(rows.Z, label, Z), Z, label)
         scores, targets = rows.scores, rows.targets
-        if scores is not None and (name == "left_out" or "errors" in self.uses):
+        if scores is not None and (name == "left_out" or "errors" in uses):
             check = check_vector if self.takes_any_score else check_scores
-            scores = self._checked_values(check, scores, f"scores of {name}", len(Z), device)
-        if targets is not None and "targets" in self.uses:
+            scores = self._checked_values(check, scores, f"scores of {name}", len(features), Z)
+        if targets is not None and "targets" in uses:
             label = f"targets of {name}"
-            targets = self._checked_values(check_vector, targets, label, len(Z), device)
-        return Rows(Z, scores, targets=targets)
+            targets = self._checked_values(check_vector, targets, label, len(features), Z)
+        return Rows(features, scores, targets=targets)
 
     def _checked_values(
-        self, check: Any, values: Any, name: str, n: int, device: str | None
+        self, check: Any, values: Any, name: str, n: int, beside: Any
     ) -> FloatArray:
         """One number for each of n rows, not too large to be added up."""
-        vector: FloatArray = check(to_host(values, name, device), name, n=n)
+        vector: FloatArray = check(as_array(values, name, beside), name, n=n)
         refuse_huge_scores(vector, name)
         return vector
 
-    # Where rows are: tensors on a device are kept there, and what is known of them comes here.
-
-    @property
-    def _device(self) -> str | None:
-        """The device that calibration points were given on, if they were."""
-        return None if self._rows is None else rows_device(self._rows.Z)
-
-    @property
-    def _engine(self) -> str | None:
-        """What the kernel says about where to compute."""
-        return getattr(self.kernel, "engine", None)
-
-    def _located(self, Z: Any) -> tuple[Any, str | None]:
-        """Features of calibration points where they shall be, and the device, if it is one."""
-        rows = self._as_rows(Z, None if self._engine == "torch" else engine_device(self._engine))
-        return rows, rows_device(rows)
-
-    def _as_rows(self, Z: Any, device: str | None) -> Any:
-        """Features as they are checked: tensors as rows on their device, which must be this one."""
+    def _as_rows(self, Z: Any, held: Any) -> Any:
+        """Features as they are checked; ``held`` are the calibration points that they come to."""
         if not self.judges_nearness:
             return numbers_or_zeros(Z)
-        if not is_tensor(Z) or (Z.device.type == "cpu" and self._engine != "torch:cpu"):
-            return Z
-        kernel = self.kernel
-        if not self.takes_device or not getattr(kernel, "takes_device", kernel is None):
-            raise CalliperError(
-                f"Z is on {Z.device}, where {self!r} does not compute: pass Z.cpu(), or use "
-                f"FullRescaled or JackknifeRescaled with KNN(...) or RBF(...)."
-            )
-        return device_rows(Z, "Z", device)
+        handler = handler_of_tensor(Z)
+        return Z if handler is None else handler.rows_of(Z, self, held)
 
     def _check_new(self, Z: Any) -> Any:
         """Features of new rows, checked, and where the calibration points are."""
-        device = self._device or engine_device(self._engine)
-        rows = self._as_rows(Z, device or "cpu")
-        if self._device and not self._engine and not isinstance(rows, DeviceRows):
-            raise CalliperError(
-                f"calibration points are on {device}, and Z is in main memory: pass a tensor "
-                f"there, or name the engine, as in KNN(10, engine='torch:{device}'), to have rows "
-                f"moved."
-            )
+        held = None if self._rows is None else self._rows.Z
+        rows = self._as_rows(Z, held)
+        if isinstance(held, EngineRows):
+            held.check_beside(rows, self.kernel)
         return check_new_features(self, rows)
 
     def _check_parameters(self) -> None:
@@ -513,7 +487,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         if ``fit`` was given weights of the calibration points; ``groups`` are for :class:`Grouped`.
         """
         check_is_fitted(self)
-        self._refuse_unused(groups=groups)
+        if groups is not None:
+            self._refuse_unused(groups=groups)
         Z, levels, n = self._check_new(Z), check_levels(coverage), self.n_calibration_
         reached, shares = list(range(len(levels))), self._shares(weights, len(Z), levels)
         self.levels_asked_.update(levels)
@@ -552,7 +527,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
                 f"signs=np.sign(y - y_pred) to fit of {type(self).__name__}."
             )
         Z = self._check_new(Z)
-        centre = check_vector(to_host(y_pred, "y_pred", self._device), "y_pred", n=len(Z))
+        centre = check_vector(as_array(y_pred, "y_pred", Z), "y_pred", n=len(Z))
         ends = (-np.inf, np.inf) if bounds is None else check_bounds(bounds)
         shares = self._shares(weights, len(Z), (0.9,))
         if shares is not None:
@@ -622,7 +597,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             raise CalliperError(f"{name} was fitted without weights: {takers_of_weights()}.")
         if new is None:
             raise CalliperError(f"{name} was fitted with weights: pass those of the new rows, too.")
-        new = check_weights(to_host(new, "weights", self._device), n=m, positive=True)
+        new = check_weights(as_array(new, "weights", self._rows.Z), n=m, positive=True)
         shares = as_shares(self.weights_, new)
         if shares.equal:  # to the last bit what it is without weights
             return None
@@ -758,11 +733,6 @@ def keep_scales(method: Any) -> None:
 def picture_of(calibrator: Calibrator) -> str:
     """The scores that a fitted calibrator keeps as a histogram, for notebooks."""
     return histogram(calibrator._rows.scores, "scores (errors) of calibration rows")
-
-
-def rows_device(Z: Any) -> str | None:
-    """The device that features are on; None for main memory."""
-    return Z.device if isinstance(Z, DeviceRows) else None
 
 
 def refuse_distribution(calibrator: Calibrator) -> None:

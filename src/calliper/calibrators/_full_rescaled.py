@@ -47,7 +47,7 @@ from calliper.calibrators._locality import Locality, ShrunkBag, choose_locality,
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage
-from calliper.kernels import KNN, STATISTICS, Bag, Neighborhood, PlacedCells, as_kernel
+from calliper.kernels import KNN, STATISTICS, Bag, Neighborhood, as_kernel
 from calliper.quantile import (
     Shares,
     conformal_thresholds,
@@ -65,6 +65,9 @@ LARGEST, SMALL, TOO_SMALL = 440, -250, -1000
 
 #: Cells that there may be however few points a file has.
 FEW_CELLS = 64
+#: What the method uses, and what it uses where left-out errors choose how local to be.
+USES = Uses("magnitudes", "signs", "weights", "training", "errors", "length_scale")
+WITH_LEFT_OUT = Uses(*USES, "left_out")
 
 
 class FullRescaled(Calibrator):
@@ -128,7 +131,7 @@ class FullRescaled(Calibrator):
         "median error by 8/√N, at least 0.2 and at most 0.5, of 64 features or more the K and 4K "
         "nearest, K = 2.25·N^(1/6), at most N/8",
     )
-    takes_device = True
+    through_kernel = True
     learns: ClassVar[Mapping[str, Field]] = {
         "locality_": Inline(Locality),
         "near_": Inline(Neighborhood, optional=True),
@@ -138,12 +141,11 @@ class FullRescaled(Calibrator):
     @property
     def uses(self) -> Uses:
         """Left-out errors where they make a difference: they may be costly."""
-        chosen = self.kernel is None or as_kernel(self.kernel).learns_on_errors
-        return Uses(
-            *("magnitudes", "signs", "weights", "training", "errors", "length_scale"),
-            *(("left_out",) if chosen and self.shrinkage != 1 else ()),  # at 1, nothing is local
-            needs=kernel_needs(self.kernel, fixed=True),
-        )
+        if self.kernel is None:  # at a shrinkage of 1, nothing is local
+            return USES if self.shrinkage == 1 else WITH_LEFT_OUT
+        chosen = as_kernel(self.kernel).learns_on_errors and self.shrinkage != 1
+        needs = kernel_needs(self.kernel, fixed=True)
+        return Uses(*(WITH_LEFT_OUT if chosen else USES), needs=needs)
 
     def __init__(
         self,
@@ -174,7 +176,7 @@ class FullRescaled(Calibrator):
         return choose_locality(
             self.kernel,
             self.shrinkage,
-            len(rows),
+            len(rows.scores),
             training=self._training,
             left_out=self._left_out,
             length_scale=self._length_scale,
@@ -194,7 +196,7 @@ class FullRescaled(Calibrator):
         """As every method; more cells than points would take memory that no file accounts for."""
         kernel, n = state["locality_"].kernel, len(state["Z"])
         cells = kernel.cells if isinstance(kernel, KNN) else None
-        if isinstance(cells, PlacedCells) and (cells.n_cells or 0) > max(n, FEW_CELLS):
+        if cells is not None and (cells.n_cells or 0) > max(n, FEW_CELLS):
             raise CalliperError(f"{cells.n_cells} cells are too many for {n} points.")
         super().restore(state)
 
@@ -265,9 +267,9 @@ class FullRescaled(Calibrator):
             offset = float(np.ldexp(offset, self.shift_)) ** power / (1 - self.shrinkage_)
             how: dict[str, Any] = {"statistic": self.statistic_, "offset": offset}
             known = {name: self._known.get(f"{name}_") for name in ("near", "wide")}
-            local = self.kernel_.bag_again(known, rows.Z, scaled, scores, **how)
+            local = self.kernel_.bag_again(known, Rows(rows.Z, scores, scaled), **how)
         else:
-            local = before.extended(rows.Z, scaled, scores)
+            local = before.extended(Rows(rows.Z, scores, scaled))
         shrunk = local is not None and self.shrinkage_
         return ShrunkBag(local, scaled, self.shrinkage_) if shrunk else local
 

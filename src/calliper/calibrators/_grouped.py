@@ -101,7 +101,7 @@ class Grouped(Calibrator):
     def uses(self) -> Uses:
         """What the calibrator uses, and the group of each row."""
         own = self._of_group.uses
-        return Uses(*own.words, needs=("groups", *own.needs))
+        return Uses(*own, needs=("groups", *own.needs))
 
     @property
     def has_distribution(self) -> bool:  # type: ignore[override]

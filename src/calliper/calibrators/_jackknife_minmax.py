@@ -120,7 +120,7 @@ class JackknifeMinmaxRescaled(Calibrator):
         if len(rows.scores) > 1:  # else no other point to take a mean of: plain split
             self._lift = shift = lift(np.hstack([rows.scores, rows.magnitudes, offset]))
             sizes, offset = lifted(rows.magnitudes, shift), float(np.ldexp(offset, shift))
-            self.scale_ = scales_of(self)(rows.Z, sizes, offset=offset, rng=rng)
+            self.scale_ = scales_of(self)(Rows(rows.Z, magnitudes=sizes), offset=offset, rng=rng)
             scores = lifted(rows.scores, shift)
             scale = self.scale_.without_one
         self.rescaled_scores_ = np.sort(rescale(scores, scale))

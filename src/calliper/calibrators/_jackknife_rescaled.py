@@ -83,7 +83,7 @@ class JackknifeRescaled(Calibrator):
         order=2,
         neighbors="kernel",
     )
-    takes_device = True
+    through_kernel = True
     _lift = 0  # of files that were saved before there was one
 
     learns: ClassVar[Mapping[str, Field]] = {
@@ -117,8 +117,7 @@ class JackknifeRescaled(Calibrator):
         self._lift = shift = lift(np.hstack([rows.scores, rows.magnitudes, offset]))
         if len(rows.scores) > 1:  # else no other point to take a mean of: plain split
             self.scale_ = scales_of(self)(
-                rows.Z,
-                lifted(rows.magnitudes, shift),
+                Rows(rows.Z, magnitudes=lifted(rows.magnitudes, shift)),
                 offset=float(np.ldexp(offset, shift)),
                 rng=rng,
                 Z_train=train,

@@ -350,7 +350,7 @@ def _text(request: CompareRequest, comparison: Comparison, provenance: Provenanc
         return comparison.to_json(provenance=provenance.values()) + "\n"
     shared, file = request.shared, provenance.files[1].name
     title = f"Intervals for {shared.target} around {shared.prediction}, judged on {file}"
-    what = {name: METHODS[name].what for name in comparison.methods if name in METHODS}
+    what = {name: METHODS[name].about.width for name in comparison.methods if name in METHODS}
     return render_page(comparison, title=title, provenance=provenance, descriptions=what)
 
 

@@ -12,16 +12,16 @@ from typing import Any
 import click
 import numpy as np
 
-from calliper._calibrated import refuse_seen
 from calliper._row_checks import sketch_rows
 from calliper._types import FloatArray, IntArray
+from calliper.calibration import refuse_seen
 from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli._scales import scales_text
 from calliper.cli._tables import open_table, read_numbers, read_training, require_columns
 from calliper.exceptions import CalliperError
 from calliper.kernels import TunedRBF
-from calliper.lab.tuning import IN_WORDS, TuningCurve, tuning_curve
+from calliper.lab.tuning import CRITERIA_IN_WORDS, TuningCurve, tuning_curve
 from calliper.scores import AbsoluteError
 from calliper.space import fit_embedding
 
@@ -117,7 +117,9 @@ def _length_scales(text: str | None) -> tuple[float, ...] | None:
 @click.option("--output", metavar="FILE", required=True, help="The length scales: .json.")
 @click.option("--figure", metavar="FILE", help="The curve: .png, .pdf or .svg.")
 @options.feature_columns
-@click.option("--criterion", type=click.Choice([*IN_WORDS]), default="mse", help="See above.")
+@click.option(
+    "--criterion", type=click.Choice([*CRITERIA_IN_WORDS]), default="mse", help="See above."
+)
 @click.option(
     "--grid",
     type=click.Choice(["auto", "guarded", "paper"]),
@@ -273,11 +275,9 @@ def _shown(curve: TuningCurve) -> IntArray:
 
 
 def _cells(curve: TuningCurve, i: int) -> list[str]:
-    scale, mean, deviation = (
-        values[i] for values in (curve.candidates, curve.mean, curve.deviation)
-    )
+    mean, deviation, count = curve.mean[i], curve.deviation[i], curve.counts[i]
     scatter = f"{deviation:.2g}" if isfinite(deviation) else "-"
-    return [f"{scale:#.4g}", _number(float(mean)), scatter, str(curve.counts[i] or "")]
+    return [f"{curve.candidates[i]:#.4g}", _number(float(mean)), scatter, str(count or "")]
 
 
 def _number(value: float) -> str:

@@ -253,7 +253,7 @@ def by_scheduler(answering: Answering, tasks: Sequence[Task], address: str) -> I
     """By the workers of a Dask scheduler, who see the same files by the same names."""
     try:
         dask: Any = import_module("dask.distributed")
-        connect = import_module("calliper.distributed").connect
+        connect = import_module("calliper.scale").connect
     except ModuleNotFoundError as error:
         needs = "pip install 'dask[distributed]'"
         raise CalliperError(f"--scheduler needs {error.name}: {needs}.") from error

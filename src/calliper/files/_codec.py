@@ -52,10 +52,10 @@ from calliper.models import OpenedModel, open_model, unwrapped
 WHOLE = ("calibrators", "kernels", "scores")
 #: Every other class that a file may name, by the module that it is known from.
 CLASSES = {
-    "_calibrated": "CalibratedOnStored",
-    "_targets": "MultiTargetRegressor",
+    "calibration": "CalibratedOnStored",
+    "targets": "MultiTargetRegressor",
     "calibrators": "",
-    "kernels": "LearntKernel PlacedCells",
+    "kernels": "LearntKernel",
     "online": "Controller",
     "refitting": "CVPlus JackknifeAfterBootstrap JackknifePlus",
     "regressor": "ConformalRegressor",
@@ -63,6 +63,7 @@ CLASSES = {
     "shift": "LikelihoodRatio",
     "models": "Layer",
     "space": "ErrorModel",
+    "scale._cells": "Cells PlacedCells",
 }
 #: Types of dates and of spans of time.
 TIMES = frozenset(

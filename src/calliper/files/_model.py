@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from calliper._targets import MultiTargetRegressor, column_of
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError, DamagedFileError, OtherModelError
 from calliper.models import predictions, unwrapped
 from calliper.refitting import RefittedRegressor
 from calliper.regressor import ConformalRegressor
+from calliper.targets import MultiTargetRegressor, column_of
 
 #: By how much answers may differ, in units of the largest: networks compute in single precision,
 #: and in another order on another machine.
@@ -32,7 +32,7 @@ def slots_of(calibrated: Any) -> list[tuple[Any, int]]:
     if isinstance(calibrated, RefittedRegressor):
         known = [getattr(calibrated, "estimator_", calibrated.estimator), *calibrated.models_]
         return [(calibrated.estimator, 0), *((model, place) for place, model in enumerate(known))]
-    if not isinstance(calibrated, ConformalRegressor):
+    if not isinstance(calibrated, ConformalRegressor | MultiTargetRegressor):
         return []
     slots = [(calibrated.estimator_, 0), (calibrated.estimator, 0)]
     for place, part in enumerate(parts_of(calibrated), 1):
@@ -42,7 +42,9 @@ def slots_of(calibrated: Any) -> list[tuple[Any, int]]:
 
 def parts_of(calibrated: Any) -> tuple[ConformalRegressor, ...]:
     """The regressors of single targets, where each has its own."""
-    return calibrated._parts if isinstance(calibrated, MultiTargetRegressor) else ()
+    if not isinstance(calibrated, MultiTargetRegressor) or len(calibrated.regressors_) == 1:
+        return ()
+    return calibrated.regressors_
 
 
 def needed(calibrated: Any) -> dict[str, int]:

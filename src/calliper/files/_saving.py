@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,11 +14,12 @@ import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from calliper._calibrated import CalibratedOnStored
+from calliper._front_door import FrontDoor
 from calliper._kept import Array, Field, Inline, Keeps, Number
 from calliper._probe_rows import rows_again
 from calliper._types import FloatArray
 from calliper._version import __version__
+from calliper.calibration import CalibratedOnStored
 from calliper.calibrators import Calibrator, Grouped
 from calliper.exceptions import (
     CalliperError,
@@ -40,7 +41,6 @@ from calliper.files._model import (
 )
 from calliper.online import Controller
 from calliper.refitting import RefittedRegressor
-from calliper.regressor import ConformalRegressor
 from calliper.shift import LikelihoodRatio
 
 #: What numbers may depend on.
@@ -48,7 +48,7 @@ LIBRARIES = {each.__name__: each.__version__ for each in (np, scipy, sklearn)}
 
 #: What can be saved.
 KINDS = (
-    *(ConformalRegressor, Calibrator, RefittedRegressor),
+    *(FrontDoor, Calibrator, RefittedRegressor),
     *(CalibratedOnStored, Controller, LikelihoodRatio),
 )
 
@@ -275,7 +275,7 @@ def _method(calibrated: Any) -> Any:
     """The first fitted calibrator, or the object itself."""
     if isinstance(calibrated, CalibratedOnStored):
         return calibrated.calibrator
-    return calibrated.calibrators_[0] if isinstance(calibrated, ConformalRegressor) else calibrated
+    return calibrated.calibrators_[0] if isinstance(calibrated, FrontDoor) else calibrated
 
 
 def _levels(calibrated: Any) -> list[float]:
@@ -283,7 +283,7 @@ def _levels(calibrated: Any) -> list[float]:
     methods: Any = (calibrated,)
     if isinstance(calibrated, CalibratedOnStored):
         methods = calibrated.calibrated.calibrators
-    elif isinstance(calibrated, ConformalRegressor):
+    elif isinstance(calibrated, FrontDoor):
         methods = calibrated.calibrators_
     asked = {level for method in methods for level in _asked(method)}
     tails = 1 if parts_of(calibrated) else len(methods)
@@ -299,7 +299,8 @@ def _asked(method: Any) -> set[float]:
 
 def _probe(calibrated: Any, writer: Writer) -> Any:
     """A few rows, and what the model said of them; None where they cannot be kept."""
-    state = vars(calibrated).get(PROBE)
+    front = isinstance(calibrated, FrontDoor)
+    state = calibrated.calibration_.probe if front else vars(calibrated).get(PROBE)
     if state is None:
         return None
     known, tried = {"rows": state, "said": ask(calibrated, rows_again(state))}, Writer()
@@ -401,7 +402,11 @@ def _compare(calibrated: Any, probe: Any, models: list[Any], header: dict[str, A
     if probe is not None:
         rows, made_for = rows_again(probe["rows"]), _in_words(header["model"])
         check_same(calibrated, rows, probe["said"], made_for)
-        vars(calibrated)[PROBE] = probe["rows"]
+        if isinstance(calibrated, FrontDoor):
+            known = replace(calibrated.calibration_, probe=probe["rows"])
+            calibrated.calibration_ = known
+        else:
+            vars(calibrated)[PROBE] = probe["rows"]
     elif models:
         check_class(models[0], header["model"])
 

@@ -21,11 +21,9 @@ from scipy.spatial import cKDTree
 
 from calliper._blocks import Scratch, map_row_blocks, n_cores
 from calliper._types import BoolArray, FloatArray, IntArray
+from calliper.kernels._search import Pairs
 from calliper.kernels._wide import LARGEST
 from calliper.quantile import power_of_two
-
-#: Pairs (query, point), and which of them are at the edge, or doubtful.
-Pairs = tuple[IntArray, IntArray, BoolArray]
 
 #: What makes pairs at the edge of doubtful ones.
 Check = Callable[[IntArray, IntArray, BoolArray], Pairs]

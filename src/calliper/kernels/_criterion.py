@@ -38,8 +38,9 @@ import numpy as np
 from calliper._blocks import map_row_blocks
 from calliper._types import FloatArray, IntArray
 from calliper.information import random_ranks, rank_ksg
-from calliper.kernels._base import LeaveTwoOut, Rng, rescale
-from calliper.kernels._rbf import FAINT, RadialExponents, mean_without, to_weights
+from calliper.kernels._arithmetic import rescale
+from calliper.kernels._kernel import LeaveTwoOut, Rng
+from calliper.kernels._radial import FAINT, RadialExponents, mean_without, to_weights
 from calliper.kernels._search import Metric
 
 CRITERIA = ("mse", "deviance", "mi")
@@ -76,10 +77,10 @@ class RescaledInformation:
         """One value a column of ``rescaled`` (N, M), its entry ``left_out[column]`` ignored."""
         n, n_columns = rescaled.shape
         values = rescaled.T[:, self.shuffled]  # equal scores then come in random order
-        place = np.empty(n, dtype=np.intp)
-        place[self.shuffled] = np.arange(n)
+        position = np.empty(n, dtype=np.intp)
+        position[self.shuffled] = np.arange(n)
         columns = np.arange(n_columns)
-        values[columns, place[left_out]] = np.nan  # sorts behind infinity
+        values[columns, position[left_out]] = np.nan  # sorts behind infinity
         order = np.argsort(values, axis=1, kind="stable")
         ranks = np.empty((n_columns, n), dtype=np.intp)
         np.put_along_axis(ranks, self.shuffled[order], np.arange(n)[None, :], axis=1)
@@ -115,7 +116,7 @@ def choose(criteria: FloatArray) -> IntArray:
     return np.asarray(last - np.argmin(criteria[::-1], axis=0), dtype=np.intp)
 
 
-class Family(Protocol):
+class CandidateFamily(Protocol):
     """Kernels that differ in one number."""
 
     def without_two(self, candidate: float) -> FloatArray:
@@ -164,7 +165,7 @@ class LeaveTwoOutTuned(LeaveTwoOut):
 
     def __init__(
         self,
-        family: Family,
+        family: CandidateFamily,
         magnitudes: FloatArray,
         *,
         offset: float,
@@ -224,7 +225,7 @@ class LeaveTwoOutTuned(LeaveTwoOut):
 
 
 def best_for_all(
-    family: Family, magnitudes: FloatArray, tuning: Tuning
+    family: CandidateFamily, magnitudes: FloatArray, tuning: Tuning
 ) -> tuple[float, FloatArray]:
     """One candidate for a whole data set, by leave-one-out, and the criterion of each."""
     values, everyone = [], np.arange(len(magnitudes))

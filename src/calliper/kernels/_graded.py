@@ -21,10 +21,12 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from calliper._types import FloatArray, IntArray
-from calliper.kernels._base import Kernel, Rng, Rows, ScalesAtLevel
-from calliper.kernels._knn import KNN, BagKNN, check_neighbors, search_of
+from calliper.kernels._engines import engine_of
+from calliper.kernels._kernel import Kernel, Known, Rng, ScalesAtLevel, check_count
+from calliper.kernels._knn import KNN, BagKNN
 from calliper.kernels._search import EUCLIDEAN, Metric, check_metric
 from calliper.kernels._statistic import Edge, MeanStatistic
+from calliper.rows import Rows
 
 #: How many times as many neighbours the wider mean is over.
 WIDER = 4
@@ -54,17 +56,18 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
     array([0.1, 0.9])
     """
 
+    cli = "graded-knn"
     by_distance = True
-    takes_device = True
+    engines = ("torch",)
 
     def __init__(self, n_neighbors: int = 10, *, metric: Metric = EUCLIDEAN) -> None:
         self.n_neighbors = n_neighbors
         self.metric = metric
 
-    def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> GradedKNN:
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> GradedKNN:
         """A copy with its parameters checked."""
         check_metric(self.metric)
-        return GradedKNN(check_neighbors(self.n_neighbors), metric=self.metric)
+        return GradedKNN(check_count(self.n_neighbors, "n_neighbors"), metric=self.metric)
 
     @property
     def parts(self) -> tuple[KNN, KNN]:
@@ -72,35 +75,28 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
         k = self.n_neighbors
         return KNN(k, metric=self.metric), KNN(WIDER * k, metric=self.metric)
 
-    def bag(
-        self,
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        scores: FloatArray,
-        *,
-        statistic: str,
-        offset: float,
-    ) -> BagGraded:
+    def bag(self, rows: Rows, *, statistic: str, offset: float) -> BagGraded:
         """Thresholds of full conformal."""
         how = {"statistic": statistic, "offset": offset}
-        return self.bag_again({}, Z, magnitudes, scores, **how)
+        return self.bag_again({}, rows, **how)
 
-    def bag_again(
-        self,
-        known: dict[str, Any],
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        scores: FloatArray,
-        **how: Any,
-    ) -> BagGraded:
+    def bag_again(self, known: dict[str, Any], rows: Rows, **how: Any) -> BagGraded:
         """As :meth:`bag`; with what was found before, no neighbours of all points are searched."""
         if how["statistic"] == "quantile":
             raise TypeError(f"no quantile over {self!r} is known: use KNN(...), or the mean.")
-        search, (near, wide) = search_of(Z, self.metric), self.parts
+        Z, (near, wide) = rows.Z, self.parts
+        search = engine_of(Z, None).search(Z, self.metric)
         mean: dict[str, Any] = {"statistic": MeanStatistic, "offset": 0.0}
         sizes = {"near": min(near.n_neighbors, len(Z)), "wide": wide.at_most(len(Z))}
         inner, outer = (
-            BagKNN(search, magnitudes, scores, n_neighbors=k, known=known.get(name), **mean)
+            BagKNN(
+                search,
+                rows.magnitudes,
+                rows.scores,
+                n_neighbors=k,
+                known=known.get(name),
+                **mean,
+            )
             for name, k in sizes.items()
         )
         return BagGraded(inner, outer, how["offset"])
@@ -164,12 +160,10 @@ class BagGraded(BagKNN):
         self.statistic = GradedMean(self.near.statistic, self.wide.statistic, offset)
         self._orders = {}
 
-    def extended(
-        self, Z: FloatArray, magnitudes: FloatArray, scores: FloatArray
-    ) -> BagGraded | None:
+    def extended(self, rows: Rows) -> BagGraded | None:
         """The bag of these points, the first of which are at hand; None if that is no gain."""
-        wide = self.wide.extended(Z, magnitudes, scores)
-        near = None if wide is None else self.near.extended(Z, magnitudes, scores)
+        wide = self.wide.extended(rows)
+        near = None if wide is None else self.near.extended(rows)
         return None if wide is None or near is None else BagGraded(near, wide, self.offset)
 
     def for_file(self) -> dict[str, Any]:
@@ -192,7 +186,7 @@ class BagGraded(BagKNN):
         n = len(self.scores)
         pair, inner = row * n + point, inner_row * n + inner_point
         order = np.argsort(pair)
-        place = order[np.searchsorted(pair, inner, sorter=order)]
+        position = order[np.searchsorted(pair, inner, sorter=order)]
         where = at_edge.astype(np.intp)
-        where[place] += np.where(at_inner_edge, 4, 2)
+        where[position] += np.where(at_inner_edge, 4, 2)
         return (near, wide), (row, point, where)

@@ -31,46 +31,40 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from numbers import Integral
+from importlib import import_module
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_row_blocks, map_slices, row_slices
-from calliper._device import device_of, engine_device, on_device, refuse_other_metrics
+from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_row_blocks, row_slices
+from calliper._handlers import CELLS
 from calliper._kept import Array, Field, Keeps
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
-from calliper.kernels._base import (
+from calliper.kernels._arithmetic import rescale, signed_root, times
+from calliper.kernels._engines import check_engine, engine_of
+from calliper.kernels._kernel import (
     Bag,
     Kernel,
+    Known,
     LeaveTwoOut,
     Rng,
-    Rows,
     ScalesAtLevel,
-    rescale,
-    signed_root,
-    times,
+    check_count,
 )
-from calliper.kernels._cells import as_cells
 from calliper.kernels._nearest import (
     NearestMean,
     NearestMeansWithout,
     NearestQuantile,
     sums_of_others,
 )
-from calliper.kernels._search import (
-    EUCLIDEAN,
-    Metric,
-    NeighborSearch,
-    check_metric,
-    unique_rows,
-)
+from calliper.kernels._search import EUCLIDEAN, Metric, Search, check_metric, unique_rows
 from calliper.kernels._shared import SharedNeighbors
 from calliper.kernels._statistic import (
     STATISTICS,
     Edge,
+    Entering,
     MeanStatistic,
     QuantileStatistic,
     extended,
@@ -80,9 +74,9 @@ from calliper.quantile import (
     Shares,
     conformal_rank,
     merged_multiple,
-    pad_exceptions,
     with_signs,
 )
+from calliper.rows import Rows
 
 #: Levels of the scales, the rank at each, and signs of the thresholds, (N,), if they have any.
 Asked = tuple[list[float], list[int], FloatArray | None]
@@ -128,9 +122,10 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
     array([0.1, 1. ])
     """
 
+    cli = "knn"
     by_distance = True
     counts_neighbors = True
-    takes_device = True
+    engines = ("torch",)
 
     def __init__(
         self,
@@ -145,11 +140,11 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         self.engine = engine
         self.cells = cells
 
-    def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> KNN:
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> KNN:
         """A copy with its parameters checked, and with its cells in their places."""
         check_metric(self.metric)
-        engine_device(self.engine)
-        k, cells = check_neighbors(self.n_neighbors), as_cells(self.cells)
+        check_engine(self.engine)
+        k, cells = check_count(self.n_neighbors, "n_neighbors"), self._cells()
         if cells is not None and (self.metric != EUCLIDEAN or self.engine is not None):
             raise ValueError(
                 f"cells are Euclidean and searched by the processor; got metric={self.metric!r}, "
@@ -158,14 +153,18 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         placed = None if cells is None else cells.placed(Z_train, rng)
         return KNN(k, metric=self.metric, engine=self.engine, cells=placed)
 
-    def _search(self, Z: FloatArray, purpose: str) -> NeighborSearch:
+    def _cells(self) -> Any:
+        """The cells, wherever they are defined; None if there are none."""
+        return None if self.cells is None else import_module(CELLS).as_cells(self.cells)
+
+    def _search(self, Z: FloatArray, purpose: str) -> Search:
         """All points, searched everywhere; with cells, that is refused."""
         if self.cells is not None:
             raise TypeError(
                 f"cells are for FullRescaled with the mean or the root mean square, not for "
                 f"{purpose}: use KNN({self.n_neighbors}) without cells."
             )
-        return search_of(Z, self.metric, self.engine)
+        return engine_of(Z, self.engine).search(Z, self.metric)
 
     def at_most(self, largest: int) -> int:
         """K, or all points there are, with a warning."""
@@ -179,73 +178,37 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         return int(min(self.n_neighbors, largest))
 
     def leave_two_out(
-        self,
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        *,
-        offset: float,
-        rng: Rng,
-        Z_train: Rows = None,
+        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None
     ) -> LeaveTwoOutKNN:
         """Scales of the Jackknife+ for N ≥ 2 calibration points."""
-        search = self._search(Z, "scales without two points")
-        return LeaveTwoOutKNN(search, magnitudes, self.at_most(len(Z) - 1), offset)
+        search = self._search(rows.Z, "scales without two points")
+        return LeaveTwoOutKNN(search, rows.magnitudes, self.at_most(len(rows.Z) - 1), offset)
 
-    def leave_two_out_again(
-        self, known: dict[str, Any], Z: FloatArray, magnitudes: FloatArray, **how: Any
-    ) -> LeaveTwoOutKNN:
+    def leave_two_out_again(self, known: dict[str, Any], rows: Rows, **how: Any) -> LeaveTwoOutKNN:
         """As :meth:`leave_two_out`, without a search for the neighbours of all points."""
-        search, k = self._search(Z, "scales without two points"), self.at_most(len(Z) - 1)
-        return LeaveTwoOutKNN(search, magnitudes, k, how["offset"], known.get("without_one"))
+        search, k = self._search(rows.Z, "scales without two points"), self.at_most(len(rows.Z) - 1)
+        before = known.get("without_one")
+        return LeaveTwoOutKNN(search, rows.magnitudes, k, how["offset"], before)
 
-    def bag(
-        self,
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        scores: FloatArray,
-        *,
-        statistic: str,
-        offset: float,
-    ) -> BagKNN:
+    def bag(self, rows: Rows, *, statistic: str, offset: float) -> BagKNN:
         """Thresholds of full conformal."""
-        cells = as_cells(self.cells)
-        if cells is not None and statistic != "quantile":
-            from calliper.kernels._cell_bag import BagCells  # which builds on what is below
+        k = self.at_most(len(rows.Z))
+        if self.cells is not None and statistic != "quantile":
+            cells = self._cells().placed(None, None)
+            bag: BagKNN = cells.bag(rows, n_neighbors=k, offset=offset)
+            return bag
+        how: dict[str, Any] = {"statistic": STATISTICS[statistic], "offset": offset}
+        search = self._search(rows.Z, "local quantiles")
+        return BagKNN(search, rows.magnitudes, rows.scores, n_neighbors=k, **how)
 
-            if device_of(Z, self.engine) is not None:
-                raise TypeError("cells are searched by the processor: pass Z as an array.")
-            search, k = cells.placed(None, None).search(Z), self.at_most(len(Z))
-            return BagCells(search, magnitudes, scores, n_neighbors=k, offset=offset)
-        return BagKNN(
-            self._search(Z, "local quantiles"),
-            magnitudes,
-            scores,
-            n_neighbors=self.at_most(len(Z)),
-            statistic=STATISTICS[statistic],
-            offset=offset,
-        )
-
-    def bag_again(
-        self,
-        known: dict[str, Any],
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        scores: FloatArray,
-        **how: Any,
-    ) -> Bag:
+    def bag_again(self, known: dict[str, Any], rows: Rows, **how: Any) -> Bag:
         """As :meth:`bag`, without a search for the neighbours of all points."""
         near = known.get("near")
         if near is None or self.cells is not None or how["statistic"] == "quantile":
-            return self.bag(Z, magnitudes, scores, **how)
-        return BagKNN(
-            self._search(Z, "local quantiles"),
-            magnitudes,
-            scores,
-            n_neighbors=self.at_most(len(Z)),
-            statistic=MeanStatistic,
-            offset=how["offset"],
-            known=near,
-        )
+            return self.bag(rows, **how)
+        search, k = self._search(rows.Z, "local quantiles"), self.at_most(len(rows.Z))
+        mean: dict[str, Any] = {"statistic": MeanStatistic, "offset": how["offset"], "known": near}
+        return BagKNN(search, rows.magnitudes, rows.scores, n_neighbors=k, **mean)
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray) -> NearestMean:
         """Mean over the K nearest."""
@@ -290,30 +253,12 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         return lambda level: means
 
 
-def search_of(Z: Any, metric: Metric, engine: str | None = None) -> NeighborSearch:
-    """A search where the engine says, or where the rows are."""
-    device = device_of(Z, engine)
-    if device is None:
-        return NeighborSearch(Z, metric)
-    from calliper.kernels._torch import TorchSearch
-
-    refuse_other_metrics(metric, device)
-    return TorchSearch(on_device(Z, device))
-
-
-def check_neighbors(k: Any) -> int:
-    """K as an int."""
-    if not isinstance(k, Integral) or k < 1:
-        raise ValueError(f"n_neighbors must be an integer >= 1; got {k!r}.")
-    return int(k)
-
-
 class LeaveTwoOutKNN(LeaveTwoOut):
     """Means over the K nearest, K ≤ N − 1, with one or two points left out."""
 
     def __init__(
         self,
-        search: NeighborSearch,
+        search: Search,
         magnitudes: FloatArray,
         n_neighbors: int,
         offset: float,
@@ -337,7 +282,7 @@ class LeaveTwoOutKNN(LeaveTwoOut):
 
     def prepare(self, scores: FloatArray) -> FloatArray:
         """Rescaled scores s_i⁺ = s_i / ŝ_{i,N+1}, remembered in ascending order."""
-        self.ordered, self.place = in_order(super().prepare(scores))
+        self.ordered, self.position = in_order(super().prepare(scores))
         return self.rescaled
 
     def without_each(self, Z: FloatArray) -> FloatArray:
@@ -377,7 +322,10 @@ class LeaveTwoOutKNN(LeaveTwoOut):
         self, Z: FloatArray, levels: list[float], shares: Shares
     ) -> FloatArray:
         """The same by weight, for each row and level: (m, L)."""
-        ordered, dense = shares.reordered(np.argsort(self.place)), super().weighted_order_statistics
+        ordered, dense = (
+            shares.reordered(np.argsort(self.position)),
+            super().weighted_order_statistics,
+        )
         radius = np.empty((len(Z), len(levels)))
         for chunk in row_slices(len(Z), max(1, BLOCK_FLOATS // self.n_neighbors)):
             near, tied = self.search.nearest(Z[chunk], self.n_neighbors + 1)
@@ -407,10 +355,10 @@ class LeaveTwoOutKNN(LeaveTwoOut):
         shares: Shares | None = None,
     ) -> FloatArray:
         """At ranks or levels, (m, L), given means ``without`` some points, (m, W), and others."""
-        value, place = times(without + self.offset, self.rescaled[points]), self.place[points]
+        value, position = times(without + self.offset, self.rescaled[points]), self.position[points]
         mean = mean + self.offset
         merge = merged_multiple if shares is None else shares.merged_multiple
-        columns = [merge(self.ordered, mean, place, value, each) for each in asked]
+        columns = [merge(self.ordered, mean, position, value, each) for each in asked]
         return np.stack(columns, axis=1)
 
     def _of_tied(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
@@ -480,7 +428,7 @@ class BagKNN(Bag):
 
     def __init__(
         self,
-        search: NeighborSearch,
+        search: Search,
         magnitudes: FloatArray,
         scores: FloatArray,
         *,
@@ -536,13 +484,14 @@ class BagKNN(Bag):
         other.statistic.offset = offset
         return other
 
-    def extended(self, Z: FloatArray, magnitudes: FloatArray, scores: FloatArray) -> BagKNN | None:
+    def extended(self, rows: Rows) -> BagKNN | None:
         """The bag of these points, of which the first are those at hand; None if that is no gain.
 
         A point has other neighbours only where one of the new ones enters. These rows are searched
         again, and all that share a last place are summed again; the rest is as it was.
         """
-        n, search = len(self.scores), self.search.extended(Z)
+        Z, magnitudes, n = rows.Z, rows.magnitudes, len(self.scores)
+        search = self.search.extended(Z)
         if self.always_enters or search is None:
             return None
         entered = np.unique(self.search.balls_containing(Z[n:], self.reach)[1])
@@ -553,7 +502,8 @@ class BagKNN(Bag):
         other, crowded = copy(self), np.zeros(len(Z), dtype=bool)
         crowded[self.crowded] = True
         crowded[changed] = tied
-        other.search, other.magnitudes, other.scores, other._orders = search, magnitudes, scores, {}
+        other.search, other.magnitudes, other.scores = search, magnitudes, rows.scores
+        other._orders = {}
         other.crowded, other.shared = np.flatnonzero(crowded), SharedNeighbors(search, magnitudes)
         other.last = np.append(self.last, np.zeros(len(Z) - n, dtype=self.last.dtype))
         other.last[changed] = others[:, -1]
@@ -594,17 +544,14 @@ class BagKNN(Bag):
     ) -> FloatArray:
         """All thresholds of rows with these scales, (m,), which enter these points: (m, N)."""
         row, point, at_edge = pairs
-        score, own = self.scores[point], self.calibration_scale(level)
+        own = self.calibration_scale(level)
         if slope:
             found = signed_root(slope, own - slope * self.scores, self.scores * scale[:, None])
-            crossing = self.statistic.rising_crossing(
-                point, at_edge, score, scale[row], slope, level
-            )
         else:
             found = times(np.repeat(scale[:, None], len(own), axis=1), rescale(self.scores, own))
-            with np.errstate(over="ignore"):
-                crossing = self.statistic.crossing(point, at_edge, score * scale[row], level)
-        found[row, point] = crossing
+        entering = Entering(point, at_edge, self.scores[point], scale[row])
+        with np.errstate(over="ignore"):
+            found[row, point] = self.statistic.crossing(entering, level, slope)
         return found
 
     def _selected(self, Z: FloatArray, asked: Asked, shares: Shares | None = None) -> FloatArray:
@@ -637,18 +584,18 @@ class BagKNN(Bag):
         (levels, ranks, signs), (near, (row, point, at_edge)) = asked, self._around(Z)
         radius = np.empty((len(Z), len(levels)))
         for key, (level, scale) in self._scales_of_new(Z, levels, near).items():
-            product = self.scores[point] * scale[row]
+            entering = Entering(point, at_edge, self.scores[point], scale[row])
             with np.errstate(over="ignore"):
-                value = self.statistic.crossing(point, at_edge, product, level)
+                value = self.statistic.crossing(entering, level)
             if signs is not None:
                 value = with_signs(value, signs[point])
-            ordered, place = self._ordered(level, signs)
-            own = shares and shares.reordered(np.argsort(place))
+            ordered, position = self._ordered(level, signs)
+            own = shares and shares.reordered(np.argsort(position))
             columns = [c for c, each in enumerate(levels) if self.statistic.key(each) == key]
             which = [ranks[c] if own is None else levels[c] for c in columns]
-            # An engine on a device selects there, where that takes no time.
-            select = _select if own else getattr(self.search, "select", _select)
-            radius[:, columns] = select(ordered, scale, row, place[point], value, which, own)
+            radius[:, columns] = self.search.select(
+                ordered, scale, row, position[point], value, which, own
+            )
         return radius, len(row) + len(Z) * self.n_neighbors
 
     def _scales_of_new(
@@ -693,51 +640,9 @@ class BagKNN(Bag):
         return self.search.around(Z, self.n_neighbors, self.reach)
 
 
-def _select(
-    ordered: FloatArray,
-    factor: FloatArray,
-    row: IntArray,
-    position: IntArray,
-    value: FloatArray,
-    asked: Sequence[Any],
-    shares: Shares | None,
-) -> FloatArray:
-    """At ranks, or levels by weight, (m, L); rows of alike numbers of exceptions together."""
-    n_rows = len(factor)
-    count = np.bincount(row, minlength=n_rows)
-    start = np.cumsum(count) - count
-    by_count = np.argsort(count, kind="stable")
-    answer = np.empty((n_rows, len(asked)))
-
-    def merge(block: slice) -> None:
-        rows = by_count[block]
-        entries = np.arange(count[rows].sum())
-        local = np.repeat(np.arange(len(rows)), count[rows])
-        first = np.cumsum(count[rows]) - count[rows]
-        source = start[rows][local] + entries - first[local]
-        padded = pad_exceptions(local, position[source], value[source], len(rows), len(ordered))
-        merge_one = merged_multiple if shares is None else shares.of_rows(rows).merged_multiple
-        for column, each in enumerate(asked):
-            answer[rows, column] = merge_one(ordered, factor[rows], *padded, each)
-
-    map_slices(merge, _alike(count[by_count]))
-    return answer
-
-
-def _alike(count: IntArray, most_rows: int = 4096) -> list[slice]:
-    """Slices of ascending counts whose padded windows fit a block."""
-    slices, start = [], 0
-    while start < len(count):
-        largest = int(count[min(start + most_rows, len(count)) - 1])
-        step = min(most_rows, max(1, BLOCK_FLOATS // (3 * largest + 1)))
-        slices.append(slice(start, min(start + step, len(count))))
-        start += step
-    return slices
-
-
 def in_order(values: FloatArray) -> tuple[FloatArray, IntArray]:
     """(N,) values in ascending order, and the place of each among them."""
     order = np.argsort(values)
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    return values[order], place
+    position = np.empty_like(order)
+    position[order] = np.arange(len(order))
+    return values[order], position

@@ -28,8 +28,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass
-from numbers import Integral, Real
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -43,9 +42,10 @@ from calliper._kept import Array, Field, Inline, Keeps, Number, Part
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError, warn
-from calliper.kernels._base import Bag, Kernel, Rng, Rows
+from calliper.kernels._kernel import Bag, Kernel, Known, Rng, check_count, check_size
 from calliper.kernels._knn import KNN
 from calliper.quantile import Shares
+from calliper.rows import Rows
 
 #: A feature whose standard deviation does not exceed this says nothing.
 LEAST_SPREAD = 1e-3
@@ -100,6 +100,7 @@ class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
     3.0
     """
 
+    cli = "mahalanobis"
     learns_on_errors = True
 
     def __init__(self, kernel: Any = None, *, n_directions: int = 4, max_iter: int = 100) -> None:
@@ -107,14 +108,14 @@ class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
         self.n_directions = n_directions
         self.max_iter = max_iter
 
-    def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> Mahalanobis:
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Mahalanobis:
         """A copy with the inner kernel filled in, which is resolved in the learnt space."""
         inner = KNN(30) if self.kernel is None else self.kernel
-        if not getattr(inner, "by_distance", False):
+        if not isinstance(inner, Kernel) or not inner.by_distance:
             raise TypeError(f"Mahalanobis takes KNN(...) or RBF(...); got {inner!r}.")
         return Mahalanobis(inner, n_directions=self.n_directions, max_iter=self.max_iter)
 
-    def fixed(self, Z_train: Rows, scores_train: Rows, rng: Rng) -> LearntKernel:
+    def fixed(self, Z_train: Known, scores_train: Known, rng: Rng) -> LearntKernel:
         """The inner kernel in a space learnt on training errors."""
         if Z_train is None or scores_train is None:
             raise CalliperError(
@@ -215,28 +216,18 @@ class LearntKernel(Kernel, Keeps):
     def __repr__(self) -> str:
         return f"{self.kernel!r} in {len(self.metric.matrix)} learnt directions"
 
-    def bag(
-        self,
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        scores: FloatArray,
-        *,
-        statistic: str,
-        offset: float,
-    ) -> LearntBag:
+    def bag(self, rows: Rows, *, statistic: str, offset: float) -> LearntBag:
         """Thresholds of full conformal, on mapped rows."""
         how: dict[str, Any] = {"statistic": statistic, "offset": offset}
-        return self.bag_again({}, Z, magnitudes, scores, **how)
+        return self.bag_again({}, rows, **how)
 
-    def bag_again(
-        self, known: dict[str, Any], Z: FloatArray, *given: FloatArray, **how: Any
-    ) -> LearntBag:
+    def bag_again(self, known: dict[str, Any], rows: Rows, **how: Any) -> LearntBag:
         """As :meth:`bag`, with what its bag kept."""
-        moved = self.metric.transform(Z)
-        return LearntBag(self.kernel.bag_again(known, moved, *given, **how), self.metric)
+        mapped = replace(rows, Z=self.metric.transform(rows.Z))
+        return LearntBag(self.kernel.bag_again(known, mapped, **how), self.metric)
 
 
-class LearntBag:
+class LearntBag(Bag):
     """Thresholds of the full method in the learnt space."""
 
     def __init__(self, bag: Bag, metric: LearntMetric) -> None:
@@ -252,9 +243,6 @@ class LearntBag:
         other.bag, other.offset = self.bag.with_offset(offset), offset
         return other
 
-    def extended(self, Z: FloatArray, magnitudes: FloatArray, scores: FloatArray) -> None:
-        """Not known: the metric is learnt anew."""
-
     def calibration_scale(self, level: float) -> FloatArray:
         """Scales of the calibration points without the new one, (N,)."""
         return self.bag.calibration_scale(level)
@@ -264,12 +252,6 @@ class LearntBag:
     ) -> FloatArray:
         """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
         return self.bag.order_statistics(self.metric.transform(Z), levels, shares)
-
-    def rising_order_statistic(
-        self, Z: FloatArray, level: float, slope: float, shares: Shares | None = None
-    ) -> FloatArray:
-        """The same at one level, (m,), if slope·t is added to all scales."""
-        return self.bag.rising_order_statistic(self.metric.transform(Z), level, slope, shares)
 
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
         """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
@@ -323,7 +305,9 @@ def learn_metric(
     >>> (abs(moved[1:] - moved[0]) ** 2).sum(axis=1).round(-1)
     array([50.,  0.])
     """
-    _check(n_directions, smoothing, max_iter)
+    check_count(n_directions, "n_directions")
+    check_count(max_iter, "max_iter")
+    check_size(smoothing, "smoothing")
     Z = check_features(Z, "Z_train")
     y = check_vector(y, "y_train", n=len(Z))
     if len(Z) < 3:
@@ -397,11 +381,3 @@ def loss_and_gradient(
     pull = both[:, :1] * P - both[:, 1:]
     loss = float(np.square(np.concatenate(errors)).mean())
     return loss, pull.T @ X * (-4 / (np.sqrt(d) * n))
-
-
-def _check(n_directions: Any, smoothing: Any, max_iter: Any) -> None:
-    for name, value in (("n_directions", n_directions), ("max_iter", max_iter)):
-        if not isinstance(value, Integral) or value < 1:
-            raise ValueError(f"{name} must be an integer >= 1; got {value!r}.")
-    if not isinstance(smoothing, Real) or not 0 <= float(smoothing) < np.inf:
-        raise ValueError(f"smoothing must be a finite number >= 0; got {smoothing!r}.")

@@ -9,7 +9,7 @@ import numpy as np
 
 from calliper._blocks import CHUNK_ROWS, map_row_blocks, row_slices
 from calliper._types import FloatArray, IntArray
-from calliper.kernels._search import NeighborSearch
+from calliper.kernels._search import Search
 from calliper.kernels._shared import SharedNeighbors
 from calliper.quantile import as_fraction, row_order_statistics
 
@@ -17,7 +17,7 @@ from calliper.quantile import as_fraction, row_order_statistics
 class NearestMean:
     """Mean over the K nearest of the points searched."""
 
-    def __init__(self, search: NeighborSearch, magnitudes: FloatArray, n_neighbors: int) -> None:
+    def __init__(self, search: Search, magnitudes: FloatArray, n_neighbors: int) -> None:
         self.search, self.magnitudes, self.n_neighbors = search, magnitudes, n_neighbors
         self.shared = SharedNeighbors(search, magnitudes)
 
@@ -35,7 +35,7 @@ class NearestMean:
 class NearestQuantile:
     """The ⌈level·K⌉-th smallest score of the K nearest of the points searched."""
 
-    def __init__(self, search: NeighborSearch, scores: FloatArray, n_neighbors: int) -> None:
+    def __init__(self, search: Search, scores: FloatArray, n_neighbors: int) -> None:
         self.search, self.scores, self.n_neighbors = search, scores, n_neighbors
         self.shared = SharedNeighbors(search, scores)
 
@@ -53,7 +53,7 @@ class NearestQuantile:
 class NearestFamily:
     """Nearest-neighbour kernels on fixed points; the candidate is K, at most N − 2."""
 
-    def __init__(self, search: NeighborSearch, magnitudes: FloatArray) -> None:
+    def __init__(self, search: Search, magnitudes: FloatArray) -> None:
         self.search, self.magnitudes = search, magnitudes
 
     def without_two(self, candidate: float) -> FloatArray:
@@ -79,13 +79,11 @@ class NearestFamily:
 class NearestMeansWithout:
     """Means at new rows over the K nearest, without each of the members."""
 
-    def __init__(
-        self, search: NeighborSearch, magnitudes: FloatArray, k: int, members: IntArray
-    ) -> None:
+    def __init__(self, search: Search, magnitudes: FloatArray, k: int, members: IntArray) -> None:
         self.search, self.magnitudes, self.k, self.members = search, magnitudes, k, members
         self.shared = SharedNeighbors(search, magnitudes)
-        self.place = np.full(len(magnitudes), -1, dtype=np.intp)
-        self.place[members] = np.arange(len(members))
+        self.column = np.full(len(magnitudes), -1, dtype=np.intp)
+        self.column[members] = np.arange(len(members))
 
     def __call__(self, Z: FloatArray) -> FloatArray:
         near, tied = self.search.nearest(Z, self.k + 1)
@@ -100,9 +98,9 @@ class NearestMeansWithout:
         member = self.magnitudes[near[:, :-1]]
         means = np.repeat(member.mean(axis=1)[:, None], len(self.members), axis=1)
         replaced = sums_of_others(member, self.magnitudes[near[:, -1:]]) / self.k
-        place = self.place[near[:, :-1]]
-        row, entry = np.nonzero(place >= 0)
-        means[row, place[row, entry]] = replaced[row, entry]
+        column = self.column[near[:, :-1]]
+        row, entry = np.nonzero(column >= 0)
+        means[row, column[row, entry]] = replaced[row, entry]
         return means
 
 

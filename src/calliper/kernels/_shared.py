@@ -19,8 +19,8 @@ and if a new point joins the set, with weight w,
 
 Only rows with a tie come here. A few candidates beyond the K nearest often hold all points that
 are tied; where copies are many, equal rows are one place and asked once, and of a calibration
-point among others one copy is left out. Sums are exact before they are rounded (``_exact.py``), so
-that they depend on nothing but the points.
+point among others one copy is left out. Sums are exact before they are rounded (see
+``_arithmetic.py``), so that they depend on nothing but the points.
 
 Letters: T → ``size``, K − c → ``seats``.
 """
@@ -36,8 +36,8 @@ import numpy as np
 
 from calliper._blocks import map_row_blocks
 from calliper._types import BoolArray, FloatArray, IntArray
-from calliper.kernels._exact import Grid
-from calliper.kernels._search import NeighborSearch, all_distances, unique_rows
+from calliper.kernels._arithmetic import Grid
+from calliper.kernels._search import Search, all_distances, unique_rows
 from calliper.quantile import count_true
 
 #: Weights of those nearer and of those tied, and weights to be reached, (m,) each.
@@ -123,7 +123,7 @@ class SharedNeighbors:
     The K-th neighbour of all of them is found by direct differences.
     """
 
-    def __init__(self, search: NeighborSearch, magnitudes: FloatArray) -> None:
+    def __init__(self, search: Search, magnitudes: FloatArray) -> None:
         self.search, self.magnitudes = search, magnitudes
 
     def means(self, Z: FloatArray, k: int) -> FloatArray:
@@ -230,8 +230,8 @@ class Candidates:
         for near, tied, needed in cases(shells):
             weight = np.cumsum(shells.near * near[:, None] + shells.tied * tied[:, None], axis=1)
             for each in needed:
-                place = count_true(weight < each[:, None])[:, None]
-                value = np.take_along_axis(extended, place, axis=1)[:, 0]
+                position = count_true(weight < each[:, None])[:, None]
+                value = np.take_along_axis(extended, position, axis=1)[:, 0]
                 found.append(np.where(each > 0, value, 0.0))
         return np.stack(found)
 
@@ -266,7 +266,7 @@ def sum_of_each(values: FloatArray) -> FloatArray:
 class Crowd:
     """Where copies are many: points by their places, all of which are compared."""
 
-    def __init__(self, search: NeighborSearch, magnitudes: FloatArray, grid: Grid) -> None:
+    def __init__(self, search: Search, magnitudes: FloatArray, grid: Grid) -> None:
         self.places, self.metric, self.magnitudes = search.places, search.metric, magnitudes
         self.grid, self.order = grid, np.argsort(magnitudes, kind="stable")
         #: Magnitudes in ascending order, infinity for the place behind them, 0 for the last.
@@ -339,17 +339,17 @@ class Crowd:
             for near, tied, needed in shells.clamps(rank):
                 mine = shells.near[row, own] * near + shells.tied[row, own] * tied
                 for each in needed:
-                    place = self._reached(shells, near, tied, [each, each + mine])
-                    found.append(np.where(each > 0, place, -1))
+                    position = self._reached(shells, near, tied, [each, each + mine])
+                    found.append(np.where(each > 0, position, -1))
             return np.stack(found)
 
         # Without a point, weights before its place in the order are as they were, and those after
         # it less by its own.
         with_own, less_own = np.moveaxis(self._over(one_block, self.places.rows[own], own), 1, 0)
-        place = np.empty_like(self.order)
-        place[self.order] = np.arange(len(place))
+        position = np.empty_like(self.order)
+        position[self.order] = np.arange(len(position))
         with_own, less_own = with_own[:, inverse], less_own[:, inverse]
-        clamp: FloatArray = self.values[np.where(with_own < place[points], with_own, less_own)]
+        clamp: FloatArray = self.values[np.where(with_own < position[points], with_own, less_own)]
         return clamp
 
     def _shells(self, distance: FloatArray, own: IntArray | None, k: int) -> Shells:
@@ -396,7 +396,7 @@ def sums_without(part: FloatArray) -> FloatArray:
 
 
 def shared_means(
-    search: NeighborSearch, magnitudes: FloatArray, k: int, who: FloatArray | IntArray
+    search: Search, magnitudes: FloatArray, k: int, who: FloatArray | IntArray
 ) -> FloatArray:
     """Means over K at new rows (m, d), or at points (m,) without themselves: (m,)."""
     shared = SharedNeighbors(search, magnitudes)

@@ -14,18 +14,41 @@ rises with t, κt, on both sides of the comparison.
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
 import numpy as np
 
 from calliper._types import BoolArray, FloatArray, IntArray
-from calliper.kernels._base import positive_root, signed_root
+from calliper.kernels._arithmetic import positive_root, signed_root
 from calliper.kernels._shared import SharedNeighbors, sum_of_each
 from calliper.quantile import as_fraction, row_order_statistics
 
 #: Which pairs are at the edge of a neighbourhood; where there are two, a number tells which.
 Edge = BoolArray | IntArray
+
+
+@dataclass(frozen=True)
+class Entering:
+    """Pairs of a new row and a point whose neighbourhood it enters, (P,) each.
+
+    Attributes
+    ----------
+    point, at_edge : the point, and where in its neighbourhood the row is
+    score, scale : s_i of the point, and ŝ_{N+1} of the row
+    """
+
+    point: IntArray
+    at_edge: Edge
+    score: FloatArray
+    scale: FloatArray
+
+    @property
+    def product(self) -> FloatArray:
+        """C = s_i ŝ_{N+1}."""
+        with np.errstate(over="ignore"):
+            return self.score * self.scale
 
 
 class MeanStatistic:
@@ -85,26 +108,14 @@ class MeanStatistic:
         """Scale of new points whose last place is shared."""
         return self.shared.means(Z, self.k) + self.offset
 
-    def crossing(
-        self, point: IntArray, at_edge: Edge, product: FloatArray, level: float
-    ) -> FloatArray:
-        """t_i for points that the new one enters; ``product`` is C = s_i ŝ_{N+1}."""
-        weight, others = self._entered(point, at_edge)
-        return positive_root(weight, others + self.k * self.offset, self.k * product)
-
-    def rising_crossing(
-        self,
-        point: IntArray,
-        at_edge: Edge,
-        score: FloatArray,
-        scale: FloatArray,
-        slope: float,
-        level: float,
-    ) -> FloatArray:
-        """As :meth:`crossing` where slope·t is added to both scales, s_i's and ŝ_{N+1}."""
-        weight, others = self._entered(point, at_edge)
-        linear = others / self.k + self.offset - slope * score
-        return signed_root(slope + weight / self.k, linear, score * scale)
+    def crossing(self, entering: Entering, level: float, slope: float = 0.0) -> FloatArray:
+        """t_i for points that new rows enter; slope·t is added to both scales."""
+        weight, others = self._entered(entering.point, entering.at_edge)
+        if not slope:
+            constant = self.k * entering.product
+            return positive_root(weight, others + self.k * self.offset, constant)
+        linear = others / self.k + self.offset - slope * entering.score
+        return signed_root(slope + weight / self.k, linear, entering.product)
 
     def _entered(self, point: IntArray, at_edge: Edge) -> tuple[FloatArray, FloatArray]:
         """The weight of the new point, and the sum of the others."""
@@ -151,24 +162,10 @@ class QuantileStatistic:
         """Scale of new points whose last place is shared."""
         return self.shared.quantiles(Z, self.k, [self.key(level)])[:, 0] + self.offset
 
-    def crossing(
-        self, point: IntArray, at_edge: Edge, product: FloatArray, level: float
-    ) -> FloatArray:
-        """t_i for points that the new one enters; ``product`` is C = s_i ŝ_{N+1}."""
-        return clamped_crossing(*self._clamp_of(point, at_edge, level), self.offset, product)
-
-    def rising_crossing(
-        self,
-        point: IntArray,
-        at_edge: Edge,
-        score: FloatArray,
-        scale: FloatArray,
-        slope: float,
-        level: float,
-    ) -> FloatArray:
-        """As :meth:`crossing` where slope·t is added to both scales, s_i's and ŝ_{N+1}."""
-        clamp = self._clamp_of(point, at_edge, level)
-        return rising_clamped_crossing(*clamp, self.offset, score, scale, slope)
+    def crossing(self, entering: Entering, level: float, slope: float = 0.0) -> FloatArray:
+        """t_i for points that new rows enter; slope·t is added to both scales."""
+        low, high = self._clamp_of(entering.point, entering.at_edge, level)
+        return clamped_crossing(low, high, self.offset, entering.product, entering.score, slope)
 
     def _clamp_of(
         self, point: IntArray, at_edge: Edge, level: float
@@ -199,9 +196,23 @@ class QuantileStatistic:
 
 
 def clamped_crossing(
-    a: float | FloatArray, b: float | FloatArray, offset: float, product: FloatArray
+    a: float | FloatArray,
+    b: float | FloatArray,
+    offset: float,
+    product: FloatArray,
+    score: float | FloatArray = 0.0,
+    slope: float = 0.0,
 ) -> FloatArray:
-    """The t where the scale min(max(t, a), b) + offset crosses; ``product`` is C = s_i ŝ_{N+1}."""
+    """The t where the scale min(max(t, a), b) + offset crosses; ``product`` is C = s_i ŝ_{N+1}.
+
+    With a slope, slope·t is added to both scales.
+    """
+    if slope:
+        linear: FloatArray = np.asarray(offset - slope * score)
+        finite = np.where(np.isinf(b), 0.0, b)
+        between = signed_root(slope + 1, linear, product)
+        t = np.where(between <= b, between, signed_root(slope, finite + linear, product))
+        return np.where(between <= a, signed_root(slope, a + linear, product), t)
     below = _divide(product, a + offset)
     between = positive_root(1.0, np.full(len(product), offset), product)
     above = _divide(product, b + offset)
@@ -209,22 +220,6 @@ def clamped_crossing(
     t = np.where(between <= a, below, t)
     # A scale that stays zero however large t is keeps the point ahead of every candidate.
     return np.where(np.asarray(b) + offset == 0, np.inf, t)
-
-
-def rising_clamped_crossing(
-    a: float | FloatArray,
-    b: float | FloatArray,
-    offset: float,
-    score: FloatArray,
-    scale: FloatArray,
-    slope: float,
-) -> FloatArray:
-    """As :func:`clamped_crossing` where slope·t is added to both scales, s_i's and ŝ_{N+1}."""
-    linear, constant = offset - slope * score, score * scale
-    finite = np.where(np.isinf(b), 0.0, b)
-    between = signed_root(slope + 1, linear, constant)
-    t = np.where(between <= b, between, signed_root(slope, finite + linear, constant))
-    return np.where(between <= a, signed_root(slope, a + linear, constant), t)
 
 
 def extended(whole: Any, part: Any, points: IntArray, crowded: IntArray) -> Any:

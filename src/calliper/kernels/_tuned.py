@@ -11,7 +11,7 @@ holds k of n points holds them in a volume V_d r^d, a radial kernel weighs a vol
 from __future__ import annotations
 
 from copy import copy
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -23,26 +23,23 @@ from calliper._notebook import Progress, reporter
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.information import principal_components
-from calliper.kernels._base import Kernel, LeaveTwoOut, Rng, Rows
 from calliper.kernels._criterion import (
     CRITERIA,
-    Family,
+    CandidateFamily,
     LeaveFoldOutRBF,
     LeaveTwoOutTuned,
     RescaledInformation,
     Tuning,
     best_for_all,
 )
-from calliper.kernels._knn import KNN, check_neighbors, same_length
+from calliper.kernels._kernel import Kernel, Known, LeaveTwoOut, Rng, check_count, check_size
+from calliper.kernels._knn import KNN, same_length
 from calliper.kernels._nearest import NearestFamily
-from calliper.kernels._rbf import RBF, RadialFamily, check_length_scale
-from calliper.kernels._search import (
-    EUCLIDEAN,
-    Metric,
-    NeighborSearch,
-    check_metric,
-    squared_distances,
-)
+from calliper.kernels._neighbors import NeighborSearch
+from calliper.kernels._radial import RadialFamily
+from calliper.kernels._rbf import RBF, check_length_scale
+from calliper.kernels._search import EUCLIDEAN, Metric, check_metric, squared_distances
+from calliper.rows import Rows
 
 #: Below this many points, leaving two out leaves nothing to tell kernels apart.
 LEAST_POINTS = 4
@@ -84,16 +81,10 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
         return True
 
     def leave_two_out(
-        self,
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        *,
-        offset: float,
-        rng: Rng,
-        Z_train: Rows = None,
+        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None
     ) -> LeaveTwoOut:
         """Scales of the Jackknife+ with a kernel for each point left out."""
-        n = len(Z)
+        Z, magnitudes, n = rows.Z, rows.magnitudes, len(rows.Z)
         family = self._family(Z, magnitudes)
         if self.chosen is not None:
             chosen = np.asarray(self.chosen)
@@ -112,18 +103,16 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
             )
         return LeaveTwoOutTuned(family, magnitudes, offset=offset, tuning=tuning)
 
-    def leave_two_out_again(
-        self, known: dict[str, Any], Z: FloatArray, magnitudes: FloatArray, **how: Any
-    ) -> LeaveTwoOut:
+    def leave_two_out_again(self, known: dict[str, Any], rows: Rows, **how: Any) -> LeaveTwoOut:
         """As :meth:`leave_two_out`, with what was chosen before."""
-        fold = known.get("fold")
+        Z, magnitudes, fold = rows.Z, rows.magnitudes, known.get("fold")
         before = {name: same_length(known[name], Z) for name in ("chosen", "without_one")}
         before["offset"] = how["offset"]
         if fold is None:
             return LeaveTwoOutTuned(self._family(Z, magnitudes), magnitudes, **before)
         return LeaveFoldOutRBF(Z, magnitudes, same_length(fold, Z), metric=self.metric, **before)
 
-    def fixed(self, Z_train: Rows, scores_train: Rows, rng: Rng) -> Kernel:
+    def fixed(self, Z_train: Known, scores_train: Known, rng: Rng) -> Kernel:
         """The best candidate for training errors."""
         name = type(self).__name__
         if Z_train is None or scores_train is None:
@@ -152,15 +141,14 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
         check_metric(self.metric)
         if self.criterion not in CRITERIA:
             raise ValueError(f"criterion must be one of {[*CRITERIA]}; got {self.criterion!r}.")
-        if not isinstance(self.mi_neighbors, Integral) or self.mi_neighbors < 1:
-            raise ValueError(f"mi_neighbors must be an integer >= 1; got {self.mi_neighbors!r}.")
+        check_count(self.mi_neighbors, "mi_neighbors")
 
     def _with(self, **parameters: Any) -> Self:
         """A copy with some parameters replaced; the rest, a progress callback too, is shared."""
         replaced: Self = copy(self).set_params(**parameters)
         return replaced
 
-    def _family(self, Z: FloatArray, magnitudes: FloatArray) -> Family:
+    def _family(self, Z: FloatArray, magnitudes: FloatArray) -> CandidateFamily:
         """The kernels to choose from, on fixed points."""
         raise NotImplementedError
 
@@ -177,7 +165,7 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
         candidates: FloatArray,
         Z: FloatArray,
         magnitudes: FloatArray,
-        Z_train: Rows,
+        Z_train: Known,
         rng: Rng,
     ) -> Tuning:
         information = None
@@ -259,6 +247,8 @@ class TunedRBF(_Tuned):
     array([0.1, 0.9])
     """
 
+    cli = "tuned-rbf"
+
     def __init__(
         self,
         criterion: str = "mse",
@@ -292,7 +282,7 @@ class TunedRBF(_Tuned):
     def _has_candidates(self) -> bool:
         return self.length_scales is not None or self.chosen is not None
 
-    def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> TunedRBF:
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> TunedRBF:
         """A copy with its parameters checked and its grid filled in."""
         self._check()
         if self.chosen is not None:
@@ -314,19 +304,16 @@ class TunedRBF(_Tuned):
         return self._with(length_scales=grid)
 
     def _check_grid(self) -> None:
-        for name in ("n_scan", "n_sample"):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or value < 1:
-                raise ValueError(f"{name} must be an integer >= 1; got {value!r}.")
-        if not isinstance(self.expand, Real) or not 1 <= float(self.expand) < np.inf:
-            raise ValueError(f"expand must be a finite number >= 1; got {self.expand!r}.")
+        check_count(self.n_scan, "n_scan")
+        check_count(self.n_sample, "n_sample")
+        check_size(self.expand, "expand", least=1)
         if self.grid not in ("auto", "guarded", "paper"):
             raise ValueError(f"grid must be 'auto', 'guarded' or 'paper'; got {self.grid!r}.")
         folds = self.n_folds
         if folds is not None and (not isinstance(folds, Integral) or folds < 2):
             raise ValueError(f"n_folds must be an integer >= 2 or None; got {folds!r}.")
 
-    def _family(self, Z: FloatArray, magnitudes: FloatArray) -> Family:
+    def _family(self, Z: FloatArray, magnitudes: FloatArray) -> CandidateFamily:
         return RadialFamily(Z, magnitudes, self.metric)
 
     def _candidates(self, n: int) -> FloatArray:
@@ -360,6 +347,8 @@ class TunedKNN(_Tuned):
     array([0.1, 0.8])
     """
 
+    cli = "tuned-knn"
+
     def __init__(
         self,
         criterion: str = "mse",
@@ -377,13 +366,15 @@ class TunedKNN(_Tuned):
         self.metric = metric
         self.progress = progress
 
-    def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> TunedKNN:
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> TunedKNN:
         """A copy with its parameters checked and the values of K in order."""
         self._check()
-        candidates = sorted({check_neighbors(k) for k in np.ravel(self.n_neighbors).tolist()})
+        candidates = sorted(
+            {check_count(k, "n_neighbors") for k in np.ravel(self.n_neighbors).tolist()}
+        )
         return self._with(n_neighbors=tuple(_some(candidates, "n_neighbors")))
 
-    def _family(self, Z: FloatArray, magnitudes: FloatArray) -> Family:
+    def _family(self, Z: FloatArray, magnitudes: FloatArray) -> CandidateFamily:
         return NearestFamily(NeighborSearch(Z, self.metric), magnitudes)
 
     def _candidates(self, n: int) -> FloatArray:

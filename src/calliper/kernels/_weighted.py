@@ -24,9 +24,10 @@ All N thresholds of a row are solved and one is selected, O(N) a row.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -36,8 +37,10 @@ from sklearn.utils.validation import check_is_fitted
 from calliper._blocks import Scratch, map_row_blocks
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
-from calliper.kernels._base import DOMINANT, Bag, Kernel, LeaveTwoOut, Rng, Rows, signed_root
+from calliper.kernels._arithmetic import DOMINANT, signed_root
+from calliper.kernels._kernel import Bag, Kernel, Known, LeaveTwoOut, Rng
 from calliper.quantile import Shares, row_thresholds
+from calliper.rows import Rows
 
 #: Why one tree is refused.
 ONE_TREE = (
@@ -46,7 +49,59 @@ ONE_TREE = (
 )
 
 
-class ForestProximity(Kernel, BaseEstimator):  # type: ignore[misc]
+class Weights(ABC):
+    """Weights of N fixed points: what a kernel writes whose weights do not depend on scores.
+
+    Attributes
+    ----------
+    points : (N, d)
+    """
+
+    points: FloatArray
+
+    @abstractmethod
+    def to(self, Z: FloatArray) -> FloatArray:
+        """(m, N) weights of the points in the means of new rows."""
+
+    def among(self, rows: slice) -> FloatArray:
+        """(rows, N) weights of the points in the means of some of them, themselves left out."""
+        weight = self.to(self.points[rows])
+        own = np.arange(rows.start, rows.stop)
+        weight[own - rows.start, own] = 0.0
+        return weight
+
+    def places(self, Z: FloatArray) -> FloatArray | None:
+        """Where rows count as being, (m, d): all is the same for rows in one place.
+
+        None if that would hardly happen.
+        """
+        return None
+
+
+class WeightedKernel(Kernel, ABC):
+    """A kernel that is known by its weights."""
+
+    @abstractmethod
+    def weights(self, Z: FloatArray) -> Weights:
+        """The weights of calibration points."""
+
+    def leave_two_out(
+        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None
+    ) -> LeaveTwoOutWeighted:
+        """Scales of the Jackknife+ for N ≥ 2 calibration points."""
+        return LeaveTwoOutWeighted(self.weights(rows.Z), rows.magnitudes, offset)
+
+    def bag(self, rows: Rows, *, statistic: str, offset: float) -> BagWeighted:
+        """Thresholds of full conformal."""
+        refuse_quantile(statistic)
+        return BagWeighted(self.weights(rows.Z), rows.magnitudes, rows.scores, offset)
+
+    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> WeightedMean:
+        """The weighted mean."""
+        return WeightedMean(self.weights(Z).to, magnitudes)
+
+
+class ForestProximity(WeightedKernel, BaseEstimator):  # type: ignore[misc]
     """K(x, x') = the share of trees in which x and x' lie in one leaf (Breiman's proximity).
 
     The trees were grown to tell targets apart, so inputs that do not matter for the prediction do
@@ -91,7 +146,7 @@ class ForestProximity(Kernel, BaseEstimator):  # type: ignore[misc]
         # A clone of the forest would be untrained, and this kernel is made of its trained leaves.
         return type(self)(self.forest)
 
-    def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> ForestProximity:
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> ForestProximity:
         """The kernel itself, with its forest checked; rows are seen only later."""
         forest = self.forest
         if forest is None:
@@ -108,34 +163,9 @@ class ForestProximity(Kernel, BaseEstimator):  # type: ignore[misc]
             raise CalliperError(f"{forest!r} has 1 tree; {ONE_TREE}")
         return self
 
-    def leave_two_out(
-        self,
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        *,
-        offset: float,
-        rng: Rng,
-        Z_train: Rows = None,
-    ) -> LeaveTwoOutWeighted:
-        """Scales of the Jackknife+ for N ≥ 2 calibration points."""
-        return LeaveTwoOutWeighted(SharedLeaves(self, Z), magnitudes, offset)
-
-    def bag(
-        self,
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        scores: FloatArray,
-        *,
-        statistic: str,
-        offset: float,
-    ) -> BagWeighted:
-        """Thresholds of full conformal."""
-        refuse_quantile(statistic)
-        return BagWeighted(SharedLeaves(self, Z), magnitudes, scores, offset)
-
-    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> WeightedMean:
-        """Mean weighted by common leaves."""
-        return WeightedMean(SharedLeaves(self, Z).to, magnitudes)
+    def weights(self, Z: FloatArray) -> SharedLeaves:
+        """Numbers of common leaves."""
+        return SharedLeaves(self, Z)
 
 
 def refuse_quantile(statistic: str) -> None:
@@ -144,7 +174,7 @@ def refuse_quantile(statistic: str) -> None:
         raise CalliperError("statistic='quantile' takes the K nearest: use kernel=KNN(...).")
 
 
-class SharedLeaves:
+class SharedLeaves(Weights):
     """The number of trees in which two rows lie in one leaf.
 
     Counts, not shares: means are ratios, and sums of whole numbers are exact. Leaves are columns
@@ -171,10 +201,6 @@ class SharedLeaves:
             )
         return np.asarray((self._one_hot(self._codes(leaves)) @ self.by_leaf).toarray())
 
-    def places(self, Z: FloatArray) -> None:
-        """Rows seldom share all leaves."""
-        return
-
     def among(self, rows: slice) -> FloatArray:
         """(rows, N) numbers of leaves that points share with the others."""
         shared = np.asarray((self.own[rows] @ self.by_leaf).toarray())
@@ -188,11 +214,11 @@ class SharedLeaves:
         return np.where(leaves <= self.largest, codes, -1)
 
     def _one_hot(self, codes: IntArray) -> Any:
-        place = np.searchsorted(self.columns, codes)
-        known = self.columns[np.minimum(place, len(self.columns) - 1)] == codes
+        column = np.searchsorted(self.columns, codes)
+        known = self.columns[np.minimum(column, len(self.columns) - 1)] == codes
         starts = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
         shape = len(codes), len(self.columns)
-        return sparse.csr_array((np.ones(known.sum()), place[known], starts), shape=shape)
+        return sparse.csr_array((np.ones(known.sum()), column[known], starts), shape=shape)
 
 
 def leaf_numbers(kernel: ForestProximity, Z: FloatArray) -> IntArray:
@@ -229,22 +255,6 @@ def _nameless(forest: Any) -> Any:
     bare = copy(forest)
     del bare.feature_names_in_
     return bare
-
-
-class Weights(Protocol):
-    """Weights of N fixed points."""
-
-    def to(self, Z: FloatArray) -> FloatArray:
-        """(m, N) weights of the points in the means of new rows."""
-
-    def among(self, rows: slice) -> FloatArray:
-        """(rows, N) weights of the points in the means of some of them, themselves left out."""
-
-    def places(self, Z: FloatArray) -> FloatArray | None:
-        """Where rows count as being, (m, d): all is the same for rows in one place.
-
-        None if that would hardly happen.
-        """
 
 
 class LeaveTwoOutWeighted(LeaveTwoOut):
@@ -287,12 +297,6 @@ class BagWeighted(Bag):
         self.lonely = np.flatnonzero(self.weight == 0)
         self.mean_of_all = float(magnitudes.mean())
         self.sum_of_rest = sums_without(magnitudes, self.lonely)
-
-    def with_offset(self, offset: float) -> BagWeighted:
-        """The same bag with another constant added to every scale; no weight is summed again."""
-        other = copy(self)
-        other.offset = offset
-        return other
 
     def calibration_scale(self, level: float) -> FloatArray:
         """Scales of the calibration points without the new one, (N,)."""
@@ -364,10 +368,10 @@ class BagWeighted(Bag):
             return entering, self.total[None], self.weight[None], scale
         total = np.repeat(self.total[None], len(Z), axis=0)
         weight = np.repeat(self.weight[None], len(Z), axis=0)
-        row, place = np.nonzero(entering[:, self.lonely] == 0)
-        column = self.lonely[place]
+        row, which = np.nonzero(entering[:, self.lonely] == 0)
+        column = self.lonely[which]
         entering[row, column] = 1.0
-        total[row, column], weight[row, column] = self.sum_of_rest[place], len(self.scores) - 1
+        total[row, column], weight[row, column] = self.sum_of_rest[which], len(self.scores) - 1
         return entering, total, weight, scale
 
 

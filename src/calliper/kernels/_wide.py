@@ -37,6 +37,8 @@ TALL = 32
 class WideSearch:
     """Points with many features, centred."""
 
+    by_norms, indices = True, None
+
     def __init__(self, points: FloatArray, centre: FloatArray) -> None:
         self.z, self.centre = points - centre, centre
         # A power of two keeps single precision from overflowing or underflowing, and loses nothing.
@@ -85,11 +87,11 @@ class WideSearch:
         below[crowded] = False
         below[crowded, :n_candidates] = True
         row, column = np.divmod(np.flatnonzero(below), n)
-        place, value = pad_exceptions(
+        index, value = pad_exceptions(
             row, column, product[row, column].astype(np.float64), len(x), 0
         )
         best = np.argpartition(value, n_candidates - 1, axis=1)[:, :n_candidates]
-        candidate = np.take_along_axis(place, best, axis=1)
+        candidate = np.take_along_axis(index, best, axis=1)
         furthest = np.take_along_axis(value, best, axis=1).max(axis=1) + x_norm
         exact = _distances(x, self.z, candidate)
         order = np.argsort(exact, axis=1)[:, :k]

@@ -24,7 +24,7 @@ from calliper.kernels import KNN, TunedKNN, TunedRBF
 TEN_NEAREST = KNN(10)
 
 #: What each criterion is, in words.
-IN_WORDS = {
+CRITERIA_IN_WORDS = {
     "mse": "mean squared error",
     "deviance": "gamma deviance",
     "mi": "mutual information",
@@ -101,7 +101,7 @@ class TuningCurve:
         return ""
 
     def _comparison(self) -> str:
-        own, name = float(self.mean[self.favourite]), IN_WORDS[self.criterion]
+        own, name = float(self.mean[self.favourite]), CRITERIA_IN_WORDS[self.criterion]
         text = f"There the {name} is {own:.4g} on average"
         other = self.reference_value
         if self.reference_name is None or other is None:

@@ -11,9 +11,9 @@ again (``_training.py``). What else there is to know depends on the family, one 
 | ``_linear.py`` | linear models, and those that state a standard deviation |
 | ``_networks.py`` | modules of PyTorch, and their layers |
 
-**Add a model family.** Write one file with a subclass of ``Family`` (``_family.py``), and add one
-line with its file and name to ``FAMILIES`` there; the order is that in which families are asked. It
-answers four questions, each a method with a default, so that it need not know them all:
+**Add a model family.** Write one file with a subclass of ``ModelFamily`` (``_family.py``), and add
+one line with its file and name to ``FAMILIES`` there; families are asked in that order. It answers
+four questions, each a method with a default, so that it need not know them all:
 
 1. Is it mine? ``is_mine(core)``, by the module of its class or by what ``fit`` has left; and
    ``is_known(core)``, whether such a class surely predicts what ``measure`` says. One that is not
@@ -39,8 +39,7 @@ from calliper.models._asking import (
     unchanged_if_refused,
     without_names,
 )
-from calliper.models._family import Family, UnreadableError, families, family_of
-from calliper.models._grove import Grove
+from calliper.models._family import ModelFamily, UnreadableError, families, family_of
 from calliper.models._linear import coefficients, is_linear
 from calliper.models._networks import Layer, is_module, is_tensor
 from calliper.models._training import (
@@ -63,9 +62,8 @@ from calliper.models._wrapped import (
 )
 
 __all__ = [
-    "Family",
-    "Grove",
     "Layer",
+    "ModelFamily",
     "OpenedModel",
     "UnreadableError",
     "check_known_rows",

@@ -18,7 +18,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_consistent_length, validate_data
 
-from calliper._dask import refuse_collection
+from calliper._handlers import refuse_collection
 from calliper._probe_rows import state_of
 from calliper._types import FloatArray
 from calliper._validation import check_vector, has_known_columns, n_rows, refuse_sparse

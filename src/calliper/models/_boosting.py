@@ -19,7 +19,7 @@ from calliper._types import FloatArray
 from calliper._validation import n_rows
 from calliper.models._family import (
     STEP_FLOOR,
-    Family,
+    ModelFamily,
     explained_deviation,
     leaf_values_deviation,
     root_deviation,
@@ -29,7 +29,7 @@ from calliper.models._grove import Grove
 from calliper.models._wrapped import learnt, predicts_as
 
 
-class Stages(Family):
+class Stages(ModelFamily):
     """A model that adds trees stage by stage; those that can be walked are read once."""
 
     floor = STEP_FLOOR
@@ -108,7 +108,7 @@ def _leaves(predictor: Any) -> Any:
     return predictor.nodes[predictor.nodes["is_leaf"].astype(bool)]
 
 
-class TreeStages(Family):
+class TreeStages(ModelFamily):
     """A model whose stages are single trees of scikit-learn that can be asked one by one."""
 
     weights = (2.0, 1 / 0.15)

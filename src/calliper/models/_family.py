@@ -20,10 +20,10 @@ from calliper.models._asking import predictions
 
 #: Families by file and class, asked in this order; read when a model first comes.
 FAMILIES = (
+    "_forests:Members",
     "_libraries:XGBoost",
     "_libraries:LightGBM",
     "_libraries:CatBoost",
-    "_forests:Members",
     "_boosting:TreeStages",
     "_boosting:Stages",
     "_linear:StatedDeviation",
@@ -37,7 +37,7 @@ class UnreadableError(Exception):
     """A model looks as if it kept a spread, and does not; says why, to follow "since"."""
 
 
-class Family:
+class ModelFamily:
     """A fitted model, read once, as its family answers for it.
 
     What is here are the answers of a model of no family, which predicts and says nothing of its
@@ -108,15 +108,15 @@ class Family:
 
 
 @cache
-def families() -> tuple[type[Family], ...]:
+def families() -> tuple[type[ModelFamily], ...]:
     """All of them, in the order in which they are asked."""
     names = (name.split(":") for name in FAMILIES)
     return tuple(getattr(import_module(f"calliper.models.{file}"), kind) for file, kind in names)
 
 
-def family_of(core: Any) -> type[Family]:
-    """The first family that a fitted model is of; ``Family`` itself for none."""
-    return next((family for family in families() if family.is_mine(core)), Family)
+def family_of(core: Any) -> type[ModelFamily]:
+    """The first family that a fitted model is of; ``ModelFamily`` itself for none."""
+    return next((family for family in families() if family.is_mine(core)), ModelFamily)
 
 
 def explained_deviation(leaves: Iterable[tuple[Any, Any]], rate: float) -> float:

@@ -22,9 +22,9 @@ from sklearn.utils.validation import validate_data
 from calliper._types import FloatArray, IntArray
 from calliper._validation import n_rows
 from calliper.models._asking import predictions
-from calliper.models._family import Family, root_deviation, tree_deviation
+from calliper.models._family import ModelFamily, root_deviation, tree_deviation
 from calliper.models._grove import Grove
-from calliper.models._wrapped import learnt, predicts_as
+from calliper.models._wrapped import all_predict_as, learnt, predicts_as
 
 #: A member: from the rows of the ensemble to its predictions, (m,).
 Member = Callable[[Any], FloatArray]
@@ -37,7 +37,7 @@ FEWEST_MEMBERS = 2
 N_VERIFIED = 3
 
 
-class Members(Family):
+class Members(ModelFamily):
     """What a mean is made of, read once: the members, and how rows are checked for them."""
 
     def __init__(self, core: Any) -> None:
@@ -45,7 +45,7 @@ class Members(Family):
         columns = learnt(core, "estimators_features_")
         own = _with_columns(core.estimators_, columns)
         self.picks_columns = columns is not None
-        self.all_trees = all(_is_tree(member) for member in core.estimators_)
+        self.all_trees = _are_trees(core.estimators_)
         self.grove: Grove | None = None
         self.members: list[Member] = [_AnyMember(*each) for each in own]
         if self.all_trees and isinstance(core, BaseEstimator):
@@ -190,12 +190,13 @@ class _AnyMember:
         return predictions(self.model, rows if self.columns is None else rows[:, self.columns])
 
 
-def _is_tree(member: Any) -> bool:
+def _are_trees(members: Sequence[Any]) -> bool:
+    """Whether what is in the leaves is what all of them predict, one number each."""
     from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
-    if not predicts_as(member, ExtraTreeRegressor, DecisionTreeRegressor):
-        return False  # what is in the leaves need not be what it predicts
-    return bool(member.tree_.n_outputs == 1 and member.tree_.value.shape[-1] == 1)
+    if not all_predict_as(members, ExtraTreeRegressor, DecisionTreeRegressor):
+        return False
+    return all(m.tree_.n_outputs == 1 and m.tree_.value.shape[-1] == 1 for m in members)
 
 
 def _with_columns(members: Sequence[Any], columns: Any) -> list[tuple[Any, Any]]:

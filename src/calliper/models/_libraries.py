@@ -46,7 +46,7 @@ from calliper.models._asking import (
 )
 from calliper.models._family import (
     STEP_FLOOR,
-    Family,
+    ModelFamily,
     UnreadableError,
     explained_deviation,
     leaf_values_deviation,
@@ -122,7 +122,7 @@ class Table:
         return total
 
 
-class Library(Family):
+class Library(ModelFamily):
     """A model of one of the libraries, asked as the library has it. Subclasses say how.
 
     Attributes

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from calliper._types import FloatArray
-from calliper.models._family import Family
+from calliper.models._family import ModelFamily
 from calliper.models._wrapped import learnt, predicts_as
 
 
@@ -26,7 +26,7 @@ def coefficients(core: Any) -> FloatArray:
     return np.asarray(core.coef_, dtype=np.float64).reshape(-1)
 
 
-class StatedDeviation(Family):
+class StatedDeviation(ModelFamily):
     """A model whose ``predict`` can be asked for the standard deviation."""
 
     @classmethod

@@ -1,7 +1,7 @@
 """A model trained again: copies with nothing learnt, and what their ``fit`` is to be given.
 
 A family may know more of a first training than its parameters say (rounds at which it stopped,
-columns that were categories): see ``Family.retrain``.
+columns that were categories): see ``ModelFamily.retrain``.
 """
 
 from __future__ import annotations

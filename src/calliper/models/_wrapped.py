@@ -10,6 +10,7 @@ new row, and the guarantee is lost.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from inspect import getattr_static
 from types import BuiltinMethodType, FunctionType, MethodType
@@ -166,6 +167,11 @@ def _check_regressor(core: Any) -> None:
 def predicts_as(model: Any, *classes: type) -> bool:
     """Whether ``model`` is of one of the classes, and predicts by its methods unchanged."""
     return any(isinstance(model, known) and _unchanged(model, known) for known in classes)
+
+
+def all_predict_as(models: Iterable[Any], *classes: type) -> bool:
+    """Whether each of many does."""
+    return all(predicts_as(model, *classes) for model in models)
 
 
 def _unchanged(model: Any, known: type) -> bool:

@@ -41,8 +41,8 @@ from calliper._types import FloatArray
 from calliper._validation import check_features, n_rows
 from calliper.exceptions import CalliperError, EmbeddingWarning, UnscaledFeaturesWarning, warn
 from calliper.models import (
-    Family,
     Layer,
+    ModelFamily,
     OpenedModel,
     UnreadableError,
     check_predictions,
@@ -212,7 +212,7 @@ def fit_embedding(
     nearness : whether any distance will be asked; if not, inputs need not be numbers, and the
         prediction takes their place
     """
-    choice = Choice(
+    choice = SpaceChoice(
         model=model,
         n_outputs=n_outputs,
         bare=Prediction() if units is None else Prediction(units=np.asarray(units)),
@@ -225,7 +225,7 @@ def fit_embedding(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class SpaceChoice:
     """Chooses a space by the model and its training rows; of ``X_calibration`` by the layout only.
 
     ``bare`` is the space of predictions; ``nearness`` says whether any distance will be asked.
@@ -341,7 +341,7 @@ class Choice:
             )
         return self.bare
 
-    def _disagreement(self, opened: OpenedModel, family: type[Family]) -> str | None:
+    def _disagreement(self, opened: OpenedModel, family: type[ModelFamily]) -> str | None:
         """How the family's predictions of training rows differ from the model's, in words.
 
         None if they agree, or if the core's class is known to agree.

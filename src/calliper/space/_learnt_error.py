@@ -27,7 +27,7 @@ from sklearn.utils import _safe_indexing, indexable
 from calliper._kept import Field, Inline, Keeps, Number, OneOf, Opened, Part
 from calliper._types import FloatArray
 from calliper.exceptions import EmbeddingWarning, warn
-from calliper.models import Family, OpenedModel, open_model, unwrapped
+from calliper.models import ModelFamily, OpenedModel, open_model, unwrapped
 from calliper.scores import ScaledError
 from calliper.space._embedding import Embedding
 from calliper.space._encoding import ColumnEncoder
@@ -223,7 +223,7 @@ def _with_unit(embedding: Embedding, unit: float) -> PredictionAndSpread | None:
         return None if space.unit is None else space
     if isinstance(space, InputsAndPrediction | Prediction):
         opened = _opened(embedding.model)
-        return PredictionAndSpread(opened=opened, doubt=Family(opened.core), unit=unit)
+        return PredictionAndSpread(opened=opened, doubt=ModelFamily(opened.core), unit=unit)
     return None
 
 

@@ -34,8 +34,8 @@ from calliper._types import FloatArray
 from calliper._validation import check_features, n_rows, refuse_sparse
 from calliper.exceptions import CalliperError
 from calliper.models import (
-    Family,
     Layer,
+    ModelFamily,
     OpenedModel,
     coefficients,
     families,
@@ -309,7 +309,7 @@ class PredictionAndSpread(Keeps):
     """
 
     opened: OpenedModel
-    doubt: Family
+    doubt: ModelFamily
     unit: float | None
     predicts: bool = True
 
@@ -332,14 +332,18 @@ class PredictionAndSpread(Keeps):
     @classmethod
     def again(cls, state: dict[str, Any]) -> PredictionAndSpread:
         """What the family reads of the model that was given."""
-        every: tuple[type[Family], ...] = (Family, *families())
+        every: tuple[type[ModelFamily], ...] = (ModelFamily, *families())
         known = {family.__name__: family for family in every}
         doubt = known[state.pop("family")](state["opened"].core)
         return cls(doubt=doubt, **state)
 
     @classmethod
     def learn(
-        cls, opened: OpenedModel, family: type[Family], X_train: Any, y_train: FloatArray | None
+        cls,
+        opened: OpenedModel,
+        family: type[ModelFamily],
+        X_train: Any,
+        y_train: FloatArray | None,
     ) -> PredictionAndSpread:
         """The space, with its unit from the model, else from training rows, else without."""
         doubt = family(opened.core)

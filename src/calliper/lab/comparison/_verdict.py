@@ -123,7 +123,7 @@ class Case:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Choice:
+class Recommendation:
     """The method to recommend, the best by score, and what cannot be told from that."""
 
     chosen: Record
@@ -176,7 +176,7 @@ def _recommended(case: Case) -> Verdict:
     )
 
 
-def choose(case: Case) -> Choice:
+def choose(case: Case) -> Recommendation:
     """The method to recommend among those that cover."""
     fit, split = case.fit, case.constant.method
     best = min(fit, key=lambda record: record.score)
@@ -195,7 +195,7 @@ def choose(case: Case) -> Choice:
         return name in short, *by_kind, record.score
 
     chosen = min(as_good, key=preference)
-    return Choice(
+    return Recommendation(
         chosen=chosen,
         best=best,
         as_good=[record.method for record in as_good if record is not chosen],
@@ -246,7 +246,7 @@ def cannot_be_told(record: Record, n_test: int) -> bool:
     return n_test < FEW_TEST_POINTS or record.chance_low < record.level - WIDE_CHANCE
 
 
-def say_headline(case: Case, choice: Choice) -> str:
+def say_headline(case: Case, choice: Recommendation) -> str:
     """The answer in a line, and the group that it does not hold for."""
     text, groups = _plain_headline(case, choice), choice.groups
     if not groups.uneven:
@@ -254,7 +254,7 @@ def say_headline(case: Case, choice: Choice) -> str:
     return f"{text}, but {groups.where} is covered only {percent(groups.coverage)}."
 
 
-def _plain_headline(case: Case, choice: Choice) -> str:
+def _plain_headline(case: Case, choice: Recommendation) -> str:
     name, is_constant = choice.chosen.method, choice.chosen is case.constant
     if cannot_be_told(choice.chosen, case.n_test):
         what = "keep" if is_constant else "lean to"
@@ -280,7 +280,7 @@ def say_size(chosen: Record, mean_error: float) -> str:
     return f"{how} ±\u2009{rough(half)}, in the unit of the target; {off}."
 
 
-def say_caveat(choice: Choice) -> str:
+def say_caveat(choice: Recommendation) -> str:
     """What to know before using it, if only one thing is read."""
     chosen = choice.chosen
     if chosen.fraction_infinite > 0:
@@ -311,7 +311,7 @@ def say_covers(chosen: Record, records: Sequence[Record], n_test: int) -> str:
     return text + (f" Less than chance allows: {listed(short)}." if short else "")
 
 
-def say_adapts(choice: Choice, constant: Record) -> str:
+def say_adapts(choice: Recommendation, constant: Record) -> str:
     """Does it adapt?"""
     chosen, even = choice.chosen, choice.evenness
     if chosen is constant:
@@ -341,7 +341,7 @@ def _say_constant(chosen: Record, even: Evenness) -> str:
     return f"{found}: the width is the same everywhere. {worst}.{rest}"
 
 
-def say_why(case: Case, choice: Choice) -> str:
+def say_why(case: Case, choice: Recommendation) -> str:
     """Which method, and why?"""
     chosen, best = choice.chosen, choice.best
     if chosen is case.constant:
@@ -361,7 +361,7 @@ def say_why(case: Case, choice: Choice) -> str:
     return f"{chosen.method} has the best interval score of {count} methods that cover.{rest}"
 
 
-def _advantage(case: Case, choice: Choice) -> str:
+def _advantage(case: Case, choice: Recommendation) -> str:
     """What the choice has that the best by score has not."""
     if case.in_groups(choice.best.method).uneven and not choice.groups.uneven:
         return "leaves no group short"

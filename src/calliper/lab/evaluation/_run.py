@@ -20,8 +20,8 @@ from typing import Any
 
 from joblib import Parallel, delayed
 
-from calliper._calibrated import Calibrated, calibrate, measured, seeded
 from calliper._types import FloatArray, IntArray
+from calliper.calibration import Calibration, calibrate, measured, with_random_state
 from calliper.calibrators import as_calibrator
 from calliper.intervals import Intervals
 from calliper.lab.evaluation._plan import Trial
@@ -74,7 +74,7 @@ def _measured(trial: Trial) -> list[Row]:
     return rows
 
 
-def _calibrated(trial: Trial, rows: IntArray) -> Calibrated:
+def _calibrated(trial: Trial, rows: IntArray) -> Calibration:
     """The method calibrated on held-out rows; seeds that it lacks are those of the split."""
     problem, method = trial.problem, trial.method
     score = as_score(method.score_function or problem.score_function)
@@ -84,7 +84,7 @@ def _calibrated(trial: Trial, rows: IntArray) -> Calibrated:
         training, y = Rows(problem.Z_train, targets=problem.y_train), problem.y_train
         if y is not None and trained is not None:
             training = replace(training, scores=score.magnitude(y, trained))
-    calibrator = seeded(as_calibrator(method.calibrator), trial.draw.method_seed)
+    calibrator = with_random_state(as_calibrator(method.calibrator), trial.draw.method_seed)
     held_out = measured(score, problem.Z[rows], problem.y[rows], outputs[rows])
     return calibrate(calibrator, score, held_out, training=training)
 

@@ -12,7 +12,7 @@ from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.lab.evaluation import one_sigma
 from calliper.lab.report import _style as style
-from calliper.lab.tuning import IN_WORDS, TuningCurve
+from calliper.lab.tuning import CRITERIA_IN_WORDS, TuningCurve
 from calliper.metrics import MEASURES
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ def _draw_criterion(axis: Any, curve: TuningCurve) -> None:
     band = (mean - deviation, mean + deviation)
     axis.fill_between(x, *band, color=style.BLUE, alpha=0.25, linewidth=0)
     axis.plot(x, mean, color=style.BLUE, linewidth=1.6, marker="o", markersize=3.5)
-    axis.set_ylabel(IN_WORDS[curve.criterion] + _UNITS[curve.criterion])
+    axis.set_ylabel(CRITERIA_IN_WORDS[curve.criterion] + _UNITS[curve.criterion])
     title = "Smaller is better: mean over the points left out, shaded ± their deviation"
     axis.set_title(title, loc="left", fontsize=9.5, color=style.QUIET)
     value = curve.reference_value

@@ -11,17 +11,17 @@ never too small, and exceed those of the plain engine by less than twenty.
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from calliper._device import DeviceRows, Tensor, import_torch, to_columns
 from calliper._types import FloatArray
-from calliper.kernels._base import Bag, LeaveTwoOut
-from calliper.kernels._torch import Strips
+from calliper.exceptions import CalliperError
+from calliper.kernels import Bag, LeaveTwoOut
 from calliper.quantile import Shares, conformal_rank, row_thresholds
+from calliper.scale._device import DeviceRows, Tensor, import_torch, to_columns
+from calliper.scale._torch import Strips
 
 torch = import_torch()
 
@@ -47,6 +47,23 @@ class TorchRadial:
         self.rows, self.two_l2 = rows, 2 * length_scale**2
         self.floor, self.side = smoothing / len(rows), step * length_scale if step else 0.0
         self.strips = Strips(rows.device)
+
+    def leave_two_out(self, magnitudes: FloatArray, offset: float) -> LeaveTwoOut:
+        """Scales of the Jackknife+."""
+        return LeaveTwoOutTorchRadial(self, magnitudes, offset)
+
+    def bag(self, magnitudes: FloatArray, scores: FloatArray, offset: float) -> Bag:
+        """Thresholds of full conformal."""
+        return BagTorchRadial(self, magnitudes, scores, offset)
+
+    def mean(self, magnitudes: FloatArray) -> Any:
+        """Not known there."""
+        raise CalliperError(
+            f"{self.rows.device} computes radial weights for FullRescaled and JackknifeRescaled "
+            f"alone: leave engine out."
+        )
+
+    local_quantile = mean
 
     def __getstate__(self) -> dict[str, Any]:
         dropped = ("columns", "centre", "centred", "norm")
@@ -142,12 +159,6 @@ class BagTorchRadial(Bag):
         self.radial, self.magnitudes, self.scores, self.offset = radial, magnitudes, scores, offset
         self.mean, self.weight, self.largest = radial.mean_of_others(magnitudes)
 
-    def with_offset(self, offset: float) -> BagTorchRadial:
-        """The same with another constant added to every scale; no weight is summed again."""
-        other = copy(self)
-        other.offset = offset
-        return other
-
     def calibration_scale(self, level: float) -> FloatArray:
         """Scales of the calibration points without the new one, (N,)."""
         return np.asarray(self.mean + self.offset)
@@ -241,14 +252,14 @@ def ranked(values: Tensor, ranks: list[int]) -> Tensor:
 
 
 def positive_root(quadratic: Tensor, linear: Tensor, constant: Tensor) -> Tensor:
-    """As :func:`calliper.kernels._base.positive_root`, where quadratic > 0."""
+    """As :func:`calliper.kernels.positive_root`, where quadratic > 0."""
     denominator = linear + torch.hypot(linear, (quadratic * constant).sqrt_().mul_(2))
     unbounded = torch.where((constant == 0) & (quadratic > 0), 0.0, torch.inf)
     return torch.where(denominator > 0, 2 * constant / denominator, unbounded)
 
 
 def signed_root(quadratic: Tensor, linear: Tensor, constant: Tensor) -> Tensor:
-    """As :func:`calliper.kernels._base.signed_root`."""
+    """As :func:`calliper.kernels.signed_root`."""
     root = torch.hypot(linear, (quadratic * constant).sqrt_().mul_(2))
     outer = (root - linear.clamp(max=0)) / (2 * quadratic)
     return torch.where(linear < 0, outer, positive_root(quadratic, linear.clamp(min=0), constant))

@@ -7,28 +7,56 @@ somebody asks for it.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 
+from calliper._handlers import ENGINE_NAMES, EngineRows
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError
+from calliper.kernels import Engine, Kernel
 
 #: A torch tensor; torch has no types where it is not installed.
 Tensor = Any
 
-#: What ``engine`` may be.
-GRAMMAR = "None, 'torch' (the current CUDA device) or 'torch:DEVICE', such as 'torch:cuda:0'"
+
+class TorchEngine(Engine):
+    """Computes on one device."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+
+    def search(self, rows: Any, metric: Any) -> Any:
+        """The rows, ready to be searched for neighbours there."""
+        from calliper.scale._torch import TorchSearch
+
+        return TorchSearch(self._rows(rows, metric))
+
+    def radial(
+        self, rows: Any, metric: Any, length_scale: float, smoothing: float, step: float
+    ) -> Any:
+        """The rows with radial weights there."""
+        from calliper.scale._torch_radial import TorchRadial
+
+        return TorchRadial(self._rows(rows, metric), length_scale, smoothing, step)
+
+    def _rows(self, rows: Any, metric: Any) -> DeviceRows:
+        if metric != "euclidean":
+            raise CalliperError(f"on {self.device} distances are Euclidean; got metric={metric!r}.")
+        return rows if isinstance(rows, DeviceRows) else DeviceRows(to_columns(rows, self.device))
 
 
-class DeviceRows:
+def engine(device: str) -> TorchEngine:
+    """The engine on a device by its name, the current CUDA device by default, if it is there."""
+    named = f"torch:{device}" if device else "torch"
+    return TorchEngine(check_device(device or "cuda", f"engine={named!r} asks for"))
+
+
+class DeviceRows(EngineRows):
     """Rows of features in double precision on a device, kept as columns, (d, n).
 
-    NumPy sees a copy of them in main memory, which is also what is pickled.
+    The copy of them in main memory that NumPy sees is also what is pickled.
     """
-
-    ndim = 2
 
     def __init__(self, columns: Tensor) -> None:
         self._columns, self.device = columns, str(columns.device)
@@ -47,19 +75,30 @@ class DeviceRows:
         least, largest = import_torch().aminmax(self.columns)
         return float(least), float(largest)
 
-    def __len__(self) -> int:
-        return self.shape[0]
+    @property
+    def engine(self) -> TorchEngine:
+        """Who computes with them: where they are."""
+        return TorchEngine(self.device)
+
+    def vstack(self, more: Any) -> DeviceRows:
+        """These and then others, which may be in main memory."""
+        columns = [self.columns, to_columns(more, self.device)]
+        return DeviceRows(import_torch().cat(columns, dim=1))
+
+    def check_beside(self, rows: Any, kernel: Any) -> None:
+        """Refuse new rows in main memory, unless the kernel names an engine that fetches them."""
+        if not isinstance(rows, DeviceRows) and (kernel is None or kernel.engine is None):
+            raise CalliperError(
+                f"calibration points are on {self.device}, and Z is in main memory: pass a tensor "
+                f"there, or name the engine, as in KNN(10, engine='torch:{self.device}'), to have "
+                f"rows moved."
+            )
 
     def __getitem__(self, rows: Any) -> DeviceRows:
         columns = self.columns
         if not isinstance(rows, slice):
             rows = import_torch().as_tensor(np.asarray(rows), device=columns.device)
         return DeviceRows(columns[:, rows])
-
-    def vstack(self, more: Any) -> DeviceRows:
-        """These rows and then others, on the device of these."""
-        columns = [self.columns, to_columns(more, self.device)]
-        return DeviceRows(import_torch().cat(columns, dim=1))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> FloatArray:
         if isinstance(self._columns, np.ndarray):
@@ -79,27 +118,13 @@ def import_torch() -> Any:
     return torch
 
 
-def is_tensor(values: Any) -> bool:
-    """Whether it is a torch tensor; does not import torch to know."""
-    return "torch" in sys.modules and isinstance(values, sys.modules["torch"].Tensor)
-
-
-def engine_device(engine: Any) -> str | None:
-    """The device that an engine names, checked; None for the plain engine."""
-    if engine is None:
-        return None
-    if not isinstance(engine, str) or engine.split(":")[0] != "torch":
-        raise ValueError(f"engine must be {GRAMMAR}; got {engine!r}.")
-    return check_device(engine[6:] or "cuda", f"engine={engine!r} asks for")
-
-
 def check_device(name: str, who: str) -> str:
     """The name of a device that exists, with its number."""
     torch = import_torch()
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ValueError(f"{who} the device {name!r}; engine must be {GRAMMAR}.") from None
+        raise ValueError(f"{who} the device {name!r}; engine must be {ENGINE_NAMES}.") from None
     if device.type not in ("cpu", "cuda"):
         raise CalliperError(f"{who} the device {name!r}; it must compute in float64: CUDA, or cpu.")
     count = torch.cuda.device_count() if device.type == "cuda" else 0
@@ -113,10 +138,26 @@ def check_device(name: str, who: str) -> str:
     return str(device)
 
 
-def refuse_other_metrics(metric: Any, device: str) -> None:
-    """Say that a device knows Euclidean distances alone."""
-    if metric != "euclidean":
-        raise CalliperError(f"on {device} distances are Euclidean; got metric={metric!r}.")
+def rows_of(Z: Tensor, calibrator: Any, held: Any) -> Any:
+    """Features as rows on their device, if they shall be compared there; else as they are.
+
+    ``held`` are the calibration points that new rows come to, None in ``fit``.
+    """
+    kernel = Kernel() if calibrator.kernel is None else calibrator.kernel
+    known = isinstance(kernel, Kernel) and (calibrator.kernel is None or "torch" in kernel.engines)
+    named = kernel.engine if known else None
+    if Z.device.type == "cpu" and named != "torch:cpu":
+        return Z
+    if not (calibrator.through_kernel and known):
+        raise CalliperError(
+            f"Z is on {Z.device}, where {calibrator!r} does not compute: pass Z.cpu(), or use "
+            f"FullRescaled or JackknifeRescaled with KNN(...) or RBF(...)."
+        )
+    if isinstance(held, DeviceRows):
+        return device_rows(Z, "Z", held.device)
+    if named is None or (named == "torch" and held is None):
+        return device_rows(Z, "Z", None if held is None else "cpu")
+    return device_rows(Z, "Z", engine(named.partition(":")[2]).device)
 
 
 def device_rows(Z: Tensor, name: str, device: str | None = None) -> DeviceRows:
@@ -157,24 +198,12 @@ def _refuse(values: Tensor, name: str) -> None:
         raise TypeError(f"{name} is sparse ({values.layout}): pass {name}.to_dense().")
 
 
-def to_host(values: Any, name: str, device: str | None) -> Any:
-    """A tensor of numbers for each row as an array; anything else as it is."""
-    if not is_tensor(values):
-        return values
+def to_array(values: Tensor, name: str, beside: Any) -> Any:
+    """A tensor of numbers for each row as an array; it must be where the rows are, or here."""
     _refuse(values, name)
     if values.device.type != "cpu":
-        refuse_elsewhere(values, name, device or "cpu")
+        refuse_elsewhere(values, name, beside.device if isinstance(beside, DeviceRows) else "cpu")
     return values.cpu().numpy()
-
-
-def device_of(rows: Any, engine: str | None) -> str | None:
-    """Where to compute: where rows are, or else where the engine says; None for the processor."""
-    return rows.device if isinstance(rows, DeviceRows) else engine_device(engine)
-
-
-def on_device(rows: Any, device: str) -> DeviceRows:
-    """Checked rows there."""
-    return rows if isinstance(rows, DeviceRows) else DeviceRows(to_columns(rows, device))
 
 
 def to_columns(rows: Any, device: str) -> Tensor:

@@ -30,13 +30,11 @@ from typing import Any
 import numpy as np
 
 from calliper._blocks import row_slices
-from calliper._device import DeviceRows, Tensor, import_torch, to_columns
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
-from calliper.kernels._balls import Pairs
-from calliper.kernels._search import EUCLIDEAN, ORDINARY, TIED_SHELL, NeighborSearch
-from calliper.kernels._wide import LARGEST
+from calliper.kernels import EUCLIDEAN, LARGEST, ORDINARY, TIED_SHELL, Pairs, Search
 from calliper.quantile import power_of_two
+from calliper.scale._device import DeviceRows, Tensor, import_torch, to_columns
 
 torch = import_torch()
 
@@ -88,7 +86,7 @@ class Strips:
             start += size
 
 
-class TorchSearch(NeighborSearch):
+class TorchSearch(Search):
     """The points of a calibration set on a device.
 
     Parameters
@@ -121,10 +119,6 @@ class TorchSearch(NeighborSearch):
     def points(self) -> FloatArray:  # type: ignore[override]
         """(N, d) in main memory, where points by the thousand share a place."""
         return np.ascontiguousarray(self.columns.T.cpu().numpy())
-
-    def extended(self, points: FloatArray) -> None:
-        """Nothing is gained: all is searched anew."""
-        return
 
     def scaled(self, rows: Any) -> FloatArray:
         """Rows in the unit of the search, in main memory."""
@@ -186,23 +180,13 @@ class TorchSearch(NeighborSearch):
         own = np.arange(len(self.rows)) if points is None else points
         return np.asarray(self._paired(self.columns, own, neighbor).cpu().numpy())
 
-    def select(
-        self,
-        ordered: FloatArray,
-        factor: FloatArray,
-        row: IntArray,
-        position: IntArray,
-        value: FloatArray,
-        ranks: list[int],
-        shares: None = None,
-    ) -> FloatArray:
-        """The rank-th smallest multiple of each row, exceptions merged in: (m, L).
-
-        As :func:`calliper.quantile.merged_multiple`, with exceptions listed by ascending row.
-        """
-        given = (ordered, factor, row, position, value)
-        merged = Merged(*(torch.as_tensor(each, device=self.device) for each in given))
-        return np.stack([merged.ranked(rank).cpu().numpy() for rank in ranks], axis=1)
+    def select(self, *merged: Any) -> FloatArray:
+        """On the device, where that takes no time, but for weights."""
+        *given, ranks, shares = merged
+        if shares is not None:
+            return super().select(*merged)
+        there = Merged(*(torch.as_tensor(each, device=self.device) for each in given))
+        return np.stack([there.ranked(rank).cpu().numpy() for rank in ranks], axis=1)
 
     def _search(
         self, x: Tensor, n: int, own: Tensor = None, reach: FloatArray | None = None
@@ -351,10 +335,10 @@ class Tiles:
         column = rank % self.block * self.n_blocks + rank // self.block
         order = rank if order is None else order
         padded = self.block * self.n_blocks
-        self.point, self.place = (
+        self.point, self.column_of = (
             torch.zeros(size, dtype=torch.long, device=device) for size in (padded, n)
         )
-        self.point[column], self.place[order] = order, column
+        self.point[column], self.column_of[order] = order, column
         self.centre = columns.mean(dim=1, keepdim=True)
         ends = torch.aminmax(columns - self.centre)
         largest = power_of_two(np.array([float(end) for end in ends]))
@@ -366,9 +350,9 @@ class Tiles:
         bias = torch.full((padded,), torch.inf, dtype=torch.float64, device=device)
         self.moved = torch.zeros(padded, dtype=torch.float64, device=device)
         for rows in row_slices(n, 1 << 17):
-            place = self.place[rows]
-            rounded, bias[place], self.moved[place] = self._round(columns[:, rows])
-            self.right[place] = rounded.mul_(-2).T
+            column_of = self.column_of[rows]
+            rounded, bias[column_of], self.moved[column_of] = self._round(columns[:, rows])
+            self.right[column_of] = rounded.mul_(-2).T
         self.bias, self.most_moved = bias.to(dtype), float(self.moved.max())
         self.slack = torch.where(torch.isinf(bias), 0.0, self.tau * bias)
 
@@ -395,12 +379,12 @@ class Tiles:
         with full_speed(x.device.type):
             tile = torch.addmm(self.bias, rounded.T.contiguous(), self.right.T)
         if own is not None:
-            tile[torch.arange(len(own), device=x.device), self.place[own]] = torch.inf
+            tile[torch.arange(len(own), device=x.device), self.column_of[own]] = torch.inf
         blocks = tile.view(len(tile), self.block, self.n_blocks)
         minima = blocks.amin(dim=1)
         column, last = self._smallest(tile, blocks, minima, k)
         outside = self._beyond(last, norm, moved)
-        if k == len(self.place) - (own is not None):
+        if k == len(self.column_of) - (own is not None):
             outside.fill_(torch.inf)
         pairs = _no_pairs(x)
         if balls is not None:
@@ -416,8 +400,8 @@ class Tiles:
             return column, value.amax(dim=1)
         block = minima.topk(k, largest=False, sorted=False).indices
         inner = blocks[torch.arange(len(tile), device=tile.device)[:, None], :, block]
-        value, place = inner.flatten(1).topk(k, largest=False, sorted=False)
-        column = block.gather(1, place // self.block) + place % self.block * self.n_blocks
+        value, column_of = inner.flatten(1).topk(k, largest=False, sorted=False)
+        column = block.gather(1, column_of // self.block) + column_of % self.block * self.n_blocks
         return column, value.amax(dim=1)
 
     def _beyond(self, last: Tensor, norm: Tensor, moved: Tensor) -> Tensor:
@@ -435,7 +419,7 @@ class Tiles:
     ) -> Tensor:
         """Pairs (2, p) of a query and a point in whose ball it may be."""
         radius = self.moved.clone()
-        radius[self.place] += reach.sqrt() * ((1 + 1e-12) / self.unit)
+        radius[self.column_of] += reach.sqrt() * ((1 + 1e-12) / self.unit)
         radius, slack = (each.view(self.block, -1).T for each in (radius, self.slack))
         level = (self.tau - 1) * norm + self.tiny + moved.square()
         largest, most = radius.amax(dim=1), slack.amax(dim=1)
@@ -444,8 +428,8 @@ class Tiles:
         row, block = torch.nonzero(minima <= limit, as_tuple=True)
         own = (radius[block] + moved[row, None]).square_() + slack[block]
         own += (level - moved.square())[row, None]
-        hit, place = torch.nonzero(blocks[row, :, block] <= own, as_tuple=True)
-        column = block[hit] + place * self.n_blocks
+        hit, column_of = torch.nonzero(blocks[row, :, block] <= own, as_tuple=True)
+        column = block[hit] + column_of * self.n_blocks
         return torch.stack([row[hit], self.point[column]])
 
 

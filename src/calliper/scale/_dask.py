@@ -17,6 +17,7 @@ Who asks imports Dask, so that it is imported here where it is used.
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from copy import copy
@@ -29,6 +30,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from calliper._blocks import one_core
+from calliper._handlers import handler_of_collection
 from calliper._types import Coverage, FloatArray
 from calliper._validation import check_levels, n_rows
 from calliper._version import __version__
@@ -46,19 +48,9 @@ _SAID: WeakKeyDictionary[Any, dict[str, set[type[Warning]]]] = WeakKeyDictionary
 _SENT: WeakKeyDictionary[Any, tuple[tuple[Any, ...], Any]] = WeakKeyDictionary()
 
 
-def is_collection(X: Any) -> bool:
+def is_collection(what: Any) -> bool:
     """Whether it is a Dask collection, which nothing must make concrete by accident."""
-    return hasattr(X, "__dask_graph__")
-
-
-def refuse_collection(what: Any, name: str) -> None:
-    """For what is computed in this process: say so before something fetches all rows."""
-    if is_collection(what):
-        raise TypeError(
-            f"{name} is a Dask {type(what).__name__}, whose rows would all have to come into this "
-            f"process. calibrate, predict, predict_interval and predict_distribution take such; "
-            f"elsewhere pass {name}.compute(), or a sample of it."
-        )
+    return handler_of_collection(what) is not None
 
 
 @dataclass(frozen=True)
@@ -86,7 +78,7 @@ class Question:
             return np.empty((0, *self.shape))
         # What is wrong in one partition is often wrong in all: a process says it once.
         said = _SAID.setdefault(regressor, {}).setdefault(self.token, set(self.said))
-        with one_core(), once(said):  # a worker has a task for each of its threads
+        with one_core(), once(said, _tell()):  # a worker has a task for each of its threads
             return self.ask(regressor, rows, **dict(zip(given, values, strict=True)))
 
     def of_frame(self, rows: Any, regressor: Any, given: tuple[str, ...], *values: Any) -> Any:
@@ -101,29 +93,42 @@ class Question:
         )
 
 
-def lazy_intervals(regressor: Any, X: Any, coverage: Coverage, **how: Any) -> Any:
+def _tell() -> Callable[..., None]:
+    """What warns: on a worker, so that the clients of the cluster hear it, too."""
+    worker = sys.modules.get("distributed.worker")
+    return warnings.warn if worker is None else worker.warn
+
+
+def answer(asked: str, regressor: Any, X: Any, *given: Any, **known: Any) -> Any:
+    """What a method of a regressor says of the rows of a collection, not computed."""
+    answers = {
+        "predict": predict,
+        "predict_interval": predict_interval,
+        "predict_distribution": predict_distribution,
+    }
+    return answers[asked](regressor, X, *given, **known)
+
+
+def predict_interval(regressor: Any, X: Any, coverage: Coverage = 0.9, **how: Any) -> Any:
     """As ``predict_interval``: a frame of ends, or an array (m, 2) or (m, L, 2), not computed.
 
     For several targets the frame has the ends of each, the array (m, k, 2) or (m, k, L, 2).
     """
-    levels, targets = check_levels(coverage), getattr(regressor, "target_names_", None)
-    shape = (2,) if np.ndim(coverage) == 0 else (len(levels), 2)
-    ends = np.zeros((0, *shape[:-1]))
-    names = Intervals(ends, ends, levels).column_names()
-    if targets is not None:
-        names, shape = (
-            [f"{one}_{name}" for one in targets for name in names],
-            (len(targets), *shape),
-        )
+    names, shape = names_of_ends(regressor, coverage)
     return ask_lazily(regressor, X, partial(_ends, coverage=coverage), names, shape, how)
 
 
-def lazy_predictions(regressor: Any, X: Any) -> Any:
+def predict(regressor: Any, X: Any) -> Any:
     """As ``predict``: a series or an array (m,), for several targets a frame or (m, k)."""
     targets = getattr(regressor, "target_names_", None)
     names = ["prediction"] if targets is None else [str(name) for name in targets]
     shape = () if targets is None else (len(targets),)
     return ask_lazily(regressor, X, _predictions, names, shape, {})
+
+
+def predict_distribution(regressor: Any, X: Any, **how: Any) -> LazyDistribution:
+    """As ``predict_distribution``: what answers when it is asked for."""
+    return LazyDistribution(regressor, X, how)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,13 +153,8 @@ class LazyDistribution:
 
     def interval(self, coverage: Coverage = 0.9) -> Any:
         """As :meth:`calliper.distribution.Distribution.interval`: ends as of intervals."""
-        levels = check_levels(coverage)
-        shape = (2,) if np.ndim(coverage) == 0 else (len(levels), 2)
-        ends = np.zeros((0, *shape[:-1]))
-        names, ask = (
-            Intervals(ends, ends, levels).column_names(),
-            partial(_tails, coverage=coverage),
-        )
+        names, shape = names_of_ends(self.regressor, coverage)
+        ask = partial(_tails, coverage=coverage)
         return ask_lazily(self.regressor, self.X, ask, names, shape, self.how)
 
 
@@ -320,7 +320,7 @@ def _try_out(
     Not where a model may not know made-up values: text, categories, groups. The classes of
     warnings come back.
     """
-    per_row, said = regressor._per_row, set[type[Warning]]()
+    per_row, said = regressor.calibration_.per_row, set[type[Warning]]()
     if known or per_row != PerRow():
         return frozenset()
     if not hasattr(X, "divisions"):
@@ -346,7 +346,7 @@ def sent_once(regressor: Any) -> Any:
         return sent
     lean = copy(regressor)
     lean.progress = None
-    lean.__dict__.pop("_trained", None)
+    lean.calibration_ = replace(regressor.calibration_, trained=None)
     sent = send(lean, client)
     _SENT[regressor] = (state, sent)
     return sent
@@ -456,8 +456,8 @@ class LazyRows:
         """The first rows of the first partition that has any."""
         import dask
 
-        for place, part in enumerate(self._parts):
-            (found,) = dask.compute(dask.delayed(_first)(place, self._layout, self._names, *part))
+        for number, part in enumerate(self._parts):
+            (found,) = dask.compute(dask.delayed(_first)(number, self._layout, self._names, *part))
             if found is not None:
                 X, y, *values = found
                 return X, y, dict(zip(self._names[1:], values, strict=True))
@@ -472,25 +472,25 @@ class LazyRows:
         sent = send(embedding, current_client())
         locate = dask.delayed(_located)
         tasks = [
-            locate(place, sent, self._layout, self._same, self._names, *part)
-            for place, part in enumerate(self._parts)
+            locate(number, sent, self._layout, self._same, self._names, *part)
+            for number, part in enumerate(self._parts)
         ]
         found = [part for part in dask.compute(*tasks) if part is not None]
         joined = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
         return joined.pop("y"), joined.pop("y_pred"), joined.pop("Z"), joined
 
 
-def _first(place: int, layout: Any, names: Any, X: Any, *values: Any) -> Any:
+def _first(number: int, layout: Any, names: Any, X: Any, *values: Any) -> Any:
     """The first rows of a partition and what is known of them; None of an empty one."""
-    _check_partition(place, layout, X, dict(zip(names, values, strict=True)))
+    _check_partition(number, layout, X, dict(zip(names, values, strict=True)))
     return tuple(part[:HEAD] for part in (X, *values)) if n_rows(X) else None
 
 
-def _check_partition(place: int, layout: Any, X: Any, known: dict[str, Any]) -> None:
+def _check_partition(number: int, layout: Any, X: Any, known: dict[str, Any]) -> None:
     for name, value in known.items():
         if len(value) != n_rows(X):
             raise CalliperError(
-                f"partition {place} has {n_rows(X)} rows of X and {len(value)} of {name}: deal "
+                f"partition {number} has {n_rows(X)} rows of X and {len(value)} of {name}: deal "
                 f"both into the same partitions."
             )
     if n_rows(X):
@@ -498,11 +498,11 @@ def _check_partition(place: int, layout: Any, X: Any, known: dict[str, Any]) -> 
 
 
 def _located(
-    place: int, embedding: Any, layout: Any, per_row: PerRow, names: Any, X: Any, *values: Any
+    number: int, embedding: Any, layout: Any, per_row: PerRow, names: Any, X: Any, *values: Any
 ) -> Any:
     """What is known of the rows of a partition by name; None of an empty one."""
     known = {name: np.asarray(value) for name, value in zip(names, values, strict=True)}
-    _check_partition(place, layout, X, known)
+    _check_partition(number, layout, X, known)
     if not n_rows(X):
         return None
     with one_core():

@@ -5,7 +5,7 @@ together from what each shard says, in rounds:
 
 1. Each shard names its K+1 nearest, distances by direct differences. The K smallest of all are the
    K nearest, whoever held them; the distance of the K-th is the reach ρ. Where other points are
-   just as far, each shard counts and sums its own at ρ (exactly, see ``_exact.py``).
+   just as far, each shard counts and sums its own at ρ (exactly, see ``_arithmetic.py``).
 2. With ρ_i of its own points known since the fit, a shard finds those whose neighbourhood a new
    row enters, and their crossings t_i.
 3. All other thresholds are ŝ · s_i/ŝ_i, presorted in each shard. Of these only those around rank Q
@@ -15,7 +15,7 @@ Fitting is the first round for every point: each shard meets every other once. O
 scores of candidates travel, and in the fit the points themselves.
 
 ``Shard`` and the functions that take one know nothing of other shards or of where they run; the
-rounds are in :class:`ShardedBag`, which asks a *place* to do ``each`` and to ``fetch`` what came of
+rounds are in :class:`ShardedBag`, which asks *workers* to do ``each`` and to ``fetch`` what came of
 it.
 """
 
@@ -31,18 +31,22 @@ import numpy as np
 from calliper._blocks import BLOCK_FLOATS, map_row_blocks, row_slices
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
-from calliper.kernels._base import rescale, signed_root, times
-from calliper.kernels._exact import Grid
-from calliper.kernels._search import (
+from calliper.kernels import (
     EUCLIDEAN,
+    Entering,
+    Grid,
+    MeanStatistic,
     NeighborSearch,
-    _tied_at,
+    SharedSums,
     all_distances,
     paired_distances,
+    rescale,
+    signed_root,
+    sum_of_each,
+    tied_at,
+    times,
     unique_rows,
 )
-from calliper.kernels._shared import SharedSums, sum_of_each
-from calliper.kernels._statistic import MeanStatistic
 from calliper.quantile import conformal_rank, count_true, pad_exceptions
 
 #: New rows that go through the rounds together.
@@ -52,7 +56,7 @@ ROUND_ROWS = 4096
 PROBES = 256
 
 
-class Place(Protocol):
+class Workers(Protocol):
     """Where shards are: in this process, or on the workers of a cluster."""
 
     def each(self, work: Callable[..., Any], *parts: Sequence[Any], **same: Any) -> list[Any]:
@@ -78,7 +82,7 @@ class Near:
 
     def tied(self, k: int) -> BoolArray:
         """Rows whose K-th place is shared, (m,)."""
-        return _tied_at(self.distance, k)
+        return tied_at(self.distance, k)
 
     def shared(self, k: int, tied: FloatArray, grid: Grid) -> SharedSums:
         """Sums of rows that share it; ``tied`` are digits and numbers of points there."""
@@ -215,9 +219,9 @@ def entered(
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     """Rows that enter a point's neighbourhood, its ratio s_i/ŝ_i without them, and its t_i."""
     row, point, at_edge = shard.search.balls_containing(rows, shard.reach)
+    entering = Entering(point, at_edge, shard.scores[point], scale[row])
     with np.errstate(over="ignore"):
-        product = shard.scores[point] * scale[row]
-        value = shard.with_offset(offset).crossing(point, at_edge, product, 0.5)
+        value = shard.with_offset(offset).crossing(entering, 0.5)
     return row, rescale(shard.scores[point], shard.scale(offset)[point]), value
 
 
@@ -265,9 +269,8 @@ def rising(
         factor = scale[block]
         found = signed_root(slope, own - slope * shard.scores, shard.scores * factor[:, None])
         row, point, at_edge = shard.search.balls_containing(rows[block], shard.reach)
-        score = shard.scores[point]
-        how = (point, at_edge, score, factor[row], slope, 0.5)
-        found[row, point] = statistic.rising_crossing(*how)
+        entering = Entering(point, at_edge, shard.scores[point], factor[row])
+        found[row, point] = statistic.crossing(entering, 0.5, slope)
         inside = (found >= middle[0]) & (found <= middle[1])
         places = np.nonzero(inside)
         parts.append((count_true(found < middle[0]), places[0] + block.start, found[places]))
@@ -280,20 +283,20 @@ class ShardedBag:
 
     Parameters
     ----------
-    place : where the shards are
+    workers : where the shards are
     shards : made by :func:`make_shard`, not empty
     n : how many points they hold together
     n_neighbors, offset : K, and a constant added to every scale
     """
 
     def __init__(
-        self, place: Place, shards: list[Any], *, n: int, n_neighbors: int, offset: float
+        self, workers: Workers, shards: list[Any], *, n: int, n_neighbors: int, offset: float
     ) -> None:
-        self.place, self.n, self.k, self.offset = place, n, n_neighbors, offset
+        self.workers, self.n, self.k, self.offset = workers, n, n_neighbors, offset
         self.shards = self._met(shards)
         self._ordered: list[Any] | None = None
         self._windows: dict[tuple[int, int], tuple[int, FloatArray, IntArray]] = {}
-        middle, ordered = (n + 2) // 2, place.each(ordered_scores, shards)
+        middle, ordered = (n + 2) // 2, workers.each(ordered_scores, shards)
         self.middle = (
             self._order_statistic(ordered, middle - 1),
             self._order_statistic(ordered, middle),
@@ -301,7 +304,7 @@ class ShardedBag:
 
     def _met(self, shards: list[Any]) -> list[Any]:
         """Shards that know the K nearest of their points, in all of them."""
-        each, k = self.place.each, self.k
+        each, k = self.workers.each, self.k
         near = each(nearest_others, shards, n=k + 1)
         turns = [shards[turn:] + shards[:turn] for turn in range(len(shards))]
         for others in turns[1:]:
@@ -319,7 +322,9 @@ class ShardedBag:
 
     def n_zero(self) -> int:
         """How many calibration points have a scale of zero."""
-        return sum(self.place.fetch(self.place.each(count_zero, self.shards, offset=self.offset)))
+        return sum(
+            self.workers.fetch(self.workers.each(count_zero, self.shards, offset=self.offset))
+        )
 
     def order_statistics(
         self, Z: FloatArray, levels: list[float], shares: Any = None
@@ -337,8 +342,8 @@ class ShardedBag:
         The middle is what lies between the two scores that the bag's median is between.
         """
         how = {"offset": self.offset, "slope": slope, "middle": self.middle}
-        work = self.place.each(rising, self.shards, rows=Z, scale=self._scales(Z), **how)
-        below, row, value = zip(*self.place.fetch(work), strict=True)
+        work = self.workers.each(rising, self.shards, rows=Z, scale=self._scales(Z), **how)
+        below, row, value = zip(*self.workers.fetch(work), strict=True)
         rank = conformal_rank(level, self.n) - np.sum(below, axis=0)
         inside = _padded(np.concatenate(row), np.concatenate(value), len(Z))
         inside = np.column_stack([np.full(len(Z), self.middle[0]), np.sort(inside, axis=1)])
@@ -348,16 +353,16 @@ class ShardedBag:
 
     def _one_round(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
         scale = self._scales(Z)
-        work = self.place.each(entered, self.shards, rows=Z, scale=scale, offset=self.offset)
-        row, ratio, value = map(np.concatenate, zip(*self.place.fetch(work), strict=True))
+        work = self.workers.each(entered, self.shards, rows=Z, scale=scale, offset=self.offset)
+        row, ratio, value = map(np.concatenate, zip(*self.workers.fetch(work), strict=True))
         removed, added = _padded(row, ratio, len(Z)), _padded(row, value, len(Z))
         found = [self._selected(scale, removed, added, rank) for rank in ranks]
         return np.stack(found, axis=1)
 
     def _scales(self, Z: FloatArray) -> FloatArray:
         """Scales of new rows, (m,)."""
-        near, *others = self.place.fetch(
-            self.place.each(nearest, self.shards, rows=Z, n=self.k + 1)
+        near, *others = self.workers.fetch(
+            self.workers.each(nearest, self.shards, rows=Z, n=self.k + 1)
         )
         for other in others:
             near = near.merged(other, self.k + 1)
@@ -366,9 +371,9 @@ class ShardedBag:
         if tied.any():
             few = Near(near.distance[tied], near.magnitude[tied])
             reach = few.distance[:, self.k - 1]
-            work = self.place.each(at_reach, self.shards, rows=Z[tied], reach=reach)
-            (grid,) = self.place.fetch(self.place.each(_grid, self.shards[:1]))
-            total[tied] = few.shared(self.k, sum(self.place.fetch(work)), grid).total
+            work = self.workers.each(at_reach, self.shards, rows=Z[tied], reach=reach)
+            (grid,) = self.workers.fetch(self.workers.each(_grid, self.shards[:1]))
+            total[tied] = few.shared(self.k, sum(self.workers.fetch(work)), grid).total
         scale: FloatArray = total / self.k + self.offset
         return scale
 
@@ -408,9 +413,9 @@ class ShardedBag:
         if (first, last) in self._windows:
             return self._windows[first, last]
         if self._ordered is None:
-            self._ordered = self.place.each(ratios, self.shards, offset=self.offset)
+            self._ordered = self.workers.each(ratios, self.shards, offset=self.offset)
         low, high = (self._order_statistic(self._ordered, rank) for rank in (first, last))
-        parts = self.place.fetch(self.place.each(between, self._ordered, low=low, high=high))
+        parts = self.workers.fetch(self.workers.each(between, self._ordered, low=low, high=high))
         before, values, numbers = zip(*parts, strict=True)
         ratio, inverse = np.unique(np.concatenate(values), return_inverse=True)
         number = np.bincount(inverse, np.concatenate(numbers)).astype(np.intp)
@@ -426,7 +431,9 @@ class ShardedBag:
         while low < high:
             bits = sorted({low + (high - low) * part // PROBES for part in range(PROBES)})
             probes = np.array(bits, dtype=np.int64).view(np.float64)
-            reached = sum(self.place.fetch(self.place.each(count_up_to, ordered, probes=probes)))
+            reached = sum(
+                self.workers.fetch(self.workers.each(count_up_to, ordered, probes=probes))
+            )
             first = int(np.searchsorted(reached, rank))
             high = bits[first] if first < len(bits) else high
             low = bits[first - 1] + 1 if first else low

@@ -17,11 +17,11 @@ from uuid import uuid4
 import numpy as np
 
 from calliper._blocks import one_core
-from calliper._dask import names_of_ends
 from calliper._types import Coverage
 from calliper._validation import check_levels
 from calliper.exceptions import CalliperError
 from calliper.files import load
+from calliper.scale._dask import names_of_ends
 
 #: What this process has loaded, by who asked for it and the state of the file; so many at most.
 _LOADED: dict[tuple[Any, ...], Any] = {}

@@ -23,18 +23,22 @@ from typing import Any
 import numpy as np
 
 from calliper._types import BoolArray, FloatArray, IntArray
-from calliper.kernels._base import positive_root, signed_root
-from calliper.kernels._cells import CellSearch, Found, Placed
-from calliper.kernels._exact import Grid
-from calliper.kernels._knn import Asked, BagKNN
-from calliper.kernels._shared import Candidates, SharedSums, sum_of_each
-from calliper.kernels._statistic import (
+from calliper.kernels import (
+    Asked,
+    BagKNN,
+    Candidates,
     Edge,
+    Entering,
+    Grid,
     MeanStatistic,
+    SharedSums,
     clamped_crossing,
-    rising_clamped_crossing,
+    positive_root,
+    signed_root,
+    sum_of_each,
 )
 from calliper.quantile import Shares, row_order_statistics, row_thresholds, with_signs
+from calliper.scale._cells import CellSearch, Found, Placed
 
 #: How a pair is marked where the point has no candidates, and the new row is none of it.
 ALONE = 2
@@ -55,13 +59,13 @@ class CellMean(MeanStatistic):
         self, found: Found, magnitudes: FloatArray, k: int, offset: float, tied: SharedSums
     ) -> None:
         self.k, self.offset = k, offset
-        short = found.count < k
+        short = found.size < k
         member = np.where(found.near < 0, 0.0, magnitudes[found.near])
         self.full_sum = sum_of_each(member)
         self.inner_sum = np.where(short, self.full_sum, sum_of_each(member[:, :-1]))
         #: Of how many the mean is, without a new point that enters and with it.
-        self.n_full = np.clip(found.count, 1, k)
-        self.n_entered = np.minimum(found.count + 1, k)
+        self.n_full = np.clip(found.size, 1, k)
+        self.n_entered = np.minimum(found.size + 1, k)
         self.edge_weight = np.full(len(short), 0.5)
         self.edge_sum = self.inner_sum + 0.5 * np.where(short, 0.0, member[:, -1])
         crowded = np.flatnonzero(found.tied)
@@ -69,7 +73,7 @@ class CellMean(MeanStatistic):
         self.edge_sum[crowded] = tied.near + weight * tied.tied
         self.inner_sum[crowded] = tied.near + (tied.seats - 1) / tied.size * tied.tied
         self.full_sum[crowded] = tied.total
-        self.alone = found.count == 0
+        self.alone = found.size == 0
         middle = (len(magnitudes) + 2) // 2
         below, above = np.partition(magnitudes, [middle - 2, middle - 1])[middle - 2 : middle]
         self.low, self.high = float(below), float(above)
@@ -79,34 +83,17 @@ class CellMean(MeanStatistic):
         scale = np.where(self.alone, self.high, self.full_sum / self.n_full)
         return np.asarray(scale + self.offset)
 
-    def crossing(
-        self, point: IntArray, at_edge: Edge, product: FloatArray, level: float
-    ) -> FloatArray:
-        """t_i for points that the new one enters, or that are alone."""
-        alone = at_edge == ALONE
-        weight, others = self._entered(point, at_edge == 1)
-        found = self._root(point, weight, others, product)
-        clamped = clamped_crossing(self.low, self.high, self.offset, product[alone])
-        found[alone] = clamped
-        return found
-
-    def rising_crossing(
-        self,
-        point: IntArray,
-        at_edge: Edge,
-        score: FloatArray,
-        scale: FloatArray,
-        slope: float,
-        level: float,
-    ) -> FloatArray:
-        """As :meth:`crossing` where slope·t is added to both scales, s_i's and ŝ_{N+1}."""
-        alone, n = at_edge == ALONE, self.n_entered[point]
-        weight, others = self._entered(point, at_edge == 1)
-        linear = others / n + self.offset - slope * score
-        found = signed_root(slope + weight / n, linear, score * scale)
-        found[alone] = rising_clamped_crossing(
-            self.low, self.high, self.offset, score[alone], scale[alone], slope
-        )
+    def crossing(self, entering: Entering, level: float, slope: float = 0.0) -> FloatArray:
+        """t_i for points that new rows enter, or that are alone."""
+        alone, n = entering.at_edge == ALONE, self.n_entered[entering.point]
+        weight, others = self._entered(entering.point, entering.at_edge == 1)
+        if slope:
+            linear = others / n + self.offset - slope * entering.score
+            found = signed_root(slope + weight / n, linear, entering.product)
+        else:
+            found = positive_root(weight, others + n * self.offset, n * entering.product)
+        score, product = entering.score[alone], entering.product[alone]
+        found[alone] = clamped_crossing(self.low, self.high, self.offset, product, score, slope)
         return found
 
     def between(
@@ -132,12 +119,6 @@ class CellMean(MeanStatistic):
         alone = point[~entered]
         found[alone] = scores[alone]
         return found
-
-    def _root(
-        self, point: IntArray, weight: FloatArray, others: FloatArray, product: FloatArray
-    ) -> FloatArray:
-        n = self.n_entered[point]
-        return positive_root(weight, others + n * self.offset, n * product)
 
 
 class BagCells(BagKNN):
@@ -170,9 +151,6 @@ class BagCells(BagKNN):
     def for_file(self) -> dict[str, Any]:
         """Nothing: cells are searched again."""
         return {}
-
-    def extended(self, Z: FloatArray, magnitudes: FloatArray, scores: FloatArray) -> None:
-        """None: all points are searched again."""
 
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
         """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
@@ -237,10 +215,10 @@ class BagCells(BagKNN):
         """The scale of each row, with b in the place of g(t) where it has no candidates: (m,)."""
         found = self.search.nearest(new, self.n_neighbors)
         member = np.where(found.near < 0, 0.0, self.magnitudes[found.near])
-        mean = sum_of_each(member) / np.clip(found.count, 1, self.n_neighbors)
+        mean = sum_of_each(member) / np.clip(found.size, 1, self.n_neighbors)
         tied = np.flatnonzero(found.tied)
         mean[tied] = self._settled(new, tied)[0].total / self.n_neighbors
-        alone = found.count == 0
+        alone = found.size == 0
         return np.where(alone, self.statistic.high, mean) + self.offset, alone
 
     def _settled(
@@ -251,13 +229,13 @@ class BagCells(BagKNN):
         All candidates are compared; ``own`` says which points the rows are.
         """
         parts, reach, grid = np.empty((4, len(rows))), np.empty(len(rows)), Grid(self.ends)
-        for place, row in enumerate(rows):
-            point = None if own is None else int(own[place])
+        for number, row in enumerate(rows):
+            point = None if own is None else int(own[number])
             near, distance = self.search.of_one(new.rows[row], new.probes[row], point)
             candidates = Candidates(distance, self.magnitudes[near][None])
             sums = candidates.sums(self.n_neighbors, grid)
-            parts[:, place] = sums.near[0], sums.tied[0], sums.seats[0], sums.size[0]
-            reach[place] = np.partition(distance[0], self.n_neighbors - 1)[self.n_neighbors - 1]
+            parts[:, number] = sums.near[0], sums.tied[0], sums.seats[0], sums.size[0]
+            reach[number] = np.partition(distance[0], self.n_neighbors - 1)[self.n_neighbors - 1]
         return SharedSums(*parts), reach
 
     def _entered(self, new: Placed) -> tuple[IntArray, IntArray, Edge]:

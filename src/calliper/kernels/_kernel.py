@@ -1,37 +1,52 @@
-"""What a kernel answers, and the arithmetic that all of them share.
+"""What a kernel answers: the contract between kernels and the methods that use them.
 
 A method asks a kernel for one of a few things and never asks what kernel it is: scales without
 two points (Jackknife+), thresholds over a bag (full conformal), a mean or a quantile of other data.
 A kernel overrides what it can do; the rest refuses by name. To add one, write a file with a
-subclass of :class:`Kernel` and name it in ``kernels/__init__.py``.
+subclass of :class:`Kernel` and name it in ``kernels/__init__.py``. Where its weights are plain
+numbers that do not depend on scores, ``Weights`` of ``_weighted.py`` is all there is to write.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from copy import copy
+from numbers import Integral, Real
 from typing import Any, Protocol, Self
 
 import numpy as np
 
 from calliper._blocks import map_row_blocks
 from calliper._types import FloatArray
+from calliper.kernels._arithmetic import rescale, times
 from calliper.quantile import Shares, row_order_statistics, row_thresholds, with_signs
-
-#: Where one point carries more than this part of a sum, the rest is summed without it.
-DOMINANT = 0.999
+from calliper.rows import Rows
 
 #: What draws samples.
 Rng = np.random.RandomState
 
 #: Rows, or numbers for each, where they are known.
-Rows = FloatArray | None
+Known = FloatArray | None
 
 #: Scales at some level, (candidates, N).
 ScalesAtLevel = Callable[[float], FloatArray]
 
 #: Quantiles of other data at rows and levels, (m, L).
 LocalQuantile = Callable[[FloatArray, Sequence[float]], FloatArray]
+
+
+#: Kernels by their names on the command line.
+_NAMED: dict[str, type[Kernel]] = {}
+
+
+def named_kernels() -> dict[str, type[Kernel]]:
+    """Every kernel that has a name on the command line, by that name."""
+    from calliper import kernels
+
+    for name in kernels.__all__:  # those that nobody asked for are not loaded yet
+        getattr(kernels, name)
+    return dict(sorted(_NAMED.items()))
 
 
 class LocalMean(Protocol):
@@ -41,36 +56,49 @@ class LocalMean(Protocol):
         """The mean at each row, (m,)."""
 
 
-class Bag(Protocol):
-    """Thresholds t_i of the full method, with one constant added to every scale."""
+class Bag(ABC):
+    """Thresholds t_i of the full method, with one constant added to every scale.
+
+    Attributes
+    ----------
+    offset : the constant
+    scores : (N,) what is divided by scales
+    """
 
     offset: float
     scores: FloatArray
-
-    def with_offset(self, offset: float) -> Self:
-        """The same bag with another constant; nothing is searched or summed again."""
-
-    def extended(self, Z: FloatArray, magnitudes: FloatArray, scores: FloatArray) -> Self | None:
-        """A bag of all these points, of which the first are those at hand; None if not known."""
-        return None
 
     def for_file(self) -> dict[str, Any]:
         """What a file holds of it since it is dear, by name; nothing if it is quickly made."""
         return {}
 
+    @abstractmethod
     def calibration_scale(self, level: float) -> FloatArray:
         """Scales of the calibration points without the new one, (N,)."""
 
-    def order_statistics(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
-
+    @abstractmethod
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
         """All thresholds t_i of a few rows, (m, N), if slope·t is added to all scales.
 
         In the order of the calibration points. The level matters for quantiles of neighbours only.
         """
+
+    def with_offset(self, offset: float) -> Self:
+        """The same bag with another constant; nothing is searched or summed again."""
+        other = copy(self)
+        other.offset = offset
+        return other
+
+    def extended(self, rows: Rows) -> Self | None:
+        """A bag of these points, of which the first are those at hand; None if that is no gain."""
+        return None
+
+    def order_statistics(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
+        columns = [self.rising_order_statistic(Z, level, 0.0, shares) for level in levels]
+        return np.stack(columns, axis=1)
 
     def rising_order_statistic(
         self, Z: FloatArray, level: float, slope: float, shares: Shares | None = None
@@ -153,13 +181,14 @@ class Kernel:
 
     Attributes
     ----------
+    cli : what the command line calls it, if it is known there
     learns_on_errors : whether :meth:`fixed` needs training or left-out errors
     takes_inputs : whether features are raw inputs, not places whose distances say who is near
     by_distance : whether nearness is a fixed function of distances, in whatever space
     counts_neighbors : whether a fixed number of points speak, all equally loud
     smoothing : how many points the mean of all counts for in a local mean
-    takes_device : whether rows may be tensors on a torch device
-    engine : where to compute, if not where rows are
+    engines : names of engines, besides NumPy, that can compute it
+    engine : who computes, if not who holds the rows
 
     Examples
     --------
@@ -168,12 +197,18 @@ class Kernel:
     (True, True)
     """
 
+    cli: str | None = None
     learns_on_errors: bool = False
     by_distance: bool = False
     counts_neighbors: bool = False
     smoothing: float = 0.0
-    takes_device: bool = False
+    engines: tuple[str, ...] = ()
     engine: str | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.cli is not None:
+            _NAMED.setdefault(cls.cli, cls)
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -185,28 +220,22 @@ class Kernel:
         """Whether features are raw inputs, and not places whose distances say who is near."""
         return False
 
-    def resolved(self, Z_train: Rows = None, rng: Rng | None = None) -> Kernel:
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Kernel:
         """A copy with its parameters checked and those that training inputs decide filled in."""
         return self
 
-    def fixed(self, Z_train: Rows, scores_train: Rows, rng: Rng) -> Kernel:
+    def fixed(self, Z_train: Known, scores_train: Known, rng: Rng) -> Kernel:
         """A kernel that depends on training data alone: tuned or learnt on training errors."""
         return self
 
     def leave_two_out(
-        self,
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        *,
-        offset: float,
-        rng: Rng,
-        Z_train: Rows = None,
+        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None
     ) -> LeaveTwoOut:
         """Scales of the Jackknife+.
 
         Parameters
         ----------
-        Z, magnitudes : (N, d) and (N,) calibration points, N ≥ 2, and what scales are made of
+        rows : N ≥ 2 calibration points and magnitudes, which scales are made of
         offset : constant added to every scale
         rng : draws what a tuned kernel needs drawn
         Z_train : (n, d) training inputs, if there are any
@@ -215,21 +244,12 @@ class Kernel:
             f"no leave-two-out scale is known for {self!r}: use FullRescaled, or another kernel."
         )
 
-    def bag(
-        self,
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        scores: FloatArray,
-        *,
-        statistic: str,
-        offset: float,
-    ) -> Bag:
+    def bag(self, rows: Rows, *, statistic: str, offset: float) -> Bag:
         """Thresholds of full conformal.
 
         Parameters
         ----------
-        Z, magnitudes : (N, d) and (N,) calibration points and what scales are made of
-        scores : (N,) what is divided by scales
+        rows : calibration points, magnitudes that scales are made of, and scores to be divided
         statistic : "mean", "rms" or "quantile" of the neighbours; for "rms", squares are given
         offset : constant added to every scale
         """
@@ -272,6 +292,20 @@ class Kernel:
         raise TypeError(f"no scales to compare are known for {cls.__name__}.")
 
 
+def check_count(value: Any, name: str) -> int:
+    """A whole number of something, at least one."""
+    if not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name} must be an integer >= 1; got {value!r}.")
+    return int(value)
+
+
+def check_size(value: Any, name: str, least: int = 0) -> float:
+    """A finite number, at least so large."""
+    if not isinstance(value, Real) or not least <= float(value) < np.inf:
+        raise ValueError(f"{name} must be a finite number >= {least}; got {value!r}.")
+    return float(value)
+
+
 def as_kernel(given: Any, default: Kernel | None = None) -> Kernel:
     """The kernel given, or the default in place of None."""
     kernel = default if given is None else given
@@ -281,53 +315,3 @@ def as_kernel(given: Any, default: Kernel | None = None) -> Kernel:
             f"Mahalanobis(...), TunedKNN(...) or TunedRBF(...); got {kernel!r}."
         )
     return kernel
-
-
-def rescale(scores: FloatArray, scale: FloatArray) -> FloatArray:
-    """S / ŝ; +∞ wherever ŝ = 0, even for s = 0.
-
-    The rule follows from comparing scores by cross-multiplication, s_i ŝ_j > s_j ŝ_i: a point of
-    zero scale loses no comparison, and only an infinite rescaled score never loses one. Likewise a
-    ratio too small to have all its digits is raised to the next number, and never to zero.
-    """
-    rescaled = np.full_like(scores, np.inf)
-    with np.errstate(over="ignore", under="ignore"):  # an infinite ratio is valid
-        np.divide(scores, scale, out=rescaled, where=scale > 0)
-    lossy = (scores > 0) & (rescaled < np.finfo(np.float64).tiny)
-    return np.where(lossy, np.nextafter(rescaled, np.inf), rescaled) if lossy.any() else rescaled
-
-
-def times(scale: FloatArray, rescaled: FloatArray) -> FloatArray:
-    """ŝ · s⁺ in place of the scales; infinite where s⁺ is, even if the scale is zero."""
-    with np.errstate(invalid="ignore"):
-        scale *= rescaled
-    np.copyto(scale, np.inf, where=np.isinf(rescaled))
-    return scale
-
-
-def positive_root(
-    quadratic: float | FloatArray, linear: FloatArray, constant: FloatArray
-) -> FloatArray:
-    """The t ≥ 0 with quadratic·t² + linear·t = constant, for non-negative coefficients.
-
-    2c / (b + √(b² + 4ac)) never subtracts. Where b = a = 0 nothing bounds t, unless c = 0 too
-    and a > 0, when t = 0.
-    """
-    with np.errstate(over="ignore"):
-        denominator = linear + np.hypot(linear, 2 * np.sqrt(quadratic * constant))
-    root: FloatArray = np.where((constant == 0) & (np.asarray(quadratic) > 0), 0.0, np.inf)
-    np.divide(2 * constant, denominator, out=root, where=denominator > 0)
-    return root
-
-
-def signed_root(
-    quadratic: float | FloatArray, linear: FloatArray, constant: FloatArray
-) -> FloatArray:
-    """The largest t ≥ 0 with quadratic·t² + linear·t ≤ constant.
-
-    Here quadratic > 0 and constant ≥ 0, while the linear term may have any sign; whichever of
-    the two forms of the root does not subtract is taken.
-    """
-    root = np.hypot(linear, 2 * np.sqrt(quadratic * constant))
-    outer = (np.maximum(-linear, 0.0) + root) / (2 * quadratic)
-    return np.where(linear < 0, outer, positive_root(quadratic, np.maximum(linear, 0.0), constant))

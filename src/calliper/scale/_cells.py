@@ -18,12 +18,12 @@ a new row among its nearest, goes by lists of the points that probe a cell.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import sqrt
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,17 +37,23 @@ from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_slices, row_slices
 from calliper._kept import Array, Field, Keeps, Number
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
-from calliper.kernels._balls import Pairs, joined
-from calliper.kernels._base import Rng, Rows
-from calliper.kernels._search import (
+from calliper.kernels import (
     EUCLIDEAN,
+    LARGEST,
     ORDINARY,
+    SPARE,
+    Known,
     NeighborSearch,
+    Pairs,
+    Rng,
     all_distances,
+    check_count,
+    joined,
     paired_distances,
+    selected,
 )
-from calliper.kernels._wide import LARGEST, SPARE
 from calliper.quantile import power_of_two
+from calliper.rows import Rows
 
 #: Training rows a cell that its centre is learnt on, and rounds of learning.
 LEARNT_ON, ROUNDS = 40, 8
@@ -95,14 +101,11 @@ class Cells(BaseEstimator):  # type: ignore[misc]
         self.n_probes = n_probes
         self.random_state = random_state
 
-    def placed(self, Z_train: Rows, rng: Rng | None) -> PlacedCells:
+    def placed(self, Z_train: Known, rng: Rng | None) -> PlacedCells:
         """The partition, which depends on training rows alone."""
-        for name in ("n_cells", "n_probes"):
-            value = getattr(self, name)
-            if not (name == "n_cells" and value is None) and (
-                not isinstance(value, Integral) or value < 1
-            ):
-                raise ValueError(f"{name} of Cells must be an integer >= 1; got {value!r}.")
+        check_count(self.n_probes, "n_probes of Cells")
+        if self.n_cells is not None:
+            check_count(self.n_cells, "n_cells of Cells")
         own = check_random_state(self.random_state) if self.random_state is not None else rng
         own = check_random_state(own)
         centres = None if Z_train is None else self._learnt(Z_train, own)
@@ -164,13 +167,18 @@ class PlacedCells(Keeps):
             how = f"{len(self.learnt)} cells of training rows"
         return f"{how}, {self.n_probes} probed"
 
-    def placed(self, Z_train: Rows, rng: Rng | None) -> PlacedCells:
+    def placed(self, Z_train: Known, rng: Rng | None) -> PlacedCells:
         """As it is: nothing else is learnt of it."""
         return self
 
-    def search(self, points: FloatArray) -> CellSearch:
-        """The points in their cells."""
-        return CellSearch(points, self.centres(*points.shape), self.n_probes)
+    def bag(self, rows: Rows, *, n_neighbors: int, offset: float) -> Any:
+        """Thresholds of full conformal over the nearest in these cells."""
+        from calliper.scale._cell_bag import BagCells  # which builds on what is below
+
+        if not isinstance(rows.Z, np.ndarray):
+            raise TypeError("cells are searched by the processor: pass Z as an array.")
+        search, k = CellSearch(rows.Z, self.centres(*rows.Z.shape), self.n_probes), n_neighbors
+        return BagCells(search, rows.magnitudes, rows.scores, n_neighbors=k, offset=offset)
 
     def centres(self, n: int, d: int) -> FloatArray:
         """(C, d) centres for n points.
@@ -206,20 +214,19 @@ class Placed:
         return Placed(self.rows[rows], self.cell[rows], self.probes[rows])
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """The K nearest candidates of some rows.
 
     Attributes
     ----------
     near : (m, K) points in order of distance, −1 where there are fewer
-    count : (m,) how many candidates there are
+    size : (m,) how many candidates there are
     reach : (m,) the squared distance of the K-th, infinite if there are fewer
     tied : (m,) rows that share the last place, or of which ``near`` and ``reach`` are not sure
     """
 
     near: IntArray
-    count: IntArray
+    size: IntArray
     reach: FloatArray
     tied: BoolArray
 
@@ -261,6 +268,8 @@ class CellSearch:
         self.__dict__.update(state)
         self._list()
 
+    select = staticmethod(selected)
+
     def locate(self, rows: FloatArray) -> Placed:
         """The cells of rows; for one row the same in whatever company."""
         centres = self.partition.points
@@ -277,23 +286,19 @@ class CellSearch:
     def nearest_others(self, k: int) -> Found:
         """The K nearest candidates of each point."""
         order = self.members.indices.astype(np.intp)
-        parts = map_slices(
-            lambda rows: self._nearest(self.placed.of(order[rows]), k, order[rows]),
-            row_slices(len(order), SEARCHED),
-        )
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        return _in_order(parts, back)
+        return self._by_cells(lambda rows: self._nearest(self.placed.of(rows), k, rows), order)
 
     def nearest(self, new: Placed, k: int) -> Found:
         """The K nearest candidates of new rows."""
         order = np.argsort(new.cell, kind="stable")
-        parts = map_slices(
-            lambda rows: self._nearest(new.of(order[rows]), k), row_slices(len(new), SEARCHED)
-        )
+        return self._by_cells(lambda rows: self._nearest(new.of(rows), k), order)
+
+    def _by_cells(self, search: Callable[[IntArray], Found], order: IntArray) -> Found:
+        """What is found of rows that are searched in the order of their cells."""
+        parts = map_slices(lambda rows: search(order[rows]), row_slices(len(order), SEARCHED))
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
-        return _in_order(parts, back)
+        return Found(*(np.concatenate(part)[back] for part in zip(*parts, strict=True)))
 
     def candidates(self, probes: IntArray) -> IntArray:
         """All points in the cells probed by one row."""
@@ -485,12 +490,3 @@ def _by_cell(cells: IntArray) -> Iterator[tuple[int, IntArray]]:
     for end in ends:
         yield int(named[start]), row[start:end]
         start = end
-
-
-def _in_order(parts: list[Found], back: IntArray) -> Found:
-    """Parts one after the other, and then in the order of ``back``."""
-    near, count, reach, tied = (
-        np.concatenate([getattr(part, name) for part in parts])[back]
-        for name in ("near", "count", "reach", "tied")
-    )
-    return Found(near, count, reach, tied)

@@ -1,7 +1,7 @@
 """``FullRescaled`` over the K nearest for calibration sets that no single machine holds.
 
 The points are dealt to shards; what travels, and why the answer is the same to the last bit, is in
-``kernels/_shards.py``. Shards are arrays in this process, or partitions of Dask collections, which
+``_shards.py``. Shards are arrays in this process, or partitions of Dask collections, which
 stay on the workers that hold them.
 """
 
@@ -12,13 +12,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from calliper._dask import check_workers, current_client, is_collection, partitions
 from calliper._types import FloatArray
 from calliper._validation import check_features, check_scores, refuse_huge_scores, warn_zero_scales
 from calliper.calibrators import LARGEST, FullRescaled, ShrunkBag
 from calliper.exceptions import CalliperError
-from calliper.kernels import EUCLIDEAN, KNN, Grid, ShardedBag, make_shard
+from calliper.kernels import EUCLIDEAN, KNN, Grid
 from calliper.quantile import exponent
+from calliper.scale._dask import check_workers, current_client, is_collection, partitions
+from calliper.scale._shards import ShardedBag, make_shard
 
 #: Arguments that are larger are sent to all workers once, and not with every task.
 LARGE_BYTES = 1 << 16
@@ -89,8 +90,8 @@ class ShardedRescaled(FullRescaled):
         """
         self._check_parameters()
         k = self._checked_kernel().n_neighbors
-        place, parts = _placed(Z, scores)
-        facts = place.fetch(place.each(_facts, parts))
+        workers, parts = _placed(Z, scores)
+        facts = workers.fetch(workers.each(_facts, parts))
         parts = [part for part, fact in zip(parts, facts, strict=True) if fact[0]]
         facts = [fact for fact in facts if fact[0]]
         n, extremes = _joined(facts)
@@ -106,10 +107,10 @@ class ShardedRescaled(FullRescaled):
         scaled = np.ldexp(extremes, self.shift_) ** self.power_
         self.least_ = self._least(extremes, scaled)
         grid = Grid(scaled)
-        shards = place.each(_scaled_shard, parts, shift=self.shift_, power=self.power_, grid=grid)
+        shards = workers.each(_scaled_shard, parts, shift=self.shift_, power=self.power_, grid=grid)
         offset = float(np.ldexp(float(self.offset), self.shift_)) ** self.power_
         offset /= 1 - self.shrinkage_
-        bag: Any = ShardedBag(place, shards, n=n, n_neighbors=k, offset=offset)
+        bag: Any = ShardedBag(workers, shards, n=n, n_neighbors=k, offset=offset)
         if self.shrinkage_:  # the two scores beside the median are all that it takes of them
             bag = ShrunkBag(bag, np.array(bag.middle), self.shrinkage_)
         self.bag_, self.levels_asked_ = bag, set()
@@ -149,16 +150,16 @@ def _placed(Z: Any, scores: Any) -> tuple[Any, list[Any]]:
             )
         check_workers(client)
         delayed = [client.compute(list(pair)) for pair in partitions(Z, {"scores": scores})]
-        place: Any = OnCluster(client)
+        workers: Any = OnCluster(client)
         features, errors = zip(*delayed, strict=True)
     else:
-        place, features, errors = Here(), Z, scores
+        workers, features, errors = Here(), Z, scores
         if not isinstance(Z, list | tuple) or len(Z) != len(scores):
             raise CalliperError(
                 f"Z and scores must be lists of arrays, one of each a shard; got a "
                 f"{type(Z).__name__} of {len(Z)} and {len(scores)} scores."
             )
-    return place, place.each(_checked, features, errors, range(len(features)))
+    return workers, workers.each(_checked, features, errors, range(len(features)))
 
 
 def _checked(Z: Any, scores: Any, number: int) -> tuple[FloatArray, FloatArray]:

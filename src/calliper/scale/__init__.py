@@ -1,0 +1,13 @@
+"""More rows than one machine holds, or faster: Dask, devices, cells, shards, batches.
+
+Dask collections are taken by ``ConformalRegressor`` itself, and tensors on a GPU by calibrators;
+see ``docs/scale.md`` and ``docs/gpu.md``. The core never imports this package: it asks
+``calliper._handlers`` who handles rows that are not arrays.
+"""
+
+from calliper.scale._batches import BatchIntervals
+from calliper.scale._cells import Cells
+from calliper.scale._dask import connect
+from calliper.scale._sharded import ShardedRescaled
+
+__all__ = ["BatchIntervals", "Cells", "ShardedRescaled", "connect"]

@@ -1,0 +1,505 @@
+"""Several targets at once: a box that holds all of them, or an interval for each by itself.
+
+*Joint.* With r_j the error of target j and units u_j that no calibration row had a part in, a row
+scores max_j |r_j|/u_j (``JointError``). Any calibrator makes a radius t of such scores, and the box
+has the sides ŷ_j ± u_j·t: all targets lie inside exactly if the score is at most t, so that the
+calibrator's promise is one for all targets together, whatever the units. These decide how much of
+the width each target takes: u_j is the mean size of left-out, else of training errors.
+
+*Each by itself.* A ``ConformalRegressor`` for each column of the one model's predictions. Each
+interval covers with 1−α; all together may do so as rarely as 1 − kα.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.frozen import FrozenEstimator
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.utils import _safe_indexing, check_consistent_length, indexable
+
+from calliper import models
+from calliper._front_door import FrontDoor
+from calliper._handlers import handled, refuse_collection
+from calliper._kept import Array, Field, Part, Plain
+from calliper._row_checks import sketch_rows
+from calliper._types import Coverage, FloatArray, IntArray
+from calliper._validation import check_bounds
+from calliper.calibration import (
+    Calibration,
+    TrainedHere,
+    calibrate_model,
+    few_groups,
+    given_training,
+    known_model,
+    rows_at_hand,
+    train_apart,
+    warn_if_other,
+)
+from calliper.calibrators import FullRescaled, as_calibrator
+from calliper.exceptions import CalliperError, UnbalancedBoxWarning, warn
+from calliper.guarantees import Guarantee
+from calliper.intervals import Boxes, Intervals, check_targets, listed, target_names
+from calliper.regressor import ConformalRegressor
+from calliper.rows import PerRow, row_values
+from calliper.scores import AbsoluteError, JointError
+from calliper.space import Training, fit_embedding
+
+
+class MultiTargetRegressor(FrontDoor):
+    """Prediction boxes around a model of several targets, y of shape (n, k).
+
+    All is as for :class:`ConformalRegressor`, but that y has a column for each target. A frame
+    names them; where both have names, the order of columns does not matter.
+
+    Parameters
+    ----------
+    estimator : regressor or callable
+        A model that predicts (n, k): a forest, a network, a linear model, XGBoost, or
+        ``MultiOutputRegressor`` around a model of one target.
+    joint : bool, default True
+        Whether the level holds for all targets together, or for each by itself. All together may
+        then lie inside as rarely as 1 − k(1 − coverage).
+    units : (k,) positive numbers, optional
+        The size of a usual error of each target, chosen without calibration rows: the sides of a
+        joint box are in proportion to them. By default (``units_``) learnt from left-out errors
+        where the calibrator asks for these or ``left_out_folds`` is given, else from training
+        errors; all 1, with a warning, if there are no training rows.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LinearRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(1000, 1))
+    >>> y = (X + X * rng.normal(size=(1000, 2))) * [1, 100]
+    >>> model = MultiTargetRegressor(LinearRegression(), random_state=0).fit(X, y)
+    >>> model.predict_interval([[0.1], [0.9]], coverage=0.9).width.round(1)
+    array([[  0.5,  48.4],
+           [  3.4, 346.8]])
+    """
+
+    units_: FloatArray | None
+    regressors_: tuple[ConformalRegressor, ...]
+    target_names_: tuple[Any, ...]
+
+    def __init__(
+        self,
+        estimator: Any,
+        calibrator: Any = None,
+        *,
+        joint: bool = True,
+        units: Any = None,
+        embed: Any = "auto",
+        calibration_size: float = 0.25,
+        shuffle: bool = True,
+        left_out_folds: int | None = None,
+        random_state: Any = None,
+        progress: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.calibrator = calibrator
+        self.joint = joint
+        self.units = units
+        self.embed = embed
+        self.calibration_size = calibration_size
+        self.shuffle = shuffle
+        self.left_out_folds = left_out_folds
+        self.random_state = random_state
+        self.progress = progress
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        **FrontDoor.keeps,
+        "targets": Plain(),
+        "parts": Part("regressor", several=True),
+        "units_": Array("float64", ("k",), least=np.finfo(float).tiny, optional=True),
+    }
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds: the regressors, and the targets that they are for."""
+        own = super().for_file() | {"calibrators": (), "targets": [*self.target_names_]}
+        return own | {"parts": self.regressors_, "units_": self.units_}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """What a file held, around the model that is given."""
+        super().restore(state)
+        self.regressors_, self.units_ = state["parts"], state["units_"]
+        self.target_names_ = tuple(state["targets"])
+        if len(self.regressors_) not in (1, len(self.target_names_)):
+            raise CalliperError("there must be a regressor for each target, or one for all.")
+        calibrators = tuple(c for part in self.regressors_ for c in part.calibrators_)
+        first = self.regressors_[0].calibration_
+        known = {"score": first.score, "space": first.space, "error_model": first.error_model}
+        self.calibration_ = replace(self.calibration_, calibrators=calibrators, **known)
+
+    @models.unchanged_if_refused
+    def fit(self, X: Any, y: Any, *, groups: Any = None, **fit_params: Any) -> Self:
+        """As :meth:`ConformalRegressor.fit`; y has a column for each target."""
+        y = self._check_known(X, y)
+        labels = None if groups is None else row_values(groups, X, "groups")
+        model, held_out, training = train_apart(self, X, y, labels, fit_params)
+        rows = _safe_indexing(indexable(X)[0], held_out)
+        made = self._calibrated(model, rows, y[held_out], training, order=held_out)
+        training.report(1.0)
+        no_guarantee = None if labels is None else few_groups(_safe_indexing(labels, held_out))
+        trained = TrainedHere(self.estimator, model, sketch_rows(training.X, training.y))
+        return self._keep(made, model, no_guarantee, trained)
+
+    @models.unchanged_if_refused
+    def calibrate(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        X_train: Any = None,
+        y_train: Any = None,
+        groups: Any = None,
+        weights: Any = None,
+    ) -> Self:
+        """As :meth:`ConformalRegressor.calibrate`; y has a column for each target."""
+        X, y, per_row, lazy = rows_at_hand(X, y, groups, weights)
+        before = self.calibration_ if self.__sklearn_is_fitted__() else None
+        trained = None if before is None else before.trained
+        here = trained is not None and trained.estimator is self.estimator
+        y = self._check_known(X, y, self.target_names_ if here else None)
+        if X_train is not None and y_train is not None:
+            check_consistent_length(X_train, y_train)
+            y_train = self._check_targets(y_train, "y_train")
+        training = given_training(self, X_train, y_train)
+        model, no_guarantee = known_model(self.estimator, trained, X, y, training)
+        made = self._calibrated(model, X, y, training, per_row=per_row, lazy=lazy)
+        warn_if_other(before, made[0].calibration_)
+        return self._keep(made, model, no_guarantee, trained)
+
+    @models.unchanged_if_refused
+    def extend(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        window: int | None = None,
+        groups: Any = None,
+        weights: Any = None,
+    ) -> Self:
+        """As :meth:`ConformalRegressor.extend`; y has a column for each target."""
+        self._check_calibrated()
+        y = self._check_targets(y)
+        columns = y.T if len(self.regressors_) > 1 else [y]
+        grown = tuple(copy(each) for each in self.regressors_)
+        for each, column in zip(grown, columns, strict=True):
+            each._extend(X, column, window, groups, weights)
+        seen = grown[0].no_guarantee_ if len(grown) == 1 else None
+        now = self.calibration_
+        return self._keep(grown, now.model, now.no_guarantee or seen, now.trained)
+
+    @handled
+    def predict(self, X: Any) -> FloatArray:
+        """The model's predictions, (m, k)."""
+        self._check_calibrated()
+        models.check_new_rows(self, X)
+        k = len(self.target_names_)
+        return models.predictions(self.estimator_, X, k).reshape(-1, k)
+
+    @handled
+    def predict_interval(
+        self,
+        X: Any,
+        coverage: Coverage = 0.9,
+        *,
+        bounds: Any = None,
+        confidence: float | None = None,
+        groups: Any = None,
+        weights: Any = None,
+    ) -> Boxes:
+        """Boxes at one level, or at each of several.
+
+        ``bounds`` are k pairs (y_min, y_max), None for a target without; all else is as in
+        ``predict_interval`` of :class:`ConformalRegressor`.
+        """
+        self._check_calibrated()
+        names, limits = self.target_names_, _ranges(bounds, len(self.target_names_))
+        if len(self.regressors_) == len(names):
+            each = tuple(
+                one.predict_interval(
+                    X,
+                    coverage,
+                    bounds=limit,
+                    confidence=confidence,
+                    groups=groups,
+                    weights=weights,
+                )
+                for one, limit in zip(self._answering(X), limits, strict=True)
+            )
+            return Boxes(each, names, joint=len(names) == 1)
+        models.check_new_rows(self, X)
+        joint = self.regressors_[0]
+        y_pred, Z, per_row = joint._predicted(X, groups, weights)
+        # Around 0 the upper end is the radius, whatever else was asked of it.
+        around = replace(joint.calibration_, score=AbsoluteError())
+        found = around.intervals(
+            np.zeros(len(y_pred)), Z, coverage, confidence=confidence, **per_row
+        )
+        centres = y_pred if found.upper.ndim == 1 else y_pred[:, None]
+        ends = np.moveaxis(np.stack(joint.score_.invert(centres, found.upper)), -1, 0)
+        sides = (np.clip(side, *limit) for side, limit in zip(ends, limits, strict=True))
+        boxes = (Intervals(low, high, found.coverage, found.index) for low, high in sides)
+        return Boxes(tuple(boxes), names)
+
+    def predict_distribution(self, X: Any, *, bounds: Any = None, **how: Any) -> Any:
+        """With ``joint=False``, the distribution of each target by itself, by its name.
+
+        Arguments as in :meth:`predict_interval`.
+        """
+        self._check_calibrated()
+        refuse_collection(X, "X")
+        if len(self.regressors_) < len(self.target_names_):
+            raise CalliperError(
+                "a joint box has one radius for all targets, and no distribution of any: ask "
+                "MultiTargetRegressor(..., joint=False) for that of each target by itself."
+            )
+        ranges = _ranges(bounds, len(self.target_names_))
+        found = (
+            one.predict_distribution(X, bounds=of, **how)
+            for one, of in zip(self._answering(X), ranges, strict=True)
+        )
+        return dict(zip(self.target_names_, found, strict=True))
+
+    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
+        """The promise, and whether it is for all targets together."""
+        promise, k = super().guarantee(coverage, confidence), len(self.target_names_)
+        event = f"all {k} targets of a new row lie in their intervals together"
+        if len(self.regressors_) > 1:
+            event = f"each of {k} targets by itself, not all of them together, lies in its interval"
+        return promise if k == 1 else replace(promise, event=event)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output, tags.target_tags.single_output = True, False
+        return tags
+
+    @property
+    def _promising(self) -> Calibration:
+        """Of the target of which the least is proved, if each is by itself."""
+        least = min(self.regressors_, key=ConformalRegressor.guaranteed_coverage)
+        return replace(least.calibration_, no_guarantee=self.no_guarantee_)
+
+    def _check_known(self, X: Any, y: Any, names: Any = None) -> FloatArray:
+        """Targets (n, k), or (n,) if there is one, in the order that the model was trained on."""
+        if y is None:
+            return models.check_known_rows(self, X, y)
+        names = target_names(y) if names is None else names
+        models.check_known_rows(self, X, check_targets(y, "y", names)[:, 0])
+        self.target_names_ = names
+        return self._check_targets(y)
+
+    def _check_targets(self, y: Any, name: str = "y") -> FloatArray:
+        """Targets (n, k), or (n,) if there is one."""
+        targets = check_targets(y, name, self.target_names_)
+        return targets[:, 0] if targets.shape[1] == 1 else targets
+
+    def _keep(
+        self,
+        regressors: tuple[ConformalRegressor, ...],
+        model: Any,
+        no_guarantee: str | None,
+        trained: TrainedHere | None,
+    ) -> Self:
+        """Answer by these from now on."""
+        made = replace(
+            regressors[0].calibration_,
+            calibrators=tuple(own for each in regressors for own in each.calibrators_),
+            model=model,
+            no_guarantee=no_guarantee,
+            trained=trained,
+        )
+        if len(regressors) == 1:
+            regressors[0].calibration_ = made
+        self.regressors_, self.calibration_ = regressors, made
+        return self
+
+    def _calibrated(
+        self,
+        model: Any,
+        X: Any,
+        y: FloatArray,
+        training: Training,
+        *,
+        order: Any = None,
+        per_row: PerRow = PerRow(),  # noqa: B008
+        lazy: Any = None,
+    ) -> tuple[ConformalRegressor, ...]:
+        """A regressor of all targets together, or one for each column of the one model."""
+        if y.ndim == 1:
+            self.units_ = None
+            return (self._regressor(model, None, X, y, training, order, per_row, lazy),)
+        whole = models.unwrapped(model)
+        training = KeptTraining(**vars(training), whole=whole, targets=training.y)
+        if self.joint:
+            units = self._units(model, X, y, training)
+            training = replace(training, progress=None)
+            self.units_, score = units, JointError(units)
+            return (self._regressor(model, score, X, y, training, order, per_row, lazy),)
+        if lazy is not None:
+            raise CalliperError(
+                "joint=False calibrates each target by itself, on rows in memory: pass "
+                "X.compute() and y.compute(), or calibrate a ConformalRegressor for each."
+            )
+        self.units_ = None
+        parts = []
+        for number, column in enumerate(y.T):
+            report = None if number else training.progress
+            seen = replace(training, column=number, progress=report)
+            seen = seen if seen.y is None else replace(seen, y=seen.y[:, number])
+            of_target = column_of(model, number, y.shape[1])
+            parts.append(self._regressor(of_target, None, X, column, seen, order, per_row, None))
+        return tuple(parts)
+
+    def _regressor(
+        self,
+        model: Any,
+        score: JointError | None,
+        X: Any,
+        y: FloatArray,
+        training: Training,
+        order: Any,
+        per_row: PerRow,
+        lazy: Any,
+    ) -> ConformalRegressor:
+        """A regressor around a fitted model, calibrated."""
+        made = ConformalRegressor(
+            model,
+            self.calibrator,
+            score_function=score,
+            embed=self.embed,
+            random_state=self.random_state,
+        )
+        models.check_known_rows(made, X, y if y.ndim == 1 else y[:, 0])
+        made.calibration_ = calibrate_model(
+            made, model, X, y, training, order, per_row=per_row, lazy=lazy
+        )
+        return made
+
+    def _units(self, estimator: Any, X: Any, y: FloatArray, training: Training) -> FloatArray:
+        """The size of a usual error of each target, (k,); nothing is learnt from calibration."""
+        k = y.shape[1]
+        if self.units is not None:
+            if JointError(self.units).n_outputs != k:
+                raise CalliperError(f"there are {k} targets, but units are {self.units!r}.")
+            return np.asarray(self.units, dtype=np.float64)
+        if training.y is None:
+            known = self.units_ if self.__sklearn_is_fitted__() else None
+            if known is not None and self.estimator_ is estimator and (known != 1).any():
+                return known
+            warn(
+                f"The box is not balanced: without training rows the usual errors of {k} targets "
+                f"are not known, so that all its sides have one length, whatever the unit of each "
+                f"target. The promise holds. Pass X_train and y_train, or units=, the size of a "
+                f"usual error of each.",
+                UnbalancedBoxWarning,
+            )
+            return np.ones(k)
+        space = fit_embedding("prediction", training.X, X, model=estimator, n_outputs=k)
+        method = FullRescaled() if self.calibrator is None else self.calibrator
+        asked = "left_out" in as_calibrator(method).uses or self.left_out_folds is not None
+        unseen = (training if asked else replace(training, n_refits=0)).left_out(space)
+        y_pred = space.transform(training.X) if unseen is None else unseen.y_pred
+        errors = np.abs(training.y[slice(None) if unseen is None else unseen.numbers] - y_pred)
+        zero = [str(self.target_names_[j]) for j in np.flatnonzero(~errors.any(axis=0))]
+        if zero:
+            raise CalliperError(
+                f"errors of target {', '.join(zero)} are all zero on {len(errors)} "
+                f"{'training' if unseen is None else 'left-out'} rows, so that a joint box has no "
+                f"unit for it. Is it constant? Leave it out. Does the model fit its training rows "
+                f"exactly? Ask for left_out_folds=5. Or pass units=, a usual error of each target."
+            )
+        return np.asarray(errors.mean(axis=0))
+
+    def _answering(self, X: Any) -> tuple[ConformalRegressor, ...]:
+        """The regressors of single targets, with the model asked once for all of them."""
+        models.check_new_rows(self, X)
+        if not isinstance(self.regressors_[0].estimator_, TargetColumn):
+            return self.regressors_
+        answering = tuple(copy(each) for each in self.regressors_)
+        for each, column in zip(answering, self.predict(X).T, strict=True):
+            space = each.embedding_.refitted(lambda rows, known=column: known)
+            each.calibration_ = replace(each.calibration_, space=space)
+        return answering
+
+    def _state(self) -> list[str]:
+        lines = super()._state()
+        several = lines and len(self.regressors_) > 1
+        together = "each by itself, not joint; the first:" if several else "joint"
+        return [f"targets {listed(self.target_names_)}, {together}", *lines] if lines else []
+
+
+def _ranges(bounds: Any, k: int) -> list[tuple[float, float]]:
+    """The range of each of k targets, infinite where none is given."""
+    pairs: list[Any] = [None] * k if bounds is None else list(bounds)
+    if len(pairs) != k:
+        raise CalliperError(f"bounds must be {k} pairs, one for each target; got {bounds!r}.")
+    no_ends: Any = (None, None)
+    return [check_bounds(no_ends if pair is None else pair) for pair in pairs]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptTraining(Training):
+    """Refits of the ``whole`` model of all ``targets``, kept for every column that asks.
+
+    ``column`` says which is wanted, None for all of them.
+    """
+
+    whole: Any
+    targets: Any
+    column: int | None = None
+    kept: dict[Any, Any] = field(default_factory=dict)
+
+    def folds(self) -> Iterator[tuple[IntArray, IntArray]]:
+        """The same folds for all who ask."""
+        if not self.kept:
+            self.kept["folds"] = list(super().folds())
+        return iter(self.kept["folds"])
+
+    def train(self, model: Any, rows: IntArray, fit_params: Mapping[str, Any] | None = None) -> Any:
+        """The whole model, or a column of it, trained on some of the rows."""
+        key = rows.tobytes()
+        if key not in self.kept:
+            self.kept[key] = super().train(self.whole, rows, fit_params)
+        k = self.targets.shape[1]
+        return self.kept[key] if self.column is None else column_of(self.kept[key], self.column, k)
+
+    @property
+    def _targets(self) -> Any:
+        return self.targets
+
+
+def column_of(model: Any, column: int, k: int) -> Any:
+    """A model of one of k targets: what ``MultiOutputRegressor`` trained for it, or a column."""
+    opened = models.open_model(model)
+    several = models.predicts_as(opened.core, MultiOutputRegressor)
+    if opened.targets or not several or len(opened.core.estimators_) != k:
+        return TargetColumn(model, column, k)
+    part = make_pipeline(*opened.steps, opened.core.estimators_[column])
+    return FrozenEstimator(part) if models.is_frozen(model) else part
+
+
+class TargetColumn(BaseEstimator):  # type: ignore[misc]
+    """One of k targets of a fitted model, which ``KeptTraining`` can train again."""
+
+    def __init__(self, model: Any, column: int, k: int) -> None:
+        self.model = model
+        self.column = column
+        self.k = k
+
+    @property
+    def fit(self) -> Any:
+        """As the whole is trained, if it can be."""
+        return models.unwrapped(self.model).fit
+
+    def predict(self, X: Any) -> FloatArray:
+        """The column, (m,)."""
+        return models.predictions(self.model, X, self.k)[:, self.column]
