@@ -55,7 +55,8 @@ for command in (
     ["calibrate", *known, "--method", "distance-split", "--output", "kept.calliper"],
     ["interval", "--calibrated", "kept.calliper", "--new", "new.csv", "--output", "kept.csv"],
 ):
-    done = subprocess.run([sys.executable, "-m", "calliper", *command], capture_output=True, text=True)
+    command = [sys.executable, "-m", "calliper", *command]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, (command, done.stderr)
     assert "methods" not in command or "distance-split" in done.stdout
 assert open("out.csv").read() == open("kept.csv").read()
@@ -148,7 +149,8 @@ from calliper import Split, evaluate
 from calliper.lab.evaluation import Problem
 
 rng = np.random.default_rng(0)
-problem = Problem("noise", Z=rng.normal(size=(200, 1)), y=rng.normal(size=200), y_pred=np.zeros(200))
+Z, y = rng.normal(size=(200, 1)), rng.normal(size=200)
+problem = Problem("noise", Z=Z, y=y, y_pred=np.zeros(200))
 records = evaluate(problem, {"split": Split()}, n_splits=2, n_calibration=100)
 assert all(row["widest"] > 0 for row in records.where(split=0))
 """,

@@ -105,11 +105,14 @@ class MethodOptions:
                 f"--method {self.name} takes no {' and no '.join(unheeded)}: omit {them}."
             )
         if self.kernel is not None and self.neighbors is not None and not self._counts():
-            raise CalliperError(f"--kernel {self.kernel} has no number of neighbours: omit --neighbors.")
+            raise CalliperError(
+                f"--kernel {self.kernel} has no number of neighbours: omit --neighbors."
+            )
 
     def _counts(self) -> bool:
         """Whether the kernel that is named has a number of neighbours."""
-        return "n_neighbors" in named_kernels()[str(self.kernel)]().get_params()
+        kernel: Any = named_kernels()[str(self.kernel)]()
+        return "n_neighbors" in kernel.get_params()
 
     def _check_with_scales(self) -> None:
         if self.name == "full":
