@@ -25,9 +25,9 @@ from calliper import (
     MultiTargetRegressor,
     Split,
 )
-from calliper.calibration import split_rows
 from calliper.calibrators import LVD, MADSplit
 from calliper.exceptions import SharedRowsWarning, UnbalancedBoxWarning
+from calliper.space import split_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::calliper.exceptions.EmbeddingWarning")
 quiet = pytest.mark.filterwarnings("ignore::UserWarning")

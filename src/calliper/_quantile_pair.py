@@ -24,16 +24,9 @@ from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._types import FloatArray
-from calliper._validation import check_level, n_rows
+from calliper._validation import check_known_rows, check_level, check_new_rows, n_rows
 from calliper.exceptions import CalliperError
-from calliper.models import (
-    check_known_rows,
-    check_new_rows,
-    fit_router,
-    fresh,
-    predictions,
-    routed,
-)
+from calliper.models import fit_router, fresh, predictions, routed
 from calliper.quantile import as_fraction
 
 

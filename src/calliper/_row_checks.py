@@ -33,7 +33,7 @@ from scipy.stats import rankdata
 
 from calliper._kept import Array, Field, Keeps, Number, Plain
 from calliper._types import FloatArray, Frame, IntArray, Tensor
-from calliper.exceptions import RowOrderWarning, warn
+from calliper.exceptions import CalliperError, RowOrderWarning, SharedRowsWarning, warn
 
 #: How a cell that holds nothing reads, in Python, NumPy and pandas.
 GAPS = frozenset({"", "None", "nan", "NaN", "NaT", "<NA>"})
@@ -342,4 +342,27 @@ def _trend(values: FloatArray, *, of_size: bool) -> RowTrend:
         p_value=min(1.0, float(4 * ndtr(-abs(correlation) * np.sqrt(max(n - 1, 0))))),
         first=float(values[:quarter].mean()),
         last=float(values[-quarter:].mean()),
+    )
+
+
+def refuse_seen(training: RowSketch | None, X: Any, y: Any) -> str | None:
+    """Why calibration rows that the model was trained on leave no promise; None if none are.
+
+    Some are pointed out by a warning. If all are, nothing is left to calibrate on: an error.
+    """
+    if training is None:
+        return None
+    found = find_shared(training, X, y)
+    if found.all_shared:
+        raise CalliperError(_meaning(found))
+    if not found.certain:
+        return None
+    warn(f"Nothing is promised any more. {_meaning(found)}", SharedRowsWarning)
+    return _meaning(found)
+
+
+def _meaning(seen: SharedRows) -> str:
+    return (
+        f"{seen.describe()} The model has seen them, so that its errors there are smaller than on "
+        f"new rows. Calibrate on rows that took no part in training."
     )

@@ -1,25 +1,158 @@
-"""Every check of what a user passes: what was expected, what came, what to do."""
+"""What a user passes: every check of it, and who handles rows that are not arrays.
+
+A check says what was expected, what came, and what to do. The core knows neither Dask nor tensors
+nor devices: whoever meets rows of another kind asks here, by the type of the rows; whoever is told
+an engine by name asks by that name. What handles them lies in ``calliper.scale`` and is imported
+when it is asked for, and not before.
+
+The group and the weight of a row come as values, one a row; as the name of a column of the frame
+that the rows are in; or as a function of the rows. A name or a function is remembered from
+calibration and asked again of new rows, values must be given again.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Set, Sized
+from dataclasses import dataclass
+from functools import wraps
+from importlib import import_module
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import check_array
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils import _safe_indexing, check_array, indexable
 from sklearn.utils.validation import check_consistent_length, validate_data
 
-from calliper._handlers import EngineRows
 from calliper._types import Coverage, FloatArray
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, ZeroScaleWarning, warn
 from calliper.quantile import conformal_rank, required_calibration_size
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 #: Beyond this, squared distances overflow.
 LARGEST_FEATURE = 1e150
 #: Beyond this, sums of scores may overflow.
 LARGEST_SCORE = 1e302
+
+#: Rows by which a model is known again.
+N_PROBES = 5
+
+#: Collections that are computed later, elsewhere: by the package of their type, what answers them.
+COLLECTIONS = {"dask": "calliper.scale._dask", "dask_expr": "calliper.scale._dask"}
+
+#: Arrays of other libraries, likewise, and what makes rows or NumPy's arrays of them.
+TENSORS = {"torch": "calliper.scale._device"}
+
+#: Engines by the first part of their names: functions of the rest of it.
+ENGINES = {"torch": "calliper.scale._device"}
+ENGINE_NAMES = "None, 'torch' (the current CUDA device) or 'torch:DEVICE', such as 'torch:cuda:0'"
+
+#: What makes cells of whatever ``KNN(cells=...)`` was given.
+CELLS = "calliper.scale._cells"
+
+#: Stands for values that were given at calibration, which belong to its rows alone.
+GIVEN = Ellipsis
+
+
+class EngineRows(ABC):
+    """Checked rows of features, (n, d), that an engine holds; NumPy sees a copy of them.
+
+    Attributes
+    ----------
+    shape : (n, d)
+    engine : who computes with them, by its ``search`` and ``radial``
+    """
+
+    shape: tuple[int, int]
+    engine: Any
+    ndim = 2
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @abstractmethod
+    def __getitem__(self, rows: Any) -> EngineRows:
+        """Some of them."""
+
+    @abstractmethod
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> FloatArray:
+        """All of them in main memory."""
+
+    @abstractmethod
+    def ends(self) -> tuple[float, float]:
+        """The least and the largest number."""
+
+    @abstractmethod
+    def vstack(self, more: Any) -> EngineRows:
+        """These and then others, which may be in main memory."""
+
+    @abstractmethod
+    def check_beside(self, rows: Any, kernel: Any) -> None:
+        """Refuse new rows that are not held alike, unless the kernel names who fetches them."""
+
+
+def handler_of_collection(X: Any) -> Any:
+    """What answers for rows that are computed later, by the type of X; None for any other."""
+    return _handler(X, COLLECTIONS)
+
+
+def handler_of_tensor(values: Any) -> Any:
+    """What makes rows of a tensor, by its type; None for anything else."""
+    return _handler(values, TENSORS)
+
+
+def _handler(what: Any, handlers: dict[str, str]) -> Any:
+    packages = (base.__module__.partition(".")[0] for base in type(what).__mro__)
+    found = next((handlers[package] for package in packages if package in handlers), None)
+    return None if found is None else import_module(found)
+
+
+def engine_of(rows: Any, named: str | None) -> Any:
+    """Who holds the rows, or else who is named; None where NumPy computes in main memory."""
+    return rows.engine if isinstance(rows, EngineRows) else check_engine(named)
+
+
+def check_engine(named: Any) -> Any:
+    """The engine of that name, if it can compute here; None for no name."""
+    if named is None:
+        return None
+    kind, _, where = named.partition(":") if isinstance(named, str) else ("", "", "")
+    if kind not in ENGINES:
+        raise ValueError(f"engine must be {ENGINE_NAMES}; got {named!r}.")
+    return import_module(ENGINES[kind]).engine(where)
+
+
+def handled(method: Method) -> Method:
+    """Of a regressor: what is asked of rows that are computed later, their handler answers."""
+
+    @wraps(method)
+    def ask(self: Any, X: Any, *given: Any, **known: Any) -> Any:
+        handler = handler_of_collection(X)
+        if handler is None:
+            return method(self, X, *given, **known)
+        self._check_calibrated()
+        return handler.answer(method.__name__, self, X, *given, **known)
+
+    return ask  # type: ignore[return-value]
+
+
+def as_array(values: Any, name: str, beside: Any = None) -> Any:
+    """A tensor of numbers for each row as an array, if it is where the rows are; else as given."""
+    handler = handler_of_tensor(values)
+    return values if handler is None else handler.to_array(values, name, beside)
+
+
+def refuse_collection(what: Any, name: str) -> None:
+    """For what is computed in this process: say so before something fetches all rows."""
+    if handler_of_collection(what) is not None:
+        raise TypeError(
+            f"{name} is a Dask {type(what).__name__}, whose rows would all have to come into this "
+            f"process. calibrate, predict, predict_interval and predict_distribution take such; "
+            f"elsewhere pass {name}.compute(), or a sample of it."
+        )
 
 
 def refuse_sparse(X: Any, name: str) -> None:
@@ -49,6 +182,21 @@ def n_rows(X: Any) -> int:
         return len(X) if isinstance(X, Sized) else len(np.asarray(X))
     except TypeError:
         raise CalliperError(f"rows were expected, and there are none in {X!r:.80}.") from None
+
+
+def first_rows(X: Any) -> Any:
+    """A few rows as they came, by which a model can be known again."""
+    return _safe_indexing(indexable(X)[0], np.arange(min(N_PROBES, n_rows(X))))
+
+
+def shape_of(values: Any) -> tuple[int, ...]:
+    """The shape of an array, a frame or a tensor; () of anything else."""
+    return getattr(values, "shape", ())
+
+
+def is_frame(X: Any) -> bool:
+    """Whether it is a frame of pandas, or of a library like it."""
+    return hasattr(X, "iloc") and hasattr(X, "columns")
 
 
 def numbers_or_zeros(Z: Any) -> Any:
@@ -138,7 +286,7 @@ def has_known_columns(estimator: Any, Z: Any) -> bool:
     """Whether it is an array of as many columns as in ``fit``, or a frame of the same names."""
     names = getattr(estimator, "feature_names_in_", None)
     if names is not None:
-        return hasattr(Z, "iloc") and hasattr(Z, "columns") and [*Z.columns] == [*names]
+        return is_frame(Z) and [*Z.columns] == [*names]
     known = getattr(estimator, "n_features_in_", None)
     return type(Z) is np.ndarray and Z.ndim == 2 and Z.shape[1] == known
 
@@ -213,6 +361,175 @@ def check_new_features(estimator: Any, Z: Any) -> Any:
         refuse_sparse(Z, "Z")
         Z = validate_data(estimator, Z, dtype=np.float64, order="C", reset=False)
     return _refuse_huge(Z, "Z")
+
+
+def unchanged_if_refused(method: Method) -> Method:
+    """Of an estimator: what it is told either holds, or leaves it as it was."""
+
+    @wraps(method)
+    def call(self: Any, *given: Any, **known: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return method(self, *given, **known)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return call  # type: ignore[return-value]
+
+
+def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
+    """Remember the columns of X on ``estimator``; return y as numbers."""
+    _refuse_rowless(X)
+    if y is None:
+        raise ValueError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None."
+        )
+    validate_data(estimator, X, skip_check_array=True)
+    check_consistent_length(X, y)
+    try:
+        y = np.asarray(y)
+    except ValueError as error:
+        raise CalliperError(f"y must be numbers, one for each row: {error}.") from error
+    if y.ndim == 2 and y.shape[1] == 1:
+        warn(
+            "A column-vector y was passed when a 1d array was expected; it is flattened.",
+            DataConversionWarning,
+        )
+    if y.ndim == 2 and y.shape[1] > 1:
+        raise CalliperError(
+            f"y must have one value for each row, shape (n,); got shape {y.shape}. Several targets "
+            f"take MultiTargetRegressor(estimator), which answers with a box for each row."
+        )
+    return check_vector(y, "y")
+
+
+def check_new_rows(estimator: Any, X: Any) -> None:
+    """New rows have the columns that ``estimator`` remembers."""
+    refuse_collection(X, "X")
+    if has_known_columns(estimator, X):
+        return
+    _refuse_rowless(X)
+    if len(shape_of(X)) == 1 and getattr(estimator, "n_features_in_", None) is not None:
+        raise CalliperError(
+            f"X must have rows and columns; got shape {X.shape}. Reshape your data: "
+            f"X.reshape(-1, 1) for one input, X.reshape(1, -1) for one row."
+        )
+    validate_data(estimator, X, skip_check_array=True, reset=False)
+
+
+def _refuse_rowless(X: Any) -> None:
+    refuse_sparse(X, "X")
+    refuse_collection(X, "X")
+    if X is None or np.ma.is_masked(X):
+        what = "None" if X is None else "an array with masked values: fill them, or drop their rows"
+        raise CalliperError(f"X must have rows; got {what}.")
+    if isinstance(X, Mapping):
+        raise TypeError(
+            f"X must have rows that can be counted and picked; got a {type(X).__name__} with keys "
+            f"{', '.join(map(repr, list(X)[:5]))}. Pass an array, a frame or a list of rows, and a "
+            f"function that makes of them what the model takes."
+        )
+
+
+def check_predictions(y_pred: Any, n: int, n_outputs: int = 1) -> FloatArray:
+    """Finite predictions of n rows: (n,), or (n, n_outputs) for more than one."""
+    if n_outputs == 1:
+        _refuse_several(shape_of(y_pred))
+        return check_vector(y_pred, "predictions", n=n)
+    return _check_columns(np.asarray(y_pred), n, n_outputs)
+
+
+def _refuse_several(shape: tuple[int, ...]) -> None:
+    """Say what a model of quantiles, or of several targets, needs."""
+    if len(shape) == 2 and shape[1] > 1:
+        raise CalliperError(
+            f"predictions must have one value for each row, shape (n,); got shape {shape}. A model "
+            f"of quantiles needs score_function=QuantileError() and Split() as calibrator; of "
+            f"several targets, MultiTargetRegressor."
+        )
+
+
+def _check_columns(y_pred: Any, n: int, n_outputs: int) -> FloatArray:
+    """Finite predictions of several columns, each checked as one column is."""
+    if y_pred.ndim != 2 or y_pred.shape[1] != n_outputs:
+        raise CalliperError(
+            f"the score function takes {n_outputs} predictions for each row, one for each target "
+            f"or quantile, shape (n, {n_outputs}); the model gave shape {y_pred.shape}."
+        )
+    columns = [
+        check_vector(column, f"column {place} of predictions", n=n)
+        for place, column in enumerate(y_pred.T)
+    ]
+    return np.stack(columns, axis=1)
+
+
+def row_values(given: Any, X: Any, name: str) -> Any:
+    """One value for each row of ``X``, (n,); ``name`` is how the user knows the argument."""
+    if isinstance(given, str):
+        columns = list(getattr(X, "columns", ()))
+        if given not in columns:
+            there = f"there are {columns[:20]}" if columns else f"X is a {type(X).__name__}"
+            raise CalliperError(f"{name}={given!r} names a column of X, and {there}.")
+        values = np.asarray(X[given])
+    else:
+        found = given(X) if callable(given) else given
+        try:
+            values = np.asarray(found)
+        except ValueError as error:
+            raise CalliperError(f"{name} must be one for each row: {error}.") from error
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.shape != (n_rows(X),):
+        raise CalliperError(
+            f"{name} must be one for each of the {n_rows(X)} rows; got shape {values.shape}."
+        )
+    return values
+
+
+@dataclass(frozen=True)
+class PerRow:
+    """What calibration was given for each row; None where nothing was."""
+
+    groups: Any = None
+    weights: Any = None
+
+    def known(self, X: Any) -> dict[str, Any]:
+        """What was given, as values of the calibration rows by name."""
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        return {name: row_values(value, X, name) for name, value in given.items()}
+
+    def remembered(self) -> PerRow:
+        """The same without values of calibration rows."""
+        return PerRow(remembered(self.groups), remembered(self.weights))
+
+    def new(self, X: Any, *, groups: Any = None, weights: Any = None) -> dict[str, Any]:
+        """Values of new rows by name: as given now, or by what calibration was given."""
+        return {
+            "groups": new_row_values(self.groups, groups, X, "groups"),
+            "weights": new_row_values(self.weights, weights, X, "weights"),
+        }
+
+
+def remembered(given: Any) -> Any:
+    """What calibration keeps of what tells a value of each row: not values of its own rows."""
+    return given if given is None or isinstance(given, str) or callable(given) else GIVEN
+
+
+def new_row_values(before: Any, now: Any, X: Any, name: str) -> Any:
+    """Values of new rows: as given now, or by what calibration remembered; None without."""
+    if before is None and now is not None:
+        raise CalliperError(
+            f"{name} were given for new rows but not at calibration: pass {name}= to "
+            f"calibrate, too."
+        )
+    if before is GIVEN and now is None:
+        raise CalliperError(
+            f"calibration was given {name}, one value a row: pass {name}= for the new "
+            f"rows, too (a column name or a function would have been remembered)."
+        )
+    return None if before is None else row_values(before if now is None else now, X, name)
 
 
 def check_levels(coverage: Coverage, name: str = "coverage") -> tuple[float, ...]:

@@ -10,54 +10,62 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from numbers import Integral
-from typing import Any, ClassVar
+from operator import attrgetter
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import clone
-from sklearn.model_selection import GroupShuffleSplit, train_test_split
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils.metadata_routing import MetadataRouter
+from sklearn.utils.validation import check_is_fitted
 
-from calliper._handlers import handler_of_collection, refuse_collection
-from calliper._kept import Field, Inline, Keeps, Part, Plain, Text
-from calliper._notebook import floored, reporter
-from calliper._row_checks import RowSketch, SharedRows, find_shared, sketch_rows, warn_of_trend
-from calliper._types import Coverage, FloatArray, IntArray
+from calliper._kept import Field, Inline, Number, Part, Plain, Text
+from calliper._notebook import card, floored
+from calliper._row_checks import RowSketch, RowTrend, refuse_seen, sketch_rows, warn_of_trend
+from calliper._types import Coverage, FloatArray
 from calliper._validation import (
+    PerRow,
     check_bounds,
     check_level,
     check_levels,
     check_vector,
     check_window,
+    first_rows,
+    handler_of_collection,
     like_coverage,
+    refuse_collection,
+    row_values,
 )
 from calliper.calibrators import (
     Calibrator,
     FullRescaled,
     Grouped,
     as_calibrator,
+    picture_of,
     refuse_distribution,
     takers_of_weights,
 )
 from calliper.distribution import Distribution
-from calliper.exceptions import CalliperError, EmbeddingWarning, SharedRowsWarning, warn
+from calliper.exceptions import CalliperError, EmbeddingWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
-from calliper.models import check_sample_weight, first_rows, fit_params_of, is_frozen, routed
+from calliper.models import fit_router, fresh, is_frozen
 from calliper.quantile import as_fraction
-from calliper.rows import PerRow, Rows, row_values
+from calliper.rows import Rows
 from calliper.scores import AbsoluteError, Score, as_score
+from calliper.shift import ShiftReport
 from calliper.space import (
-    N_REFITS,
     RAW,
     UNTOUCHED,
     Embedding,
     ErrorModel,
     LeftOut,
     Training,
+    check_folds,
     fit_embedding,
     learn_errors,
     refuse_changing,
+    train_apart,
     warn_if_poor,
 )
 
@@ -279,6 +287,176 @@ class Calibration:
         return float(1 - (1 - as_fraction(level)) / len(self.calibrators))
 
 
+class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Parameters as scikit-learn knows them, and what follows from ``calibration_`` alone."""
+
+    #: What a file keeps of a calibrated one; the model stays outside.
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "calibrators": Part("calibrators", several=True),
+        "space": Inline(Embedding),
+        "score": Plain("score_function"),
+        "no_guarantee": Text(optional=True),
+        "groups": Plain("groups"),
+        "weights": Plain("weights"),
+        "has_training": Number(bool),
+        "sketch": Inline(RowSketch, optional=True),
+        "left_out": Inline(LeftOut, optional=True),
+        "trend": Inline(RowTrend, optional=True),
+        "n_columns": Number(int, 0, optional=True),
+        "names": Plain(),
+    }
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds of a calibrated one."""
+        made = self.calibration_
+        here = made.trained is not None and made.trained.model is made.model
+        return {
+            "calibrators": made.calibrators,
+            "space": made.space,
+            "score": made.score,
+            "no_guarantee": made.no_guarantee,
+            "groups": made.per_row.groups,
+            "weights": made.per_row.weights,
+            "has_training": made.has_training,
+            "sketch": made.trained.rows if here and made.trained is not None else None,
+            "left_out": made.left_out,
+            "trend": made.row_trend,
+            "n_columns": vars(self).get("n_features_in_"),
+            "names": [*vars(self).get("feature_names_in_", ())],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """What a file held, around the model that is given."""
+        model, space, sketch = self.estimator, state["space"], state["sketch"]
+        space.model = model
+        if state["calibrators"] and len(state["calibrators"]) != state["score"].n_tails:
+            raise CalliperError("a score must have a calibrator for each of its tails.")
+        self.calibration_ = Calibration(
+            score=state["score"],
+            calibrators=state["calibrators"],
+            no_guarantee=state["no_guarantee"],
+            model=model,
+            space=space,
+            left_out=state["left_out"],
+            error_model=space.error_model,
+            per_row=PerRow(groups=state["groups"], weights=state["weights"]),
+            row_trend=state["trend"],
+            embed=self.embed,
+            has_training=state["has_training"],
+            trained=None if sketch is None else TrainedHere(model, model, sketch),
+        )
+        if state["n_columns"] is not None:
+            self.n_features_in_ = state["n_columns"]
+        if state["names"]:
+            self.feature_names_in_ = np.array(state["names"], dtype=object)
+
+    estimator: Any
+    calibrator: Any
+    embed: Any
+    calibration_: Calibration
+    estimator_ = property(attrgetter("calibration_.model"), doc="The model that predicts.")
+    calibrators_ = property(attrgetter("calibration_.calibrators"), doc="One for each tail.")
+    embedding_ = property(attrgetter("calibration_.space"), doc="Where nearness is judged.")
+    score_ = property(attrgetter("calibration_.score"), doc="What is called an error.")
+    left_out_ = property(attrgetter("calibration_.left_out"), doc="Left-out rows, or None.")
+    error_model_ = property(attrgetter("calibration_.error_model"), doc="Of errors, or None.")
+    no_guarantee_ = property(
+        attrgetter("calibration_.no_guarantee"), doc="Why nothing is promised, or None."
+    )
+
+    def shift_report(self, X: Any, coverage: float = 0.9, *, weights: Any = None) -> ShiftReport:
+        """What weights leave for these rows: effective calibration rows, infinite intervals.
+
+        By group, ``calibrators_[0].calibrators_[group].shift_report(weights)`` tells.
+        """
+        self._check_calibrated()
+        new = replace(self.calibration_.per_row, groups=None).new(X, weights=weights)
+        report: ShiftReport = self.calibrators_[0].shift_report(new["weights"], coverage)
+        return report
+
+    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
+        """The proved marginal coverage; with two tails, by the union bound."""
+        self._check_calibrated()
+        return self._promising.guaranteed_coverage(coverage)
+
+    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
+        """The promise with its assumptions; ``.describe()`` puts it in words."""
+        self._check_calibrated()
+        promise = self._promising.guarantee(coverage, confidence)
+        seen = UNCHECKED if self.calibration_.unchecked else CHECKED
+        return replace(promise, checks=f"{seen}\n{promise.checks}")
+
+    @property
+    def _promising(self) -> Calibration:
+        """What the promise is read from."""
+        return self.calibration_
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name; ``calibrator__`` and its like name those of the default, too."""
+        params: dict[str, Any] = super().get_params(deep)
+        if deep and self.calibrator is None:
+            nested = FullRescaled().get_params().items()
+            params.update({f"calibrator__{name}": value for name, value in nested})
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name; to set one of the default calibrator's makes it explicit."""
+        nested = any(name.startswith("calibrator__") for name in params)
+        if nested and params.get("calibrator", self.calibrator) is None:
+            params["calibrator"] = FullRescaled()
+        super().set_params(**params)
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "calibration_" in vars(self)
+
+    def __sklearn_clone__(self) -> Self:
+        """As usual, but for estimators that cannot be cloned; these are copied."""
+        around = copy(self)
+        around.estimator = None
+        cloned: Self = BaseEstimator.__sklearn_clone__(around)
+        cloned.estimator = fresh(self.estimator)
+        return cloned
+
+    def _check_calibrated(self) -> None:
+        check_is_fitted(
+            self,
+            msg="This %(name)s is not calibrated yet: call calibrate(X, y) with rows that the "
+            "fitted model has not seen, or fit(X, y) to train a new model on a part of the rows.",
+        )
+
+    @property
+    def calibrator_(self) -> Calibrator:
+        """The fitted calibrator; of a score with two tails there are two, in ``calibrators_``."""
+        fitted: tuple[Calibrator, ...] = self.calibrators_ if self.__sklearn_is_fitted__() else ()
+        if len(fitted) != 1:
+            raise AttributeError(
+                f"there is no calibrator_: {len(fitted)} are fitted"
+                f"{' (see calibrators_)' if fitted else ' (call calibrate or fit)'}."
+            )
+        return fitted[0]
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        words: str = super().__repr__(N_CHAR_MAX)
+        return "\n  ".join([words, *self._state()])
+
+    def _html_repr(self) -> str:
+        diagram: str = super()._html_repr()
+        if not self.__sklearn_is_fitted__():
+            return diagram + card("", ["not calibrated yet: calibrate(X, y) or fit(X, y)"])
+        state = card("", self._state(), picture_of(self.calibrators_[0]))
+        return f"{diagram}{state}{self.guarantee(0.9)._repr_html_()}"
+
+    def _state(self) -> list[str]:
+        """What was calibrated, and what is promised; nothing before."""
+        fitted = self.__sklearn_is_fitted__()
+        return self.calibration_.describe(self.guarantee(0.9)) if fitted else []
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """How fit parameters travel, for scikit-learn's metadata routing."""
+        return fit_router(self)
+
+
 def fit_apart(
     front: Any, X: Any, y: FloatArray, groups: Any, fit_params: dict[str, Any]
 ) -> Calibration:
@@ -408,9 +586,11 @@ def _learn(
     error_model: Any,
 ) -> tuple[Embedding, Score, ErrorModel | None, LeftOut | None]:
     """The space, the score, and what left-out rows teach if the calibrator uses them."""
-    asks = "left_out" in method.uses
-    errors = _checked_error_model(error_model, score, asks=asks)
-    if method.judges_nearness or asks or errors.adjusts or "training" in method.uses:
+    uses, known = method.uses, training.X is not None
+    asks = "left_out" in uses
+    errors = _checked_error_model(error_model, score, asks=asks and known)
+    adjusts = errors is not None and errors.adjusts
+    if method.judges_nearness or asks or adjusts or "training" in uses:
         space = fit_embedding(
             embed,
             training.X,
@@ -426,9 +606,10 @@ def _learn(
         space = fit_embedding(
             "prediction", None, X, model=model, n_outputs=score.n_outputs, units=score.units
         )
-    if training.X is None or not (asks or errors.adjusts):
+    if not known or not (asks or adjusts):
         return space, score, None, None
     chosen = isinstance(embed, str) and embed == "auto" and asks
+    errors = ErrorModel(recentre=False, units=False) if errors is None else errors
     return learn_errors(training, space, score, errors, chosen=chosen)
 
 
@@ -439,13 +620,13 @@ def _inputs_of(method: Calibrator) -> Any:
     return RAW if method.kernel is not None and method.kernel.takes_inputs else None
 
 
-def _checked_error_model(given: Any, score: Score, *, asks: bool) -> ErrorModel:
-    """What to learn from left-out errors; ``asks`` says whether the calibrator does."""
+def _checked_error_model(given: Any, score: Score, *, asks: bool) -> ErrorModel | None:
+    """What to learn from left-out errors, or None; ``asks`` says whether the calibrator does."""
     absolute = isinstance(score, AbsoluteError)
     if isinstance(given, str) and given == "auto":
-        return ErrorModel(recentre=asks and absolute, units=asks and absolute)
+        return ErrorModel() if asks and absolute else None
     if given is None:
-        return ErrorModel(recentre=False, units=False)
+        return None
     if not isinstance(given, ErrorModel):
         raise TypeError(f"error_model must be 'auto', None or an ErrorModel; got {given!r}.")
     if given.adjusts and not absolute:
@@ -479,48 +660,6 @@ def few_groups(held_out: Any) -> str:
     )
 
 
-def train_apart(
-    front: Any, X: Any, y: FloatArray, groups: Any, fit_params: dict[str, Any]
-) -> tuple[Any, IntArray, Training]:
-    """A model trained on a part of the rows, the rows held out, and what trained it.
-
-    ``front`` is the regressor, by whose parameters rows are split and the estimator is trained.
-    """
-    if not hasattr(front.estimator, "fit"):
-        raise TypeError(
-            f"fit needs an estimator that can be trained; got {front.estimator!r}. "
-            f"If it already predicts, use calibrate(X, y) with data it has not seen."
-        )
-    check_folds(front.left_out_folds)
-    if len(y) < 2:
-        raise CalliperError(
-            f"fit needs at least 2 rows, one to train and one to calibrate; got n_samples = "
-            f"{len(y)}."
-        )
-    train, held_out = split_rows(
-        len(y),
-        groups,
-        size=front.calibration_size,
-        shuffle=front.shuffle,
-        random_state=front.random_state,
-    )
-    check_sample_weight(fit_params, len(y))
-    X, fit_params = indexable(X)[0], routed(front, fit_params)
-    training = Training(
-        X=_safe_indexing(X, train),
-        y=y[train],
-        n_refits=N_REFITS if front.left_out_folds is None else front.left_out_folds,
-        random_state=front.random_state,
-        shuffle=front.shuffle,
-        groups=None if groups is None else _safe_indexing(groups, train),
-        fit_params=fit_params_of(X, fit_params, train),
-        progress=reporter(front.progress, "training"),
-    )
-    model = training.train(front.estimator, np.arange(len(train)))
-    training.report(1 / (1 + training.n_refits))
-    return model, held_out, training
-
-
 def given_training(front: Any, X_train: Any, y_train: Any) -> Training:
     """Training rows that ``calibrate`` was given, and how the model may be trained again."""
     check_folds(front.left_out_folds)
@@ -540,38 +679,8 @@ def given_training(front: Any, X_train: Any, y_train: Any) -> Training:
         n_refits=front.left_out_folds or 0,
         random_state=front.random_state,
         shuffle=front.shuffle,
-        progress=reporter(front.progress, "training"),
+        progress=front.progress,
     )
-
-
-def check_folds(folds: Any) -> None:
-    """``left_out_folds`` is None, 0, or a number of folds."""
-    whole = isinstance(folds, Integral) and not isinstance(folds, bool)
-    if folds is not None and not (whole and (folds == 0 or folds >= 2)):
-        raise CalliperError(
-            f"left_out_folds must be None, 0 (never refit) or a whole number of at least 2; got "
-            f"{folds!r}."
-        )
-
-
-def split_rows(
-    n: int, groups: Any, *, size: float, shuffle: bool, random_state: Any
-) -> tuple[IntArray, IntArray]:
-    """Rows to train on, and rows to hold out: so many, or so large a part."""
-    if groups is None:
-        seed = random_state if shuffle else None
-        train, held_out = train_test_split(
-            np.arange(n), test_size=size, shuffle=shuffle, random_state=seed
-        )
-        return train, held_out
-    if not shuffle:
-        raise CalliperError(
-            "groups are held out at random, and shuffle=False asks for the last rows: leave "
-            "out one of them, or split the rows yourself and use calibrate."
-        )
-    split = GroupShuffleSplit(1, test_size=size, random_state=random_state)
-    train, held_out = next(split.split(np.empty(n), groups=groups))
-    return train, held_out
 
 
 def calibrate(
@@ -614,29 +723,6 @@ def measured(
     return [Rows(Z, tail, magnitudes, signs, weights, groups, y) for tail in tails]
 
 
-def refuse_seen(training: RowSketch | None, X: Any, y: Any) -> str | None:
-    """Why calibration rows that the model was trained on leave no promise; None if none are.
-
-    Some are pointed out by a warning. If all are, nothing is left to calibrate on: an error.
-    """
-    if training is None:
-        return None
-    found = find_shared(training, X, y)
-    if found.all_shared:
-        raise CalliperError(_meaning(found))
-    if not found.certain:
-        return None
-    warn(f"Nothing is promised any more. {_meaning(found)}", SharedRowsWarning)
-    return _meaning(found)
-
-
-def _meaning(seen: SharedRows) -> str:
-    return (
-        f"{seen.describe()} The model has seen them, so that its errors there are smaller than on "
-        f"new rows. Calibrate on rows that took no part in training."
-    )
-
-
 def with_random_state(calibrator: Any, random_state: Any) -> Any:
     """A copy whose every ``random_state`` that is None, nested ones too, is the given one.
 
@@ -651,86 +737,3 @@ def with_random_state(calibrator: Any, random_state: Any) -> Any:
         if last == "random_state" and value is None and not shared:
             missing.append(name)
     return copied.set_params(**dict.fromkeys(missing, random_state))
-
-
-def rows_with_errors(X: FloatArray, y: FloatArray, y_pred: FloatArray) -> Rows:
-    """Rows whose predictions were stored, with their absolute errors."""
-    (rows,) = measured(AbsoluteError(), X, y, y_pred)
-    return rows
-
-
-@dataclass(frozen=True, eq=False)
-class CalibratedOnStored(Keeps):
-    """A calibrator that has learnt from stored rows, and the map to where it judges nearness.
-
-    ``about`` is what whoever keeps it in a file wants to know of the rows, in plain values.
-    """
-
-    calibrated: Calibration
-    embedding: Embedding
-    about: dict[str, Any] | None = None
-
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "calibrators": Part("calibrators", several=True),
-        "space": Inline(Embedding),
-        "no_guarantee": Text(optional=True),
-        "about": Plain(),
-    }
-
-    def for_file(self) -> dict[str, Any]:
-        """What a file holds; errors of stored predictions are absolute."""
-        made = self.calibrated
-        known = {"calibrators": made.calibrators, "no_guarantee": made.no_guarantee}
-        return {**known, "space": self.embedding, "about": self.about}
-
-    @classmethod
-    def again(cls, state: dict[str, Any]) -> CalibratedOnStored:
-        """The calibrator, and what is known of the columns."""
-        if len(state["calibrators"]) != 1:
-            raise CalliperError("stored predictions have one calibrator.")
-        fitted = Calibration(AbsoluteError(), state["calibrators"], state["no_guarantee"])
-        return cls(fitted, state["space"], state["about"])
-
-    @property
-    def calibrator(self) -> Any:
-        """The fitted calibrator."""
-        return self.calibrated.calibrators[0]
-
-    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
-        """The promise with its assumptions, or why there is none."""
-        return self.calibrated.guarantee(coverage, confidence)
-
-    def intervals(
-        self, X: FloatArray, y_pred: FloatArray, coverage: Coverage, **how: Any
-    ) -> Intervals:
-        """Intervals of new rows; ``how`` is what :meth:`Calibration.intervals` takes."""
-        return self.calibrated.intervals(y_pred, self.embedding.transform(X), coverage, **how)
-
-
-def calibrate_stored(
-    calibrator: Any, rows: Rows, training: Rows | None = None, *, check_rows: bool = True
-) -> CalibratedOnStored:
-    """Calibrate on absolute errors of stored predictions, as :func:`rows_with_errors` gives them.
-
-    Features are standardised by training rows, if there are any; never by calibration rows. A
-    calibrator that judges no nearness, or takes the inputs, gets them as they are. ``check_rows``
-    is False for who has looked at the rows already: whether they are training rows, and whether
-    their order matters.
-    """
-    method, space = as_calibrator(calibrator), Embedding()
-    if method.judges_nearness and not method.takes_inputs:
-        space = fit_embedding(None, None if training is None else training.Z, rows.Z)
-    no_guarantee = _check_stored(rows, training) if check_rows else None
-    placed = replace(rows, Z=space.transform(rows.Z))
-    if training is not None:
-        training = replace(training, Z=space.transform(training.Z))
-    fitted = calibrate(method, AbsoluteError(), [placed], training=training)
-    return CalibratedOnStored(replace(fitted, no_guarantee=no_guarantee), space)
-
-
-def _check_stored(rows: Rows, training: Rows | None) -> str | None:
-    """As ``refuse_seen``; errors that depend on the order of rows are pointed out, too."""
-    warn_of_trend(rows.signs * rows.scores)
-    if training is None:
-        return None
-    return refuse_seen(sketch_rows(training.Z, training.targets), rows.Z, rows.targets)

@@ -11,15 +11,19 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_consistent_length
 
-from calliper._front_door import FrontDoor
-from calliper._handlers import handled
 from calliper._types import Coverage, FloatArray, IndexedFrame
-from calliper._validation import check_vector
-from calliper.calibration import calibrate_given, fit_apart, given_training, rows_at_hand
+from calliper._validation import (
+    check_known_rows,
+    check_new_rows,
+    check_vector,
+    handled,
+    unchanged_if_refused,
+)
+from calliper.calibration import FrontDoor, calibrate_given, fit_apart, given_training, rows_at_hand
 from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
-from calliper.models import check_known_rows, check_new_rows, predictions, unchanged_if_refused
+from calliper.models import predictions
 from calliper.scores import Score, as_score
 
 
@@ -190,7 +194,7 @@ class ConformalRegressor(FrontDoor):
             check_consistent_length(X_train, y_train)
             y_train = check_vector(y_train, "y_train")
         training = given_training(self, X_train, y_train)
-        before = self.calibration_ if self.__sklearn_is_fitted__() else None
+        before = vars(self).get("calibration_")
         self.calibration_ = calibrate_given(self, before, X, y, training, per_row, lazy)
         return self
 

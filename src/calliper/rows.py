@@ -1,9 +1,6 @@
 """Rows: what is known of some points, one value each, whatever they are used for.
 
-Calibration, training and left-out rows are all held so. The group and the weight of a row come as
-values, one a row; as the name of a column of the frame that the rows are in; or as a function of
-the rows. A name or a function is remembered from calibration and asked again of new rows, values
-must be given again.
+Calibration, training and left-out rows are all held so.
 """
 
 from __future__ import annotations
@@ -21,9 +18,6 @@ from calliper.exceptions import CalliperError
 
 #: What may be known of a row besides its features.
 KNOWN = ("scores", "magnitudes", "signs", "weights", "groups", "targets")
-
-#: Stands for values that were given at calibration, which belong to its rows alone.
-GIVEN = Ellipsis
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,73 +109,6 @@ def stacked(first: Any, second: Any) -> Any:
         return np.concatenate([first, second])
     except TypeError as error:
         raise CalliperError(f"these rows cannot follow those at hand: {error}.") from error
-
-
-def row_values(given: Any, X: Any, name: str) -> Any:
-    """One value for each row of ``X``, (n,); ``name`` is how the user knows the argument."""
-    if isinstance(given, str):
-        columns = list(getattr(X, "columns", ()))
-        if given not in columns:
-            there = f"there are {columns[:20]}" if columns else f"X is a {type(X).__name__}"
-            raise CalliperError(f"{name}={given!r} names a column of X, and {there}.")
-        values = np.asarray(X[given])
-    else:
-        found = given(X) if callable(given) else given
-        try:
-            values = np.asarray(found)
-        except ValueError as error:
-            raise CalliperError(f"{name} must be one for each row: {error}.") from error
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    if values.shape != (n_rows(X),):
-        raise CalliperError(
-            f"{name} must be one for each of the {n_rows(X)} rows; got shape {values.shape}."
-        )
-    return values
-
-
-@dataclass(frozen=True)
-class PerRow:
-    """What calibration was given for each row; None where nothing was."""
-
-    groups: Any = None
-    weights: Any = None
-
-    def known(self, X: Any) -> dict[str, Any]:
-        """What was given, as values of the calibration rows by name."""
-        given = {name: value for name, value in vars(self).items() if value is not None}
-        return {name: row_values(value, X, name) for name, value in given.items()}
-
-    def remembered(self) -> PerRow:
-        """The same without values of calibration rows."""
-        return PerRow(remembered(self.groups), remembered(self.weights))
-
-    def new(self, X: Any, *, groups: Any = None, weights: Any = None) -> dict[str, Any]:
-        """Values of new rows by name: as given now, or by what calibration was given."""
-        return {
-            "groups": new_row_values(self.groups, groups, X, "groups"),
-            "weights": new_row_values(self.weights, weights, X, "weights"),
-        }
-
-
-def remembered(given: Any) -> Any:
-    """What calibration keeps of what tells a value of each row: not values of its own rows."""
-    return given if given is None or isinstance(given, str) or callable(given) else GIVEN
-
-
-def new_row_values(before: Any, now: Any, X: Any, name: str) -> Any:
-    """Values of new rows: as given now, or by what calibration remembered; None without."""
-    if before is None and now is not None:
-        raise CalliperError(
-            f"{name} were given for new rows but not at calibration: pass {name}= to "
-            f"calibrate, too."
-        )
-    if before is GIVEN and now is None:
-        raise CalliperError(
-            f"calibration was given {name}, one value a row: pass {name}= for the new "
-            f"rows, too (a column name or a function would have been remembered)."
-        )
-    return None if before is None else row_values(before if now is None else now, X, name)
 
 
 def rows_of_groups(labels: Sequence[Any]) -> dict[Any, IntArray]:

@@ -25,21 +25,26 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import _safe_indexing, check_consistent_length, indexable
 
 from calliper import models
-from calliper._front_door import FrontDoor
-from calliper._handlers import handled, refuse_collection
 from calliper._kept import Array, Field, Part, Plain
 from calliper._row_checks import sketch_rows
 from calliper._types import Coverage, FloatArray, IntArray
-from calliper._validation import check_bounds
+from calliper._validation import (
+    PerRow,
+    check_bounds,
+    handled,
+    refuse_collection,
+    row_values,
+    unchanged_if_refused,
+)
 from calliper.calibration import (
     Calibration,
+    FrontDoor,
     TrainedHere,
     calibrate_model,
     few_groups,
     given_training,
     known_model,
     rows_at_hand,
-    train_apart,
     warn_if_other,
 )
 from calliper.calibrators import FullRescaled, as_calibrator
@@ -47,9 +52,8 @@ from calliper.exceptions import CalliperError, UnbalancedBoxWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Boxes, Intervals, check_targets, listed, target_names
 from calliper.regressor import ConformalRegressor
-from calliper.rows import PerRow, row_values
 from calliper.scores import AbsoluteError, JointError
-from calliper.space import Training, fit_embedding
+from calliper.space import Training, fit_embedding, train_apart
 
 
 class MultiTargetRegressor(FrontDoor):
@@ -137,7 +141,7 @@ class MultiTargetRegressor(FrontDoor):
         known = {"score": first.score, "space": first.space, "error_model": first.error_model}
         self.calibration_ = replace(self.calibration_, calibrators=calibrators, **known)
 
-    @models.unchanged_if_refused
+    @unchanged_if_refused
     def fit(self, X: Any, y: Any, *, groups: Any = None, **fit_params: Any) -> Self:
         """As :meth:`ConformalRegressor.fit`; y has a column for each target."""
         y = self._check_known(X, y)
@@ -150,7 +154,7 @@ class MultiTargetRegressor(FrontDoor):
         trained = TrainedHere(self.estimator, model, sketch_rows(training.X, training.y))
         return self._keep(made, model, no_guarantee, trained)
 
-    @models.unchanged_if_refused
+    @unchanged_if_refused
     def calibrate(
         self,
         X: Any,
@@ -176,7 +180,7 @@ class MultiTargetRegressor(FrontDoor):
         warn_if_other(before, made[0].calibration_)
         return self._keep(made, model, no_guarantee, trained)
 
-    @models.unchanged_if_refused
+    @unchanged_if_refused
     def extend(
         self,
         X: Any,
@@ -352,7 +356,7 @@ class MultiTargetRegressor(FrontDoor):
         self.units_ = None
         parts = []
         for number, column in enumerate(y.T):
-            report = None if number else training.progress
+            report = None if number else training.report
             seen = replace(training, column=number, progress=report)
             seen = seen if seen.y is None else replace(seen, y=seen.y[:, number])
             of_target = column_of(model, number, y.shape[1])

@@ -23,7 +23,7 @@ from calliper import (
     SignedError,
     Split,
 )
-from calliper.calibration import calibrate_stored, rows_with_errors
+from calliper._stored import calibrate_stored, rows_with_errors
 from calliper.calibrators import (
     LCP,
     LVD,

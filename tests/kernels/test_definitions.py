@@ -22,9 +22,10 @@ from calliper.kernels._arithmetic import times
 from calliper.kernels._kernel import Bag, LeaveTwoOut
 from calliper.kernels._nearest import NearestFamily
 from calliper.kernels._neighbors import NeighborSearch
-from calliper.kernels._radial import RadialExponents, RadialFamily, mean_of_others
+from calliper.kernels._proximity import SharedLeaves
+from calliper.kernels._radial import RadialFamily, mean_of_others
 from calliper.kernels._shared import Crowd, SharedNeighbors
-from calliper.kernels._weighted import SharedLeaves
+from calliper.kernels._weighted import RadialExponents
 from calliper.quantile import Shares, row_thresholds, with_signs
 from calliper.rows import Rows
 from calliper.scale import Cells

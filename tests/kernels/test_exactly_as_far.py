@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from calliper import KNN, RBF
-from calliper.kernels._engines import check_engine
+from calliper._validation import check_engine
 from calliper.kernels._neighbors import NeighborSearch
 from calliper.kernels._search import all_distances
 from calliper.kernels._shared import Shells

@@ -14,11 +14,10 @@ from calliper.kernels import ForestProximity, TunedKNN, TunedRBF
 from calliper.kernels._arithmetic import times
 from calliper.kernels._criterion import LeaveTwoOutTuned
 from calliper.kernels._neighbors import NeighborSearch, WideSearch
-from calliper.kernels._radial import RadialExponents, SmoothedRadial
 from calliper.kernels._rbf import median_distance
 from calliper.kernels._search import all_distances
 from calliper.kernels._shared import Crowd, SharedNeighbors
-from calliper.kernels._weighted import sums_of_others
+from calliper.kernels._weighted import RadialExponents, SmoothedRadial, sums_of_others
 from calliper.rows import Rows
 from calliper.scale import ShardedRescaled
 from calliper.scale._device import device_rows

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from calliper import _blocks
+from calliper._validation import engine_of
 from calliper.exceptions import CalliperError
 from calliper.kernels import _neighbors, _search
 from calliper.kernels._balls import BallScan
-from calliper.kernels._engines import engine_of
 from calliper.kernels._neighbors import NeighborSearch, WideSearch
 from calliper.kernels._search import all_distances, paired_distances
 

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
+from calliper._validation import engine_of
 from calliper.kernels import NeighborSearch, _neighbors
-from calliper.kernels._engines import engine_of
 from calliper.kernels._shared import SharedNeighbors
 from oracles import rescaled as oracles
 

@@ -11,11 +11,11 @@ from sklearn.linear_model import LinearRegression
 torch = pytest.importorskip("torch")
 
 from calliper import KNN, RBF, ConformalRegressor, FullRescaled, JackknifeRescaled  # noqa: E402
+from calliper._validation import engine_of  # noqa: E402
 from calliper.calibrators import LCP, MADSplit, Split  # noqa: E402
 from calliper.exceptions import CalliperError, ZeroScaleWarning  # noqa: E402
 from calliper.files import load, save  # noqa: E402
 from calliper.kernels import GradedKNN, Mahalanobis, TunedKNN, all_distances  # noqa: E402
-from calliper.kernels._engines import engine_of  # noqa: E402
 from calliper.kernels._neighbors import NeighborSearch  # noqa: E402
 from calliper.rows import Rows  # noqa: E402
 from calliper.scale import _torch  # noqa: E402

@@ -17,7 +17,8 @@ from sklearn.tree import DecisionTreeRegressor
 from calliper import KNN, RBF, CalliperError, ConformalRegressor, FullRescaled, JackknifeRescaled
 from calliper.calibrators import MADSplit
 from calliper.kernels import ForestProximity
-from calliper.kernels._weighted import LeaveTwoOutWeighted, SharedLeaves
+from calliper.kernels._proximity import SharedLeaves
+from calliper.kernels._weighted import LeaveTwoOutWeighted
 from calliper.rows import Rows
 from cases.problems import small_problem
 from oracles import rescaled as oracles

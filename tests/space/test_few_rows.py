@@ -22,8 +22,7 @@ from calliper import CalliperError, ConformalRegressor
 from calliper._validation import check_features, check_new_features
 from calliper.models import _grove, without_names
 from calliper.models._boosting import Stages
-from calliper.models._forests import Members
-from calliper.models._grove import Grove
+from calliper.models._forests import Grove, Members
 from calliper.space._encoding import ColumnEncoder
 from calliper.space._error_model import FEW_AT_ONCE, BoostedTrees
 

@@ -28,11 +28,12 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._handlers import EngineRows, as_array, handler_of_tensor
 from calliper._kept import Array, Field, Number, Plain
 from calliper._notebook import card, histogram
 from calliper._types import Coverage, FloatArray
 from calliper._validation import (
+    EngineRows,
+    as_array,
     check_bounds,
     check_calibration,
     check_level,
@@ -45,6 +46,7 @@ from calliper._validation import (
     check_window,
     each_level,
     forget_fit,
+    handler_of_tensor,
     like_coverage,
     numbers_or_zeros,
     refuse_huge_scores,

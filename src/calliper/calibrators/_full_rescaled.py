@@ -33,6 +33,7 @@ doi:10.1093/biomet/asac040. To our knowledge it is not published in this form.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -267,7 +268,12 @@ class FullRescaled(Calibrator):
             offset = float(np.ldexp(offset, self.shift_)) ** power / (1 - self.shrinkage_)
             how: dict[str, Any] = {"statistic": self.statistic_, "offset": offset}
             known = {name: self._known.get(f"{name}_") for name in ("near", "wide")}
-            local = self.kernel_.bag_again(known, Rows(rows.Z, scores, scaled), **how)
+            made = (
+                self.kernel_.bag
+                if known["near"] is None
+                else partial(self.kernel_.bag_again, known)
+            )
+            local = made(Rows(rows.Z, scores, scaled), **how)
         else:
             local = before.extended(Rows(rows.Z, scores, scaled))
         shrunk = local is not None and self.shrinkage_

@@ -36,6 +36,7 @@ from calliper._validation import (
     n_rows,
     refuse_no_rows,
     refuse_sparse,
+    row_values,
 )
 from calliper.calibrators._calibrator import Calibrator, as_calibrator, refuse_distribution
 from calliper.declarations import Uses
@@ -43,7 +44,7 @@ from calliper.distribution import Distribution, GroupedDistribution
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.guarantees import Guarantee, required_for_confidence
 from calliper.quantile import Shares, required_calibration_size
-from calliper.rows import Rows, row_values, rows_of_groups
+from calliper.rows import Rows, rows_of_groups
 
 #: Groups that a warning names before it only counts.
 NAMED = 5

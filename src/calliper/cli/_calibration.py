@@ -14,9 +14,9 @@ import click
 import numpy as np
 
 from calliper import __version__, files
+from calliper._stored import CalibratedOnStored, calibrate_stored
 from calliper._types import FloatArray
 from calliper._writing import to_text
-from calliper.calibration import CalibratedOnStored, calibrate_stored
 from calliper.calibrators import FullRescaled
 from calliper.cli import _options as options
 from calliper.cli import _output as out

@@ -6,9 +6,9 @@ import click
 import numpy as np
 
 from calliper import files
+from calliper._stored import CalibratedOnStored
 from calliper._types import FloatArray
 from calliper._writing import to_text
-from calliper.calibration import CalibratedOnStored
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._calibration import FileCalibration, load_calibration

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import numpy as np
 
+from calliper._stored import rows_with_errors
 from calliper._types import FloatArray
-from calliper.calibration import rows_with_errors
 from calliper.cli._csv import CsvChunk, CsvTable, CsvWriter, Form, Gaps
 from calliper.cli._output import note, writing
 from calliper.exceptions import CalliperError

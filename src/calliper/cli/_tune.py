@@ -12,9 +12,8 @@ from typing import Any
 import click
 import numpy as np
 
-from calliper._row_checks import sketch_rows
+from calliper._row_checks import refuse_seen, sketch_rows
 from calliper._types import FloatArray, IntArray
-from calliper.calibration import refuse_seen
 from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli._scales import scales_text

@@ -52,7 +52,7 @@ from calliper.models import OpenedModel, open_model, unwrapped
 WHOLE = ("calibrators", "kernels", "scores")
 #: Every other class that a file may name, by the module that it is known from.
 CLASSES = {
-    "calibration": "CalibratedOnStored",
+    "_stored": "CalibratedOnStored",
     "targets": "MultiTargetRegressor",
     "calibrators": "",
     "kernels": "LearntKernel",

@@ -14,12 +14,11 @@ import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from calliper._front_door import FrontDoor
 from calliper._kept import Array, Field, Inline, Keeps, Number
-from calliper._probe_rows import rows_again
+from calliper._stored import CalibratedOnStored
 from calliper._types import FloatArray
 from calliper._version import __version__
-from calliper.calibration import CalibratedOnStored
+from calliper.calibration import FrontDoor
 from calliper.calibrators import Calibrator, Grouped
 from calliper.exceptions import (
     CalliperError,
@@ -39,6 +38,7 @@ from calliper.files._model import (
     parts_of,
     slots_of,
 )
+from calliper.files._probe import rows_again, state_of
 from calliper.online import Controller
 from calliper.refitting import RefittedRegressor
 from calliper.shift import LikelihoodRatio
@@ -57,7 +57,7 @@ UNFITTED = (
     "fit first."
 )
 
-#: The attribute that has a few rows as they came, of whatever kind; see ``_probe_rows.py``.
+#: The attribute that has a few rows as they came, of whatever kind; see ``_probe.py``.
 PROBE = "_probe"
 
 #: Columns of one model that a file may ask for.
@@ -300,10 +300,11 @@ def _asked(method: Any) -> set[float]:
 def _probe(calibrated: Any, writer: Writer) -> Any:
     """A few rows, and what the model said of them; None where they cannot be kept."""
     front = isinstance(calibrated, FrontDoor)
-    state = calibrated.calibration_.probe if front else vars(calibrated).get(PROBE)
+    rows = calibrated.calibration_.probe if front else vars(calibrated).get(PROBE)
+    state = state_of(rows)
     if state is None:
         return None
-    known, tried = {"rows": state, "said": ask(calibrated, rows_again(state))}, Writer()
+    known, tried = {"rows": state, "said": ask(calibrated, rows)}, Writer()
     tried.plain(known, "rows")
     return None if tried.brought else writer.plain(known, "rows")
 
@@ -403,10 +404,10 @@ def _compare(calibrated: Any, probe: Any, models: list[Any], header: dict[str, A
         rows, made_for = rows_again(probe["rows"]), _in_words(header["model"])
         check_same(calibrated, rows, probe["said"], made_for)
         if isinstance(calibrated, FrontDoor):
-            known = replace(calibrated.calibration_, probe=probe["rows"])
+            known = replace(calibrated.calibration_, probe=rows)
             calibrated.calibration_ = known
         else:
-            vars(calibrated)[PROBE] = probe["rows"]
+            vars(calibrated)[PROBE] = rows
     elif models:
         check_class(models[0], header["model"])
 

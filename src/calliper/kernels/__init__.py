@@ -12,7 +12,6 @@ from calliper.kernels._arithmetic import rescale as rescale
 from calliper.kernels._arithmetic import signed_root as signed_root
 from calliper.kernels._arithmetic import times as times
 from calliper.kernels._balls import joined as joined
-from calliper.kernels._engines import Engine as Engine
 from calliper.kernels._graded import GradedKNN
 from calliper.kernels._kernel import Bag as Bag
 from calliper.kernels._kernel import Kernel
@@ -28,8 +27,6 @@ from calliper.kernels._knn import BagKNN as BagKNN
 from calliper.kernels._knn import Neighborhood as Neighborhood
 from calliper.kernels._neighbors import SPARE as SPARE
 from calliper.kernels._neighbors import NeighborSearch as NeighborSearch
-from calliper.kernels._radial import RadialExponents as RadialExponents
-from calliper.kernels._radial import to_weights as to_weights
 from calliper.kernels._rbf import RBF
 from calliper.kernels._rbf import check_length_scale as check_length_scale
 from calliper.kernels._rbf import median_distance as median_distance
@@ -54,13 +51,15 @@ from calliper.kernels._statistic import Edge as Edge
 from calliper.kernels._statistic import Entering as Entering
 from calliper.kernels._statistic import MeanStatistic as MeanStatistic
 from calliper.kernels._statistic import clamped_crossing as clamped_crossing
-from calliper.kernels._weighted import ForestProximity
+from calliper.kernels._weighted import RadialExponents as RadialExponents
+from calliper.kernels._weighted import to_weights as to_weights
 
 if TYPE_CHECKING:
     from calliper.kernels._criterion import CRITERIA as CRITERIA
     from calliper.kernels._learnt import LearntKernel as LearntKernel
     from calliper.kernels._learnt import LearntMetric, Mahalanobis, learn_metric
     from calliper.kernels._learnt import loss_and_gradient as loss_and_gradient
+    from calliper.kernels._proximity import ForestProximity
     from calliper.kernels._tuned import TunedKNN, TunedRBF
 
 __all__ = [
@@ -80,6 +79,7 @@ __getattr__ = on_demand(
     __name__,
     {
         "CRITERIA": "_criterion",
+        "ForestProximity": "_proximity",
         "LearntKernel": "_learnt",
         "LearntMetric": "_learnt",
         "Mahalanobis": "_learnt",

@@ -40,8 +40,9 @@ from calliper._types import FloatArray, IntArray
 from calliper.information import random_ranks, rank_ksg
 from calliper.kernels._arithmetic import rescale
 from calliper.kernels._kernel import LeaveTwoOut, Rng
-from calliper.kernels._radial import FAINT, RadialExponents, mean_without, to_weights
+from calliper.kernels._radial import FAINT, mean_without
 from calliper.kernels._search import Metric
+from calliper.kernels._weighted import RadialExponents, to_weights
 
 CRITERIA = ("mse", "deviance", "mi")
 

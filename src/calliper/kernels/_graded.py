@@ -21,9 +21,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from calliper._types import FloatArray, IntArray
-from calliper.kernels._engines import engine_of
 from calliper.kernels._kernel import Kernel, Known, Rng, ScalesAtLevel, check_count
 from calliper.kernels._knn import KNN, BagKNN
+from calliper.kernels._neighbors import search_of
 from calliper.kernels._search import EUCLIDEAN, Metric, check_metric
 from calliper.kernels._statistic import Edge, MeanStatistic
 from calliper.rows import Rows
@@ -85,7 +85,7 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
         if how["statistic"] == "quantile":
             raise TypeError(f"no quantile over {self!r} is known: use KNN(...), or the mean.")
         Z, (near, wide) = rows.Z, self.parts
-        search = engine_of(Z, None).search(Z, self.metric)
+        search = search_of(Z, self.metric)
         mean: dict[str, Any] = {"statistic": MeanStatistic, "offset": 0.0}
         sizes = {"near": min(near.n_neighbors, len(Z)), "wide": wide.at_most(len(Z))}
         inner, outer = (

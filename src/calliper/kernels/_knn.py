@@ -38,12 +38,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_row_blocks, row_slices
-from calliper._handlers import CELLS
 from calliper._kept import Array, Field, Keeps
 from calliper._types import FloatArray, IntArray
+from calliper._validation import CELLS, check_engine
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.kernels._arithmetic import rescale, signed_root, times
-from calliper.kernels._engines import check_engine, engine_of
 from calliper.kernels._kernel import (
     Bag,
     Kernel,
@@ -59,6 +58,7 @@ from calliper.kernels._nearest import (
     NearestQuantile,
     sums_of_others,
 )
+from calliper.kernels._neighbors import search_of
 from calliper.kernels._search import EUCLIDEAN, Metric, Search, check_metric, unique_rows
 from calliper.kernels._shared import SharedNeighbors
 from calliper.kernels._statistic import (
@@ -164,7 +164,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
                 f"cells are for FullRescaled with the mean or the root mean square, not for "
                 f"{purpose}: use KNN({self.n_neighbors}) without cells."
             )
-        return engine_of(Z, self.engine).search(Z, self.metric)
+        return search_of(Z, self.metric, self.engine)
 
     def at_most(self, largest: int) -> int:
         """K, or all points there are, with a warning."""

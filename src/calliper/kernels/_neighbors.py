@@ -19,6 +19,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from calliper._blocks import BLOCK_FLOATS, Scratch, map_row_blocks, n_cores, row_slices
 from calliper._types import BoolArray, FloatArray, IntArray
+from calliper._validation import engine_of
 from calliper.kernels._balls import BallBlocks, BallScan, balls_by_line, balls_by_tree, joined
 from calliper.kernels._search import (
     EUCLIDEAN,
@@ -61,6 +62,13 @@ MOST_HITS = 200
 
 #: Blocks are so many times taller than the cache would like: the product gains more than it loses.
 TALL = 32
+
+
+def search_of(rows: Any, metric: Metric, named: str | None = None) -> Search:
+    """The rows, ready to be searched: by who holds them, else who is named, else NumPy."""
+    engine = engine_of(rows, named)
+    made: Search = (NeighborSearch if engine is None else engine.search)(rows, metric)
+    return made
 
 
 class NeighborSearch(Search):

@@ -23,12 +23,7 @@ Row i is shifted by its smallest squared distance, the new point's included. Whe
 share of B_i and of the balance, t_i stays within a known factor of the presorted ŝ s_i B_i / A_i;
 the other points are exceptions, and a window does the rest.
 
-With smoothing, all weights have a floor and need no shift: see ``_weighted``.
-
-On a grid. Points may be moved to the middles of cells whose side is a part of l. That is a fixed
-function of the features, so calibration and new points are treated alike and no guarantee changes;
-but all rows of a cell now have the same radius, and many rows cost no more than the cells they lie
-in.
+With smoothing, all weights have a floor and need no shift: see ``_weighted.py``.
 """
 
 from __future__ import annotations
@@ -38,16 +33,14 @@ from copy import copy
 
 import numpy as np
 
-from calliper._blocks import Scratch, map_row_blocks, row_slices
+from calliper._blocks import Scratch, map_row_blocks
 from calliper._types import FloatArray, IntArray
 from calliper.kernels._arithmetic import DOMINANT, positive_root, rescale, signed_root, times
-from calliper.kernels._kernel import Bag, LeaveTwoOut, LocalQuantile
-from calliper.kernels._search import EUCLIDEAN, Metric, squared_distances
+from calliper.kernels._kernel import Bag, LeaveTwoOut
+from calliper.kernels._search import Metric
 from calliper.kernels._weighted import (
-    BagWeighted,
-    LeaveTwoOutWeighted,
-    WeightedMean,
-    Weights,
+    RadialExponents,
+    to_weights,
     totals,
 )
 from calliper.quantile import (
@@ -65,153 +58,6 @@ SHARE = 1 / 32
 
 #: Weights whose sum is smaller have lost digits to underflow; they are shifted anew.
 FAINT = 1e-200
-
-#: Largest error of an exponent that the fast expansion of squared distances may cause.
-EXPONENT_ERROR = 1e-11
-
-#: Up to so many features distances are summed feature by feature, which takes little beside the
-#: exponential.
-DIRECT = 8
-
-#: Matrix products round a row otherwise in a product of another shape. So rows are multiplied
-#: always so many at a time, and columns of zeros fill up a multiple of so many.
-TOGETHER, COLUMNS = 32, 16
-
-
-class PlainRadial:
-    """Points with radial weights, and all that is made of these.
-
-    Parameters
-    ----------
-    points, metric : (N, d), and how distances are measured
-    length_scale, smoothing, step : as of :class:`RBF`
-    """
-
-    def __init__(
-        self, points: FloatArray, metric: Metric, length_scale: float, smoothing: float, step: float
-    ) -> None:
-        self.exponents = RadialExponents(points, length_scale, metric, step)
-        self.smoothed = SmoothedRadial(self.exponents, smoothing) if smoothing else None
-
-    def leave_two_out(self, magnitudes: FloatArray, offset: float) -> LeaveTwoOut:
-        """Scales of the Jackknife+."""
-        if self.smoothed:
-            return LeaveTwoOutWeighted(self.smoothed, magnitudes, offset)
-        return LeaveTwoOutRBF(self.exponents, magnitudes, offset)
-
-    def bag(self, magnitudes: FloatArray, scores: FloatArray, offset: float) -> Bag:
-        """Thresholds of full conformal."""
-        if self.smoothed:
-            return BagWeighted(self.smoothed, magnitudes, scores, offset)
-        return BagRBF(self.exponents, magnitudes, scores, offset)
-
-    def mean(self, magnitudes: FloatArray) -> WeightedMean:
-        """Nadaraya–Watson mean."""
-        return WeightedMean(
-            self.smoothed.to if self.smoothed else self.exponents.weights, magnitudes
-        )
-
-    def local_quantile(self, scores: FloatArray) -> LocalQuantile:
-        """Quantile by weights, without a floor."""
-        order = np.argsort(scores)
-        return RadialQuantile(self.exponents.reordered(order), scores[order])
-
-
-class RadialExponents:
-    """Exponents −d²/2l² to fixed points, by the fastest way that is accurate enough for l."""
-
-    def __init__(
-        self, points: FloatArray, length_scale: float, metric: Metric, step: float = 0.0
-    ) -> None:
-        self.step, self.side = (
-            step,
-            step * length_scale if step else 0.0,
-        )  # the length may be infinite
-        self.points = points = to_grid(points, self.side)
-        self.metric, self.length_scale = metric, length_scale
-        self.two_l2 = 2 * length_scale**2
-        self.centre = points.mean(axis=0)
-        centred = points - self.centre
-        norm = np.square(centred).sum(axis=1)
-        self.largest_norm = float(norm.max() + np.square(self.centre).sum())
-        self.right = np.zeros((points.shape[1] + 1, -(-len(points) // COLUMNS) * COLUMNS))
-        self.right[:, : len(points)] = np.vstack([2 * centred.T, -norm]) / self.two_l2
-
-    def reordered(self, order: IntArray) -> RadialExponents:
-        """The same with the points in another order."""
-        return RadialExponents(self.points[order], self.length_scale, self.metric, self.step)
-
-    def to(
-        self, queries: FloatArray, out: FloatArray | None = None
-    ) -> tuple[FloatArray, FloatArray]:
-        """Arrays e (m, N) and c (m,) such that −d²/2l² = e − c, row by row; ``out`` may hold e."""
-        queries = to_grid(queries, self.side)
-        if self.metric != EUCLIDEAN or queries.shape[1] <= DIRECT:
-            return self._direct(queries, out), np.zeros(len(queries))
-        x = queries - self.centre
-        norm = np.square(x).sum(axis=1)
-        error = 4 * (x.shape[1] + 4) * np.finfo(float).eps * (norm + self.largest_norm)
-        inexact = error > EXPONENT_ERROR * self.two_l2
-        if inexact.all():
-            return self._direct(queries, out), np.zeros(len(queries))
-        exponent, constant = self._products(x, out), norm / self.two_l2
-        exponent[inexact], constant[inexact] = self._direct(queries[inexact]), 0.0
-        return exponent, constant
-
-    def _direct(self, queries: FloatArray, out: FloatArray | None = None) -> FloatArray:
-        """−d²/2l² by differences, (m, N), in ``out`` if given."""
-        squared = squared_distances(queries, self.points, self.metric, out)
-        squared /= -self.two_l2
-        return squared
-
-    def _products(self, x: FloatArray, out: FloatArray | None) -> FloatArray:
-        """−d²/2l² up to a constant of the row, (m, N), of centred rows; in ``out`` if given."""
-        n = len(self.points)
-        out = np.empty((len(x), n)) if out is None else out
-        left = np.ones((TOGETHER, x.shape[1] + 1))
-        product = np.empty((TOGETHER, self.right.shape[1]))
-        for rows in row_slices(len(x), TOGETHER):
-            m = rows.stop - rows.start  # below them remain rows of before: the shape is the same
-            left[:m, :-1] = x[rows]
-            np.matmul(left, self.right, out=product)
-            out[rows] = product[:m, :n]
-        return out
-
-    def weights(self, queries: FloatArray, out: FloatArray | None = None) -> FloatArray:
-        """(m, N) weights up to a factor of each row, by which the nearest has one."""
-        exponent, _ = self.to(queries, out)
-        return to_weights(exponent, exponent.max(axis=1))
-
-
-def to_grid(Z: FloatArray, side: float) -> FloatArray:
-    """Middles of the cells that rows lie in; the rows themselves if cells have no size."""
-    return np.round(Z / side) * side if side else Z
-
-
-def to_weights(exponent: FloatArray, largest: FloatArray) -> FloatArray:
-    """exp(e − largest) in place; ``largest`` (m,) is the row's largest exponent."""
-    exponent -= largest[:, None]
-    return np.exp(exponent, out=exponent)
-
-
-class SmoothedRadial(Weights):
-    """Radial weights with a floor: exp(−d²/2l²) + b/N, so all points together weigh b more."""
-
-    def __init__(self, exponents: RadialExponents, smoothing: float) -> None:
-        self.exponents, self.points = exponents, exponents.points
-        self.floor = smoothing / len(self.points)
-
-    def places(self, Z: FloatArray) -> FloatArray | None:
-        """Where rows count as being, if many may be in one place."""
-        return to_grid(Z, self.exponents.side) if self.exponents.step else None
-
-    def to(self, Z: FloatArray) -> FloatArray:
-        """(m, N) weights of the points in the means of new rows."""
-        exponent, constant = self.exponents.to(Z)
-        exponent -= constant[:, None]
-        weight = np.exp(exponent, out=exponent)
-        weight += self.floor
-        return weight
 
 
 class LeaveTwoOutRBF(LeaveTwoOut):

@@ -11,8 +11,8 @@ from scipy.spatial.distance import pdist
 from sklearn.base import BaseEstimator
 
 from calliper._types import FloatArray
+from calliper._validation import check_engine, engine_of
 from calliper.exceptions import CalliperError
-from calliper.kernels._engines import check_engine, engine_of
 from calliper.kernels._kernel import (
     Bag,
     Kernel,
@@ -24,9 +24,18 @@ from calliper.kernels._kernel import (
     ScalesAtLevel,
     check_size,
 )
-from calliper.kernels._radial import PlainRadial, to_grid
-from calliper.kernels._search import EUCLIDEAN, Metric, check_metric, squared_distances
-from calliper.kernels._weighted import refuse_quantile
+from calliper.kernels._radial import BagRBF, LeaveTwoOutRBF, RadialQuantile
+from calliper.kernels._search import EUCLIDEAN, Metric, check_metric
+from calliper.kernels._weighted import (
+    BagWeighted,
+    LeaveTwoOutWeighted,
+    RadialExponents,
+    SmoothedRadial,
+    WeightedMean,
+    refuse_quantile,
+    squared_distances,
+    to_grid,
+)
 from calliper.rows import Rows
 
 
@@ -178,8 +187,48 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         """The points with their weights, where they are computed."""
         length, smoothing, step = float(self.length_scale), float(self.smoothing), float(self.step)
         engine = engine_of(Z, self.engine)
-        radial: PlainRadial = engine.radial(Z, self.metric, length, smoothing, step)
+        make = PlainRadial if engine is None else engine.radial
+        radial: PlainRadial = make(Z, self.metric, length, smoothing, step)
         return radial
+
+
+class PlainRadial:
+    """Points with radial weights, and all that is made of these.
+
+    Parameters
+    ----------
+    points, metric : (N, d), and how distances are measured
+    length_scale, smoothing, step : as of :class:`RBF`
+    """
+
+    def __init__(
+        self, points: FloatArray, metric: Metric, length_scale: float, smoothing: float, step: float
+    ) -> None:
+        self.exponents = RadialExponents(points, length_scale, metric, step)
+        self.smoothed = SmoothedRadial(self.exponents, smoothing) if smoothing else None
+
+    def leave_two_out(self, magnitudes: FloatArray, offset: float) -> LeaveTwoOut:
+        """Scales of the Jackknife+."""
+        if self.smoothed:
+            return LeaveTwoOutWeighted(self.smoothed, magnitudes, offset)
+        return LeaveTwoOutRBF(self.exponents, magnitudes, offset)
+
+    def bag(self, magnitudes: FloatArray, scores: FloatArray, offset: float) -> Bag:
+        """Thresholds of full conformal."""
+        if self.smoothed:
+            return BagWeighted(self.smoothed, magnitudes, scores, offset)
+        return BagRBF(self.exponents, magnitudes, scores, offset)
+
+    def mean(self, magnitudes: FloatArray) -> WeightedMean:
+        """Nadaraya–Watson mean."""
+        return WeightedMean(
+            self.smoothed.to if self.smoothed else self.exponents.weights, magnitudes
+        )
+
+    def local_quantile(self, scores: FloatArray) -> LocalQuantile:
+        """Quantile by weights, without a floor."""
+        order = np.argsort(scores)
+        return RadialQuantile(self.exponents.reordered(order), scores[order])
 
 
 def check_length_scale(scale: Any) -> float:

@@ -254,12 +254,3 @@ def paired_distances(left: FloatArray, right: FloatArray) -> FloatArray:
     for column in range(left.shape[1]):
         total += np.square(left[:, column] - right[:, column])
     return total
-
-
-def squared_distances(
-    queries: FloatArray, points: FloatArray, metric: Metric, out: FloatArray | None = None
-) -> FloatArray:
-    """Squared distances for any metric, (m, N), in ``out`` if given; nothing hangs on a tie."""
-    if metric == EUCLIDEAN:
-        return np.asarray(cdist(queries, points, "sqeuclidean", out=out), dtype=np.float64)
-    return np.square(all_distances(queries, points, metric))

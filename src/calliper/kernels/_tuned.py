@@ -38,7 +38,8 @@ from calliper.kernels._nearest import NearestFamily
 from calliper.kernels._neighbors import NeighborSearch
 from calliper.kernels._radial import RadialFamily
 from calliper.kernels._rbf import RBF, check_length_scale
-from calliper.kernels._search import EUCLIDEAN, Metric, check_metric, squared_distances
+from calliper.kernels._search import EUCLIDEAN, Metric, check_metric
+from calliper.kernels._weighted import squared_distances
 from calliper.rows import Rows
 
 #: Below this many points, leaving two out leaves nothing to tell kernels apart.

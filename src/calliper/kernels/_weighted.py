@@ -1,4 +1,4 @@
-"""Weights that are given outright, and the nearness that a forest sees.
+"""Weights that are given outright, and radial ones, which have such a form with smoothing.
 
 Weights are plain non-negative numbers that do not depend on scores, and need no shift: numbers of
 common leaves, radial weights with a floor. Where a row of them is zero throughout, all others
@@ -20,33 +20,41 @@ i solves
 
 Where B_i = k_i = 0, all other members of the bag count equally, and likewise for the new point.
 All N thresholds of a row are solved and one is selected, O(N) a row.
+
+Radial weights are exp(−d²/2l²), with smoothing b/N more. On a grid, points may be moved to the
+middles of cells whose side is a part of l. That is a fixed
+function of the features, so calibration and new points are treated alike and no guarantee changes;
+but all rows of a cell now have the same radius, and many rows cost no more than the cells they lie
+in.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from copy import copy
-from typing import Any, Self
 
 import numpy as np
-from scipy import sparse
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
+from scipy.spatial.distance import cdist
 
-from calliper._blocks import Scratch, map_row_blocks
+from calliper._blocks import Scratch, map_row_blocks, row_slices
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.kernels._arithmetic import DOMINANT, signed_root
 from calliper.kernels._kernel import Bag, Kernel, Known, LeaveTwoOut, Rng
+from calliper.kernels._search import EUCLIDEAN, Metric, all_distances
 from calliper.quantile import Shares, row_thresholds
 from calliper.rows import Rows
 
-#: Why one tree is refused.
-ONE_TREE = (
-    "with one tree, points are either in one leaf or strangers. Use an ensemble, or LoCart, which "
-    "calibrates in the leaves of one tree."
-)
+#: Largest error of an exponent that the fast expansion of squared distances may cause.
+EXPONENT_ERROR = 1e-11
+
+#: Up to so many features distances are summed feature by feature, which takes little beside the
+#: exponential.
+DIRECT = 8
+
+#: Matrix products round a row otherwise in a product of another shape. So rows are multiplied
+#: always so many at a time, and columns of zeros fill up a multiple of so many.
+TOGETHER, COLUMNS = 32, 16
 
 
 class Weights(ABC):
@@ -101,160 +109,10 @@ class WeightedKernel(Kernel, ABC):
         return WeightedMean(self.weights(Z).to, magnitudes)
 
 
-class ForestProximity(WeightedKernel, BaseEstimator):  # type: ignore[misc]
-    """K(x, x') = the share of trees in which x and x' lie in one leaf (Breiman's proximity).
-
-    The trees were grown to tell targets apart, so inputs that do not matter for the prediction do
-    not matter for nearness, and no unit or scaling does. A point that shares no leaf with any
-    other has all others as neighbours, equally: the limit of a vanishing weight added to all.
-
-    The forest must be trained on other data than the calibration points, as the model is.
-
-    Parameters
-    ----------
-    forest : fitted ensemble of trees with ``apply``, optional
-        A random forest, extra trees, or scikit-learn's ``GradientBoostingRegressor``; the
-        features are then the inputs that the forest takes, unscaled: ``ConformalRegressor``
-        passes its inputs on as they are, unless ``embed`` is a map of yours. Without a forest, the
-        features are the numbers of the leaves, one column a tree, as ``forest.apply`` gives them:
-        ``ConformalRegressor(forest, FullRescaled(ForestProximity()), embed=forest.apply)``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.ensemble import RandomForestRegressor
-    >>> from calliper import FullRescaled
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(size=(1500, 5))
-    >>> y = X[:, 0] + X[:, 0] * rng.normal(size=1500)
-    >>> forest = RandomForestRegressor(min_samples_leaf=20, random_state=0).fit(X[:1000], y[:1000])
-    >>> errors = abs(y[1000:] - forest.predict(X[1000:]))
-    >>> method = FullRescaled(ForestProximity(forest)).fit(X[1000:], errors)
-    >>> method.predict_radius([[0.1, 0.5, 0.5, 0.5, 0.5], [0.9, 0.5, 0.5, 0.5, 0.5]]).round(1)
-    array([0.2, 1.4])
-    """
-
-    def __init__(self, forest: Any = None) -> None:
-        self.forest = forest
-
-    @property
-    def takes_inputs(self) -> bool:
-        """Whether features are raw inputs, and not places whose distances say who is near."""
-        return self.forest is not None
-
-    def __sklearn_clone__(self) -> Self:
-        # A clone of the forest would be untrained, and this kernel is made of its trained leaves.
-        return type(self)(self.forest)
-
-    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> ForestProximity:
-        """The kernel itself, with its forest checked; rows are seen only later."""
-        forest = self.forest
-        if forest is None:
-            return self
-        if not hasattr(forest, "apply"):
-            raise TypeError(
-                f"ForestProximity takes a fitted ensemble of trees that has apply, such as "
-                f"RandomForestRegressor, ExtraTreesRegressor or GradientBoostingRegressor; got "
-                f"{forest!r}."
-            )
-        check_is_fitted(forest)
-        n_trees = np.size(forest.estimators_) if hasattr(forest, "estimators_") else 1
-        if n_trees < 2:
-            raise CalliperError(f"{forest!r} has 1 tree; {ONE_TREE}")
-        return self
-
-    def weights(self, Z: FloatArray) -> SharedLeaves:
-        """Numbers of common leaves."""
-        return SharedLeaves(self, Z)
-
-
 def refuse_quantile(statistic: str) -> None:
     """Say that a quantile needs neighbours that count equally."""
     if statistic == "quantile":
         raise CalliperError("statistic='quantile' takes the K nearest: use kernel=KNN(...).")
-
-
-class SharedLeaves(Weights):
-    """The number of trees in which two rows lie in one leaf.
-
-    Counts, not shares: means are ratios, and sums of whole numbers are exact. Leaves are columns
-    of a sparse matrix with a one for each tree in each row, so a block of counts is one sparse
-    product, and no temporary has an entry for each pair and tree.
-    """
-
-    def __init__(self, kernel: ForestProximity, Z: FloatArray) -> None:
-        self.kernel = kernel
-        leaves = leaf_numbers(kernel, Z)
-        self.n_trees, self.largest = leaves.shape[1], int(leaves.max())
-        codes = self._codes(leaves)
-        self.columns = np.unique(codes)
-        self.own = self._one_hot(codes)
-        self.by_leaf = self.own.T.tocsr()
-
-    def to(self, Z: FloatArray) -> FloatArray:
-        """(m, N) numbers of leaves that new rows share with the points."""
-        leaves = leaf_numbers(self.kernel, Z)
-        if leaves.shape[1] != self.n_trees:
-            raise CalliperError(
-                f"the new rows have leaves in {leaves.shape[1]} trees, the calibration points in "
-                f"{self.n_trees}: apply the same forest to both."
-            )
-        return np.asarray((self._one_hot(self._codes(leaves)) @ self.by_leaf).toarray())
-
-    def among(self, rows: slice) -> FloatArray:
-        """(rows, N) numbers of leaves that points share with the others."""
-        shared = np.asarray((self.own[rows] @ self.by_leaf).toarray())
-        own = np.arange(rows.start, rows.stop)
-        shared[own - rows.start, own] = 0.0
-        return shared
-
-    def _codes(self, leaves: IntArray) -> IntArray:
-        """One number for each pair of tree and leaf; leaves beyond the known ones have −1."""
-        codes = leaves + np.arange(self.n_trees) * (self.largest + 1)
-        return np.where(leaves <= self.largest, codes, -1)
-
-    def _one_hot(self, codes: IntArray) -> Any:
-        column = np.searchsorted(self.columns, codes)
-        known = self.columns[np.minimum(column, len(self.columns) - 1)] == codes
-        starts = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
-        shape = len(codes), len(self.columns)
-        return sparse.csr_array((np.ones(known.sum()), column[known], starts), shape=shape)
-
-
-def leaf_numbers(kernel: ForestProximity, Z: FloatArray) -> IntArray:
-    """(m, trees) the leaf of every row in every tree."""
-    if kernel.forest is not None:
-        n_inputs = getattr(kernel.forest, "n_features_in_", Z.shape[1])
-        if Z.shape[1] != n_inputs:
-            raise CalliperError(
-                f"the forest of ForestProximity takes {n_inputs} inputs, and the features have "
-                f"{Z.shape[1]} columns: pass its inputs as they are, or leaf numbers "
-                f"(embed=forest.apply) with ForestProximity()."
-            )
-        leaves = np.asarray(_nameless(kernel.forest).apply(Z))
-        return leaves.reshape(len(Z), -1).astype(np.intp)
-    leaves = Z.astype(np.intp)
-    if (leaves != Z).any() or (leaves < 0).any():
-        raise CalliperError(
-            f"ForestProximity() takes numbers of leaves, whole and not negative; got "
-            f"{Z[(leaves != Z) | (leaves < 0)][0]:g}. Pass embed=forest.apply, or use "
-            f"ForestProximity(forest) on the forest's own inputs."
-        )
-    if leaves.shape[1] < 2:
-        raise CalliperError(f"ForestProximity needs the leaves of 2 trees or more; {ONE_TREE}")
-    return leaves
-
-
-def _nameless(forest: Any) -> Any:
-    """The forest without names of its columns, which are an array by now, in its order.
-
-    To silence the warning about that would silence it in all threads.
-    """
-    if "feature_names_in_" not in getattr(forest, "__dict__", {}):
-        return forest
-    bare = copy(forest)
-    del bare.feature_names_in_
-    return bare
 
 
 class LeaveTwoOutWeighted(LeaveTwoOut):
@@ -424,3 +282,109 @@ class WeightedMean:
             return mean_of(self.weigh(Z[rows]), self.magnitudes, fallback)
 
         return np.concatenate(map_row_blocks(average, len(Z), len(self.magnitudes)))
+
+
+class RadialExponents:
+    """Exponents −d²/2l² to fixed points, by the fastest way that is accurate enough for l."""
+
+    def __init__(
+        self, points: FloatArray, length_scale: float, metric: Metric, step: float = 0.0
+    ) -> None:
+        self.step, self.side = (
+            step,
+            step * length_scale if step else 0.0,
+        )  # the length may be infinite
+        self.points = points = to_grid(points, self.side)
+        self.metric, self.length_scale = metric, length_scale
+        self.two_l2 = 2 * length_scale**2
+        self.centre = points.mean(axis=0)
+        centred = points - self.centre
+        norm = np.square(centred).sum(axis=1)
+        self.largest_norm = float(norm.max() + np.square(self.centre).sum())
+        self.right = np.zeros((points.shape[1] + 1, -(-len(points) // COLUMNS) * COLUMNS))
+        self.right[:, : len(points)] = np.vstack([2 * centred.T, -norm]) / self.two_l2
+
+    def reordered(self, order: IntArray) -> RadialExponents:
+        """The same with the points in another order."""
+        return RadialExponents(self.points[order], self.length_scale, self.metric, self.step)
+
+    def to(
+        self, queries: FloatArray, out: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Arrays e (m, N) and c (m,) such that −d²/2l² = e − c, row by row; ``out`` may hold e."""
+        queries = to_grid(queries, self.side)
+        if self.metric != EUCLIDEAN or queries.shape[1] <= DIRECT:
+            return self._direct(queries, out), np.zeros(len(queries))
+        x = queries - self.centre
+        norm = np.square(x).sum(axis=1)
+        error = 4 * (x.shape[1] + 4) * np.finfo(float).eps * (norm + self.largest_norm)
+        inexact = error > EXPONENT_ERROR * self.two_l2
+        if inexact.all():
+            return self._direct(queries, out), np.zeros(len(queries))
+        exponent, constant = self._products(x, out), norm / self.two_l2
+        exponent[inexact], constant[inexact] = self._direct(queries[inexact]), 0.0
+        return exponent, constant
+
+    def _direct(self, queries: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """−d²/2l² by differences, (m, N), in ``out`` if given."""
+        squared = squared_distances(queries, self.points, self.metric, out)
+        squared /= -self.two_l2
+        return squared
+
+    def _products(self, x: FloatArray, out: FloatArray | None) -> FloatArray:
+        """−d²/2l² up to a constant of the row, (m, N), of centred rows; in ``out`` if given."""
+        n = len(self.points)
+        out = np.empty((len(x), n)) if out is None else out
+        left = np.ones((TOGETHER, x.shape[1] + 1))
+        product = np.empty((TOGETHER, self.right.shape[1]))
+        for rows in row_slices(len(x), TOGETHER):
+            m = rows.stop - rows.start  # below them remain rows of before: the shape is the same
+            left[:m, :-1] = x[rows]
+            np.matmul(left, self.right, out=product)
+            out[rows] = product[:m, :n]
+        return out
+
+    def weights(self, queries: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """(m, N) weights up to a factor of each row, by which the nearest has one."""
+        exponent, _ = self.to(queries, out)
+        return to_weights(exponent, exponent.max(axis=1))
+
+
+def to_grid(Z: FloatArray, side: float) -> FloatArray:
+    """Middles of the cells that rows lie in; the rows themselves if cells have no size."""
+    return np.round(Z / side) * side if side else Z
+
+
+def to_weights(exponent: FloatArray, largest: FloatArray) -> FloatArray:
+    """exp(e − largest) in place; ``largest`` (m,) is the row's largest exponent."""
+    exponent -= largest[:, None]
+    return np.exp(exponent, out=exponent)
+
+
+class SmoothedRadial(Weights):
+    """Radial weights with a floor: exp(−d²/2l²) + b/N, so all points together weigh b more."""
+
+    def __init__(self, exponents: RadialExponents, smoothing: float) -> None:
+        self.exponents, self.points = exponents, exponents.points
+        self.floor = smoothing / len(self.points)
+
+    def places(self, Z: FloatArray) -> FloatArray | None:
+        """Where rows count as being, if many may be in one place."""
+        return to_grid(Z, self.exponents.side) if self.exponents.step else None
+
+    def to(self, Z: FloatArray) -> FloatArray:
+        """(m, N) weights of the points in the means of new rows."""
+        exponent, constant = self.exponents.to(Z)
+        exponent -= constant[:, None]
+        weight = np.exp(exponent, out=exponent)
+        weight += self.floor
+        return weight
+
+
+def squared_distances(
+    queries: FloatArray, points: FloatArray, metric: Metric, out: FloatArray | None = None
+) -> FloatArray:
+    """Squared distances for any metric, (m, N), in ``out`` if given; nothing hangs on a tie."""
+    if metric == EUCLIDEAN:
+        return np.asarray(cdist(queries, points, "sqeuclidean", out=out), dtype=np.float64)
+    return np.square(all_distances(queries, points, metric))

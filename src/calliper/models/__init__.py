@@ -29,19 +29,23 @@ Nothing else changes: spaces, left-out errors and files ask these questions and 
 """
 
 from calliper.models._asking import (
-    check_known_rows,
-    check_new_rows,
-    check_predictions,
-    first_rows,
-    is_frame,
+    ModelFamily,
+    OpenedModel,
+    UnreadableError,
+    comes_from,
+    families,
+    family_of,
+    is_module,
+    is_tensor,
+    learnt,
+    open_model,
     predictions,
-    shape_of,
-    unchanged_if_refused,
+    predicts_as,
+    unwrapped,
     without_names,
 )
-from calliper.models._family import ModelFamily, UnreadableError, families, family_of
 from calliper.models._linear import coefficients, is_linear
-from calliper.models._networks import Layer, is_module, is_tensor
+from calliper.models._networks import Layer
 from calliper.models._training import (
     check_sample_weight,
     fit_params_of,
@@ -52,33 +56,20 @@ from calliper.models._training import (
     trainable,
     untrained_core,
 )
-from calliper.models._wrapped import (
-    OpenedModel,
-    comes_from,
-    learnt,
-    open_model,
-    predicts_as,
-    unwrapped,
-)
 
 __all__ = [
     "Layer",
     "ModelFamily",
     "OpenedModel",
     "UnreadableError",
-    "check_known_rows",
-    "check_new_rows",
-    "check_predictions",
     "check_sample_weight",
     "coefficients",
     "comes_from",
     "families",
     "family_of",
-    "first_rows",
     "fit_params_of",
     "fit_router",
     "fresh",
-    "is_frame",
     "is_frozen",
     "is_linear",
     "is_module",
@@ -88,9 +79,7 @@ __all__ = [
     "predictions",
     "predicts_as",
     "routed",
-    "shape_of",
     "trainable",
-    "unchanged_if_refused",
     "untrained_core",
     "unwrapped",
     "without_names",

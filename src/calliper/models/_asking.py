@@ -1,108 +1,229 @@
-"""Asking a model: the rows that it is given, and what it answers.
+"""A fitted model: how it is opened and asked, and which family knows more of it.
 
-Rows may be arrays, frames or lists of anything that the model takes; only y and predictions are
-turned into numbers here.
+**Opened.** A pipeline, a search, a frozen model and a transformed target say nothing about the
+error themselves; the estimator inside, the core, does. What stands before it prepares its inputs,
+what stands after it finishes its predictions. A wrapper that predicts by code of its own is left
+closed: a subclass may clip, round or correct what it inherits. Whether it does is asked of the
+classes, never of calibration rows: whatever is chosen by looking at those treats them unlike a
+new row, and the guarantee is lost.
+
+**Asked.** Rows may be arrays, frames or lists of anything that the model takes; only predictions
+are turned into numbers here.
+
+**Known.** The space where nearness is judged is made of what a model knows of its own doubt:
+prediction m and spreads v, on the scale of about the standard deviation of the targets
+(``space/_embedding.py`` has the formula). A family says where its models keep their spread. See
+``models/__init__.py`` for how to add one.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib import import_module
+from inspect import getattr_static
 from math import prod
-from typing import Any, TypeVar
+from types import BuiltinMethodType, FunctionType, MethodType
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.exceptions import DataConversionWarning
-from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.validation import check_consistent_length, validate_data
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection._search import BaseSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
 
-from calliper._handlers import refuse_collection
-from calliper._probe_rows import state_of
-from calliper._types import FloatArray
-from calliper._validation import check_vector, has_known_columns, n_rows, refuse_sparse
-from calliper.exceptions import CalliperError, warn
-from calliper.models._networks import is_module, is_tensor, outputs
-from calliper.models._wrapped import learnt
+from calliper._types import FloatArray, IntArray
+from calliper._validation import check_predictions, is_frame, n_rows, shape_of
+from calliper.exceptions import CalliperError
 
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-#: Rows by which a model is known again.
-N_PROBES = 5
+#: Methods that have a part in predictions of scikit-learn's ensembles.
+PREDICTING = (
+    "predict",
+    "_predict",
+    "_raw_predict",
+    "_raw_predict_init",
+    "_validate_X_predict",
+    "_preprocess_X",
+    "staged_predict",
+)
 
 #: Rows that are compared before and after a model was asked, and the most numbers in them.
 N_COMPARED, MOST_COMPARED = 32, 1 << 14
 
+#: Families by file and class, asked in this order; read when a model first comes.
+FAMILIES = (
+    "_forests:Members",
+    "_libraries:XGBoost",
+    "_libraries:LightGBM",
+    "_libraries:CatBoost",
+    "_boosting:TreeStages",
+    "_boosting:Stages",
+    "_linear:StatedDeviation",
+)
 
-def unchanged_if_refused(method: Method) -> Method:
-    """Of an estimator: what it is told either holds, or leaves it as it was."""
-
-    @wraps(method)
-    def call(self: Any, *given: Any, **known: Any) -> Any:
-        before = dict(vars(self))
-        try:
-            return method(self, *given, **known)
-        except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
-            raise
-
-    return call  # type: ignore[return-value]
+#: Part of the unit below which steps and residuals are all alike: they are smaller than spreads.
+STEP_FLOOR = 0.003
 
 
-def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
-    """Remember the columns of X on ``estimator``; return y as numbers."""
-    _refuse_rowless(X)
-    if y is None:
-        raise ValueError(
-            f"{type(estimator).__name__} requires y to be passed, but the target y is None."
-        )
-    validate_data(estimator, X, skip_check_array=True)
-    check_consistent_length(X, y)
-    try:
-        y = np.asarray(y)
-    except ValueError as error:
-        raise CalliperError(f"y must be numbers, one for each row: {error}.") from error
-    if y.ndim == 2 and y.shape[1] == 1:
-        warn(
-            "A column-vector y was passed when a 1d array was expected; it is flattened.",
-            DataConversionWarning,
-        )
-    if y.ndim == 2 and y.shape[1] > 1:
+@dataclass(frozen=True)
+class OpenedModel:
+    """A fitted model taken apart: predictions are ``finish(core.predict(prepare(X)))``.
+
+    Attributes
+    ----------
+    core : the estimator inside
+    steps : transformers that its inputs go through, in this order
+    targets : transformers that its predictions go through, backwards, in this order
+    """
+
+    core: Any
+    steps: tuple[Any, ...] = ()
+    targets: tuple[Any, ...] = ()
+
+    def prepare(self, X: Any) -> Any:
+        """The rows that the core is given."""
+        for step in self.steps:
+            X = step.transform(X)
+        return X
+
+    def core_targets(self, y: FloatArray) -> FloatArray:
+        """(n,) targets as the core was trained on them, from those of the whole model."""
+        for transformer in reversed(self.targets):
+            y = np.asarray(transformer.transform(y[:, None]), dtype=np.float64).reshape(-1)
+        return y
+
+    def finish(self, y_pred: FloatArray) -> FloatArray:
+        """From what the core predicts to what the whole predicts."""
+        for transformer in self.targets:
+            columns = y_pred[:, None] if y_pred.ndim == 1 else y_pred
+            turned = np.asarray(transformer.inverse_transform(columns))
+            y_pred = turned[:, 0] if y_pred.ndim == 1 else turned
+        return y_pred
+
+
+def open_model(model: Any) -> OpenedModel:
+    """The core of a fitted model, with what is around it."""
+    core = unwrapped(model)
+    steps: list[Any] = []
+    targets: list[Any] = []
+    while True:
+        if predicts_as(core, Pipeline):
+            _check_last_step(core)
+            if len(core.steps) > 1:
+                steps.append(core[:-1])
+            core = unwrapped(core.steps[-1][1])
+        elif (
+            predicts_as(core, TransformedTargetRegressor) and learnt(core, "regressor_") is not None
+        ):
+            targets.insert(0, core.transformer_)
+            core = unwrapped(core.regressor_)
+        else:
+            _check_regressor(core)
+            return OpenedModel(core=core, steps=tuple(steps), targets=tuple(targets))
+
+
+def unwrapped(model: Any) -> Any:
+    """The model that a search, a frozen model, a calibrated model or ``model.predict`` asks."""
+    while True:
+        if _is_predict(model):
+            model = model.__self__
+        elif type(model) is FrozenEstimator:
+            model = model.estimator
+        elif _is_fitted_as(model, BaseSearchCV, "best_estimator_"):
+            model = model.best_estimator_
+        elif _is_calibrated(model):
+            model = model.estimator_
+        else:
+            return model
+
+
+def learnt(model: Any, name: str) -> Any:
+    """What ``fit`` has left under this name; None before, and in a model that has no such part."""
+    return getattr(model, name, None)
+
+
+def comes_from(value: Any, library: str) -> bool:
+    """Whether its class, or what that is derived from, is of a library, which need not be there."""
+    return any(base.__module__.partition(".")[0] == library for base in type(value).__mro__)
+
+
+def _is_fitted_as(model: Any, known: type, part: str) -> bool:
+    """Whether it predicts as the class does, by the part that ``fit`` has left."""
+    return predicts_as(model, known) and learnt(model, part) is not None
+
+
+def _is_predict(model: Any) -> bool:
+    """Whether it is the ``predict`` of an object, as the object itself has it."""
+    bound = isinstance(model, MethodType | BuiltinMethodType) and model.__name__ == "predict"
+    return bound and bool(learnt(model.__self__, "predict") == model)
+
+
+def _is_calibrated(model: Any) -> bool:
+    """Whether it is a ``ConformalRegressor``, known by name since it stands above this module."""
+    code = getattr_static(type(model), "predict", None)
+    if not isinstance(code, FunctionType) or code.__module__ != "calliper.regressor":
+        return False
+    of_one_number = getattr(model.score_function, "n_outputs", 1) == 1
+    return of_one_number and learnt(model, "estimator_") is not None
+
+
+def _check_last_step(pipeline: Pipeline) -> None:
+    name, last = pipeline.steps[-1]
+    if not hasattr(last, "predict"):
         raise CalliperError(
-            f"y must have one value for each row, shape (n,); got shape {y.shape}. Several targets "
-            f"take MultiTargetRegressor(estimator), which answers with a box for each row."
+            f"the pipeline must end in a regressor, but its last step, {name!r} "
+            f"({type(last).__name__ if not isinstance(last, str) else last}), does not predict: "
+            f"append a regressor, or pass the pipeline as embed= and the model apart."
         )
-    return check_vector(y, "y")
 
 
-def check_new_rows(estimator: Any, X: Any) -> None:
-    """New rows have the columns that ``estimator`` remembers."""
-    refuse_collection(X, "X")
-    if has_known_columns(estimator, X):
+def _check_regressor(core: Any) -> None:
+    if not hasattr(core, "__sklearn_tags__"):  # scikit-learn 1.7 guesses, and warns of it
         return
-    _refuse_rowless(X)
-    if len(shape_of(X)) == 1 and learnt(estimator, "n_features_in_") is not None:
+    try:
+        kind = get_tags(core).estimator_type
+    except AttributeError:  # half an estimator of scikit-learn
+        return
+    if kind not in (None, "regressor"):
         raise CalliperError(
-            f"X must have rows and columns; got shape {X.shape}. Reshape your data: "
-            f"X.reshape(-1, 1) for one input, X.reshape(1, -1) for one row."
+            f"intervals need a regressor; {type(core).__name__} is a {kind.replace('_', ' ')}. "
+            f"If its output is a number to be predicted, pass a function: lambda X: f(X)."
         )
-    validate_data(estimator, X, skip_check_array=True, reset=False)
 
 
-def _refuse_rowless(X: Any) -> None:
-    refuse_sparse(X, "X")
-    refuse_collection(X, "X")
-    if X is None or np.ma.is_masked(X):
-        what = "None" if X is None else "an array with masked values: fill them, or drop their rows"
-        raise CalliperError(f"X must have rows; got {what}.")
-    if isinstance(X, Mapping):
-        raise TypeError(
-            f"X must have rows that can be counted and picked; got a {type(X).__name__} with keys "
-            f"{', '.join(map(repr, list(X)[:5]))}. Pass an array, a frame or a list of rows, and a "
-            f"function that makes of them what the model takes."
-        )
+def predicts_as(model: Any, *classes: type) -> bool:
+    """Whether ``model`` is of one of the classes, and predicts by its methods unchanged."""
+    return any(isinstance(model, known) and _unchanged(model, known) for known in classes)
+
+
+def all_predict_as(models: Iterable[Any], *classes: type) -> bool:
+    """Whether each of many does."""
+    return all(predicts_as(model, *classes) for model in models)
+
+
+def _unchanged(model: Any, known: type) -> bool:
+    own = getattr(model, "__dict__", {})
+    if any(name in own for name in PREDICTING):
+        return False
+    return type(model) is known or all(  # the first alone is asked of every tree of a forest
+        getattr_static(type(model), name, None) is getattr_static(known, name, None)
+        for name in PREDICTING
+    )
+
+
+def is_module(model: Any) -> bool:
+    """Whether it is a ``torch.nn.Module``; who has one has imported torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether it is a tensor of PyTorch, or of a library like it."""
+    return hasattr(value, "detach")
 
 
 def predictions(model: Any, X: Any, n_outputs: int = 1) -> FloatArray:
@@ -113,8 +234,12 @@ def predictions(model: Any, X: Any, n_outputs: int = 1) -> FloatArray:
             f"estimator must have a predict method or be a function of the inputs; got {model!r}."
         )
     rows = xgboost_matrix(model, X) if is_native_xgboost(model) else X
+    if is_module(model):
+        from calliper.models._networks import outputs
+
+        predict = partial(outputs, model)
     with _left_as_they_are(X):
-        y_pred: Any = outputs(model, rows) if is_module(model) else predict(rows)
+        y_pred: Any = predict(rows)
     if is_tensor(y_pred):
         y_pred = y_pred.detach().cpu().numpy()
     return check_predictions(y_pred, n_rows(X), n_outputs)
@@ -151,43 +276,6 @@ def _some_rows(X: Any) -> Any:
     return [(name, rows[name].to_numpy().tolist().__repr__()) for name in rows.columns]
 
 
-def check_predictions(y_pred: Any, n: int, n_outputs: int = 1) -> FloatArray:
-    """Finite predictions of n rows: (n,), or (n, n_outputs) for more than one."""
-    if n_outputs == 1:
-        _refuse_several(shape_of(y_pred))
-        return check_vector(y_pred, "predictions", n=n)
-    return _check_columns(np.asarray(y_pred), n, n_outputs)
-
-
-def _refuse_several(shape: tuple[int, ...]) -> None:
-    """Say what a model of quantiles, or of several targets, needs."""
-    if len(shape) == 2 and shape[1] > 1:
-        raise CalliperError(
-            f"predictions must have one value for each row, shape (n,); got shape {shape}. A model "
-            f"of quantiles needs score_function=QuantileError() and Split() as calibrator; of "
-            f"several targets, MultiTargetRegressor."
-        )
-
-
-def _check_columns(y_pred: Any, n: int, n_outputs: int) -> FloatArray:
-    """Finite predictions of several columns, each checked as one column is."""
-    if y_pred.ndim != 2 or y_pred.shape[1] != n_outputs:
-        raise CalliperError(
-            f"the score function takes {n_outputs} predictions for each row, one for each target "
-            f"or quantile, shape (n, {n_outputs}); the model gave shape {y_pred.shape}."
-        )
-    columns = [
-        check_vector(column, f"column {place} of predictions", n=n)
-        for place, column in enumerate(y_pred.T)
-    ]
-    return np.stack(columns, axis=1)
-
-
-def first_rows(X: Any) -> dict[str, Any] | None:
-    """A few rows as plain values, by which a model can be known again; None of unknown kinds."""
-    return state_of(_safe_indexing(indexable(X)[0], np.arange(min(N_PROBES, n_rows(X)))))
-
-
 def is_native_xgboost(model: Any) -> bool:
     """Whether it is an ``xgboost.Booster``; who has one has imported xgboost."""
     xgboost = sys.modules.get("xgboost")
@@ -203,16 +291,6 @@ def xgboost_matrix(model: Any, X: Any) -> Any:
     return sys.modules["xgboost"].DMatrix(X, feature_types=model.feature_types, **how)
 
 
-def shape_of(values: Any) -> tuple[int, ...]:
-    """The shape of an array, a frame or a tensor; () of anything else."""
-    return getattr(values, "shape", ())
-
-
-def is_frame(X: Any) -> bool:
-    """Whether it is a frame of pandas, or of a library like it."""
-    return hasattr(X, "iloc") and hasattr(X, "columns")
-
-
 def without_names(X: Any, kinds: str) -> Any:
     """A frame of pandas as an array (n, d), if its columns are all of such kinds of NumPy's."""
     if not is_frame(X):
@@ -220,3 +298,106 @@ def without_names(X: Any, kinds: str) -> Any:
     types = X.dtypes.to_numpy()
     plain = len(types) and all(isinstance(each, np.dtype) and each.kind in kinds for each in types)
     return X.to_numpy(dtype=np.float64) if plain else X
+
+
+class UnreadableError(Exception):
+    """A model looks as if it kept a spread, and does not; says why, to follow "since"."""
+
+
+class ModelFamily:
+    """A fitted model, read once, as its family answers for it.
+
+    What is here are the answers of a model of no family, which predicts and says nothing of its
+    doubt. A reading must pickle.
+
+    Parameters
+    ----------
+    core : the fitted model, without what is wrapped around it; ``UnreadableError`` says why it has
+        no spread although it looks like one of the family
+
+    Attributes
+    ----------
+    weights : of the logarithm of each spread, the prediction having 1
+    in_unit : whether each spread is in the unit of y, or has none
+    floor : part of the unit below which spreads are all alike; near 0 logarithms show rounding
+    """
+
+    weights: ClassVar[tuple[float, ...]] = (2.0,)
+    in_unit: ClassVar[tuple[bool, ...]] = (True, True)
+    floor: ClassVar[float] = 0.01
+
+    def __init__(self, core: Any) -> None:
+        self.core = core
+
+    @classmethod
+    def is_mine(cls, core: Any) -> bool:
+        """Whether a fitted model is one of the family, by the look of it."""
+        return True
+
+    @classmethod
+    def is_known(cls, core: Any) -> bool:
+        """Whether its class is known to predict what ``measure`` says that it does."""
+        return True
+
+    def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
+        """Prediction (m,) and spreads (k, m) of prepared rows, in the unit of y, in one pass."""
+        y_pred = predictions(self.core, rows)
+        return y_pred, np.empty((0, len(y_pred)))
+
+    def describe(self) -> str:
+        """What the spread is, in words."""
+        return ""
+
+    def unit(self) -> float | None:
+        """Standard deviation of the targets that it was trained on; None if it is not kept."""
+        return None
+
+    def guess(self) -> float | None:
+        """About that deviation, for losses other than the square; mostly less."""
+        return None
+
+    def left_out(
+        self, X: Any, prepare: Callable[[Any], Any]
+    ) -> tuple[IntArray, FloatArray, FloatArray] | None:
+        """Which training rows X some members had not seen, (r,), and their ``measure``.
+
+        None if there are no such rows. ``prepare(X)`` is what the core was trained on.
+        """
+        return None
+
+    @classmethod
+    def retrain(cls, core: Any, fitted: Any, told: set[str]) -> dict[str, Any]:
+        """Prepare ``core``, an untrained copy of ``fitted``, for a part of the rows.
+
+        Returns what its ``fit`` needs beside the parameters of which the names are ``told``.
+        """
+        return {}
+
+
+@cache
+def families() -> tuple[type[ModelFamily], ...]:
+    """All of them, in the order in which they are asked."""
+    names = (name.split(":") for name in FAMILIES)
+    return tuple(getattr(import_module(f"calliper.models.{file}"), kind) for file, kind in names)
+
+
+def family_of(core: Any) -> type[ModelFamily]:
+    """The first family that a fitted model is of; ``ModelFamily`` itself for none."""
+    return next((family for family in families() if family.is_mine(core)), ModelFamily)
+
+
+def explained_deviation(leaves: Iterable[tuple[Any, Any]], rate: float) -> float:
+    """Deviation of what stages of trees, grown by squared errors at a rate, have learnt of y.
+
+    A stage of rate ν lowers the variance of the residuals by (2/ν − 1) times that of its own
+    values, given for each stage with the numbers of rows in the leaves; the sum over stages is
+    what is explained. Regularised leaves make it smaller.
+    """
+    explained = sum(leaf_values_deviation(values, counts) ** 2 for values, counts in leaves)
+    return float(np.sqrt((2 / float(rate) - 1) * explained))
+
+
+def leaf_values_deviation(values: Any, weights: Any) -> float:
+    """Standard deviation of values at leaves, each with the weight of its rows."""
+    mean = np.average(values, weights=weights)
+    return float(np.sqrt(np.average((values - mean) ** 2, weights=weights)))

@@ -17,16 +17,15 @@ from sklearn.utils.validation import validate_data
 
 from calliper._types import FloatArray
 from calliper._validation import n_rows
-from calliper.models._family import (
+from calliper.models._asking import (
     STEP_FLOOR,
     ModelFamily,
     explained_deviation,
     leaf_values_deviation,
-    root_deviation,
-    tree_deviation,
+    learnt,
+    predicts_as,
 )
-from calliper.models._grove import Grove
-from calliper.models._wrapped import learnt, predicts_as
+from calliper.models._forests import Grove, root_deviation, tree_deviation
 
 
 class Stages(ModelFamily):

@@ -4,12 +4,19 @@ One pass over the members gives both: sums of d_b and d_b², d_b what member b p
 first member. The spread divides by B − 1, so that a spread over the members that have not seen a
 row can be compared with one over all. Where each member left rows out of its training (bags), such
 members speak for them at no training: their mean and spread are those of a model that has not seen
-the row. Few rows go down all trees at once: see ``_grove.py``.
+the row.
+
+To ask trees one after another costs some microseconds of Python each, however few the rows are; for
+a single row that is nearly all of it. So the nodes of all trees also stand in one list (``Grove``),
+and few rows go down all trees together, a level at a time. Each arrives at the leaf where the tree
+itself would have put it, so that what it predicts is the same to the last bit. Many rows are better
+off with the library's own loop, which does not jump about in memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,10 +28,14 @@ from sklearn.utils.validation import validate_data
 
 from calliper._types import FloatArray, IntArray
 from calliper._validation import n_rows
-from calliper.models._asking import predictions
-from calliper.models._family import ModelFamily, root_deviation, tree_deviation
-from calliper.models._grove import Grove
-from calliper.models._wrapped import all_predict_as, learnt, predicts_as
+from calliper.models._asking import (
+    ModelFamily,
+    all_predict_as,
+    leaf_values_deviation,
+    learnt,
+    predictions,
+    predicts_as,
+)
 
 #: A member: from the rows of the ensemble to its predictions, (m,).
 Member = Callable[[Any], FloatArray]
@@ -33,6 +44,9 @@ Member = Callable[[Any], FloatArray]
 FEWEST_IN_THREADS = 50_000
 #: A spread takes two members at least.
 FEWEST_MEMBERS = 2
+#: Rows times trees up to which going down together is faster, and nodes up to which their list
+#: takes little memory.
+MOST_AT_ONCE, MOST_NODES = 3_000, 5_000_000
 #: Trees whose leaves are counted to see whether rows are those that they were grown on.
 N_VERIFIED = 3
 
@@ -139,6 +153,82 @@ class Members(ModelFamily):
         return (kept, mean, spread[None]) if len(kept) else None
 
 
+class Grove:
+    """Trees of scikit-learn, their nodes in one list that is made when few rows first come.
+
+    Parameters
+    ----------
+    trees : ``Tree`` of forests and gradient boosting, or ``TreePredictor`` of histogram boosting
+        that splits by no categories
+    columns : of each tree, the columns that it is given; None for all, in order
+    """
+
+    def __init__(self, trees: Sequence[Any], columns: Sequence[Any] | None = None) -> None:
+        self.trees, self.columns = trees, columns
+        n_nodes = sum(len(_fields(tree)[0]) for tree in trees)
+        self.most_rows = MOST_AT_ONCE // len(trees) if n_nodes <= MOST_NODES else 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nodes can be gathered again."""
+        return {name: value for name, value in vars(self).items() if name != "_nodes"}
+
+    def suits(self, rows: Any) -> bool:
+        """Whether rows, as the trees take them, are dense and few."""
+        return isinstance(rows, np.ndarray) and len(rows) <= self.most_rows
+
+    def values(self, rows: Any) -> FloatArray:
+        """(trees, m) what each tree predicts of each row."""
+        roots, depth, feature, threshold, next_nodes, gap_left, value = self._nodes
+        cells, starts = rows.ravel(), np.arange(len(rows)) * rows.shape[1]
+        gaps = bool(np.isnan(cells).any())
+        place = np.repeat(roots[:, None], len(rows), axis=1)
+        for _ in range(depth):
+            numbers = cells.take(starts + feature.take(place))
+            left = numbers <= threshold.take(place)
+            if gaps:
+                left |= np.isnan(numbers) & gap_left.take(place)
+            place = next_nodes.take(2 * place + left)
+        return np.asarray(value.take(place))
+
+    @cached_property
+    def _nodes(self) -> tuple[Any, ...]:
+        """Roots, depth, and of all nodes: feature, threshold, next ones (right, left), … , value.
+
+        A leaf is its own next node, so that all rows can go down equally far.
+        """
+        parts = [_fields(tree) for tree in self.trees]
+        roots = np.cumsum([0, *(len(part[0]) for part in parts[:-1])])
+        for number, part in enumerate(parts):
+            leaf, own = part[2] <= 0, np.arange(len(part[2]))
+            part[2:4] = (np.where(leaf, own, side) + roots[number] for side in part[2:4])
+            part[0] = np.where(leaf, 0, part[0])
+            if self.columns is not None and self.columns[number] is not None:
+                part[0] = np.asarray(self.columns[number])[part[0]]
+        feature, threshold, left, right, gap_left, value = (
+            np.concatenate(each) for each in zip(*parts, strict=True)
+        )
+        next_nodes = np.stack([right, left], axis=1).ravel()
+        depth = max(_depth(tree) for tree in self.trees)
+        return roots, depth, feature, threshold, next_nodes, gap_left.astype(bool), value
+
+
+def _is_histogram(tree: Any) -> bool:
+    return type(tree).__name__ != "Tree"
+
+
+def _fields(tree: Any) -> list[Any]:
+    """(nodes,) each: feature, threshold, left and right child, whether gaps go left, value."""
+    if _is_histogram(tree):
+        names = "feature_idx", "num_threshold", "left", "right", "missing_go_to_left", "value"
+        return [tree.nodes[name] for name in names]
+    children = tree.children_left, tree.children_right
+    return [tree.feature, tree.threshold, *children, tree.missing_go_to_left, tree.value.ravel()]
+
+
+def _depth(tree: Any) -> int:
+    return int(tree.nodes["depth"].max() if _is_histogram(tree) else tree.max_depth)
+
+
 def _sums(members: Sequence[Member], rows: Any, first: FloatArray) -> tuple[FloatArray, FloatArray]:
     total, squares = np.zeros_like(first), np.zeros_like(first)
     for member in members:
@@ -166,6 +256,17 @@ def _by_variance(member: Any) -> bool:
 def _deviation(member: Any) -> float:
     tree = member.tree_
     return root_deviation(tree) if _by_variance(member) else tree_deviation(tree)
+
+
+def tree_deviation(tree: Any) -> float:
+    """Standard deviation of one tree's predictions of the rows that it was grown on."""
+    leaves = tree.children_left < 0
+    return leaf_values_deviation(tree.value.ravel()[leaves], tree.weighted_n_node_samples[leaves])
+
+
+def root_deviation(tree: Any) -> float:
+    """Standard deviation of the targets, where impurity is their variance."""
+    return float(np.sqrt(tree.impurity[0]))
 
 
 class _TreeMember:

@@ -35,23 +35,21 @@ from sklearn.exceptions import NotFittedError
 
 from calliper._blocks import BLOCK_FLOATS, row_slices
 from calliper._types import FloatArray, IntArray
-from calliper._validation import n_rows
+from calliper._validation import n_rows, shape_of
 from calliper.exceptions import CalliperError
 from calliper.models._asking import (
-    is_native_xgboost,
-    predictions,
-    shape_of,
-    without_names,
-    xgboost_matrix,
-)
-from calliper.models._family import (
     STEP_FLOOR,
     ModelFamily,
     UnreadableError,
+    comes_from,
     explained_deviation,
+    is_native_xgboost,
     leaf_values_deviation,
+    learnt,
+    predictions,
+    without_names,
+    xgboost_matrix,
 )
-from calliper.models._wrapped import comes_from, learnt
 
 #: One in so many stages, the first, are asked how many training rows their leaves held.
 EARLY = 10

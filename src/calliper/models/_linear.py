@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from calliper._types import FloatArray
-from calliper.models._family import ModelFamily
-from calliper.models._wrapped import learnt, predicts_as
+from calliper.models._asking import ModelFamily, learnt, predicts_as
 
 
 def is_linear(core: Any) -> bool:

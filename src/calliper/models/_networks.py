@@ -8,7 +8,6 @@ nearness is judged there, as in the paper.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import RLock
@@ -20,18 +19,13 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from calliper._types import FloatArray
 from calliper._validation import n_rows
 from calliper.exceptions import CalliperError
+from calliper.models._asking import is_module, is_tensor
 
 #: Rows that go through a module together.
 BATCH_ROWS = 1024
 
 # Modes and hooks belong to the module and not to the thread that sets them: one at a time.
 _ONE_AT_A_TIME = RLock()
-
-
-def is_module(model: Any) -> bool:
-    """Whether it is a ``torch.nn.Module``; who has one has imported torch."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(model, torch.nn.Module)
 
 
 @contextmanager
@@ -73,11 +67,6 @@ def outputs(module: Any, X: Any) -> FloatArray:
             f"{type(answers[0]).__name__}: pass a function that takes the predictions out of it."
         )
     return np.concatenate([as_array(answer) for answer in answers])
-
-
-def is_tensor(value: Any) -> bool:
-    """Whether it is a tensor of PyTorch, or of a library like it."""
-    return hasattr(value, "detach")
 
 
 def as_array(tensor: Any) -> FloatArray:

@@ -20,8 +20,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.validation import _check_method_params
 
 from calliper.exceptions import CalliperError
-from calliper.models._family import family_of
-from calliper.models._wrapped import open_model
+from calliper.models._asking import family_of, open_model
 
 
 def fresh(model: Any) -> Any:

@@ -28,9 +28,12 @@ from calliper._kept import Array, Field, Number, Plain
 from calliper._notebook import floored
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import (
+    check_known_rows,
     check_level,
     check_levels,
+    check_new_rows,
     each_level,
+    first_rows,
     like_coverage,
     n_rows,
     warn_if_too_few,
@@ -39,10 +42,7 @@ from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.models import (
-    check_known_rows,
-    check_new_rows,
     check_sample_weight,
-    first_rows,
     fit_params_of,
     fit_router,
     fresh,

@@ -31,10 +31,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._types import BoolArray, FloatArray, IntArray
+from calliper._validation import check_new_rows, unchanged_if_refused
 from calliper.declarations import About
 from calliper.exceptions import CalliperError, InEveryBootstrapWarning, warn
 from calliper.guarantees import jackknife_coverage
-from calliper.models import check_new_rows, unchanged_if_refused
 from calliper.quantile import conformal_rank
 from calliper.refitting._base import NEARLY_CONSTANT, RefittedRegressor
 

@@ -39,10 +39,11 @@ import numpy as np
 from sklearn.model_selection import KFold
 
 from calliper._types import FloatArray, IntArray
+from calliper._validation import unchanged_if_refused
 from calliper.declarations import About
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage, fold_coverage, jackknife_coverage
-from calliper.models import fresh, unchanged_if_refused
+from calliper.models import fresh
 from calliper.quantile import conformal_rank
 from calliper.refitting._base import NEARLY_CONSTANT, RefittedRegressor
 

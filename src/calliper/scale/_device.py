@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from calliper._handlers import ENGINE_NAMES, EngineRows
 from calliper._types import FloatArray
+from calliper._validation import ENGINE_NAMES, EngineRows
 from calliper.exceptions import CalliperError
-from calliper.kernels import Engine, Kernel
+from calliper.kernels import Kernel
 
 #: A torch tensor; torch has no types where it is not installed.
 Tensor = Any
 
 
-class TorchEngine(Engine):
+class TorchEngine:
     """Computes on one device."""
 
     def __init__(self, device: str) -> None:

@@ -10,10 +10,9 @@ from calliper.space._embedding import (
 )
 from calliper.space._error_model import ErrorModel, Expected
 from calliper.space._learnt_error import learn_errors
-from calliper.space._left_out import N_REFITS, LeftOut, Training
+from calliper.space._left_out import LeftOut, Training, check_folds, split_rows, train_apart
 
 __all__ = [
-    "N_REFITS",
     "RAW",
     "UNTOUCHED",
     "Embedding",
@@ -21,8 +20,11 @@ __all__ = [
     "Expected",
     "LeftOut",
     "Training",
+    "check_folds",
     "fit_embedding",
     "learn_errors",
     "refuse_changing",
+    "split_rows",
+    "train_apart",
     "warn_if_poor",
 ]

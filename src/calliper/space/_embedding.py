@@ -14,6 +14,20 @@
 | any other without training rows, or inputs that have no columns | prediction |
 | any but the first five, with one input | that input |
 
+*Prediction and spread* are the numbers in which the error of most models lives. A model that is
+made of many, or that states a standard deviation, knows better than its inputs where it is unsure
+(``calliper.models`` says where each family keeps that). Coordinates, for prediction m, spread v,
+unit u and weight w:
+
+    m / u,   w · log(v / u + floor).
+
+Errors grow in proportion to the spread, hence the logarithm; u is about the standard deviation of
+the targets that the model was trained on, so that nothing depends on the unit of y. The logarithm
+is *not* divided by its own deviation: where a spread hardly varies it has little to say, and should
+not decide who is near (docs/nearness.md has the figures). u is told by a model that was fitted to
+squared errors, else it is that of the training targets, else what the model lets guess, else the
+deviation of its predictions of training rows. Known to none, the spread alone is the place.
+
 Categories, text, dates and sparse columns become numbers (``_encoding.py``). Where nothing but the
 prediction is left, a warning says why.
 
@@ -36,16 +50,15 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._kept import Field, Keeps, Number, OneOf
+from calliper._kept import Field, Keeps, Number, OneOf, Opened, Text
 from calliper._types import FloatArray
-from calliper._validation import check_features, n_rows
+from calliper._validation import check_features, check_predictions, n_rows, shape_of
 from calliper.exceptions import CalliperError, EmbeddingWarning, UnscaledFeaturesWarning, warn
 from calliper.models import (
     Layer,
     ModelFamily,
     OpenedModel,
     UnreadableError,
-    check_predictions,
     coefficients,
     comes_from,
     families,
@@ -55,18 +68,16 @@ from calliper.models import (
     learnt,
     open_model,
     predictions,
-    shape_of,
 )
 from calliper.space._encoding import ColumnEncoder
 from calliper.space._spaces import (
-    SPACES,
     Contributions,
     InputsAndPrediction,
     Mapped,
     Network,
     OneInput,
+    Predict,
     Prediction,
-    PredictionAndSpread,
     Scaling,
     Space,
     Untouched,
@@ -91,6 +102,123 @@ REPEAT_TOLERANCE, REPEAT_ROUNDING = 1e-3, 1e-6
 
 RAW = Mapped(name="inputs as they are")
 UNTOUCHED = Untouched()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionAndSpread(Keeps):
+    """The space of a model that has a spread.
+
+    Attributes
+    ----------
+    opened : the model
+    doubt : what its family has read from it; to be read again from the model, never kept
+    unit : about the standard deviation of its targets; None if it is not known
+    predicts : whether the family's prediction is the model's own; else the model is asked
+    """
+
+    opened: OpenedModel
+    doubt: ModelFamily
+    unit: float | None
+    predicts: bool = True
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "opened": Opened(),
+        "family": Text(),
+        "unit": Number(least=np.finfo(float).tiny, optional=True),
+        "predicts": Number(bool),
+    }
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds; what the family reads is read again from the model."""
+        return {
+            "opened": self.opened,
+            "family": type(self.doubt).__name__,
+            "unit": self.unit,
+            "predicts": self.predicts,
+        }
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> PredictionAndSpread:
+        """What the family reads of the model that was given."""
+        every: tuple[type[ModelFamily], ...] = (ModelFamily, *families())
+        known = {family.__name__: family for family in every}
+        doubt = known[state.pop("family")](state["opened"].core)
+        return cls(doubt=doubt, **state)
+
+    @classmethod
+    def learn(
+        cls,
+        opened: OpenedModel,
+        family: type[ModelFamily],
+        X_train: Any,
+        y_train: FloatArray | None,
+    ) -> PredictionAndSpread:
+        """The space, with its unit from the model, else from training rows, else without."""
+        doubt = family(opened.core)
+        unit = doubt.unit()
+        if unit is None and y_train is not None:
+            unit = float(opened.core_targets(y_train).std())
+        if unit is None:
+            unit = doubt.guess()
+        if unit is None and X_train is not None:
+            unit = float(doubt.measure(opened.prepare(X_train))[0].std())
+        usable = unit is not None and np.isfinite(unit) and unit > 0
+        return cls(
+            opened=opened,
+            doubt=doubt,
+            unit=unit if usable else None,
+            predicts=family.is_known(opened.core),
+        )
+
+    @property
+    def name(self) -> str:
+        """What the coordinates are, in words."""
+        spread = self.doubt.describe()
+        known = [] if self.unit is None else ["prediction"]
+        return " and ".join([*known, *([spread] if spread else [])])
+
+    @property
+    def has_unit(self) -> bool:
+        """Whether coordinates are in absolute units, the same for every model."""
+        return self.unit is not None
+
+    def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
+        """Predictions and coordinates, in one pass over a model whose code is known."""
+        return self.place(self.opened.prepare(X) if self.opened.steps else X, X, predict)
+
+    def place(self, rows: Any, X: Any, predict: Predict) -> tuple[FloatArray, FloatArray]:
+        """Predictions and coordinates of ``X``, of which ``rows`` are prepared for the core."""
+        mean, spreads = self.doubt.measure(rows)
+        y_pred = mean if self.predicts else predict(X)
+        if self.predicts and self.opened.targets:
+            y_pred = self.opened.finish(mean)
+        return y_pred, self.coordinates(mean, spreads)
+
+    def coordinates(self, mean: FloatArray, spreads: FloatArray) -> FloatArray:
+        """All numbers on one scale, (m, 1 + k); without a unit the first spread alone, (m, 1)."""
+        if self.unit is None:
+            return np.asarray(spreads[0][:, None])
+        weights = np.array(self.doubt.weights[: len(spreads)])
+        units = np.where(self.doubt.in_unit[: len(spreads)], self.unit, 1.0)
+        logarithms = weights[:, None] * np.log(spreads / units[:, None] + self.doubt.floor)
+        return np.asarray(np.column_stack([mean / self.unit, *logarithms]))
+
+    def with_model(self, opened: OpenedModel) -> PredictionAndSpread:
+        """The other model's numbers, in the unit of this one."""
+        return replace(self, opened=opened, doubt=type(self.doubt)(opened.core))
+
+
+#: Spaces that a file may hold, by what they are called there; one more is added where it is.
+SPACES: dict[str, Any] = {
+    "mapped": Mapped,
+    "inputs as they are": Untouched,
+    "one input": OneInput,
+    "prediction": Prediction,
+    "inputs and prediction": InputsAndPrediction,
+    "contributions": Contributions,
+    "layer": Network,
+    "spread": PredictionAndSpread,
+}
 
 
 class Embedding(Keeps):

@@ -50,8 +50,9 @@ from sklearn.utils.extmath import randomized_svd
 
 from calliper._kept import Array, Field, Keeps, Number, Plain
 from calliper._types import FloatArray, IntArray
+from calliper._validation import is_frame
 from calliper.exceptions import CalliperError
-from calliper.models import comes_from, is_frame, is_tensor, without_names
+from calliper.models import comes_from, is_tensor, without_names
 
 #: Inputs beyond are as good as infinite: trees compute in single precision, distances square.
 LARGEST_INPUT = 1e30

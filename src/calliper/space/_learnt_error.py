@@ -29,16 +29,14 @@ from calliper._types import FloatArray
 from calliper.exceptions import EmbeddingWarning, warn
 from calliper.models import ModelFamily, OpenedModel, open_model, unwrapped
 from calliper.scores import ScaledError
-from calliper.space._embedding import Embedding
+from calliper.space._embedding import SPACES, Embedding, PredictionAndSpread
 from calliper.space._encoding import ColumnEncoder
 from calliper.space._error_model import FEWEST_ERRORS, ErrorModel, Expected
 from calliper.space._left_out import LeftOut, Training
 from calliper.space._spaces import (
-    SPACES,
     InputsAndPrediction,
     Predict,
     Prediction,
-    PredictionAndSpread,
     Space,
 )
 

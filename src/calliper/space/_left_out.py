@@ -10,23 +10,34 @@ rest, and a model of those errors is learnt from them: see ``_learnt_error.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.model_selection import GroupKFold, KFold
+from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, train_test_split
 from sklearn.utils import _safe_indexing, indexable
 
 from calliper._kept import Array, Field, Number, Text
+from calliper._notebook import Progress, reporter
 from calliper._types import FloatArray, IntArray
 from calliper._validation import n_rows
 from calliper.declarations import Uses
-from calliper.exceptions import EmbeddingWarning, warn
-from calliper.models import fit_params_of, fresh, is_frozen, trainable, unwrapped
+from calliper.exceptions import CalliperError, EmbeddingWarning, warn
+from calliper.models import (
+    check_sample_weight,
+    fit_params_of,
+    fresh,
+    is_frozen,
+    routed,
+    trainable,
+    unwrapped,
+)
 from calliper.rows import Rows
-from calliper.space._embedding import Embedding
-from calliper.space._spaces import PredictionAndSpread, one_target
+from calliper.space._embedding import Embedding, PredictionAndSpread
+from calliper.space._spaces import one_target
 
 #: Refits behind left-out errors, where nothing else was said.
 N_REFITS = 5
@@ -88,7 +99,7 @@ class Training:
     groups : (n,) rows of one group stay in one fold
     fit_params : what ``fit`` of the model takes beside rows and targets; what has a value for each
         row is dealt with the rows
-    progress : is told the share that is done
+    progress : is told the share that is done; True shows it
     """
 
     X: Any = None
@@ -98,7 +109,7 @@ class Training:
     shuffle: bool = True
     groups: Any = None
     fit_params: Mapping[str, Any] = field(default_factory=dict)
-    progress: Callable[[float], Any] | None = None
+    progress: Any = None
 
     def folds(self) -> Iterator[tuple[IntArray, IntArray]]:
         """Rows to train on, and rows left out, of each fold: at most one for each row or group."""
@@ -119,10 +130,10 @@ class Training:
         """What a copy of the model is trained on."""
         return self.y
 
-    def report(self, done: float) -> None:
-        """Tell who asked."""
-        if self.progress is not None:
-            self.progress(done)
+    @cached_property
+    def report(self) -> Progress:
+        """Tells who asked the share that is done."""
+        return reporter(self.progress, "training")
 
     def seen(self, embedding: Embedding, score: Any, uses: Uses) -> Rows | None:
         """The rows as the model itself sees them, with what of them a calibrator uses."""
@@ -195,3 +206,75 @@ def _out_of_fold(embedding: Embedding, training: Training) -> LeftOut:
         n_training=n_rows(X),
         source=f"{len(parts)} folds",
     )
+
+
+def train_apart(
+    front: Any, X: Any, y: FloatArray, groups: Any, fit_params: dict[str, Any]
+) -> tuple[Any, IntArray, Training]:
+    """A model trained on a part of the rows, the rows held out, and what trained it.
+
+    ``front`` is the regressor, by whose parameters rows are split and the estimator is trained.
+    """
+    if not hasattr(front.estimator, "fit"):
+        raise TypeError(
+            f"fit needs an estimator that can be trained; got {front.estimator!r}. "
+            f"If it already predicts, use calibrate(X, y) with data it has not seen."
+        )
+    check_folds(front.left_out_folds)
+    if len(y) < 2:
+        raise CalliperError(
+            f"fit needs at least 2 rows, one to train and one to calibrate; got n_samples = "
+            f"{len(y)}."
+        )
+    train, held_out = split_rows(
+        len(y),
+        groups,
+        size=front.calibration_size,
+        shuffle=front.shuffle,
+        random_state=front.random_state,
+    )
+    check_sample_weight(fit_params, len(y))
+    X, fit_params = indexable(X)[0], routed(front, fit_params)
+    training = Training(
+        X=_safe_indexing(X, train),
+        y=y[train],
+        n_refits=N_REFITS if front.left_out_folds is None else front.left_out_folds,
+        random_state=front.random_state,
+        shuffle=front.shuffle,
+        groups=None if groups is None else _safe_indexing(groups, train),
+        fit_params=fit_params_of(X, fit_params, train),
+        progress=front.progress,
+    )
+    model = training.train(front.estimator, np.arange(len(train)))
+    training.report(1 / (1 + training.n_refits))
+    return model, held_out, training
+
+
+def check_folds(folds: Any) -> None:
+    """``left_out_folds`` is None, 0, or a number of folds."""
+    whole = isinstance(folds, Integral) and not isinstance(folds, bool)
+    if folds is not None and not (whole and (folds == 0 or folds >= 2)):
+        raise CalliperError(
+            f"left_out_folds must be None, 0 (never refit) or a whole number of at least 2; got "
+            f"{folds!r}."
+        )
+
+
+def split_rows(
+    n: int, groups: Any, *, size: float, shuffle: bool, random_state: Any
+) -> tuple[IntArray, IntArray]:
+    """Rows to train on, and rows to hold out: so many, or so large a part."""
+    if groups is None:
+        seed = random_state if shuffle else None
+        train, held_out = train_test_split(
+            np.arange(n), test_size=size, shuffle=shuffle, random_state=seed
+        )
+        return train, held_out
+    if not shuffle:
+        raise CalliperError(
+            "groups are held out at random, and shuffle=False asks for the last rows: leave "
+            "out one of them, or split the rows yourself and use calibrate."
+        )
+    split = GroupShuffleSplit(1, test_size=size, random_state=random_state)
+    train, held_out = next(split.split(np.empty(n), groups=groups))
+    return train, held_out

@@ -9,7 +9,7 @@ from functools import cached_property
 from time import perf_counter
 from typing import Any
 
-from calliper.calibration import calibrate_stored, rows_with_errors
+from calliper._stored import calibrate_stored, rows_with_errors
 from calliper.calibrators import FullRescaled, Split, as_calibrator
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee

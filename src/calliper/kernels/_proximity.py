@@ -1,0 +1,172 @@
+"""The nearness that a forest sees: the share of trees in which two rows lie in one leaf."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from calliper._types import FloatArray, IntArray
+from calliper.exceptions import CalliperError
+from calliper.kernels._kernel import Known, Rng
+from calliper.kernels._weighted import WeightedKernel, Weights
+
+#: Why one tree is refused.
+ONE_TREE = (
+    "with one tree, points are either in one leaf or strangers. Use an ensemble, or LoCart, which "
+    "calibrates in the leaves of one tree."
+)
+
+
+class ForestProximity(WeightedKernel, BaseEstimator):  # type: ignore[misc]
+    """K(x, x') = the share of trees in which x and x' lie in one leaf (Breiman's proximity).
+
+    The trees were grown to tell targets apart, so inputs that do not matter for the prediction do
+    not matter for nearness, and no unit or scaling does. A point that shares no leaf with any
+    other has all others as neighbours, equally: the limit of a vanishing weight added to all.
+
+    The forest must be trained on other data than the calibration points, as the model is.
+
+    Parameters
+    ----------
+    forest : fitted ensemble of trees with ``apply``, optional
+        A random forest, extra trees, or scikit-learn's ``GradientBoostingRegressor``; the
+        features are then the inputs that the forest takes, unscaled: ``ConformalRegressor``
+        passes its inputs on as they are, unless ``embed`` is a map of yours. Without a forest, the
+        features are the numbers of the leaves, one column a tree, as ``forest.apply`` gives them:
+        ``ConformalRegressor(forest, FullRescaled(ForestProximity()), embed=forest.apply)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from calliper import FullRescaled
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(1500, 5))
+    >>> y = X[:, 0] + X[:, 0] * rng.normal(size=1500)
+    >>> forest = RandomForestRegressor(min_samples_leaf=20, random_state=0).fit(X[:1000], y[:1000])
+    >>> errors = abs(y[1000:] - forest.predict(X[1000:]))
+    >>> method = FullRescaled(ForestProximity(forest)).fit(X[1000:], errors)
+    >>> method.predict_radius([[0.1, 0.5, 0.5, 0.5, 0.5], [0.9, 0.5, 0.5, 0.5, 0.5]]).round(1)
+    array([0.2, 1.4])
+    """
+
+    def __init__(self, forest: Any = None) -> None:
+        self.forest = forest
+
+    @property
+    def takes_inputs(self) -> bool:
+        """Whether features are raw inputs, and not places whose distances say who is near."""
+        return self.forest is not None
+
+    def __sklearn_clone__(self) -> Self:
+        # A clone of the forest would be untrained, and this kernel is made of its trained leaves.
+        return type(self)(self.forest)
+
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> ForestProximity:
+        """The kernel itself, with its forest checked; rows are seen only later."""
+        forest = self.forest
+        if forest is None:
+            return self
+        if not hasattr(forest, "apply"):
+            raise TypeError(
+                f"ForestProximity takes a fitted ensemble of trees that has apply, such as "
+                f"RandomForestRegressor, ExtraTreesRegressor or GradientBoostingRegressor; got "
+                f"{forest!r}."
+            )
+        check_is_fitted(forest)
+        n_trees = np.size(forest.estimators_) if hasattr(forest, "estimators_") else 1
+        if n_trees < 2:
+            raise CalliperError(f"{forest!r} has 1 tree; {ONE_TREE}")
+        return self
+
+    def weights(self, Z: FloatArray) -> SharedLeaves:
+        """Numbers of common leaves."""
+        return SharedLeaves(self, Z)
+
+
+class SharedLeaves(Weights):
+    """The number of trees in which two rows lie in one leaf.
+
+    Counts, not shares: means are ratios, and sums of whole numbers are exact. Leaves are columns
+    of a sparse matrix with a one for each tree in each row, so a block of counts is one sparse
+    product, and no temporary has an entry for each pair and tree.
+    """
+
+    def __init__(self, kernel: ForestProximity, Z: FloatArray) -> None:
+        self.kernel = kernel
+        leaves = leaf_numbers(kernel, Z)
+        self.n_trees, self.largest = leaves.shape[1], int(leaves.max())
+        codes = self._codes(leaves)
+        self.columns = np.unique(codes)
+        self.own = self._one_hot(codes)
+        self.by_leaf = self.own.T.tocsr()
+
+    def to(self, Z: FloatArray) -> FloatArray:
+        """(m, N) numbers of leaves that new rows share with the points."""
+        leaves = leaf_numbers(self.kernel, Z)
+        if leaves.shape[1] != self.n_trees:
+            raise CalliperError(
+                f"the new rows have leaves in {leaves.shape[1]} trees, the calibration points in "
+                f"{self.n_trees}: apply the same forest to both."
+            )
+        return np.asarray((self._one_hot(self._codes(leaves)) @ self.by_leaf).toarray())
+
+    def among(self, rows: slice) -> FloatArray:
+        """(rows, N) numbers of leaves that points share with the others."""
+        shared = np.asarray((self.own[rows] @ self.by_leaf).toarray())
+        own = np.arange(rows.start, rows.stop)
+        shared[own - rows.start, own] = 0.0
+        return shared
+
+    def _codes(self, leaves: IntArray) -> IntArray:
+        """One number for each pair of tree and leaf; leaves beyond the known ones have −1."""
+        codes = leaves + np.arange(self.n_trees) * (self.largest + 1)
+        return np.where(leaves <= self.largest, codes, -1)
+
+    def _one_hot(self, codes: IntArray) -> Any:
+        column = np.searchsorted(self.columns, codes)
+        known = self.columns[np.minimum(column, len(self.columns) - 1)] == codes
+        starts = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
+        shape = len(codes), len(self.columns)
+        return sparse.csr_array((np.ones(known.sum()), column[known], starts), shape=shape)
+
+
+def leaf_numbers(kernel: ForestProximity, Z: FloatArray) -> IntArray:
+    """(m, trees) the leaf of every row in every tree."""
+    if kernel.forest is not None:
+        n_inputs = getattr(kernel.forest, "n_features_in_", Z.shape[1])
+        if Z.shape[1] != n_inputs:
+            raise CalliperError(
+                f"the forest of ForestProximity takes {n_inputs} inputs, and the features have "
+                f"{Z.shape[1]} columns: pass its inputs as they are, or leaf numbers "
+                f"(embed=forest.apply) with ForestProximity()."
+            )
+        leaves = np.asarray(_nameless(kernel.forest).apply(Z))
+        return leaves.reshape(len(Z), -1).astype(np.intp)
+    leaves = Z.astype(np.intp)
+    if (leaves != Z).any() or (leaves < 0).any():
+        raise CalliperError(
+            f"ForestProximity() takes numbers of leaves, whole and not negative; got "
+            f"{Z[(leaves != Z) | (leaves < 0)][0]:g}. Pass embed=forest.apply, or use "
+            f"ForestProximity(forest) on the forest's own inputs."
+        )
+    if leaves.shape[1] < 2:
+        raise CalliperError(f"ForestProximity needs the leaves of 2 trees or more; {ONE_TREE}")
+    return leaves
+
+
+def _nameless(forest: Any) -> Any:
+    """The forest without names of its columns, which are an array by now, in its order.
+
+    To silence the warning about that would silence it in all threads.
+    """
+    if "feature_names_in_" not in getattr(forest, "__dict__", {}):
+        return forest
+    bare = copy(forest)
+    del bare.feature_names_in_
+    return bare
