@@ -39,7 +39,7 @@ NAMES = [
     "save",
 ]
 #: Modules of ours that ``import calliper`` may load.
-MOST_LOADED = 60
+MOST_LOADED = 55
 SUBMODULES = {
     "calibrators": [
         "LCP",

@@ -345,13 +345,11 @@ def _trend(values: FloatArray, *, of_size: bool) -> RowTrend:
     )
 
 
-def refuse_seen(training: RowSketch | None, X: Any, y: Any) -> str | None:
+def refuse_seen(training: RowSketch, X: Any, y: Any) -> str | None:
     """Why calibration rows that the model was trained on leave no promise; None if none are.
 
     Some are pointed out by a warning. If all are, nothing is left to calibrate on: an error.
     """
-    if training is None:
-        return None
     found = find_shared(training, X, y)
     if found.all_shared:
         raise CalliperError(_meaning(found))

@@ -145,6 +145,11 @@ def as_array(values: Any, name: str, beside: Any = None) -> Any:
     return values if handler is None else handler.to_array(values, name, beside)
 
 
+def as_arrays(beside: Any, **values: Any) -> tuple[Any, ...]:
+    """The same of several, by name."""
+    return tuple(as_array(each, name, beside) for name, each in values.items())
+
+
 def refuse_collection(what: Any, name: str) -> None:
     """For what is computed in this process: say so before something fetches all rows."""
     if handler_of_collection(what) is not None:
@@ -433,12 +438,12 @@ def _refuse_rowless(X: Any) -> None:
         )
 
 
-def check_predictions(y_pred: Any, n: int, n_outputs: int = 1) -> FloatArray:
-    """Finite predictions of n rows: (n,), or (n, n_outputs) for more than one."""
+def check_predictions(y_pred: Any, X: Any, n_outputs: int = 1) -> FloatArray:
+    """Finite predictions of the rows of X: (n,), or (n, n_outputs) for more than one."""
     if n_outputs == 1:
         _refuse_several(shape_of(y_pred))
-        return check_vector(y_pred, "predictions", n=n)
-    return _check_columns(np.asarray(y_pred), n, n_outputs)
+        return check_vector(y_pred, "predictions", n=n_rows(X))
+    return _check_columns(np.asarray(y_pred), n_rows(X), n_outputs)
 
 
 def _refuse_several(shape: tuple[int, ...]) -> None:
@@ -603,6 +608,16 @@ def at_least(value: Any, least: int, name: str) -> int:
     return int(value)
 
 
+def check_folds(folds: Any) -> None:
+    """``left_out_folds`` is None, 0, or a number of folds."""
+    whole = isinstance(folds, Integral) and not isinstance(folds, bool)
+    if folds is not None and not (whole and (folds == 0 or folds >= 2)):
+        raise CalliperError(
+            f"left_out_folds must be None, 0 (never refit) or a whole number of at least 2; got "
+            f"{folds!r}."
+        )
+
+
 def check_offset(offset: float) -> float:
     """A constant that may be added to every scale."""
     if not isinstance(offset, Real) or not 0 <= float(offset) < np.inf:
@@ -610,9 +625,10 @@ def check_offset(offset: float) -> float:
     return float(offset)
 
 
-def warn_if_too_few(n: int, levels: tuple[float, ...]) -> None:
-    """One warning for all levels that N points cannot reach."""
-    unreachable = [level for level in levels if conformal_rank(level, n) > n]
+def warn_if_too_few(n: int, levels: Sequence[float]) -> list[int]:
+    """Numbers of the levels that N points can reach; one warning for all that they cannot."""
+    reached = reachable(n, levels)
+    unreachable = [level for number, level in enumerate(levels) if number not in reached]
     if unreachable:
         warn(
             f"{n} calibration points cannot support coverage {unreachable[0]:g}: the only valid "
@@ -620,6 +636,12 @@ def warn_if_too_few(n: int, levels: tuple[float, ...]) -> None:
             f"are required, or a level of at most {n / (n + 1):.4g}.",
             SmallCalibrationWarning,
         )
+    return reached
+
+
+def reachable(n: int, levels: Sequence[float]) -> list[int]:
+    """Numbers of the levels whose rank is one of N."""
+    return [number for number, level in enumerate(levels) if conformal_rank(level, n) <= n]
 
 
 def warn_if_zero_scales(scale: FloatArray) -> None:

@@ -26,13 +26,13 @@ from calliper._types import Coverage, FloatArray
 from calliper._validation import (
     PerRow,
     check_bounds,
+    check_folds,
     check_level,
     check_levels,
     check_vector,
     check_window,
     first_rows,
     handler_of_collection,
-    like_coverage,
     refuse_collection,
     row_values,
 )
@@ -61,7 +61,6 @@ from calliper.space import (
     ErrorModel,
     LeftOut,
     Training,
-    check_folds,
     fit_embedding,
     learn_errors,
     refuse_changing,
@@ -186,13 +185,9 @@ class Calibration:
         if bounds is not None:
             low, high = check_bounds(bounds)
             lower, upper = np.clip(lower, low, high), np.clip(upper, low, high)
-        return Intervals(
-            like_coverage(lower, coverage),
-            like_coverage(upper, coverage),
-            levels[0] if np.ndim(coverage) == 0 else levels,
-            index,
-            self.centre(y_pred),
-        )
+        if np.ndim(coverage) == 0:
+            return Intervals(lower[..., 0], upper[..., 0], levels[0], index, self.centre(y_pred))
+        return Intervals(lower, upper, levels, index, self.centre(y_pred))
 
     def extended(
         self,
@@ -497,11 +492,12 @@ def known_model(
     estimator: Any, trained: TrainedHere | None, X: Any, y: FloatArray, training: Training
 ) -> tuple[Any, str | None]:
     """The estimator, or what ``fit`` trained of it; and why nothing is promised on these rows."""
-    model, known = estimator, None
+    model, why = estimator, None
     if trained is not None and trained.estimator is estimator:
-        model, known = trained.model, trained.rows
-    given = None if training.X is None else sketch_rows(training.X, training.y)
-    return model, refuse_seen(known, X, y) or refuse_seen(given, X, y)
+        model, why = trained.model, refuse_seen(trained.rows, X, y)
+    if training.X is not None:
+        why = why or refuse_seen(sketch_rows(training.X, training.y), X, y)
+    return model, why
 
 
 def rows_at_hand(X: Any, y: Any, groups: Any, weights: Any) -> tuple[Any, Any, PerRow, Any]:
@@ -663,8 +659,9 @@ def few_groups(held_out: Any) -> str:
 def given_training(front: Any, X_train: Any, y_train: Any) -> Training:
     """Training rows that ``calibrate`` was given, and how the model may be trained again."""
     check_folds(front.left_out_folds)
-    refuse_collection(X_train, "X_train")
-    if X_train is None and y_train is not None:
+    if X_train is not None:
+        refuse_collection(X_train, "X_train")
+    elif y_train is not None:
         raise CalliperError("y_train was given without X_train: pass both.")
     if y_train is None and front.left_out_folds:
         warn(

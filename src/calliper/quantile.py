@@ -423,6 +423,13 @@ def exponent(values: FloatArray) -> int:
     return e - (part == 0.5)
 
 
+def around(
+    y_pred: FloatArray, radius: FloatArray, *, digits: int = 1
+) -> tuple[FloatArray, FloatArray]:
+    """Both ends of ŷ ± radius; see :func:`above`."""
+    return below(y_pred, radius, digits=digits), above(y_pred, radius, digits=digits)
+
+
 def below(y_pred: FloatArray, radius: FloatArray, *, digits: int = 1) -> FloatArray:
     """ŷ − radius, some last digits further; see :func:`above`."""
     return -above(-y_pred, radius, digits=digits)

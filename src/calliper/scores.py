@@ -45,7 +45,7 @@ from calliper._types import FloatArray
 from calliper._validation import check_offset, check_option, check_vector
 from calliper.declarations import About
 from calliper.exceptions import CalliperError, QuantileCrossingWarning, warn
-from calliper.quantile import above, below, not_below
+from calliper.quantile import above, around, below, not_below
 
 __all__ = ["AbsoluteError", "JointError", "QuantileError", "ScaledError", "Score", "SignedError"]
 
@@ -153,7 +153,7 @@ class AbsoluteError(Score):
 
     def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Targets whose score is at most ``radius``: [ŷ − radius, ŷ + radius]."""
-        return below(y_pred, radius), above(y_pred, radius)
+        return around(y_pred, radius)
 
     def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
         """The error with its sign, y − ŷ: what a distribution is made of."""
@@ -212,7 +212,7 @@ class JointError(Score):
         """Targets whose score is at most ``radius``: ŷ_j ± u_j·radius, with a last axis of k."""
         with np.errstate(over="ignore"):  # an end that is no number is no bound
             reach = self._checked_units() * not_below(radius)[..., None]
-        return below(y_pred, reach, digits=4), above(y_pred, reach, digits=4)
+        return around(y_pred, reach, digits=4)
 
     def centre(self, y_pred: FloatArray) -> FloatArray:
         """The predictions as they are, one for each target."""

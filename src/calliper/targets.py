@@ -31,6 +31,8 @@ from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import (
     PerRow,
     check_bounds,
+    check_known_rows,
+    check_new_rows,
     handled,
     refuse_collection,
     row_values,
@@ -205,7 +207,7 @@ class MultiTargetRegressor(FrontDoor):
     def predict(self, X: Any) -> FloatArray:
         """The model's predictions, (m, k)."""
         self._check_calibrated()
-        models.check_new_rows(self, X)
+        check_new_rows(self, X)
         k = len(self.target_names_)
         return models.predictions(self.estimator_, X, k).reshape(-1, k)
 
@@ -240,7 +242,7 @@ class MultiTargetRegressor(FrontDoor):
                 for one, limit in zip(self._answering(X), limits, strict=True)
             )
             return Boxes(each, names, joint=len(names) == 1)
-        models.check_new_rows(self, X)
+        check_new_rows(self, X)
         joint = self.regressors_[0]
         y_pred, Z, per_row = joint._predicted(X, groups, weights)
         # Around 0 the upper end is the radius, whatever else was asked of it.
@@ -295,9 +297,9 @@ class MultiTargetRegressor(FrontDoor):
     def _check_known(self, X: Any, y: Any, names: Any = None) -> FloatArray:
         """Targets (n, k), or (n,) if there is one, in the order that the model was trained on."""
         if y is None:
-            return models.check_known_rows(self, X, y)
+            return check_known_rows(self, X, y)
         names = target_names(y) if names is None else names
-        models.check_known_rows(self, X, check_targets(y, "y", names)[:, 0])
+        check_known_rows(self, X, check_targets(y, "y", names)[:, 0])
         self.target_names_ = names
         return self._check_targets(y)
 
@@ -382,7 +384,7 @@ class MultiTargetRegressor(FrontDoor):
             embed=self.embed,
             random_state=self.random_state,
         )
-        models.check_known_rows(made, X, y if y.ndim == 1 else y[:, 0])
+        check_known_rows(made, X, y if y.ndim == 1 else y[:, 0])
         made.calibration_ = calibrate_model(
             made, model, X, y, training, order, per_row=per_row, lazy=lazy
         )
@@ -425,7 +427,7 @@ class MultiTargetRegressor(FrontDoor):
 
     def _answering(self, X: Any) -> tuple[ConformalRegressor, ...]:
         """The regressors of single targets, with the model asked once for all of them."""
-        models.check_new_rows(self, X)
+        check_new_rows(self, X)
         if not isinstance(self.regressors_[0].estimator_, TargetColumn):
             return self.regressors_
         answering = tuple(copy(each) for each in self.regressors_)

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from calliper import _blocks
-from calliper._validation import engine_of
 from calliper.exceptions import CalliperError
 from calliper.kernels import _neighbors, _search
 from calliper.kernels._balls import BallScan
-from calliper.kernels._neighbors import NeighborSearch, WideSearch
+from calliper.kernels._neighbors import NeighborSearch, WideSearch, search_of
 from calliper.kernels._search import all_distances, paired_distances
 
 if find_spec("torch"):
@@ -257,7 +256,7 @@ def test_a_shell_that_is_whole_holds_all_that_are_as_near(engine, d):
     points = np.hstack([steps[:, None], np.zeros((92, d - 1))])
     points = np.vstack([points, -points[::2]])
     search, rows = (
-        engine_of(None, engine).search(points, "euclidean"),
+        search_of(points, "euclidean", engine),
         np.vstack([points[:3], 0 * points[:1]]),
     )
     distance, whole = all_distances(rows, points, "euclidean"), []
@@ -280,9 +279,7 @@ def test_pairs_in_small_batches_are_those_of_main_memory(most, monkeypatch):
     monkeypatch.setattr(_torch, "PAIRS_AT_ONCE", most)
     rng = np.random.default_rng(0)
     points, rows = rng.integers(4, size=(40, 3)) * 1.0, rng.integers(4, size=(23, 3)) * 1.0
-    there, here = (
-        engine_of(None, engine).search(points, "euclidean") for engine in ("torch:cpu", None)
-    )
+    there, here = (search_of(points, "euclidean", engine) for engine in ("torch:cpu", None))
     reach = edges(rows, points)
     (near, tied), (query, point, at_edge) = there.around(rows, 6, reach)
     distance = all_distances(rows, points, "euclidean")
@@ -325,7 +322,7 @@ def test_copies_among_points_closer_than_rounding_are_ties(unit):
     rng = np.random.default_rng(0)
     places = unit * (1 + 1e-9 * rng.normal(size=(100, 2)))
     points = np.vstack([places, places, -places, -places])
-    search = engine_of(None, "torch:cpu").search(points, "euclidean")
+    search = search_of(points, "euclidean", "torch:cpu")
     near, tied = search.nearest(places, 1)
     assert tied.all() and (near[:, 0] % 100 == np.arange(100)).all()
     near, _, inside = search.shell(places, 1)
@@ -337,9 +334,7 @@ def test_copies_among_points_closer_than_rounding_are_ties(unit):
 def test_a_tile_that_has_room_for_no_row_has_one(monkeypatch):
     monkeypatch.setattr(_torch, "TILE", {"cpu": 1})
     points = np.random.default_rng(0).normal(size=(20, 2))
-    here, there = (
-        engine_of(None, engine).search(points, "euclidean") for engine in (None, "torch:cpu")
-    )
+    here, there = (search_of(points, "euclidean", engine) for engine in (None, "torch:cpu"))
     np.testing.assert_array_equal(there.nearest(points, 3)[0], here.nearest(points, 3)[0])
 
 
@@ -347,5 +342,5 @@ def test_a_tile_that_has_room_for_no_row_has_one(monkeypatch):
 def test_rows_beyond_what_can_be_squared_in_sums_stay_where_they_are(engine):
     """As long as points are ordinary."""
     points = np.array([[1e99, 0.0], [0.0, 2e99], [-1e99, 0.0]])
-    search = engine_of(None, engine).search(points, "euclidean")
+    search = search_of(points, "euclidean", engine)
     assert search.nearest(np.array([[3e101, 1e101], [1e101, 3e101]]), 1)[0].tolist() == [[0], [1]]

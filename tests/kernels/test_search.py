@@ -6,8 +6,8 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from calliper._validation import engine_of
 from calliper.kernels import NeighborSearch, _neighbors
+from calliper.kernels._neighbors import search_of
 from calliper.kernels._shared import SharedNeighbors
 from oracles import rescaled as oracles
 
@@ -68,7 +68,7 @@ KINDS = [
 def make(rng, engine, d, n, kind):
     if engine == "torch":
         pytest.importorskip("torch")
-        return engine_of(None, "torch:cpu").search(cloud(rng, n, d, kind), "euclidean")
+        return search_of(cloud(rng, n, d, kind), "euclidean", "torch:cpu")
     metric = "sqeuclidean" if engine == "metric" else "euclidean"
     search = NeighborSearch(cloud(rng, n, d, kind), metric)
     assert search.engine == ("" if engine == "metric" else engine)

@@ -16,7 +16,7 @@ from calliper.calibrators import LCP, MADSplit, Split  # noqa: E402
 from calliper.exceptions import CalliperError, ZeroScaleWarning  # noqa: E402
 from calliper.files import load, save  # noqa: E402
 from calliper.kernels import GradedKNN, Mahalanobis, TunedKNN, all_distances  # noqa: E402
-from calliper.kernels._neighbors import NeighborSearch  # noqa: E402
+from calliper.kernels._neighbors import NeighborSearch, search_of  # noqa: E402
 from calliper.rows import Rows  # noqa: E402
 from calliper.scale import _torch  # noqa: E402
 from calliper.scale._device import DeviceRows, device_rows, import_torch  # noqa: E402
@@ -254,7 +254,7 @@ def test_more_points_than_candidates_at_nearly_one_distance(unit):
     sphere *= (1 + 1e-15 * np.arange(300)[:, None]) / np.linalg.norm(sphere, axis=1, keepdims=True)
     points, query = unit * (100 + np.vstack([sphere, sphere + 5])), np.full((1, 6), 100 * unit)
     exact = np.sort(all_distances(query, points, "euclidean")[0])
-    search = engine_of(None, CPU).search(points, "euclidean")
+    search = search_of(points, "euclidean", CPU)
     for n in (1, 3, 40):
         near, _ = search.nearest(query, n)
         np.testing.assert_array_equal(
@@ -427,9 +427,7 @@ def test_exponents_are_exact_however_short_the_length_scale():
 
 def test_neighbours_are_the_same_in_any_unit():
     Z = problem("continuous")[0]
-    expected = engine_of(None, CPU).search(Z, "euclidean").nearest(Z[:9] + 0.1, 4)[0]
-    found = (
-        engine_of(None, CPU).search(2.0**600 * Z, "euclidean").nearest(2.0**600 * (Z[:9] + 0.1), 4)
-    )
+    expected = search_of(Z, "euclidean", CPU).nearest(Z[:9] + 0.1, 4)[0]
+    found = search_of(2.0**600 * Z, "euclidean", CPU).nearest(2.0**600 * (Z[:9] + 0.1), 4)
     np.testing.assert_array_equal(found[0], expected)
     assert not found[1].any()

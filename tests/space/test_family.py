@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from calliper import ConformalRegressor
-from calliper.models import ModelFamily, _family
+from calliper.models import ModelFamily, _asking
 
 rng = np.random.default_rng(0)
 X = rng.uniform(size=(400, 2))
@@ -62,10 +62,10 @@ def added(monkeypatch):
     """One file, ``_halves.py``, and one line, as the package's docstring says."""
     module = ModuleType("calliper.models._halves")
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(_family, "FAMILIES", (*_family.FAMILIES, "_halves:Halves"))
-    _family.families.cache_clear()
+    monkeypatch.setattr(_asking, "FAMILIES", (*_asking.FAMILIES, "_halves:Halves"))
+    _asking.families.cache_clear()
     yield lambda family: setattr(module, "Halves", family)
-    _family.families.cache_clear()
+    _asking.families.cache_clear()
 
 
 @pytest.mark.parametrize("family", [HalvesFamily, WithBags])

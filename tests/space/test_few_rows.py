@@ -20,7 +20,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from calliper import CalliperError, ConformalRegressor
 from calliper._validation import check_features, check_new_features
-from calliper.models import _grove, without_names
+from calliper.models import _forests, without_names
 from calliper.models._boosting import Stages
 from calliper.models._forests import Grove, Members
 from calliper.space._encoding import ColumnEncoder
@@ -135,7 +135,7 @@ def test_nodes_are_gathered_when_needed_and_never_stored(monkeypatch):
     assert len(pickle.dumps(grove)) == before
     again = pickle.loads(pickle.dumps(grove))
     np.testing.assert_array_equal(again.values(X[:2].astype(np.float32)), expected)
-    monkeypatch.setattr(_grove, "MOST_NODES", 100)
+    monkeypatch.setattr(_forests, "MOST_NODES", 100)
     assert not Grove(grove.trees).suits(X[:1])
 
 

@@ -34,6 +34,7 @@ from calliper._types import Coverage, FloatArray
 from calliper._validation import (
     EngineRows,
     as_array,
+    as_arrays,
     check_bounds,
     check_calibration,
     check_level,
@@ -49,6 +50,7 @@ from calliper._validation import (
     handler_of_tensor,
     like_coverage,
     numbers_or_zeros,
+    reachable,
     refuse_huge_scores,
     warn_if_too_few,
 )
@@ -59,7 +61,6 @@ from calliper.guarantees import Guarantee, confident_rank, required_for_confiden
 from calliper.kernels import Kernel, as_kernel, check_length_scale
 from calliper.quantile import (
     Shares,
-    conformal_rank,
     effective_size,
     in_order,
     outward,
@@ -411,7 +412,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     ) -> Rows:
         """Calibration points and what is known of each, checked; ``some`` weight must not be 0."""
         n = len(scores)
-        signs, weights = as_array(signs, "signs", Z), as_array(weights, "weights", Z)
+        signs, weights = as_arrays(Z, signs=signs, weights=weights)
         refuse_huge_scores(scores, "scores")
         sizes = scores
         if magnitudes is not None:
@@ -497,9 +498,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         if confidence is not None:
             levels = self._confident(levels, confidence, warned=True)
         if self.by_rank and shares is None:
-            if confidence is None:
-                warn_if_too_few(n, levels)
-            reached = [column for column in reached if conformal_rank(levels[column], n) <= n]
+            reached = (warn_if_too_few if confidence is None else reachable)(n, levels)
         radius = np.full((len(Z), len(levels)), np.inf)
         if reached:
             found = self._radius(Z, [levels[column] for column in reached], shares)

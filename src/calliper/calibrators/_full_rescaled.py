@@ -32,7 +32,7 @@ doi:10.1093/biomet/asac040. To our knowledge it is not published in this form.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -165,7 +165,7 @@ class FullRescaled(Calibrator):
 
     def _learn(self, rows: Rows) -> None:
         _refuse_other_magnitudes(rows)
-        self.locality_ = self._once("locality_", lambda: self._choose(rows))
+        self.locality_ = self._known.get("locality_") or self._choose(rows)
         self.kernel_, self.shrinkage_ = self.locality_.kernel, self.locality_.shrinkage
         self.statistic_ = self.locality_.statistic
         self.bag_: Bag | ShrunkBag | None = None
@@ -268,12 +268,10 @@ class FullRescaled(Calibrator):
             offset = float(np.ldexp(offset, self.shift_)) ** power / (1 - self.shrinkage_)
             how: dict[str, Any] = {"statistic": self.statistic_, "offset": offset}
             known = {name: self._known.get(f"{name}_") for name in ("near", "wide")}
-            made = (
-                self.kernel_.bag
-                if known["near"] is None
-                else partial(self.kernel_.bag_again, known)
-            )
-            local = made(Rows(rows.Z, scores, scaled), **how)
+            bag: Callable[..., Any] = self.kernel_.bag
+            if known["near"] is not None:
+                bag = partial(self.kernel_.bag_again, known)
+            local = bag(Rows(rows.Z, scores, scaled), **how)
         else:
             local = before.extended(Rows(rows.Z, scores, scaled))
         shrunk = local is not None and self.shrinkage_

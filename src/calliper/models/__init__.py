@@ -1,6 +1,6 @@
 """Meeting models: what each family knows of its own doubt, and how any model is asked.
 
-A model is opened to its core (``_wrapped.py``), asked for predictions (``_asking.py``) and trained
+A model is opened to its core and asked for predictions (``_asking.py``), and trained
 again (``_training.py``). What else there is to know depends on the family, one file each:
 
 | file | models |
@@ -11,7 +11,7 @@ again (``_training.py``). What else there is to know depends on the family, one 
 | ``_linear.py`` | linear models, and those that state a standard deviation |
 | ``_networks.py`` | modules of PyTorch, and their layers |
 
-**Add a model family.** Write one file with a subclass of ``ModelFamily`` (``_family.py``), and add
+**Add a model family.** Write one file with a subclass of ``ModelFamily`` (``_asking.py``), and add
 one line with its file and name to ``FAMILIES`` there; families are asked in that order. It answers
 four questions, each a method with a default, so that it need not know them all:
 

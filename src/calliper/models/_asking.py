@@ -37,7 +37,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
 from calliper._types import FloatArray, IntArray
-from calliper._validation import check_predictions, is_frame, n_rows, shape_of
+from calliper._validation import check_predictions, is_frame, shape_of
 from calliper.exceptions import CalliperError
 
 #: Methods that have a part in predictions of scikit-learn's ensembles.
@@ -242,7 +242,7 @@ def predictions(model: Any, X: Any, n_outputs: int = 1) -> FloatArray:
         y_pred: Any = predict(rows)
     if is_tensor(y_pred):
         y_pred = y_pred.detach().cpu().numpy()
-    return check_predictions(y_pred, n_rows(X), n_outputs)
+    return check_predictions(y_pred, X, n_outputs)
 
 
 @contextmanager

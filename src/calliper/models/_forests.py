@@ -83,10 +83,10 @@ class Members(ModelFamily):
         """Whether its class is known to predict the plain mean of its members."""
         from sklearn import ensemble
 
-        if predicts_as(core, ensemble.VotingRegressor):
-            return core.weights is None
+        vote = ensemble.VotingRegressor
         forests = ensemble.RandomForestRegressor, ensemble.ExtraTreesRegressor
-        return predicts_as(core, *forests, ensemble.BaggingRegressor)
+        known = predicts_as(core, vote, *forests, ensemble.BaggingRegressor)
+        return known and not (isinstance(core, vote) and core.weights is not None)
 
     def rows(self, X: Any) -> Any:
         """Rows as the members take them, converted once for all."""

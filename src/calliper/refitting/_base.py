@@ -49,7 +49,7 @@ from calliper.models import (
     predictions,
     routed,
 )
-from calliper.quantile import above, below, conformal_rank, row_order_statistics
+from calliper.quantile import above, around, below, conformal_rank, row_order_statistics
 
 #: Predictions held at a time, models times new rows: 128 MB.
 CHUNK_FLOATS = 1 << 24
@@ -313,7 +313,7 @@ def plus_ends(
     lower = np.full((len(left_out), len(levels)), -np.inf)
     upper = -lower
     if finite:
-        down, up = below(left_out, residuals), above(left_out, residuals)
+        down, up = around(left_out, residuals)
         high = [ranks[column] for column in finite]
         low = [n + 1 - rank for rank in high]
         lower[:, finite] = row_order_statistics(down, low)

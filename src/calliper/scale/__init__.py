@@ -2,7 +2,7 @@
 
 Dask collections are taken by ``ConformalRegressor`` itself, and tensors on a GPU by calibrators;
 see ``docs/scale.md`` and ``docs/gpu.md``. The core never imports this package: it asks
-``calliper._handlers`` who handles rows that are not arrays.
+``calliper._validation`` who handles rows that are not arrays.
 """
 
 from calliper.scale._batches import BatchIntervals

@@ -10,7 +10,7 @@ from calliper.space._embedding import (
 )
 from calliper.space._error_model import ErrorModel, Expected
 from calliper.space._learnt_error import learn_errors
-from calliper.space._left_out import LeftOut, Training, check_folds, split_rows, train_apart
+from calliper.space._left_out import LeftOut, Training, split_rows, train_apart
 
 __all__ = [
     "RAW",
@@ -20,7 +20,6 @@ __all__ = [
     "Expected",
     "LeftOut",
     "Training",
-    "check_folds",
     "fit_embedding",
     "learn_errors",
     "refuse_changing",

@@ -280,7 +280,7 @@ class Embedding(Keeps):
         y_pred, Z = self.space.locate(X, self._predict)
         if y_pred is None:
             return self._predict(X), self._checked(Z)
-        return check_predictions(y_pred, n_rows(X), self.n_columns), self._checked(Z)
+        return check_predictions(y_pred, X, self.n_columns), self._checked(Z)
 
     def length_scale(self, n: int) -> float | None:
         """Distance at which rows still speak for one another, for n calibration rows.

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,7 +22,7 @@ from sklearn.utils import _safe_indexing, indexable
 from calliper._kept import Array, Field, Number, Text
 from calliper._notebook import Progress, reporter
 from calliper._types import FloatArray, IntArray
-from calliper._validation import n_rows
+from calliper._validation import check_folds, n_rows
 from calliper.declarations import Uses
 from calliper.exceptions import CalliperError, EmbeddingWarning, warn
 from calliper.models import (
@@ -248,16 +247,6 @@ def train_apart(
     model = training.train(front.estimator, np.arange(len(train)))
     training.report(1 / (1 + training.n_refits))
     return model, held_out, training
-
-
-def check_folds(folds: Any) -> None:
-    """``left_out_folds`` is None, 0, or a number of folds."""
-    whole = isinstance(folds, Integral) and not isinstance(folds, bool)
-    if folds is not None and not (whole and (folds == 0 or folds >= 2)):
-        raise CalliperError(
-            f"left_out_folds must be None, 0 (never refit) or a whole number of at least 2; got "
-            f"{folds!r}."
-        )
 
 
 def split_rows(
