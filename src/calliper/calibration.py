@@ -173,11 +173,11 @@ class Calibration:
         groups, weights : of the rows, if calibration was given such
         """
         levels = check_levels(coverage)
-        per_tail = [self._of_tail(level) for level in levels]
+        per_tail = tuple(self._of_tail(level) for level in levels)
         if confidence is not None:
             confidence = self._of_tail(check_level(confidence, "confidence"))
         asked = {"confidence": confidence, "weights": weights, "groups": groups}
-        tails = [each.predict_radius(Z, per_tail, **asked) for each in self.calibrators]
+        tails = [each.radii(Z, per_tail, **asked) for each in self.calibrators]
         radius = np.stack(tails, axis=-1)
         per_level = y_pred[:, None]  # predictions are the same at every level
         one_tail = len(self.calibrators) == 1

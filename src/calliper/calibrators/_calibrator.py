@@ -487,12 +487,26 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
         With a ``confidence``, methods that have a law cover so much given these very calibration
         points, in at least that share of draws of them. ``weights``, (m,), are those of the rows,
-        if ``fit`` was given weights of the calibration points; ``groups`` are for :class:`Grouped`.
+        if ``fit`` was given weights of the calibration points; ``groups``, (m,) labels, a column
+        name or a function of the rows, are for :class:`Grouped`.
         """
+        asked = {"confidence": confidence, "weights": weights, "groups": groups}
+        return like_coverage(self.radii(Z, check_levels(coverage), **asked), coverage)
+
+    def radii(
+        self,
+        Z: Any,
+        levels: tuple[float, ...],
+        *,
+        confidence: float | None = None,
+        weights: Any = None,
+        groups: Any = None,
+    ) -> FloatArray:
+        """As :meth:`predict_radius`, (m, L) at checked levels."""
         check_is_fitted(self)
         if groups is not None:
             self._refuse_unused(groups=groups)
-        Z, levels, n = self._check_new(Z), check_levels(coverage), self.n_calibration_
+        Z, n = self._check_new(Z), self.n_calibration_
         reached, shares = list(range(len(levels))), self._shares(weights, len(Z), levels)
         self.levels_asked_.update(levels)
         if confidence is not None:
@@ -503,7 +517,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         if reached:
             found = self._radius(Z, [levels[column] for column in reached], shares)
             radius[:, reached] = found if self.rounded else outward(found)
-        return like_coverage(radius, coverage)
+        return radius
 
     def predict_distribution(
         self,
@@ -674,10 +688,10 @@ class ForeignCalibrator(Calibrator):
     ) -> FloatArray:
         return np.asarray(self.fitted_.predict_radius(Z, levels))
 
-    def predict_radius(
+    def radii(
         self,
         Z: Any,
-        coverage: Coverage = 0.9,
+        levels: tuple[float, ...],
         *,
         confidence: float | None = None,
         weights: Any = None,
@@ -687,7 +701,7 @@ class ForeignCalibrator(Calibrator):
         self._refuse_unused(weights=weights, groups=groups)
         if confidence is not None:
             self._confident((0.9,), confidence)
-        return like_coverage(self._radius(self._check_new(Z), [*check_levels(coverage)]), coverage)
+        return self._radius(self._check_new(Z), [*levels])
 
     def _proved(self, level: float) -> float:
         return float(self.fitted_.guaranteed_coverage(level))

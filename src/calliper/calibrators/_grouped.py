@@ -26,13 +26,11 @@ from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._kept import Array, Field, Number, Part, Plain
-from calliper._types import Coverage, FloatArray, IntArray
+from calliper._types import FloatArray, IntArray
 from calliper._validation import (
-    check_levels,
     check_vector,
     check_window,
     forget_fit,
-    like_coverage,
     n_rows,
     refuse_no_rows,
     refuse_sparse,
@@ -264,37 +262,30 @@ class Grouped(Calibrator):
             centre, nothing, first, self.n_calibration_, bounds=ends, parts=parts
         )
 
-    def predict_radius(
+    def radii(
         self,
         Z: Any,
-        coverage: Coverage = 0.9,
+        levels: tuple[float, ...],
         *,
         confidence: float | None = None,
         weights: Any = None,
         groups: Any = None,
     ) -> FloatArray:
-        """The radius at each row: (m,), or (m, L) for a list of L levels.
-
-        Parameters
-        ----------
-        groups : (m,) labels, a column name or a function of the rows
-        confidence, weights : as ``predict_radius`` of the calibrator takes them
-        """
+        """The radius at each row by the calibrator of its group, (m, L)."""
         check_is_fitted(self)
-        levels = check_levels(coverage)
         numbers, weights = self._numbers(groups, Z), _checked_weights(weights, Z)
         reached = self._reached([*numbers], levels, confidence)
         radius = np.full((n_rows(Z), len(levels)), np.inf)
         for label, rows in numbers.items():
             columns = reached[label]
             if columns:
-                radius[rows[:, None], columns] = self.calibrators_[label].predict_radius(
+                radius[rows[:, None], columns] = self.calibrators_[label].radii(
                     _safe_indexing(Z, rows),
-                    [levels[j] for j in columns],
+                    tuple(levels[j] for j in columns),
                     confidence=confidence,
                     weights=None if weights is None else weights[rows],
                 )
-        return like_coverage(radius, coverage)
+        return radius
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
         """The promise with its assumptions, in numbers that hold of every group."""

@@ -152,6 +152,8 @@ class PredictionAndSpread(Keeps):
         family: type[ModelFamily],
         X_train: Any,
         y_train: FloatArray | None,
+        *,
+        predicts: bool,
     ) -> PredictionAndSpread:
         """The space, with its unit from the model, else from training rows, else without."""
         doubt = family(opened.core)
@@ -163,12 +165,7 @@ class PredictionAndSpread(Keeps):
         if unit is None and X_train is not None:
             unit = float(doubt.measure(opened.prepare(X_train))[0].std())
         usable = unit is not None and np.isfinite(unit) and unit > 0
-        return cls(
-            opened=opened,
-            doubt=doubt,
-            unit=unit if usable else None,
-            predicts=family.is_known(opened.core),
-        )
+        return cls(opened=opened, doubt=doubt, unit=unit if usable else None, predicts=predicts)
 
     @property
     def name(self) -> str:
@@ -407,7 +404,8 @@ class SpaceChoice:
         for family in families() if self.n_outputs == 1 else ():
             if not family.is_mine(opened.core):
                 continue
-            kind, wrong = type(opened.core).__name__, self._disagreement(opened, family)
+            kind, known = type(opened.core).__name__, family.is_known(opened.core)
+            wrong = None if known else self._disagreement(opened, family)
             if wrong is not None:
                 _warn_of_space(
                     f"{kind} looks as if it kept a spread that may not belong to its predictions, "
@@ -415,7 +413,9 @@ class SpaceChoice:
                 )
                 continue
             try:
-                space = PredictionAndSpread.learn(opened, family, self.X_train, self.y_train)
+                space = PredictionAndSpread.learn(
+                    opened, family, self.X_train, self.y_train, predicts=known
+                )
             except UnreadableError as reason:
                 _warn_of_space(
                     f"The trees of this {kind} say nothing about its error, since {reason}. "
@@ -472,10 +472,8 @@ class SpaceChoice:
     def _disagreement(self, opened: OpenedModel, family: type[ModelFamily]) -> str | None:
         """How the family's predictions of training rows differ from the model's, in words.
 
-        None if they agree, or if the core's class is known to agree.
+        None if they agree.
         """
-        if family.is_known(opened.core):
-            return None
         if self.X_train is None:
             return (
                 "its class is not known, and there are no training rows to try it on (pass X_train)"
