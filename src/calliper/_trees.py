@@ -43,6 +43,11 @@ def tree_field(tree: Any, name: str) -> NDArray[Any]:
     return np.asarray(getattr(tree, name)).ravel()
 
 
+def n_nodes(trees: Sequence[Any]) -> int:
+    """How many nodes the trees have together."""
+    return sum(len(tree_field(tree, "feature")) for tree in trees)
+
+
 @dataclass(frozen=True, eq=False)
 class PlainTrees(Keeps):
     """Nodes of several trees, one after another.
@@ -78,13 +83,20 @@ class PlainTrees(Keeps):
     }
 
     @classmethod
-    def of(cls, trees: Sequence[Any], n_features: int) -> PlainTrees:
-        """From trees of scikit-learn that have one output and split by no categories."""
+    def of(
+        cls, trees: Sequence[Any], n_features: int, columns: Sequence[Any] | None = None
+    ) -> PlainTrees:
+        """From trees of scikit-learn that have one output and split by no categories.
+
+        ``columns`` are those that each tree is given; None for all, in order.
+        """
         parts = [[tree_field(tree, name) for name in OF_HISTOGRAMS] for tree in trees]
         sizes = np.array([len(part[0]) for part in parts], dtype=np.int64)
-        for part, root in zip(parts, np.cumsum(sizes) - sizes, strict=True):
+        roots, given = np.cumsum(sizes) - sizes, columns or [None] * len(trees)
+        for part, root, own in zip(parts, roots, given, strict=True):
             inner = part[2].astype(np.int64) > 0
             part[0] = np.where(inner, part[0], 0)
+            part[0] = part[0] if own is None else np.asarray(own)[part[0]]
             part[1] = np.where(inner, part[1], 0.0)
             part[2:4] = (np.where(inner, side.astype(np.int64) + root, LEAF) for side in part[2:4])
         feature, threshold, left, right, gap_left, value = (
@@ -111,11 +123,16 @@ class PlainTrees(Keeps):
         return made
 
     @cached_property
-    def _walked(self) -> tuple[IntArray, IntArray]:
-        """Roots, and next nodes (right, left) of each, where a leaf follows itself."""
+    def _walked(self) -> tuple[IntArray, int, IntArray]:
+        """Roots; depth; and next nodes (right, left) of each, where a leaf follows itself."""
         own = np.arange(len(self.left))
-        sides = (np.where(side == LEAF, own, side) for side in (self.right, self.left))
-        return np.cumsum(self.sizes) - self.sizes, np.stack([*sides], axis=1).ravel()
+        sides = [np.where(side == LEAF, own, side) for side in (self.right, self.left)]
+        roots = np.cumsum(self.sizes) - self.sizes
+        depth, inner = 0, roots[self.left[roots] != LEAF]
+        while len(inner):
+            depth, below = depth + 1, np.concatenate([side[inner] for side in sides])
+            inner = below[self.left[below] != LEAF]
+        return roots, depth, np.stack(sides, axis=1).ravel()
 
     def leaves(self, rows: NDArray[Any]) -> IntArray:
         """(trees, m) the node where each row ends."""
@@ -127,13 +144,15 @@ class PlainTrees(Keeps):
         return np.concatenate([self._leaves(rows[part]) for part in parts], axis=1)
 
     def _leaves(self, rows: NDArray[Any]) -> IntArray:
-        roots, following = self._walked
+        roots, depth, following = self._walked
         cells, starts = rows.ravel(), np.arange(len(rows)) * rows.shape[1]
+        gaps = bool(np.isnan(cells).any())
         place = np.repeat(roots[:, None], len(rows), axis=1)
-        while (self.left[place] != LEAF).any():
+        for _ in range(depth):
             numbers = cells.take(starts + self.feature.take(place))
             goes_left = numbers <= self.threshold.take(place)
-            goes_left |= np.isnan(numbers) & self.gap_left.take(place)
+            if gaps:
+                goes_left |= np.isnan(numbers) & self.gap_left.take(place)
             place = following.take(2 * place + goes_left)
         return place
 

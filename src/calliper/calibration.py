@@ -20,7 +20,7 @@ from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._kept import Field, Inline, Number, Part, Plain, Text
-from calliper._notebook import card, floored
+from calliper._notebook import card, floored, reporter
 from calliper._row_checks import RowSketch, RowTrend, refuse_seen, sketch_rows, warn_of_trend
 from calliper._types import Coverage, FloatArray
 from calliper._validation import (
@@ -676,7 +676,7 @@ def given_training(front: Any, X_train: Any, y_train: Any) -> Training:
         n_refits=front.left_out_folds or 0,
         random_state=front.random_state,
         shuffle=front.shuffle,
-        progress=front.progress,
+        progress=reporter(front.progress, "training") if front.left_out_folds else None,
     )
 
 

@@ -358,7 +358,7 @@ class MultiTargetRegressor(FrontDoor):
         self.units_ = None
         parts = []
         for number, column in enumerate(y.T):
-            report = None if number else training.report
+            report = None if number else training.progress
             seen = replace(training, column=number, progress=report)
             seen = seen if seen.y is None else replace(seen, y=seen.y[:, number])
             of_target = column_of(model, number, y.shape[1])

@@ -43,8 +43,7 @@ from calliper._kept import Array, Field, Inline
 from calliper._types import BoolArray, FloatArray
 from calliper.calibrators._calibrator import Calibrator
 from calliper.declarations import About, Uses
-from calliper.kernels import EUCLIDEAN, LearntMetric, learn_metric
-from calliper.kernels._weighted import RadialExponents
+from calliper.kernels import EUCLIDEAN, LearntMetric, RadialExponents, learn_metric
 from calliper.quantile import (
     Shares,
     as_fraction,

@@ -41,8 +41,13 @@ from calliper._types import FloatArray
 from calliper.calibrators._calibrator import Calibrator
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
-from calliper.kernels import EUCLIDEAN, check_length_scale, median_distance
-from calliper.kernels._weighted import RadialExponents, to_weights
+from calliper.kernels import (
+    EUCLIDEAN,
+    RadialExponents,
+    check_length_scale,
+    median_distance,
+    to_weights,
+)
 from calliper.quantile import Shares, weighted_quantiles_in_blocks
 from calliper.rows import Rows
 

@@ -26,6 +26,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import validate_data
 
+from calliper._trees import PlainTrees, n_nodes
 from calliper._types import FloatArray, IntArray
 from calliper._validation import n_rows
 from calliper.models._asking import (
@@ -165,8 +166,7 @@ class Grove:
 
     def __init__(self, trees: Sequence[Any], columns: Sequence[Any] | None = None) -> None:
         self.trees, self.columns = trees, columns
-        n_nodes = sum(len(_fields(tree)[0]) for tree in trees)
-        self.most_rows = MOST_AT_ONCE // len(trees) if n_nodes <= MOST_NODES else 0
+        self.most_rows = MOST_AT_ONCE // len(trees) if n_nodes(trees) <= MOST_NODES else 0
 
     def __getstate__(self) -> dict[str, Any]:
         """Nodes can be gathered again."""
@@ -178,55 +178,11 @@ class Grove:
 
     def values(self, rows: Any) -> FloatArray:
         """(trees, m) what each tree predicts of each row."""
-        roots, depth, feature, threshold, next_nodes, gap_left, value = self._nodes
-        cells, starts = rows.ravel(), np.arange(len(rows)) * rows.shape[1]
-        gaps = bool(np.isnan(cells).any())
-        place = np.repeat(roots[:, None], len(rows), axis=1)
-        for _ in range(depth):
-            numbers = cells.take(starts + feature.take(place))
-            left = numbers <= threshold.take(place)
-            if gaps:
-                left |= np.isnan(numbers) & gap_left.take(place)
-            place = next_nodes.take(2 * place + left)
-        return np.asarray(value.take(place))
+        return self._nodes.values(rows)
 
     @cached_property
-    def _nodes(self) -> tuple[Any, ...]:
-        """Roots, depth, and of all nodes: feature, threshold, next ones (right, left), … , value.
-
-        A leaf is its own next node, so that all rows can go down equally far.
-        """
-        parts = [_fields(tree) for tree in self.trees]
-        roots = np.cumsum([0, *(len(part[0]) for part in parts[:-1])])
-        for number, part in enumerate(parts):
-            leaf, own = part[2] <= 0, np.arange(len(part[2]))
-            part[2:4] = (np.where(leaf, own, side) + roots[number] for side in part[2:4])
-            part[0] = np.where(leaf, 0, part[0])
-            if self.columns is not None and self.columns[number] is not None:
-                part[0] = np.asarray(self.columns[number])[part[0]]
-        feature, threshold, left, right, gap_left, value = (
-            np.concatenate(each) for each in zip(*parts, strict=True)
-        )
-        next_nodes = np.stack([right, left], axis=1).ravel()
-        depth = max(_depth(tree) for tree in self.trees)
-        return roots, depth, feature, threshold, next_nodes, gap_left.astype(bool), value
-
-
-def _is_histogram(tree: Any) -> bool:
-    return type(tree).__name__ != "Tree"
-
-
-def _fields(tree: Any) -> list[Any]:
-    """(nodes,) each: feature, threshold, left and right child, whether gaps go left, value."""
-    if _is_histogram(tree):
-        names = "feature_idx", "num_threshold", "left", "right", "missing_go_to_left", "value"
-        return [tree.nodes[name] for name in names]
-    children = tree.children_left, tree.children_right
-    return [tree.feature, tree.threshold, *children, tree.missing_go_to_left, tree.value.ravel()]
-
-
-def _depth(tree: Any) -> int:
-    return int(tree.nodes["depth"].max() if _is_histogram(tree) else tree.max_depth)
+    def _nodes(self) -> PlainTrees:
+        return PlainTrees.of(self.trees, 0, self.columns)
 
 
 def _sums(members: Sequence[Member], rows: Any, first: FloatArray) -> tuple[FloatArray, FloatArray]:

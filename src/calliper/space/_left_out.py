@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -98,7 +97,7 @@ class Training:
     groups : (n,) rows of one group stay in one fold
     fit_params : what ``fit`` of the model takes beside rows and targets; what has a value for each
         row is dealt with the rows
-    progress : is told the share that is done; True shows it
+    progress : is told the share that is done
     """
 
     X: Any = None
@@ -108,7 +107,7 @@ class Training:
     shuffle: bool = True
     groups: Any = None
     fit_params: Mapping[str, Any] = field(default_factory=dict)
-    progress: Any = None
+    progress: Progress | None = None
 
     def folds(self) -> Iterator[tuple[IntArray, IntArray]]:
         """Rows to train on, and rows left out, of each fold: at most one for each row or group."""
@@ -129,10 +128,10 @@ class Training:
         """What a copy of the model is trained on."""
         return self.y
 
-    @cached_property
-    def report(self) -> Progress:
-        """Tells who asked the share that is done."""
-        return reporter(self.progress, "training")
+    def report(self, done: float) -> None:
+        """Tell who asked."""
+        if self.progress is not None:
+            self.progress(done)
 
     def seen(self, embedding: Embedding, score: Any, uses: Uses) -> Rows | None:
         """The rows as the model itself sees them, with what of them a calibrator uses."""
@@ -242,7 +241,7 @@ def train_apart(
         shuffle=front.shuffle,
         groups=None if groups is None else _safe_indexing(groups, train),
         fit_params=fit_params_of(X, fit_params, train),
-        progress=front.progress,
+        progress=reporter(front.progress, "training"),
     )
     model = training.train(front.estimator, np.arange(len(train)))
     training.report(1 / (1 + training.n_refits))
