@@ -90,7 +90,6 @@ SUBMODULES = {
         "InEveryBootstrapWarning",
         "NewerFormatError",
         "OtherModelError",
-        "OtherVersionWarning",
         "QuantileCrossingWarning",
         "RowOrderWarning",
         "SharedRowsWarning",

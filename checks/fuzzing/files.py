@@ -1,9 +1,9 @@
 """Files that were tampered with, by the hundred thousand: each must be refused by name.
 
-Each number makes one file: bytes changed, the zip rebuilt with other members, or the contents
-changed in a way that has a meaning and the hash computed anew, so that the readers inside are
-reached. A worker process that is not allowed much memory or time loads it and asks what it loads.
-Found is: another exception than ``CalliperError``, a crash, more than 5 seconds, more memory than
+Each number makes one file: bytes changed, the zip rebuilt with other members, or, mostly, a *valid*
+file that was forged: numbers, types, shapes, sharing, names and nesting are others, and its hash is
+right, so that the readers inside are reached. A worker process that is not allowed much memory or time loads it and asks what it loads.
+Found is: another exception than ``CalliperError``, an answer that is NaN, a crash, more than 5 seconds, more memory than
 allowed, anything run, imported, written or opened on the way, and an altered file whose hash was
 not renewed that is read otherwise than it was saved.
 """
@@ -27,10 +27,10 @@ from pathlib import Path
 import numpy as np
 
 import calliper
+from calliper import ErrorModel
 from calliper.exceptions import CalliperError
-from calliper.files import _file
-from calliper.space import ErrorModel
-from cases.kept import answers, small_cases
+from calliper.files import _codec, _file
+from cases.kept import answers, brought, forging_cases
 
 #: Seconds of processor time that loading and asking may each take, and bytes that they may add.
 MOST_SECONDS, MOST_BYTES = 5, 400 << 20
@@ -50,45 +50,48 @@ FORBIDDEN = (
 #: What reading the file itself, and a clock, are reported as.
 HARMLESS = ("os.fwalk",)
 
+#: What a refusal must not be about.
+BLOWN = ("MemoryError", "RuntimeWarning", "Segmentation")
+
 #: Values that stand where others are expected.
 STRANGE = [
-    None, True, -1, 0, 1, 2**31, 2**63, 10**18, -(10**9), 10**400, 1e308, float("nan"), 0.5, "", "x" * 300,
-    "__class__", "../../etc/passwd", "inf", [], {}, [[]], {"dict": []}, {"tuple": []}, {"float": "nan"},
-    {"float": "inf"}, {"object": 0}, {"object": 1}, {"object": 10**6}, {"object": -1}, {"array": 0},
-    {"array": 1}, {"array": -1}, {"array": 10**9}, {"scalar": {"array": 0}}, {"model": 0}, {"model": 7},
-    {"opened": "core", "of": 0}, {"opened": "whole", "of": 3}, {"constant": "MEMBERS"},
-    {"constant": "os"}, {"method": [{"model": 0}, "predict"]}, {"method": [{"object": 0}, "to"]},
-    {"method": [{"object": 0}, "__class__"]}, {"method": ["", "predict"]}, {"trusted": "os:system"},
-    {"texts": {"array": 0}, "type": "U"}, {"texts": {"array": 1}, "type": "U1000000000"},
-    {"times": {"array": 0}, "type": "<M8[ns]"}, {"times": {"array": 0}, "type": "<M8[99999999Y]"},
-    {"cells": [1, 2], "shape": [10**12]}, {"cells": [], "shape": [0, 10**12]},
-    {"slice": [0, 10**18, 1]}, {"slice": [1]}, {"timedelta": [10**12, 0, 0]}, {"date": "0000-00-00"},
-    {"datetime": "9999-12-31T23:59:59"}, {"set": [[1]]}, {"frozenset": [{"array": 0}]},
-    {"ellipsis": True}, {"dict": [["__class__", 1]]}, {"dict": [[[1], 2]]}, {"nothing": 1},
+    None, True, False, -1, 0, 1, 2, 7, 2**31, 2**62, 2**63, 10**18, -(10**9), 10**400, 1e308, -1e308, 0.5, 1e-320,
+    "", "x" * 300, "__class__", "../../etc/passwd", "inf", "core", "median", "auto", "torch:cuda:9", "cosine",
+    [], {}, [[]], [1, 2, 3], {"dict": []}, {"tuple": []}, {"tuple": 3}, {"float": "nan"}, {"float": "inf"},
+    {"float": "-inf"}, {"float": 3}, {"array": 0}, {"array": 1}, {"array": -1}, {"array": 10**9}, {"array": True},
+    {"model": 0}, {"model": 7}, {"opened": "core", "of": 0}, {"opened": "whole", "of": 3}, {"opened": "x", "of": 0},
+    {"brought": "embed"}, {"brought": ["embed"]}, {"given": True}, {"date": "0000-00-00"}, {"time": "25:00"},
+    {"texts": ["a", "b"], "shape": [2]}, {"texts": ["a" * 500, ""], "shape": [2]}, {"texts": [1], "shape": [1]},
+    {"times": 0, "type": "<M8[ns]"}, {"times": 0, "type": "<M8[99999999Y]"}, {"cells": [1, 2], "shape": [10**12]},
+    {"cells": [], "shape": [0, 10**12]}, {"cells": [None], "shape": [1]}, {"timedelta": [10**12, 0, 0]},
+    {"datetime": "9999-12-31T23:59:59"}, {"dict": [[[1], 2]]}, {"dict": [[{"tuple": [1]}, 2]]}, {"nothing": 1},
+    {"random": 0, "at": [0, 0, 0.0]}, {"random": 0, "at": [10**6, 0, 0.0]}, {"dict": [[k * (2**61 - 1), 0] for k in range(4)]},
 ]  # fmt: skip
-CLASSES = [
-    "Tree", "TreePredictor", "loss", "RandomState", "Generator", "sparse", "PredictionAndSpread",
-    "IsotonicRegression", "NeighborSearch", "BoostedTrees", "Split", "LoCart", "ConformalRegressor",
-    "sklearn:DecisionTreeRegressor", "sklearn:GradientBoostingRegressor", "sklearn:PCA",
-    "sklearn:OneHotEncoder", "sklearn:RandomForestRegressor", "sklearn:HistGradientBoostingRegressor",
-    "os:system", "builtins:eval", "subprocess:Popen", "", 7, None, ["Split"],
-]  # fmt: skip
-NUMBERS = [
-    0,
-    1,
-    -1,
-    -2,
-    2,
+CLASSES = [name for module in _codec.CLASSES for name in _codec.classes_of(module)]
+CLASSES += [
+    "Tree",
+    "RandomForestRegressor",
+    "Pipeline",
+    "os:system",
+    "builtins:eval",
+    "",
     7,
-    255,
-    2**15,
-    2**31 - 1,
-    -(2**31),
-    2**62,
-    float("nan"),
-    float("inf"),
-    1e300,
-    0.5,
+    None,
+    ["Split"],
+]
+NUMBERS = [0, 1, -1, -2, 2, 3, 7, 255, 2**15, 2**30, 2**31 - 1, -(2**31), 2**62]
+NUMBERS += [float("nan"), float("inf"), -float("inf"), 1e300, -1e300, 1e-300, 0.5]
+TYPES = [
+    "bool",
+    "int8",
+    "int32",
+    "int64",
+    "uint8",
+    "uint32",
+    "float16",
+    "float32",
+    "float64",
+    "complex128",
 ]
 
 
@@ -103,16 +106,15 @@ class Base:
         self.data = path.read_bytes()
         with zipfile.ZipFile(path) as archive:
             self.members = {each: archive.read(each) for each in archive.namelist()}
-        self.arrays = {
-            each.removesuffix(".npy"): np.lib.format.read_array(io.BytesIO(data))
-            for each, data in self.members.items()
-            if each.endswith(".npy")
-        }
+        self.nodes = _file.read(path).nodes
+        self.texts = [json.dumps(each) for each in (_file.read(path).header, self.nodes)]
+        self.arrays = _file.read(path).arrays
+        self.brought = brought(case.made)
 
     def parts(self):
-        """Header, graph and arrays of their own, to be changed."""
-        header, whole = (json.loads(self.members[name]) for name in (_file.HEADER, _file.OBJECT))
-        return header, whole, {name: array.copy() for name, array in self.arrays.items()}
+        """Header, nodes and arrays of their own, to be changed."""
+        header, nodes = (json.loads(each) for each in self.texts)
+        return header, nodes, [array.copy() for array in self.arrays]
 
 
 def zipped(members, compress=zipfile.ZIP_STORED, extra=()):
@@ -226,77 +228,128 @@ def nodes_of(graph):
     return found
 
 
-def meaning_changed(base, rng):
-    """Contents that say something else, under a hash that is right."""
-    header, whole, arrays = base.parts()
-    for _ in range(rng.choice([1, 1, 1, 2, 4])):
-        with suppress(LookupError, TypeError):  # nothing is left where this would change it
-            _change(header, whole, arrays, rng)
-    return rehashed(_members(header, whole, arrays))
+def forged(base, rng):
+    """A file whose hash is right, and that says something else."""
+    header, nodes, arrays = base.parts()
+    for _ in range(rng.choice([1, 1, 1, 2, 3, 6])):
+        with suppress(LookupError, TypeError, ValueError):  # nothing is left to be changed so
+            rng.choices(FORGERIES, FORGED)[0](header, nodes, arrays, rng)
+    return packed(header, nodes, arrays)
 
 
-def _change(header, whole, arrays, rng):
-    how = rng.randrange(10)
-    if how <= 2:
-        here, key = rng.choice(nodes_of(whole["graph"]))
-        there, other = rng.choice(nodes_of(whole["graph"]))
-        value = rng.choice([rng.choice(STRANGE), there[other]])
-        here[key] = json.loads(json.dumps(value))
-    elif how == 3:
-        objects = whole["graph"].get("objects") if isinstance(whole["graph"], dict) else None
-        if isinstance(objects, list) and objects:
-            each = rng.choice(objects)
-            if isinstance(each, list) and each:
-                each[0] = rng.choice(CLASSES)
-    elif how == 4:
-        table = whole["arrays"]
-        entry, other = rng.choice(table), rng.choice(table)
-        place = rng.randrange(4)
-        options = [
-            other[place],
-            rng.choice(STRANGE),
-            [2**31, 2**31],
-            [0, 2**60],
-            [1] * 70,
-            "F",
-            "float64",
-        ]
-        entry[place] = rng.choice(options)
-    elif how == 5 and len(whole["arrays"]) > 1:
-        table = whole["arrays"]
-        i, j = rng.randrange(len(table)), rng.randrange(len(table))
-        table[i], table[j] = table[j], table[i]
-    elif how in (6, 7) and arrays:
-        array = arrays[rng.choice(list(arrays))]
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            for _ in range(rng.choice([1, 3, 50]) if array.size else 0):
-                number = np.float64(rng.choice(NUMBERS)).astype(array.dtype)
-                array[rng.randrange(array.size)] = number
-    elif how == 8:
-        here, key = rng.choice(nodes_of(header))
-        here[key] = rng.choice(STRANGE)
-    else:
-        here, key = rng.choice(nodes_of(whole))
-        deep = rng.choice([50, 900, 3000])
+def packed(header, nodes, arrays):
+    """The bytes of a file that holds this."""
+    target = io.BytesIO()
+    _file._write(target, _file.Contents(header, nodes, arrays))
+    return target.getvalue()
+
+
+def _numbers(header, nodes, arrays, rng):
+    """A few numbers of an array are others, or all of them."""
+    array = arrays[rng.randrange(len(arrays))]
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        number = np.float64(rng.choice(NUMBERS)).astype(array.dtype)
+        flat = array.reshape(-1)
+        for _ in range(rng.choice([1, 1, 3, 50])):
+            flat[rng.randrange(array.size)] = number
         if rng.random() < 0.1:
-            for _ in range(deep):
-                here[key] = rng.choice([[here[key]], {"tuple": [here[key]]}])
-        elif isinstance(here, list):
-            rng.choice([here.reverse, here.clear, lambda h=here: h.extend(h[:50])])()
-        elif isinstance(here, dict):
-            here[rng.choice(["object", "array", "dict", "__init__", "predict"])] = here.pop(key)
+            flat[:] = number
+        elif rng.random() < 0.1:
+            flat[:] = flat[::-1].copy()
 
 
-def _members(header, whole, arrays):
-    texts = [json.dumps(each).encode() for each in (header, whole)]
-    members = dict(zip((_file.HEADER, _file.OBJECT), texts, strict=True))
-    for name, array in arrays.items():
-        members[f"{name}.npy"] = b"".join(_file._npy(name, [array]))
-    return members
+def _arrays(header, nodes, arrays, rng):
+    """An array of another type, shape, length or order, or another's place."""
+    place, other = rng.randrange(len(arrays)), rng.randrange(len(arrays))
+    array, how = arrays[place], rng.randrange(7)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if how == 0:
+            arrays[place] = array.astype(rng.choice(TYPES))
+        elif how == 1:
+            arrays[place], arrays[other] = arrays[other], array
+        elif how == 2:
+            arrays[place] = array[: rng.randrange(len(array) + 1)]
+        elif how == 3:
+            arrays[place] = np.concatenate([array, array])
+        elif how == 4:
+            arrays[place] = rng.choice([array.reshape(-1), array.T, array[None], array[..., None]])
+        elif how == 5:
+            arrays[place] = rng.choice(
+                [array[:0], np.zeros((0, 7)), np.zeros(()), np.asfortranarray(array)]
+            )
+        else:
+            arrays.append(arrays[other])
 
 
-WAYS = {raw: 3, members_changed: 2, meaning_changed: 5}
+def _node(header, nodes, arrays, rng):
+    """A node is another, strange one, or one of those elsewhere."""
+    here, key = rng.choice(nodes_of(nodes))
+    there, other = rng.choice(nodes_of(nodes))
+    here[key] = json.loads(json.dumps(rng.choice([rng.choice(STRANGE), there[other]])))
+
+
+def _number_of_node(header, nodes, arrays, rng):
+    """A number of the manifest is another."""
+    numbers = [
+        (here, key) for here, key in nodes_of(nodes) if type(here[key]) in (int, float, bool)
+    ]
+    here, key = rng.choice(numbers)
+    here[key] = rng.choice(
+        [0, 1, -1, 2, here[key] + 1, here[key] * 2, 10**6, 2**31, 1e300, 0.5, True, None, "1"]
+    )
+
+
+def _sharing(header, nodes, arrays, rng):
+    """An array is named by many."""
+    named = [(here, key) for here, key in nodes_of(nodes) if key == "array"]
+    here, key = rng.choice(named)
+    number = here[key] if type(here[key]) is int else 0
+    for there, other in rng.sample(named, rng.randrange(1, len(named) + 1)):
+        there[other] = number
+    if rng.random() < 0.3:
+        grown, place = rng.choice(nodes_of(nodes))
+        grown[place] = [{"array": number} for _ in range(rng.choice([20, 2000]))]
+
+
+def _name(header, nodes, arrays, rng):
+    """A class, or the name of a parameter, is another; names are there more or less."""
+    places = nodes_of(nodes)
+    named = [(here, key) for here, key in places if key == "class"]
+    how = rng.randrange(4)
+    if how <= 1:
+        here, key = rng.choice(named)
+        here[key] = rng.choice(CLASSES)
+        return
+    here, key = rng.choice([each for each in places if isinstance(each[0], dict)])
+    if how == 2:
+        here[rng.choice(["array", "dict", "__init__", "predict", "state", "x"])] = here.pop(key)
+    else:
+        here.pop(key)
+
+
+def _nesting(header, nodes, arrays, rng):
+    """Something is nested deeply, or a list is longer, shorter or turned round."""
+    here, key = rng.choice(nodes_of(nodes))
+    if isinstance(here, list):
+        more = json.loads(json.dumps(here[:50]))
+        rng.choice([here.reverse, here.clear, lambda: here.extend(more)])()
+    for _ in range(rng.choice([1, 50, 900])):
+        here[key] = rng.choice([[here[key]], {"tuple": [here[key]]}])
+
+
+def _head(header, nodes, arrays, rng):
+    """The header says something else."""
+    here, key = rng.choice(nodes_of(header))
+    here[key] = rng.choice(STRANGE)
+
+
+FORGERIES = (_numbers, _arrays, _node, _number_of_node, _sharing, _name, _nesting, _head)
+FORGED = (6, 4, 4, 4, 2, 2, 1, 1)
+
+
+WAYS = {raw: 1, members_changed: 1, forged: 8}
 
 
 def tampered(bases, number):
@@ -307,7 +360,7 @@ def tampered(bases, number):
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(20_000)  # nested deeper than a reader may go
     try:
-        return way(base, rng), base, way is not meaning_changed
+        return way(base, rng), base, way is not forged
     finally:
         sys.setrecursionlimit(limit)
 
@@ -348,10 +401,10 @@ def examine(bases, number, path, watch):
     signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
     watch.seen, watch.path, watch.on = [], str(path), True
     try:
-        made = calliper.load(path, base.case.model)
+        made = calliper.load(path, base.case.model, bring=base.brought)
     except CalliperError as error:
-        memory = as_saved and "MemoryError" in str(error)
-        return ("memory" if memory else ""), f"refused {type(error).__name__}"
+        wrong = next((each for each in BLOWN if each in str(error)), "")
+        return wrong, f"refused {type(error).__name__}"
     except BaseException as error:
         at = traceback.extract_tb(error.__traceback__)[-1]
         return (
@@ -363,8 +416,14 @@ def examine(bases, number, path, watch):
         signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
     try:
         found = answers(made, base.case.X, base.case.asked)
-    except Exception as error:
+    except (CalliperError, TypeError, ValueError) as error:  # such as rows of another width
         return ("cannot be asked" if as_saved else ""), f"asked {type(error).__name__}"
+    except Exception as error:
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(at.filename).name}:{at.lineno}"
+        return f"asked {type(error).__name__} {error!s:.80} {where}", "raised"
+    if np.isnan(found).any():
+        return "NaN", "raised"
     same = found.shape == base.before.shape and np.array_equal(found, base.before, equal_nan=True)
     return ("read otherwise" if as_saved and not same else ""), "same" if same else "other"
 
@@ -385,13 +444,15 @@ def examine_alone(bases, path, watch, number):
 
 def good_files(folder):
     """Files that are tampered with."""
+    with suppress(ImportError):
+        import torch  # noqa: F401 (an engine may be named, and is then imported)
     few = {"shift_trees": (5,), "side_trees": 5}  # small files are read sooner
     ErrorModel.__init__.__kwdefaults__.update(few)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        bases = [Base(name, case, folder) for name, case in small_cases().items()]
+        bases = [Base(name, case, folder) for name, case in forging_cases().items()]
         for base in bases:  # whatever is imported late is there when files are watched
             path = folder / f"{base.name}.calliper"
-            again = calliper.load(path, base.case.model)
+            again = calliper.load(path, base.case.model, bring=base.brought)
             assert np.array_equal(answers(again, base.case.X, base.case.asked), base.before)
     return bases

@@ -35,6 +35,7 @@ import calliper
 from calliper import ConformalRegressor, FullRescaled, Split
 from calliper.calibrators import LVD, Grouped
 from calliper.exceptions import CalliperError
+from cases.kept import brought
 from checks.promises import methods
 
 #: How each call ended.
@@ -254,9 +255,8 @@ class Use(RuleBasedStateMachine):
         if how == "save":
             path = os.path.join(self.folder, "machine.calliper")
             if self.tried("save", self._save, path):
-                self.made = called(
-                    "load", calliper.load, path, self._model(), trusted=self._trusted()
-                )
+                known = {"bring": brought(self.made)}
+                self.made = called("load", calliper.load, path, self._model(), **known)
                 os.unlink(path)
         elif how == "clone":
             called("clone", clone, self.made)
@@ -288,9 +288,6 @@ class Use(RuleBasedStateMachine):
 
     def _model(self):
         return None
-
-    def _trusted(self):
-        return (methods.halves,)
 
 
 class UseCalibrator(Use):
@@ -588,9 +585,6 @@ class UseRegressor(Use):
     def _model(self):
         own = getattr(self.made, "estimator_", self.made.estimator)
         return [own, *self.made.models_] if self.refitted else own
-
-    def _trusted(self):
-        return (methods.halves, methods.zero, methods.outer, methods.quantiles, methods.Nearest)
 
 
 MACHINES = (UseCalibrator, UseRegressor)

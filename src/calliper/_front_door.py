@@ -2,29 +2,97 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import check_is_fitted
 
+from calliper._kept import Field, Inline, Number, Part, Plain, Text
 from calliper._notebook import card
+from calliper._row_checks import RowSketch, RowTrend
 from calliper._types import Coverage, FloatArray
-from calliper.calibration import CHECKED, UNCHECKED, Calibration
+from calliper.calibration import CHECKED, UNCHECKED, Calibration, TrainedHere
 from calliper.calibrators import Calibrator, FullRescaled, picture_of
+from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee
 from calliper.models import fit_router, fresh
+from calliper.rows import PerRow
 from calliper.shift import ShiftReport
+from calliper.space import Embedding, LeftOut
 
 
 class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Parameters as scikit-learn knows them, and what follows from ``calibration_`` alone."""
 
+    #: What a file keeps of a calibrated one; the model stays outside.
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "calibrators": Part("calibrators", several=True),
+        "space": Inline(Embedding),
+        "score": Plain("score_function"),
+        "no_guarantee": Text(optional=True),
+        "groups": Plain("groups"),
+        "weights": Plain("weights"),
+        "has_training": Number(bool),
+        "sketch": Inline(RowSketch, optional=True),
+        "left_out": Inline(LeftOut, optional=True),
+        "trend": Inline(RowTrend, optional=True),
+        "n_columns": Number(int, 0, optional=True),
+        "names": Plain(),
+    }
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds of a calibrated one."""
+        made = self.calibration_
+        here = made.trained is not None and made.trained.model is made.model
+        return {
+            "calibrators": made.calibrators,
+            "space": made.space,
+            "score": made.score,
+            "no_guarantee": made.no_guarantee,
+            "groups": made.per_row.groups,
+            "weights": made.per_row.weights,
+            "has_training": made.has_training,
+            "sketch": made.trained.rows if here and made.trained is not None else None,
+            "left_out": made.left_out,
+            "trend": made.row_trend,
+            "n_columns": vars(self).get("n_features_in_"),
+            "names": [*vars(self).get("feature_names_in_", ())],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """What a file held, around the model that is given."""
+        model, space, sketch = self.estimator, state["space"], state["sketch"]
+        space.model = model
+        if state["calibrators"] and len(state["calibrators"]) != state["score"].n_tails:
+            raise CalliperError("a score must have a calibrator for each of its tails.")
+        self.calibration_ = Calibration(
+            score=state["score"],
+            calibrators=state["calibrators"],
+            no_guarantee=state["no_guarantee"],
+            model=model,
+            space=space,
+            left_out=state["left_out"],
+            error_model=space.error_model,
+            per_row=PerRow(groups=state["groups"], weights=state["weights"]),
+            row_trend=state["trend"],
+            embed=self.embed,
+            has_training=state["has_training"],
+            trained=None if sketch is None else TrainedHere(model, model, sketch),
+        )
+        if state["n_columns"] is not None:
+            self.n_features_in_ = state["n_columns"]
+        if state["names"]:
+            self.feature_names_in_ = np.array(state["names"], dtype=object)
+
     estimator: Any
     calibrator: Any
+    embed: Any
     calibration_: Calibration
     estimator_ = property(attrgetter("calibration_.model"), doc="The model that predicts.")
     calibrators_ = property(attrgetter("calibration_.calibrators"), doc="One for each tail.")

@@ -20,9 +20,9 @@ about normal. Each of the two is tested at half of the level.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 from zlib import crc32
 
 import numpy as np
@@ -31,6 +31,7 @@ from scipy import sparse
 from scipy.special import ndtr
 from scipy.stats import rankdata
 
+from calliper._kept import Array, Field, Keeps, Number, Plain
 from calliper._types import FloatArray, Frame, IntArray, Tensor
 from calliper.exceptions import RowOrderWarning, warn
 
@@ -79,7 +80,7 @@ class SharedRows:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RowSketch:
+class RowSketch(Keeps):
     """Rows as a few numbers each, by which copies of them are recognised; 24 bytes a row."""
 
     numbers: FloatArray  # (n, 3) random projections of columns in units of their spread
@@ -87,6 +88,25 @@ class RowSketch:
     fine: bool  # whether a column hardly ever repeats a value
     names: tuple[Any, ...] | None = None  # of the columns of a frame
     has_targets: bool = True  # whether the last column is the target
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "numbers": Array("float64", ("n", _PROJECTED)),
+        "units": Array("float64", ("u", 2), finite=False),
+        "fine": Number(bool),
+        "names": Plain(),
+        "has_targets": Number(bool),
+    }
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds; a column of text has an infinite unit there."""
+        units = [(np.inf, np.inf) if unit is None else unit for unit in self.units]
+        return {**vars(self), "units": np.array(units, dtype=np.float64).reshape(-1, 2)}
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> RowSketch:
+        """With units as they were."""
+        units = (None if low == np.inf else (low, unit) for low, unit in state["units"].tolist())
+        return cls(**{**state, "units": tuple(units)})
 
     def columns(self, X: Any, y: Any) -> list[NDArray[Any]]:
         """Columns of other rows: by name where both have names, else by position."""
@@ -262,7 +282,7 @@ def _as_numbers(column: NDArray[Any]) -> NDArray[Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowTrend:
+class RowTrend(Keeps):
     """Errors that depend on the row number."""
 
     of_size: bool  # whether it is their size; else it is the errors with their sign
@@ -270,6 +290,11 @@ class RowTrend:
     p_value: float
     first: float  # mean size, or mean error, in the first quarter of the rows
     last: float  # and in the last
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "of_size": Number(bool),
+        **dict.fromkeys(("correlation", "p_value", "first", "last"), Number()),
+    }
 
     def describe(self, rows: str = "calibration") -> str:
         """What was found and what follows from it; for a message."""

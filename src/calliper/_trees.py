@@ -1,97 +1,186 @@
-"""Trees of scikit-learn as plain arrays, and back: what a file may hold of them.
+"""Trees as plain arrays, walked by code of our own: what a file holds of them.
 
-Nodes of several trees stand one after another, a column for each of their fields. A tree walks its
-nodes in compiled code that trusts them, so whatever does not come from a tree itself is checked
-before it becomes one: children must follow their parents and lie inside, features be columns.
+Nodes of several trees stand one after another. Nothing here trusts an index: whatever comes from a
+file is checked before it is walked. Children must follow their parents and lie in the same tree,
+features be columns. Every row arrives at the leaf where the trained tree would have put it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
+from calliper._blocks import row_slices
+from calliper._kept import Array, Field, Inline, Keeps, Number
+from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
 
-#: What is said of every tree: its shape, and how many nodes there are.
-SHAPE = ("n_features", "n_outputs", "max_depth", "node_count")
-
-#: The left child of a leaf; compiled code takes any other number for a node.
+#: The child of a leaf.
 LEAF = -1
-
-#: Columns by name.
-Arrays = dict[str, NDArray[Any]]
-
-
-def packed(trees: Sequence[Any]) -> Arrays:
-    """``Tree``s of regression as columns: ``SHAPE`` of each, fields of all nodes, values."""
-    states = [tree.__getstate__() for tree in trees]
-    columns = {name: np.array([getattr(tree, name) for tree in trees]) for name in SHAPE}
-    columns["n_values"] = np.array([tree.value.shape[2] for tree in trees])
-    for name in states[0]["nodes"].dtype.names:
-        columns[name] = np.concatenate([state["nodes"][name] for state in states])
-    columns["value"] = np.concatenate([state["values"].ravel() for state in states])
-    return columns
+#: Rows times trees that are walked together.
+AT_ONCE = 1 << 20
+#: What nodes of histogram boosting call what those of a ``Tree`` say.
+OF_HISTOGRAMS = {
+    "feature": "feature_idx",
+    "threshold": "num_threshold",
+    "children_left": "left",
+    "children_right": "right",
+    "missing_go_to_left": "missing_go_to_left",
+    "value": "value",
+}
 
 
-def unpacked(columns: Arrays) -> list[Any]:
-    """The trees again; columns that make no tree are refused."""
-    from sklearn.tree._tree import NODE_DTYPE
-
-    expected = {*SHAPE, "n_values", "value", *NODE_DTYPE.names}
-    if set(columns) != expected:
-        wrong = sorted(set(columns) ^ expected)
-        raise CalliperError(f"trees of this version of scikit-learn differ in {', '.join(wrong)}.")
-    sizes = np.stack([columns[name].astype(np.int64) for name in (*SHAPE, "n_values")], axis=1)
-    nodes = np.zeros(len(columns["feature"]), dtype=NODE_DTYPE)
-    if (sizes < [0, 1, 0, 1, 1]).any() or (sizes > 2**31).any():
-        raise CalliperError("a tree must have nodes, outputs and values.")
-    for name in NODE_DTYPE.names:
-        if columns[name].shape != nodes.shape:
-            raise CalliperError(f"trees have {len(nodes)} nodes but {columns[name].shape} {name}.")
-        nodes[name] = columns[name]
-    n_values = sizes[:, 3] * sizes[:, 1] * sizes[:, 4]
-    most = columns["value"].size
-    whole = sizes[:, 3].sum() == len(nodes) and n_values.sum() == most
-    if not whole or (sizes[:, [1, 4]] > most).any() or (sizes[:, 2] >= sizes[:, 3]).any():
-        raise CalliperError("nodes and values of trees are not as many as they say.")
-    own = np.split(nodes, np.cumsum(sizes[:-1, 3]))
-    values = np.split(columns["value"].astype(np.float64), np.cumsum(n_values[:-1]))
-    return [_tree(*each) for each in zip(sizes.tolist(), own, values, strict=True)]
+def tree_field(tree: Any, name: str) -> NDArray[Any]:
+    """(nodes,) what the nodes of a ``Tree``, or of a ``TreePredictor``, say."""
+    if hasattr(tree, "nodes"):
+        return np.asarray(tree.nodes[OF_HISTOGRAMS[name]])
+    return np.asarray(getattr(tree, name)).ravel()
 
 
-def _tree(size: list[int], nodes: NDArray[Any], values: NDArray[Any]) -> Any:
-    from sklearn.tree._tree import Tree
+@dataclass(frozen=True, eq=False)
+class PlainTrees(Keeps):
+    """Nodes of several trees, one after another.
 
-    n_features, n_outputs, max_depth, node_count, n_values = size
-    if ((nodes["left_child"] <= 0) & (nodes["left_child"] != LEAF)).any():
-        raise CalliperError("a node of a tree is neither a leaf nor has it children.")
-    check_nodes(nodes["left_child"], nodes["right_child"], nodes["feature"], n_features)
-    tree = Tree(n_features, np.full(n_outputs, n_values, dtype=np.intp), n_outputs)
-    shape = node_count, n_outputs, n_values
-    tree.__setstate__(
-        {
-            "max_depth": max_depth,
-            "node_count": node_count,
-            "nodes": nodes,
-            "values": np.ascontiguousarray(values.reshape(shape)),
-        }
-    )
-    return tree
-
-
-def check_nodes(left: NDArray[Any], right: NDArray[Any], feature: Any, n_features: int) -> None:
-    """Refuse children that do not follow their parent, or lie outside, and unknown features.
-
-    A leaf is a node whose left child is not positive.
+    Attributes
+    ----------
+    sizes : (t,) number of nodes of each tree, the root first
+    feature, threshold : (n,) the column that a node asks for; rows up to the threshold go left
+    left, right : (n,) children, counted from the first node of all; −1 at leaves
+    gap_left : (n,) whether a missing number goes left
+    value : (n,) what a leaf says
+    n_features : columns that rows must have
     """
-    own, n = np.arange(len(left)), len(left)
-    inner = left.astype(np.int64) > 0
-    for side in (left.astype(np.int64)[inner], right.astype(np.int64)[inner]):
-        if (side <= own[inner]).any() or (side >= n).any():
-            raise CalliperError("a node of a tree has no place among the others.")
-    asked = np.asarray(feature).astype(np.int64)[inner]
-    if (asked < 0).any() or (asked >= n_features).any():
-        raise CalliperError(f"a tree asks for a feature that is none of {n_features}.")
+
+    sizes: IntArray
+    feature: IntArray
+    threshold: FloatArray
+    left: IntArray
+    right: IntArray
+    gap_left: NDArray[Any]
+    value: FloatArray
+    n_features: int
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "sizes": Array("int32", ("t",), least=1, becomes="int64"),
+        "feature": Array("int32", ("n",), least=0, becomes="int64"),
+        "threshold": Array("float64", ("n",), finite=False),
+        "left": Array("int32", ("n",), least=LEAF, most="n", becomes="int64"),
+        "right": Array("int32", ("n",), least=LEAF, most="n", becomes="int64"),
+        "gap_left": Array("bool", ("n",)),
+        "value": Array("float64", ("n",)),
+        "n_features": Number(int, 0, 2**31),
+    }
+
+    @classmethod
+    def of(cls, trees: Sequence[Any], n_features: int) -> PlainTrees:
+        """From trees of scikit-learn that have one output and split by no categories."""
+        parts = [[tree_field(tree, name) for name in OF_HISTOGRAMS] for tree in trees]
+        sizes = np.array([len(part[0]) for part in parts], dtype=np.int64)
+        for part, root in zip(parts, np.cumsum(sizes) - sizes, strict=True):
+            inner = part[2].astype(np.int64) > 0
+            part[0] = np.where(inner, part[0], 0)
+            part[1] = np.where(inner, part[1], 0.0)
+            part[2:4] = (np.where(inner, side.astype(np.int64) + root, LEAF) for side in part[2:4])
+        feature, threshold, left, right, gap_left, value = (
+            np.concatenate(each) for each in zip(*parts, strict=True)
+        )
+        return cls(sizes, feature, threshold, left, right, gap_left.astype(bool), value, n_features)
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> PlainTrees:
+        """The trees, if they are such."""
+        made = cls(**state)
+        own = np.arange(len(made.left))
+        if not 0 < made.sizes.sum() == len(own):
+            raise CalliperError("nodes of trees are not as many as they say.")
+        tree = np.repeat(np.arange(len(made.sizes)), made.sizes)
+        inner = made.left != LEAF
+        if (inner != (made.right != LEAF)).any():
+            raise CalliperError("a node of a tree is neither a leaf nor has it children.")
+        for side in (made.left[inner], made.right[inner]):
+            if (side <= own[inner]).any() or (tree[side] != tree[inner]).any():
+                raise CalliperError("a node of a tree has no place among the others.")
+        if (made.feature >= max(made.n_features, 1)).any():
+            raise CalliperError(f"a tree asks for a feature that is none of {made.n_features}.")
+        return made
+
+    @cached_property
+    def _walked(self) -> tuple[IntArray, IntArray]:
+        """Roots, and next nodes (right, left) of each, where a leaf follows itself."""
+        own = np.arange(len(self.left))
+        sides = (np.where(side == LEAF, own, side) for side in (self.right, self.left))
+        return np.cumsum(self.sizes) - self.sizes, np.stack([*sides], axis=1).ravel()
+
+    def leaves(self, rows: NDArray[Any]) -> IntArray:
+        """(trees, m) the node where each row ends."""
+        if rows.shape[1] < self.n_features:
+            raise CalliperError(
+                f"trees ask for {self.n_features} columns; the rows have {rows.shape[1]}."
+            )
+        parts = row_slices(len(rows), max(1, AT_ONCE // len(self.sizes)))
+        return np.concatenate([self._leaves(rows[part]) for part in parts], axis=1)
+
+    def _leaves(self, rows: NDArray[Any]) -> IntArray:
+        roots, following = self._walked
+        cells, starts = rows.ravel(), np.arange(len(rows)) * rows.shape[1]
+        place = np.repeat(roots[:, None], len(rows), axis=1)
+        while (self.left[place] != LEAF).any():
+            numbers = cells.take(starts + self.feature.take(place))
+            goes_left = numbers <= self.threshold.take(place)
+            goes_left |= np.isnan(numbers) & self.gap_left.take(place)
+            place = following.take(2 * place + goes_left)
+        return place
+
+    def values(self, rows: NDArray[Any]) -> FloatArray:
+        """(trees, m) what each tree says of each row."""
+        return np.asarray(self.value.take(self.leaves(rows)))
+
+
+@dataclass(frozen=True, eq=False)
+class BoostedSum(Keeps):
+    """Histogram boosting of one output as bare trees; rows are numbers.
+
+    Attributes
+    ----------
+    trees : one for each stage
+    baseline : where the sum starts
+    slope, intercept : of a sigmoid that makes a probability of the sum; 0 where there is none
+    """
+
+    trees: PlainTrees
+    baseline: float
+    slope: float = 0.0
+    intercept: float = 0.0
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "trees": Inline(PlainTrees),
+        "baseline": Number(),
+        "slope": Number(),
+        "intercept": Number(),
+    }
+
+    @classmethod
+    def of(cls, model: Any, slope: float = 0.0, intercept: float = 0.0) -> BoostedSum | None:
+        """From a fitted histogram booster; None if it splits by categories or has several sums."""
+        stages = model._predictors
+        if model._preprocessor is not None or any(len(stage) != 1 for stage in stages):
+            return None
+        trees = PlainTrees.of([stage[0] for stage in stages], int(model.n_features_in_))
+        baseline = float(np.ravel(model._baseline_prediction)[0])
+        return cls(trees, baseline, slope, intercept)
+
+    def predict(self, rows: Any) -> FloatArray:
+        """(m,) the sums, added up as the model does."""
+        steps = self.trees.values(np.ascontiguousarray(rows, dtype=np.float64))
+        steps[0] += self.baseline
+        return np.asarray(np.cumsum(steps, axis=0)[-1])
+
+    def probability(self, rows: Any) -> FloatArray:
+        """(m,) what the sigmoid makes of the sums."""
+        return np.asarray(expit(-(self.slope * self.predict(rows) + self.intercept)))

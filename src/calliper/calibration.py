@@ -7,10 +7,11 @@ fitted to each tail of them, and its radii become intervals.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
@@ -18,6 +19,7 @@ from sklearn.model_selection import GroupShuffleSplit, train_test_split
 from sklearn.utils import _safe_indexing, indexable
 
 from calliper._handlers import handler_of_collection, refuse_collection
+from calliper._kept import Field, Inline, Keeps, Part, Plain, Text
 from calliper._notebook import floored, reporter
 from calliper._row_checks import RowSketch, SharedRows, find_shared, sketch_rows, warn_of_trend
 from calliper._types import Coverage, FloatArray, IntArray
@@ -658,7 +660,7 @@ def rows_with_errors(X: FloatArray, y: FloatArray, y_pred: FloatArray) -> Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class CalibratedOnStored:
+class CalibratedOnStored(Keeps):
     """A calibrator that has learnt from stored rows, and the map to where it judges nearness.
 
     ``about`` is what whoever keeps it in a file wants to know of the rows, in plain values.
@@ -667,6 +669,27 @@ class CalibratedOnStored:
     calibrated: Calibration
     embedding: Embedding
     about: dict[str, Any] | None = None
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "calibrators": Part("calibrators", several=True),
+        "space": Inline(Embedding),
+        "no_guarantee": Text(optional=True),
+        "about": Plain(),
+    }
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds; errors of stored predictions are absolute."""
+        made = self.calibrated
+        known = {"calibrators": made.calibrators, "no_guarantee": made.no_guarantee}
+        return {**known, "space": self.embedding, "about": self.about}
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> CalibratedOnStored:
+        """The calibrator, and what is known of the columns."""
+        if len(state["calibrators"]) != 1:
+            raise CalliperError("stored predictions have one calibrator.")
+        fitted = Calibration(AbsoluteError(), state["calibrators"], state["no_guarantee"])
+        return cls(fitted, state["space"], state["about"])
 
     @property
     def calibrator(self) -> Any:

@@ -36,7 +36,6 @@ __all__ = [
     "InEveryBootstrapWarning",
     "NewerFormatError",
     "OtherModelError",
-    "OtherVersionWarning",
     "QuantileCrossingWarning",
     "RowOrderWarning",
     "SharedRowsWarning",
@@ -68,10 +67,6 @@ class NewerFormatError(CalliperError):
 
 class OtherModelError(CalliperError):
     """A calibration was loaded with another model than the one that it was made for."""
-
-
-class OtherVersionWarning(UserWarning):
-    """A file was made with another version of a library that its numbers may depend on."""
 
 
 class SmallCalibrationWarning(UserWarning):

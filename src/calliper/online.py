@@ -34,15 +34,16 @@ with arbitrary distribution shifts", JMLR 25 (DtACI; several rates). Angelopoulo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
 
+from calliper._kept import Array, Field, Number
 from calliper._types import BoolArray, FloatArray, IndexedFrame, RadiusModel
 from calliper._validation import at_least, check_level, check_vector, n_rows
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, unheard
@@ -111,6 +112,10 @@ class Controller(BaseEstimator):  # type: ignore[misc]
 
     #: The level that each rate has come to, (k,); none before the first question.
     _levels: FloatArray = np.empty(0)
+    _weights: FloatArray
+    _excess: float
+    _asked: bool
+    _steps: list[tuple[float, float]]
 
     def __init__(
         self,
@@ -127,6 +132,32 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         self.start = start
         self.horizon = horizon
 
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "steps": Array("float64", ("T", 2), least=0, most=1),
+        "levels": Array("float64", ("k",)),
+        "weights": Array("float64", ("k",), least=0),
+        "excess": Number(),
+        "asked": Number(bool),
+    }
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds: all steps so far, and where they have led."""
+        steps = np.array(self._steps, dtype=np.float64).reshape(-1, 2)
+        known = {"levels": self._levels, "weights": self._weights, "excess": self._excess}
+        return {**known, "steps": steps, "asked": self._asked}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """As it was after the last step."""
+        self._begin()
+        if len(state["levels"]) != len(self._rates):
+            raise CalliperError("a Controller has a level for each of its rates.")
+        self._levels, self._weights = state["levels"], state["weights"]
+        self._excess, self._asked = state["excess"], state["asked"]
+        self._steps = [(level, outside) for level, outside in state["steps"].tolist()]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return bool(len(self._levels))
+
     def _begin(self) -> None:
         """Check the parameters and set the first level, unless that has happened."""
         if len(self._levels):
@@ -141,11 +172,11 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         first = 1 - self._miss if self.start is None else check_level(self.start, "start")
         self._rates: FloatArray = rates
         self._levels = np.full(len(rates), first)
-        self._weights: FloatArray = np.full(len(rates), 1 / len(rates))
+        self._weights = np.full(len(rates), 1 / len(rates))
         self._first: float = first
-        self._excess: float = 0.0
-        self._asked: bool = False
-        self._steps: list[tuple[float, float]] = []
+        self._excess = 0.0
+        self._asked = False
+        self._steps = []
 
     @property
     def level(self) -> float:

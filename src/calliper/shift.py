@@ -15,13 +15,16 @@ shift", arXiv:1904.06019. Lei, Candès (2021), arXiv:2006.06138 (the price of es
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
+from calliper._kept import Field, Inline, Number, Plain
+from calliper._trees import BoostedSum
 from calliper._types import FloatArray
 from calliper._validation import check_level, check_vector, n_rows
 from calliper.exceptions import CalliperError, ShiftWarning, warn
@@ -58,6 +61,34 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
     >>> weights([[-1.0], [0.5], [2.0]]).round(1)  # e^(x − 1/2)
     array([0.2, 1. , 4.6])
     """
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "sums": Inline(BoostedSum, several=True),
+        "classifier_": Plain("classifier"),
+        "ratio_": Number(least=np.finfo(float).tiny),
+        "names": Plain(),
+    }
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds: trees of the default classifier; another one is brought again."""
+        sums = self.classifier_.sums if isinstance(self.classifier_, ShiftTrees) else ()
+        if self.classifier is None and not sums:
+            sums = ShiftTrees.sums_of(self.classifier_)
+        names = vars(self.classifier_).get("feature_names_in_", ())
+        classifier = None if sums else self.classifier_
+        known = {"sums": sums, "classifier_": classifier, "names": [*names]}
+        return {**known, "ratio_": self.ratio_}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """The trees, or the classifier that was brought."""
+        self.ratio_, self.classifier_ = state["ratio_"], state["classifier_"]
+        if state["sums"]:
+            self.classifier_ = ShiftTrees(state["sums"], state["names"])
+        elif not hasattr(self.classifier_, "predict_proba"):
+            raise CalliperError("a ratio needs trees or a classifier.")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "ratio_")
 
     def __init__(self, classifier: Any = None, *, random_state: Any = None) -> None:
         self.classifier = classifier
@@ -102,6 +133,40 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
             max_iter=50, max_leaf_nodes=8, random_state=self.random_state
         )
         return CalibratedClassifierCV(trees, method="sigmoid", cv=5)
+
+
+class ShiftTrees:
+    """The default classifier of ``LikelihoodRatio`` as bare trees: the mean over its folds.
+
+    Parameters
+    ----------
+    sums : boosted trees of each fold, with a sigmoid
+    names : of columns of the frames that it was trained on; none for arrays
+    """
+
+    def __init__(self, sums: Sequence[BoostedSum], names: Sequence[Any] = ()) -> None:
+        self.sums, self.feature_names_in_ = list(sums), list(names)
+
+    @staticmethod
+    def sums_of(classifier: Any) -> list[BoostedSum]:
+        """Those of a fitted ``CalibratedClassifierCV``; none if it splits by categories."""
+        found = []
+        for each in classifier.calibrated_classifiers_:
+            (sigmoid,) = each.calibrators
+            found.append(BoostedSum.of(each.estimator, float(sigmoid.a_), float(sigmoid.b_)))
+        return [] if None in found else found  # type: ignore[return-value]
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """(m, 2) probabilities that a row is of before, and of now."""
+        names = self.feature_names_in_
+        if names and hasattr(X, "columns") and [*X.columns] != names:
+            raise CalliperError(f"inputs must have the columns {names}, in this order.")
+        rows = np.asarray(X, dtype=np.float64)
+        total = np.zeros(len(rows))
+        for each in self.sums:
+            total += each.probability(rows)
+        now = total / len(self.sums)
+        return np.stack([1 - now, now], axis=1)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -27,6 +27,7 @@ from sklearn.utils import _safe_indexing, check_consistent_length, indexable
 from calliper import models
 from calliper._front_door import FrontDoor
 from calliper._handlers import handled, refuse_collection
+from calliper._kept import Array, Field, Part, Plain
 from calliper._row_checks import sketch_rows
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import check_bounds
@@ -111,6 +112,30 @@ class MultiTargetRegressor(FrontDoor):
         self.left_out_folds = left_out_folds
         self.random_state = random_state
         self.progress = progress
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        **FrontDoor.keeps,
+        "targets": Plain(),
+        "parts": Part("regressor", several=True),
+        "units_": Array("float64", ("k",), least=np.finfo(float).tiny, optional=True),
+    }
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds: the regressors, and the targets that they are for."""
+        own = super().for_file() | {"calibrators": (), "targets": [*self.target_names_]}
+        return own | {"parts": self.regressors_, "units_": self.units_}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """What a file held, around the model that is given."""
+        super().restore(state)
+        self.regressors_, self.units_ = state["parts"], state["units_"]
+        self.target_names_ = tuple(state["targets"])
+        if len(self.regressors_) not in (1, len(self.target_names_)):
+            raise CalliperError("there must be a regressor for each target, or one for all.")
+        calibrators = tuple(c for part in self.regressors_ for c in part.calibrators_)
+        first = self.regressors_[0].calibration_
+        known = {"score": first.score, "space": first.space, "error_model": first.error_model}
+        self.calibration_ = replace(self.calibration_, calibrators=calibrators, **known)
 
     @models.unchanged_if_refused
     def fit(self, X: Any, y: Any, *, groups: Any = None, **fit_params: Any) -> Self:

@@ -23,9 +23,27 @@ from calliper import (
     SignedError,
     Split,
 )
-from calliper.calibrators import LVD, RLCP, LoCart, MADSplit
-from calliper.kernels import ForestProximity
-from calliper.refitting import CVPlus
+from calliper.calibration import calibrate_stored, rows_with_errors
+from calliper.calibrators import (
+    LCP,
+    LVD,
+    RCP,
+    RLCP,
+    SLCP,
+    ConditionalCalibration,
+    FullRescaled,
+    Grouped,
+    JackknifeMinmaxRescaled,
+    LoCart,
+    MADSplit,
+    NormalizedKNN,
+)
+from calliper.files._codec import Writer
+from calliper.files._model import slots_of
+from calliper.kernels import ForestProximity, GradedKNN, Mahalanobis, TunedKNN, TunedRBF
+from calliper.online import Controller
+from calliper.refitting import CVPlus, JackknifeAfterBootstrap
+from calliper.scale import Cells
 from calliper.shift import LikelihoodRatio
 
 #: Levels that are asked for.
@@ -46,7 +64,12 @@ def answers(made, X, asked=None):
     """What an object says of rows, one array."""
     if hasattr(made, "predict_radius"):
         np.random.seed(0)  # noqa: NPY002 (what draws from the global state must draw the same)
-        return np.asarray(made.predict_radius(X, LEVELS))
+        if isinstance(made, Controller):
+            return np.array([made.level, made.bound, *made.history.outside])
+        return np.asarray(made.predict_radius(X, LEVELS, **(asked or {})))
+    if hasattr(made, "intervals"):
+        ends = [made.intervals(X, X[:, 0], level) for level in LEVELS]
+        return np.array([[each.lower, each.upper] for each in ends])
     ends = [made.predict_interval(X, coverage=level, **(asked or {})) for level in LEVELS]
     return np.array([[each.lower, each.upper] for each in ends])
 
@@ -133,3 +156,83 @@ def small_cases():
         "refitted": (cv, several, new, None),
     }
     return cases | {name: Case(*each) for name, each in regressors.items()}
+
+
+def forging_cases():
+    """More, so that every class that a file may name is in one."""
+    X, y = rows(80)
+    train, cal, new = slice(0, 40), slice(40, 80), rows(6, seed=1)[0]
+    Z, scores, sizes = X[cal], np.abs(y[cal]), np.abs(y[train])
+    taught = {"training": (X[train], sizes)}
+    own = {"random_state": 0}
+    rcp = RCP(**own).fit(Z, scores, **taught)
+    rcp.predict_radius(new, 0.8)
+    signs = np.sign(y[cal])
+    alone = {
+        "full": FullRescaled(**own).fit(Z, scores, signs=signs, length_scale=0.5),
+        "nearest": FullRescaled(KNN(5), shrinkage=0.3).fit(Z, scores),
+        "graded": FullRescaled(GradedKNN(3)).fit(Z, scores),
+        "quantile": FullRescaled(KNN(5), statistic="quantile").fit(Z, scores),
+        "cells": FullRescaled(KNN(3, cells=Cells(5, n_probes=2, **own))).fit(
+            Z, scores, training=X[train]
+        ),
+        "directions": FullRescaled(KNN(3, cells=Cells(5, n_probes=2, **own))).fit(Z, scores),
+        "mahalanobis": FullRescaled(Mahalanobis(KNN(5)), **own).fit(Z, scores, **taught),
+        "minmax": JackknifeMinmaxRescaled(KNN(5)).fit(Z, scores),
+        "tuned": JackknifeRescaled(TunedRBF(n_scan=4), **own).fit(Z, scores, training=X[train]),
+        "folds": JackknifeRescaled(TunedRBF(n_scan=4, n_folds=4), **own).fit(
+            Z, scores, training=X[train]
+        ),
+        "tuned-nearest": JackknifeRescaled(TunedKNN(n_neighbors=[3, 5])).fit(Z, scores),
+        "conditional": ConditionalCalibration().fit(Z, y[cal]),
+        "local": LCP(bandwidth=1.0).fit(Z, scores),
+        "local-tuned": LCP("neighbors", **own).fit(Z, scores, **taught),
+        "normalized": NormalizedKNN(3).fit(Z, scores, training=X[train]),
+        "rcp": rcp,
+        "slcp": SLCP(KNN(5)).fit(Z, scores, **taught),
+        "weighted": Split().fit(Z, scores, weights=np.exp(Z[:, 0] / 9), signs=signs),
+    }
+    for made in alone.values():
+        if made.weights_ is None:
+            made.predict_radius(new[:2], 0.8)
+    asked = {"weighted": {"weights": np.exp(new[:, 0] / 9)}}
+    cases = {name: Case(made, None, new, asked.get(name)) for name, made in alone.items()}
+    ratio = LikelihoodRatio(**own).fit(X[train], X[cal] + 0.5)
+    ridge = Ridge().fit(X[train], y[train])
+    shifted = ConformalRegressor(ridge, Split()).calibrate(X[cal], y[cal], weights=ratio)
+    label = np.where(X[:, 1] > 0, "high", "low")
+    grouped = Grouped(JackknifeRescaled(KNN(3))).fit(Z, scores, groups=label[cal])
+    each = MultiTargetRegressor(LinearRegression(), joint=False, **own)
+    each.fit(X, np.column_stack([y, -y]))
+    table = frame()
+    known = {"X_train": table[:30], "y_train": rows()[1][:30]}
+    encoded = ConformalRegressor(by_frame, embed="inputs").calibrate(
+        table[30:], rows()[1][30:], **known
+    )
+    stored = calibrate_stored(Split(), rows_with_errors(X[cal], y[cal], X[cal, 0]))
+    bootstrap = JackknifeAfterBootstrap(Ridge(), 5, **own).fit(X, y)
+    cases |= {
+        "shifted": Case(shifted, ridge, new),
+        "grouped": Case(grouped, None, new, {"groups": np.where(new[:, 1] > 0, "high", "low")}),
+        "each": Case(each, each.estimator_, new),
+        "encoded": Case(encoded, by_frame, table[:6]),
+        "stored": Case(stored, None, new),
+        "bootstrap": Case(bootstrap, [bootstrap.estimator, *bootstrap.models_], new),
+        "control": Case(_controller(), None, new),
+    }
+    return small_cases() | cases
+
+
+def _controller():
+    control = Controller(0.9, rate=[0.01, 0.1])
+    for needed in (0.2, 0.95, 0.5):
+        _ = control.level
+        control.update(needed=needed)
+    return control
+
+
+def brought(made):
+    """What loading needs besides the model, taken from what was saved."""
+    writer = Writer(slots_of(made))
+    writer.record(made)
+    return writer.brought

@@ -10,7 +10,7 @@ from shlex import split
 import numpy as np
 import pytest
 
-from calliper import FullRescaled
+from calliper import FullRescaled, load, save
 
 ROWS = split("--calibration cal.csv --target y --prediction y_pred")
 TRAINED = ["--features", "a,b", "--training", "train.csv"]
@@ -132,9 +132,9 @@ def test_bad_input(calliper, files, options, words):
     ok(calliper("calibrate", *ROWS, *TRAINED, "--output", "m.calliper"))
     rng = np.random.default_rng(0)
     method = FullRescaled().fit(rng.normal(size=(50, 1)), rng.uniform(size=50))
-    files.save(method, files / "p.calliper")
-    kept = files.load(files / "m.calliper")
-    files.save(replace(kept, about={"wanted": {}}), files / "q.calliper")
+    save(method, files / "p.calliper")
+    kept = load(files / "m.calliper")
+    save(replace(kept, about={"wanted": {}}), files / "q.calliper")
     args = [part for word in options.split() for part in (ROWS if word == "@" else [word])]
     assert words in error_of(calliper(*args))
 

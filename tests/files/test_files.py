@@ -1,17 +1,13 @@
-"""How large files are, what loading does, and that files of every format stay readable.
+"""How large files are, what loading does, and that files of this format stay readable.
 
-When a test here says that attributes of a class have changed: files that were saved before have the
-old ones. Either the new code still reads them (a default where an attribute is missing), and the
-kept files below prove it; or raise ``FORMAT`` in ``calliper/files/_file.py``, turn old attributes
-into new ones when a file of the old number is read, and keep files of the new number beside the
-others. Then write the list anew:
+Files of a format are kept beside this test. A change of what classes keep is a new format: raise
+``FORMAT`` in ``calliper/files/_file.py`` and keep files of the new number beside the others:
 
     python tests/files/test_files.py
 """
 
 import json
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -30,10 +26,10 @@ from calliper.kernels._neighbors import NeighborSearch
 from cases.kept import answers, by_frame, rows, small_cases
 
 HERE = Path(__file__).parent
-FILES, PINNED = HERE / "files", HERE / "attributes.json"
+FILES = HERE / "files"
 
 #: Of the small cases, those that are kept for every format.
-KEPT = ("split", "neighbours", "radial", "locart", "boosted", "histogram", "ridge", "fit", "frame")
+KEPT = ("split", "neighbours", "radial", "locart", "learnt", "ridge", "fit", "frame")
 KEPT += ("groups", "joint", "drawn")
 
 
@@ -89,44 +85,6 @@ def test_no_neighbour_is_searched_for_again(tmp_path, monkeypatch):
     calliper.save(fresh.fit(Z, np.abs(Z[:, 0])), tmp_path / "x")  # no level was asked for yet
     monkeypatch.setattr(NeighborSearch, "_propose", None)
     calliper.load(tmp_path / "x")
-
-
-def attributes_of(path):
-    """{class: names of its attributes} in a file."""
-    found = {}
-    for name, state in _file.read(path).graph["objects"]:
-        if (
-            isinstance(name, str)
-            and ":" not in name
-            and isinstance(state, dict)
-            and "dict" in state
-        ):
-            found.setdefault(name, set()).update(key for key, _ in state["dict"])
-    return found
-
-
-def gathered(folder):
-    """{class: names of its attributes} in files of all small cases."""
-    found = {}
-    for name, case in small_cases().items():
-        path = folder / f"{name}.calliper"
-        calliper.save(case.made, path)
-        for kind, names in attributes_of(path).items():
-            found.setdefault(kind, set()).update(names)
-    return {kind: sorted(names) for kind, names in sorted(found.items())}
-
-
-def test_attributes_are_those_that_old_files_have(tmp_path):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        now, pinned = gathered(tmp_path), json.loads(PINNED.read_text())
-    changed = [
-        f"{kind}: new {sorted(set(now.get(kind, ())) - set(pinned.get(kind, ())))}, "
-        f"gone {sorted(set(pinned.get(kind, ())) - set(now.get(kind, ())))}"
-        for kind in sorted({*now, *pinned})
-        if now.get(kind) != pinned.get(kind)
-    ]
-    assert not changed, "\n".join(["Attributes of saved classes have changed.", *changed, __doc__])
 
 
 def kept_models():
@@ -186,7 +144,6 @@ KEPT_FILES = sorted(FILES.glob("format-*/*.calliper"))
 
 
 @pytest.mark.parametrize("path", KEPT_FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-@pytest.mark.filterwarnings("ignore::calliper.exceptions.OtherVersionWarning")
 @pytest.mark.filterwarnings("ignore::calliper.exceptions.SmallCalibrationWarning")
 def test_files_of_every_format_are_read(path):
     expected = json.loads((path.parent / "expected.json").read_text())[path.stem]
@@ -211,10 +168,5 @@ def test_there_are_files_of_this_format():
 
 
 if __name__ == "__main__":
-    import tempfile
-
-    ErrorModel.__init__.__kwdefaults__.update(shift_trees=(10,), side_trees=10)
-    with tempfile.TemporaryDirectory() as place:
-        PINNED.write_text(json.dumps(gathered(Path(place)), indent=1) + "\n")
     if not (FILES / f"format-{_file.FORMAT}").exists():
         write_kept()

@@ -2,6 +2,8 @@
 
 import io
 import json
+import time
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -9,10 +11,10 @@ import pytest
 
 import calliper
 from calliper import KNN, JackknifeRescaled, Split
-from calliper._trees import packed, unpacked
+from calliper._trees import PlainTrees
 from calliper.calibrators import LoCart
 from calliper.exceptions import CalliperError, DamagedFileError
-from calliper.files import _classes, _file
+from calliper.files import _codec, _file
 from cases.trees import with_trees
 from checks.fuzzing import files as fuzz
 
@@ -21,155 +23,226 @@ from checks.fuzzing import files as fuzz
 def bases(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         with_trees(patch, (5,), 5)
-        return fuzz.good_files(tmp_path_factory.mktemp("good"))
+        return {each.name: each for each in fuzz.good_files(tmp_path_factory.mktemp("good"))}
+
+
+@pytest.fixture
+def load(bases, tmp_path):
+    """Load a file whose header, nodes or arrays were changed, under a right hash."""
+
+    def forge(name, change):
+        base = bases[name]
+        header, nodes, arrays = base.parts()
+        change(header, nodes, arrays)
+        path = tmp_path / "forged.calliper"
+        path.write_bytes(fuzz.packed(header, nodes, arrays))
+        return calliper.load(path, base.case.model, bring=base.brought)
+
+    return forge
 
 
 def test_every_bit_of_the_contents_counts(bases, tmp_path):
-    base = next(each for each in bases if each.name == "split")
-    path = tmp_path / "x"
-    start = base.data.index(b'{"format"')
+    data, path = bases["split"].data, tmp_path / "x"
+    start = data.index(b'{"format"')
     for place in range(start, start + 300, 7):
-        path.write_bytes(base.data[:place] + bytes([base.data[place] ^ 4]) + base.data[place + 1 :])
+        path.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
         with pytest.raises(DamagedFileError):
             calliper.load(path)
 
 
-def forged(base, tmp_path, change):
-    """The path of a file whose header, graph or arrays were changed, under a right hash."""
-    header, whole, arrays = base.parts()
-    change(header, whole, arrays)
-    path = tmp_path / "forged.calliper"
-    path.write_bytes(fuzz.rehashed(fuzz._members(header, whole, arrays)))
-    return path
+def test_a_file_names_few_classes_all_of_them_ours():
+    classes = [kind for module in _codec.CLASSES for kind in _codec.classes_of(module).values()]
+    assert len(classes) <= 40
+    assert all(kind.__module__.startswith("calliper.") for kind in classes)
 
 
-def one(bases, name):
-    return next(each for each in bases if each.name == name)
+def state(nodes):
+    return nodes["object"]["state"]
 
 
-def test_attributes_may_not_hide_methods(bases, tmp_path):
-    for name in ("predict_radius", "__class__", "_radius"):
-
-        def change(header, whole, arrays, name=name):
-            _, state = whole["graph"]["objects"][0]
-            state["dict"].append([name, {"float": "inf"}])
-
-        with pytest.raises(DamagedFileError, match="hide what it does"):
-            calliper.load(forged(one(bases, "split"), tmp_path, change))
+def array_of(nodes, arrays, *path):
+    """An array of a file, by the way to it."""
+    node = nodes["object"]
+    for name in path:
+        node = node[name]
+    return arrays[node["array"]]
 
 
-def test_a_text_type_cannot_ask_for_memory(bases, tmp_path):
-    def change(header, whole, arrays):
-        node = {"texts": {"array": 0}, "type": "U1000000000"}
-        whole["graph"]["objects"][0][1]["dict"].append(["words", node])
-
-    with pytest.raises(DamagedFileError):
-        calliper.load(forged(one(bases, "split"), tmp_path, change))
+LOCALITY = ("state", "locality_", "kernel", "params", "cells", "params")
 
 
-@pytest.mark.parametrize("shape", [[2**31, 2**31], [0, 2**40], [-1], [2**63], ["3"], [True]])
-def test_shapes_that_are_not_there(bases, tmp_path, shape):
-    def change(header, whole, arrays):
-        whole["arrays"][0][2] = shape
+@pytest.mark.parametrize(
+    ("name", "value"), [("n_probes", 0), ("n_probes", -3), ("n_cells", 10**6), ("seed", -1)]
+)
+def test_cells_out_of_range(load, name, value):
+    def change(header, nodes, arrays):
+        here = nodes["object"]
+        for each in LOCALITY:
+            here = here[each]
+        here[name] = value
 
     with pytest.raises(DamagedFileError):
-        calliper.load(forged(one(bases, "split"), tmp_path, change))
+        load("directions", change)
 
 
-def test_many_references_to_one_object_are_one_object(bases, tmp_path):
-    def change(header, whole, arrays):
-        objects = whole["graph"]["objects"]
-        for level in range(60):  # 2⁶⁰ objects, were each reference a copy
-            pair = [{"object": len(objects) + 1}] * 2 if level < 59 else []
-            objects.append(["Span", {"dict": [["pair", {"tuple": pair}]]}])
-        objects[0][1]["dict"].append(["extra", {"object": len(objects) - 60}])
-
-    calliper.load(forged(one(bases, "split"), tmp_path, change))
+def test_no_file_says_in_which_cell_a_point_is(bases):
+    assert "probes" not in json.dumps(bases["cells"].nodes["object"]["state"]).replace(
+        "n_probes", ""
+    )
 
 
-@pytest.mark.parametrize("left", [0, -2, -(2**40), 10**6])
-def test_nodes_that_compiled_code_would_follow(left):
+@pytest.mark.parametrize("number", [-1, 40, 2**31 - 1])
+def test_neighbours_out_of_range(load, number):
+    def change(header, nodes, arrays):
+        array_of(nodes, arrays, "state", "near_", "last")[0] = number
+
+    with pytest.raises(DamagedFileError, match="last of Neighborhood"):
+        load("nearest", change)
+
+
+def test_a_bound_method_is_no_mapping(load):
+    def change(header, nodes, arrays):
+        space = state(nodes)["space"]["space"]["fields"]
+        space["encode"], space["mapping"] = None, {"method": [{"model": 0}, "predict"]}
+
+    with pytest.raises(DamagedFileError, match="means nothing"):
+        load("encoded", change)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("left", 0),
+        ("left", -2),
+        ("left", 10**6),
+        ("right", -1),
+        ("feature", -1),
+        ("feature", 2**30),
+    ],
+)
+def test_nodes_that_compiled_code_would_follow(load, field, value):
+    def change(header, nodes, arrays):
+        array_of(nodes, arrays, "state", "nodes_", field)[0] = value
+
+    with pytest.raises(DamagedFileError):
+        load("locart", change)
+
+
+def test_trees_that_claim_many_features_or_nodes(load):
+    def features(header, nodes, arrays):
+        state(nodes)["nodes_"]["n_features"] = 2**30
+
+    def sizes(header, nodes, arrays):
+        array_of(nodes, arrays, "state", "nodes_", "sizes")[0] = 2**31 - 1
+
+    for change in (features, sizes):
+        with pytest.raises(CalliperError):
+            load("locart", change).predict_radius(np.zeros((1, 2)))
+
+
+def test_every_row_ends_where_the_trained_tree_puts_it():
     rng = np.random.default_rng(0)
-    Z = rng.normal(size=(60, 2))
+    Z = rng.normal(size=(500, 3)).round(1)
     made = LoCart(min_leaf=5).fit(Z, np.abs(Z[:, 0]), training=(Z + 1, np.abs(Z[:, 1])))
-    columns = packed([made.tree_.tree_])
-    (again,) = unpacked({name: each.copy() for name, each in columns.items()})
-    assert np.array_equal(again.apply(Z.astype(np.float32)), made.tree_.apply(Z))
-    for place in (0, len(columns["left_child"]) - 1):
-        wrong = {name: each.copy() for name, each in columns.items()}
-        wrong["left_child"][place] = left
-        with pytest.raises(CalliperError, match=r"node of a tree|neither a leaf"):
-            unpacked(wrong)
+    again = PlainTrees.again(made.nodes_.for_file())
+    rows = rng.normal(size=(3000, 3)).round(1).astype(np.float32)
+    assert np.array_equal(again.leaves(rows)[0], made.tree_.apply(rows))
 
 
-@pytest.mark.parametrize("name", ["n_outputs", "n_values", "max_depth", "node_count", "n_features"])
-@pytest.mark.parametrize("number", [-1, 2**31, 2**33, 2**62, 0])
-def test_sizes_of_trees(name, number):
-    Z = np.random.default_rng(0).normal(size=(60, 2))
-    made = LoCart(min_leaf=5).fit(Z, np.abs(Z[:, 0]), training=(Z + 1, np.abs(Z[:, 1])))
-    columns = packed([made.tree_.tree_])
-    columns[name] = np.array([number])
-    if (name, number) in (("n_features", 2**31), ("max_depth", 0)):
-        unpacked(columns)  # more columns, or a depth that nobody reads, do no harm here
-        return
-    with pytest.raises(CalliperError):
-        unpacked(columns)
+def test_one_array_named_many_times_is_not_copied_each_time(load):
+    def change(header, nodes, arrays):
+        arrays.append(np.zeros(90_000))
+        state(nodes)["names"] = [{"array": len(arrays) - 1} for _ in range(3000)]
+
+    tracemalloc.start()
+    with pytest.raises(DamagedFileError, match="more often"):
+        load("split", change)
+    assert tracemalloc.get_traced_memory()[1] < 20e6
+    tracemalloc.stop()
 
 
-def test_trees_that_ask_for_columns_that_rows_need_not_have(bases, tmp_path):
-    for found, lost in (("locart", "n_features_in_"), ("boosted", "n_features_in_")):
+def test_numbers_that_hash_alike_make_no_dict_slow(load):
+    def change(header, nodes, arrays):
+        pairs = [[k * (2**61 - 1), 0] for k in range(50_000)]
+        state(nodes)["names"] = {"dict": pairs}
 
-        def change(header, whole, arrays, lost=lost):
-            for kind, state in whole["graph"]["objects"]:
-                if str(kind).startswith("sklearn:") and "dict" in state:
-                    state["dict"] = [pair for pair in state["dict"] if pair[0] != lost]
-
-        with pytest.raises(DamagedFileError, match="columns"):
-            calliper.load(forged(one(bases, found), tmp_path, change))
-
-
-def test_boosting_must_write_where_there_is_room(bases, tmp_path):
-    def change(header, whole, arrays):
-        for kind, state in whole["graph"]["objects"]:
-            if kind == "sklearn:DummyRegressor":
-                state["dict"] = [[k, 0 if k == "n_outputs_" else v] for k, v in state["dict"]]
-
-    with pytest.raises(DamagedFileError, match="start from a constant"):
-        calliper.load(forged(one(bases, "boosted"), tmp_path, change))
-
-
-def test_a_generator_is_somewhere_in_its_sequence():
-    rng = np.random.RandomState(0)
-    kind, key, _, *rest = rng.get_state()
-    for wrong in (-1, 625, 10**9, 1.5, None):
-        with pytest.raises(DamagedFileError):
-            _classes._random_state((kind, key, wrong, *rest))
-    philox = np.random.Philox(0).state
+    start = time.process_time()
     with pytest.raises(DamagedFileError):
-        _classes._generator({**philox, "buffer_pos": -3})
+        load("split", change)
+    assert time.process_time() - start < 2
 
 
-def test_jobs_are_limited(bases, tmp_path):
-    def change(header, whole, arrays):
-        for kind, state in whole["graph"]["objects"]:
-            if kind == "sklearn:RandomForestRegressor":
-                state["dict"] = [[k, 10**6 if k == "n_jobs" else v] for k, v in state["dict"]]
-
-    with pytest.raises(DamagedFileError, match="1000000 jobs"):
-        calliper.load(forged(one(bases, "proximity"), tmp_path, change))
+def test_a_set_is_nothing_that_a_file_holds(load):
+    with pytest.raises(DamagedFileError, match="means nothing"):
+        load("split", lambda header, nodes, arrays: state(nodes).update(names={"set": [0]}))
 
 
-def test_what_the_header_asks_for_is_limited(bases, tmp_path):
-    base = one(bases, "ridge")
-    path = forged(base, tmp_path, lambda header, *_: header["needs"].update(columns=10**12))
+def test_jobs_are_nothing_that_a_file_asks_for(bases, load):
+    assert "n_jobs" not in json.dumps(bases["refitted"].nodes)
+
+    def change(header, nodes, arrays):
+        nodes["object"]["params"]["n_jobs"] = 1024
+
+    with pytest.raises(DamagedFileError, match="must have"):
+        load("refitted", change)
+
+
+@pytest.mark.parametrize(
+    "name", ["Pipeline", "RandomForestRegressor", "os:system", "Tree", 7, None]
+)
+def test_no_class_of_another_library_is_made(load, name):
+    with pytest.raises(DamagedFileError, match="does not belong"):
+        load("split", lambda header, nodes, arrays: nodes["object"].update({"class": name}))
+
+
+def test_nesting_and_names_that_are_there_twice(bases, tmp_path):
+    base, path = bases["split"], tmp_path / "x"
+    members = dict(base.members)
+    whole = members[_file.OBJECT]
+    for text in (
+        whole.replace(b'"params":{}', b'"params":' + b"[" * 100_000 + b"]" * 100_000),
+        whole.replace(b'"params":{}', b'"params":{},"params":{}'),
+        whole.replace(b'"length":null', b'"length":' + b"9" * 5000),
+        whole.replace(b'"length":null', b'"length":NaN'),
+    ):
+        assert text != whole
+        path.write_bytes(fuzz.rehashed({**members, _file.OBJECT: text}))
+        with pytest.raises(DamagedFileError):
+            calliper.load(path)
+
+
+@pytest.mark.parametrize(
+    "shape", [[2**31, 2**31], [0, 2**40], [-1], [2**63], ["3"], [True], [1] * 70]
+)
+def test_shapes_that_are_not_there(bases, tmp_path, shape):
+    base, path = bases["split"], tmp_path / "x"
+    whole = json.loads(base.members[_file.OBJECT])
+    whole["arrays"][0][1] = shape
+    text = json.dumps(whole).encode()
+    path.write_bytes(fuzz.rehashed({**base.members, _file.OBJECT: text}))
+    with pytest.raises(DamagedFileError):
+        calliper.load(path)
+
+
+def test_a_generator_is_somewhere_in_its_sequence(load):
+    for wrong in ([-1, 0, 0.0], [625, 0, 0.0], [10**9, 0, 0.0], [1.5, 0, 0.0], [0, 2, 0.0], [0]):
+
+        def change(header, nodes, arrays, wrong=wrong):
+            nodes["object"]["params"]["random_state"]["at"] = wrong
+
+        with pytest.raises(DamagedFileError, match="nowhere in its sequence"):
+            load("drawn", change)
+
+
+def test_what_the_header_asks_for_is_limited(load):
     with pytest.raises(DamagedFileError, match="columns"):
-        calliper.load(path, base.case.model)
+        load("ridge", lambda header, *_: header["needs"].update(columns=10**12))
 
 
 def test_a_bomb_is_not_unfolded(tmp_path):
     path, target = tmp_path / "x", io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(_file.HEADER, json.dumps({"format": 1}))
+        archive.writestr(_file.HEADER, json.dumps({"format": _file.FORMAT}))
         archive.writestr(_file.OBJECT, bytes(10**8))
         archive.writestr(_file.HASH, "")
     path.write_bytes(target.getvalue())
@@ -177,25 +250,21 @@ def test_a_bomb_is_not_unfolded(tmp_path):
         calliper.load(path)
 
 
-def test_texts_and_dates_of_arrays_come_back(tmp_path):
-    from calliper.files._graph import GraphReader, GraphWriter
-
-    arrays = [
-        np.array(["a", "Zürich", ""]), np.array([[b"x", b"yz"]]), np.array([], dtype=str),
-        np.array(["ab", "c"], dtype=">U5")[::-1], np.zeros(2, dtype="U0"),
+def test_texts_dates_and_objects_come_back():
+    values = [
+        np.array(["a", "Zürich", ""]), np.array([], dtype=str), np.array("one"),
         np.array(["2024-01-01", "NaT"], dtype="M8[D]"), np.array([3, -1], dtype=">m8[ns]"),
-        np.array([1, None, "x", 2.5], dtype=object), np.array("one"),
-        np.asfortranarray(np.arange(6.0).reshape(2, 3)), np.arange(5, dtype=">i4")[::2],
+        np.array([1, None, "x", 2.5], dtype=object), np.arange(5, dtype=">i4")[::2],
+        (1, 2.5, None, True, "x"), {"a": [1, float("inf")]}, Ellipsis,
     ]  # fmt: skip
-    writer = GraphWriter()
-    node = writer.node(arrays)
-    path = tmp_path / "x"
-    _file.write(path, _file.Contents({"format": 1}, node, writer.arrays))
-    contents = _file.read(path)
-    again = GraphReader([], contents.arrays, [], {}).value(contents.graph)
-    for before, after in zip(arrays, again, strict=True):
-        assert before.shape == after.shape and before.dtype.kind == after.dtype.kind
-        assert str(before.tolist()) == str(after.tolist())
+    writer = _codec.Writer()
+    node = json.loads(json.dumps(writer.plain(values, "x")))
+    again = _codec.Reader(writer.arrays, [], {}).plain(node)
+    for before, after in zip(values, again, strict=True):
+        assert type(before) is type(after)
+        assert str(getattr(before, "tolist", lambda b=before: b)()) == str(
+            getattr(after, "tolist", lambda a=after: a)()
+        )
 
 
 def test_what_is_kept_is_small_and_apart(tmp_path):

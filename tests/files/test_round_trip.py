@@ -10,16 +10,13 @@ import numpy as np
 import pytest
 
 import calliper
-from cases.kept import LEVELS
-from cases.kept_all import MORE, all_cases, high
+from cases.kept import LEVELS, brought
+from cases.kept_all import MORE, all_cases
 from cases.trees import FEW, with_trees
 
 pytestmark = pytest.mark.long
 
 TESTS = Path(__file__).parents[1]
-
-#: Functions of the user's own that some of them hold.
-TRUSTED = {"groups-function": [high]}
 
 #: What is asked of each.
 PARTS = ("intervals", "quantiles", "extended")
@@ -68,8 +65,8 @@ def answer_again(folder):
     """In the other process: load every file and ask it the same."""
     warnings.simplefilter("ignore")
     found = {}
-    for name, case in pickle.loads((folder / "cases").read_bytes()).items():
-        made = calliper.load(folder / f"{name}.calliper", case.model, trusted=TRUSTED.get(name, ()))
+    for name, (case, bring) in pickle.loads((folder / "cases").read_bytes()).items():
+        made = calliper.load(folder / f"{name}.calliper", case.model, bring=bring)
         found[name] = everything(made, case)
     (folder / "answers").write_bytes(pickle.dumps(found))
 
@@ -78,14 +75,15 @@ def answer_again(folder):
 def both(tmp_path_factory):
     """What each object said when it was saved, and what another process says of the file."""
     folder, elsewhere = tmp_path_factory.mktemp("kept"), tmp_path_factory.mktemp("elsewhere")
-    before, bare = {}, {}
+    before, bare, bring = {}, {}, {}
     with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("ignore")
         with_trees(patch, *FEW)
         for name, case in all_cases().items():
             calliper.save(case.made, folder / f"{name}.calliper")
+            bring[name] = brought(case.made)
             before[name] = everything(case.made, case)
-            bare[name] = type(case)(None, case.model, case.X, case.asked)
+            bare[name] = type(case)(None, case.model, case.X, case.asked), bring[name]
     (folder / "cases").write_bytes(pickle.dumps(bare))
     again = "import sys; from pathlib import Path; from keeping_again import answer_again"
     code = f"{again}; answer_again(Path(sys.argv[1]))"

@@ -38,7 +38,7 @@ def saved(tmp_path_factory):
 @pytest.fixture
 def intervals(saved):
     lazy_rows.LOADS.clear()
-    how = {"load_model": load_model, "trusted": [places]}
+    how = {"load_model": load_model, "bring": {"embed": places}}
     return BatchIntervals(saved, coverage=[0.8, 0.9], **how)
 
 
@@ -87,7 +87,7 @@ def test_it_pickles_small_and_loads_once_in_a_process(intervals, expected):
 def test_a_file_that_changed_is_loaded_again(tmp_path):
     path = tmp_path / "calibrated"
     calliper.save(fitted(), path)
-    intervals = BatchIntervals(path, model=model, trusted=[places])
+    intervals = BatchIntervals(path, model=model, bring={"embed": places})
     before = intervals(NEW)
     calliper.save(fitted(1000), path)
     os.utime(path, ns=(1, 1))
@@ -97,7 +97,7 @@ def test_a_file_that_changed_is_loaded_again(tmp_path):
 
 def test_few_are_kept(saved):
     for _ in range(_batches._MOST_LOADED + 2):
-        BatchIntervals(saved, model=model, trusted=[places])(NEW[:2])
+        BatchIntervals(saved, model=model, bring={"embed": places})(NEW[:2])
     assert len(_batches._LOADED) == _batches._MOST_LOADED
 
 

@@ -18,15 +18,18 @@ it. A method that knows a shorter way writes ``_take_in``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
-from typing import Any, Self
+from functools import partial
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._handlers import EngineRows, as_array, handler_of_tensor
+from calliper._kept import Array, Field, Number, Plain
 from calliper._notebook import card, histogram
 from calliper._types import Coverage, FloatArray
 from calliper._validation import (
@@ -51,7 +54,7 @@ from calliper.declarations import About, Uses
 from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.guarantees import Guarantee, confident_rank, required_for_confidence
-from calliper.kernels import as_kernel, check_length_scale
+from calliper.kernels import Kernel, as_kernel, check_length_scale
 from calliper.quantile import (
     Shares,
     conformal_rank,
@@ -63,6 +66,23 @@ from calliper.quantile import (
 )
 from calliper.rows import Rows
 from calliper.shift import ShiftReport, as_shares, check_weights
+
+#: What a file keeps of rows: calibration, training and left-out ones.
+ROWS: dict[str, Field] = {
+    "Z": Array("float64", ("M", "d")),
+    "scores": Array("float64", ("N",)),
+    "magnitudes": Array("float64", ("N",), least=0, optional=True),
+    "signs": Array("int8", ("N",), least=-1, most=1, optional=True, becomes="float64"),
+    "weights": Array("float64", ("N",), least=0, optional=True),
+    "Z_train": Array("float64", ("n", "d"), optional=True),
+    "scores_train": Array("float64", ("n",), optional=True),
+    "targets_train": Array("float64", ("n",), optional=True),
+    "Z_left_out": Array("float64", ("l", "d"), optional=True),
+    "scores_left_out": Array("float64", ("l",), optional=True),
+    "length": Number(least=0, optional=True),  # ``length_scale``, which some have as a parameter
+    "levels": Array("float64", ("L",), least=0, most=1),
+    "names": Plain(),
+}
 
 #: Methods by their names on the command line.
 _METHODS: dict[str, type[Calibrator]] = {}
@@ -109,6 +129,14 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     promises = True
     kernel: Any = None
 
+    #: What a file keeps besides parameters: rows, and what ``learns`` names.
+    keeps: ClassVar[Mapping[str, Field]] = ROWS
+    #: What a method learns, draws, or finds at great expense; ``_once`` has it back from a file.
+    learns: ClassVar[Mapping[str, Field]] = {}
+    #: What is kept in the place of all that.
+    own_keeps: ClassVar[Mapping[str, Field]] = {}
+    _known: Mapping[str, Any] = {}
+
     @property
     def rounded(self) -> bool:
         """Whether the radius is one of the scores to the last bit, or rounded outward already."""
@@ -131,6 +159,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        cls.keeps = cls.own_keeps or {**ROWS, **cls.learns}
         if cls.about.cli is not None:
             _METHODS.setdefault(cls.about.cli, cls)
 
@@ -230,6 +259,59 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             groups=rows.groups,
             length_scale=length_scale if "length_scale" in self.uses else None,
         )
+
+    def _once(self, name: str, learn: Callable[[], Any]) -> Any:
+        """What a file knows of this, else what ``learn`` finds."""
+        return self._known[name] if name in self._known else learn()
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds of a fitted method, by the names of ``keeps``."""
+        rows, train, left_out = self._rows, self._training, self._left_out
+        same = np.array_equal(rows.magnitudes, rows.scores)
+        errors = train is not None and "errors" in self.uses
+        targets = train is not None and "targets" in self.uses
+        return {
+            **{name: getattr(rows, name) for name in ("Z", "scores", "signs", "weights")},
+            "magnitudes": None if same else rows.magnitudes,
+            "Z_train": None if train is None else train.Z,
+            "scores_train": train.scores if errors else None,
+            "targets_train": train.targets if targets else None,
+            "Z_left_out": None if left_out is None else left_out.Z,
+            "scores_left_out": None if left_out is None else left_out.scores,
+            "length": self._length_scale,
+            "levels": np.array(sorted(self.levels_asked_)),
+            "names": list(vars(self).get("feature_names_in_", ())),
+            **{name: getattr(self, name) for name in self.learns},
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Fit to the rows of a file, with what was learnt before."""
+        Z, scores, train, left_out = (
+            state[name] for name in ("Z", "scores", "Z_train", "Z_left_out")
+        )
+        if train is not None:
+            train = Rows(train, scores=state["scores_train"], targets=state["targets_train"])
+        if left_out is not None:
+            left_out = Rows(left_out, scores=state["scores_left_out"])
+        self._known = {name: state[name] for name in self.learns}
+        try:
+            self.fit(
+                Z if self.judges_nearness else np.zeros((len(scores), 1)),  # rows are only counted
+                scores,
+                **{name: state[name] for name in ("magnitudes", "signs", "weights")},
+                training=train,
+                left_out=left_out,
+                length_scale=state["length"],
+            )
+        finally:
+            del self._known
+        if not self.judges_nearness:
+            self.n_features_in_, self._rows = Z.shape[1], replace(self._rows, Z=Z[:0])
+        self.levels_asked_ = set(state["levels"].tolist())
+        if state["names"]:
+            self.feature_names_in_ = np.array(state["names"], dtype=object)
+            if len(self.feature_names_in_) != self.n_features_in_:
+                raise CalliperError("there are not as many names as columns.")
 
     def _relearn(self, rows: Rows) -> None:
         """Learn from checked calibration points, and keep them."""
@@ -625,6 +707,27 @@ def as_calibrator(calibrator: Any) -> Calibrator:
             f"{calibrator!r}. calliper.calibrators lists them."
         )
     return ForeignCalibrator(calibrator)
+
+
+def fixed_kernel(given: Any, default: Kernel, Z: Any, errors: Any, rng: Any) -> Kernel:
+    """The kernel given, or the default, as training rows make it."""
+    return as_kernel(given, default).resolved(Z, rng).fixed(Z, errors, rng)
+
+
+def scales_of(method: Any) -> Callable[..., Any]:
+    """How its kernel makes the scales of the Jackknife+: of what a file knows, if it does."""
+    before = {name.rstrip("_"): value for name, value in method._known.items() if value is not None}
+    if "without_one" not in before:
+        return method.kernel_.leave_two_out  # type: ignore[no-any-return]
+    return partial(method.kernel_.leave_two_out_again, before)
+
+
+def keep_scales(method: Any) -> None:
+    """Name what its scales keep as ``learns`` does."""
+    found = {} if method.scale_ is None else method.scale_.for_file()
+    for name in method.learns:
+        if name != "kernel_":
+            setattr(method, name, found.get(name.rstrip("_")))
 
 
 def picture_of(calibrator: Calibrator) -> str:

@@ -159,6 +159,12 @@ class ConditionalCalibration(Calibrator):
         self.basis_ = self.basis
         return self
 
+    def restore(self, state: dict[str, Any]) -> None:
+        """Fit to the columns of the basis, which are what a file has."""
+        basis, self.basis = self.basis, None
+        super().restore(state)
+        self.basis = self.basis_ = basis
+
     def _learn(self, rows: Rows) -> None:
         _refuse_extremes(rows.scores)
         self.span_ = Span(rows.Z)

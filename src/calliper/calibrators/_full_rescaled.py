@@ -32,20 +32,22 @@ doi:10.1093/biomet/asac040. To our knowledge it is not published in this form.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from numbers import Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
 
+from calliper._kept import Field, Inline
 from calliper._types import FloatArray
 from calliper._validation import check_offset, warn_if_zero_scales
 from calliper.calibrators._calibrator import Calibrator, kernel_needs
-from calliper.calibrators._locality import ShrunkBag, choose_locality, said_of
+from calliper.calibrators._locality import Locality, ShrunkBag, choose_locality, said_of
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage
-from calliper.kernels import STATISTICS, Bag, as_kernel
+from calliper.kernels import KNN, STATISTICS, Bag, Neighborhood, as_kernel
 from calliper.quantile import (
     Shares,
     conformal_thresholds,
@@ -61,6 +63,8 @@ from calliper.rows import Rows
 LARGEST, SMALL, TOO_SMALL = 440, -250, -1000
 
 
+#: Cells that there may be however few points a file has.
+FEW_CELLS = 64
 #: What the method uses, and what it uses where left-out errors choose how local to be.
 USES = Uses("magnitudes", "signs", "weights", "training", "errors", "length_scale")
 WITH_LEFT_OUT = Uses(*USES, "left_out")
@@ -128,6 +132,11 @@ class FullRescaled(Calibrator):
         "nearest, K = 2.25·N^(1/6), at most N/8",
     )
     through_kernel = True
+    learns: ClassVar[Mapping[str, Field]] = {
+        "locality_": Inline(Locality),
+        "near_": Inline(Neighborhood, optional=True),
+        "wide_": Inline(Neighborhood, optional=True),
+    }
 
     @property
     def uses(self) -> Uses:
@@ -155,7 +164,16 @@ class FullRescaled(Calibrator):
 
     def _learn(self, rows: Rows) -> None:
         _refuse_other_magnitudes(rows)
-        self.locality_ = choose_locality(
+        self.locality_ = self._once("locality_", lambda: self._choose(rows))
+        self.kernel_, self.shrinkage_ = self.locality_.kernel, self.locality_.shrinkage
+        self.statistic_ = self.locality_.statistic
+        self.bag_: Bag | ShrunkBag | None = None
+        if len(rows.scores) > 1 and self.shrinkage_ < 1:  # else one scale for all: plain split
+            self.bag_ = self._fit_bag(rows)
+        self._count(rows)
+
+    def _choose(self, rows: Rows) -> Locality:
+        return choose_locality(
             self.kernel,
             self.shrinkage,
             len(rows.scores),
@@ -167,12 +185,25 @@ class FullRescaled(Calibrator):
             rng=check_random_state(self.random_state),
             dimensions=rows.Z.shape[1],
         )
-        self.kernel_, self.shrinkage_ = self.locality_.kernel, self.locality_.shrinkage
-        self.statistic_ = self.locality_.statistic
-        self.bag_: Bag | ShrunkBag | None = None
-        if len(rows.scores) > 1 and self.shrinkage_ < 1:  # else one scale for all: plain split
-            self.bag_ = self._fit_bag(rows)
-        self._count(rows)
+
+    def for_file(self) -> dict[str, Any]:
+        """As every method; and who is near, which is dear to find."""
+        found = self._local.for_file() if self._local is not None else {}
+        self.near_, self.wide_ = (found.get(name) for name in ("near", "wide"))
+        return super().for_file()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """As every method; more cells than points would take memory that no file accounts for."""
+        kernel, n = state["locality_"].kernel, len(state["Z"])
+        cells = kernel.cells if isinstance(kernel, KNN) else None
+        if cells is not None and (cells.n_cells or 0) > max(n, FEW_CELLS):
+            raise CalliperError(f"{cells.n_cells} cells are too many for {n} points.")
+        super().restore(state)
+
+    @property
+    def _local(self) -> Any:
+        """The local part of the bag."""
+        return self.bag_.bag if isinstance(self.bag_, ShrunkBag) else self.bag_
 
     def _count(self, rows: Rows) -> None:
         self.scores_, self.weights_ = in_order(rows.scores, rows.weights)
@@ -185,7 +216,7 @@ class FullRescaled(Calibrator):
     def _take_in(self, rows: Rows, before: Self) -> bool:
         """Where the locality stays and the bag can grow, new members enter it one by one."""
         _refuse_other_magnitudes(rows)
-        local = self.bag_.bag if isinstance(self.bag_, ShrunkBag) else self.bag_
+        local = self._local
         if local is None or (self.kernel is None and not self._stays(rows, before)):
             return False
         self.bag_ = self._fit_bag(rows, local)
@@ -235,7 +266,8 @@ class FullRescaled(Calibrator):
         if before is None:
             offset = float(np.ldexp(offset, self.shift_)) ** power / (1 - self.shrinkage_)
             how: dict[str, Any] = {"statistic": self.statistic_, "offset": offset}
-            local = self.kernel_.bag(Rows(rows.Z, scores, scaled), **how)
+            known = {name: self._known.get(f"{name}_") for name in ("near", "wide")}
+            local = self.kernel_.bag_again(known, Rows(rows.Z, scores, scaled), **how)
         else:
             local = before.extended(Rows(rows.Z, scores, scaled))
         shrunk = local is not None and self.shrinkage_

@@ -15,15 +15,17 @@ paper 4 of the On-line Compression Modelling project, alrw.net.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
+from calliper._kept import Array, Field, Number, Part, Plain
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import (
     check_levels,
@@ -73,6 +75,13 @@ class Grouped(Calibrator):
     >>> method.predict_radius(np.zeros((2, 1)), 0.9, groups=["a", "b"]).round(1)
     array([1.5, 7.5])
     """
+
+    own_keeps: ClassVar[Mapping[str, Field]] = {
+        "labels": Plain(),
+        "sized": Number(bool),  # whether magnitudes were given
+        "code": Array("int32", ("N",), least=0, most="N", becomes="int64"),
+        "parts": Part("calibrators", several=True),
+    }
 
     def __init__(self, calibrator: Any, *, groups: Any = None) -> None:
         self.calibrator = calibrator
@@ -144,6 +153,39 @@ class Grouped(Calibrator):
                 left_out=self._left_out,
                 length_scale=self._length_scale,
             )
+
+    def for_file(self) -> dict[str, Any]:
+        """The calibrators of all groups, and which row is in which."""
+        code = np.empty(self.n_calibration_, dtype=np.int64)
+        for number, rows in enumerate(rows_of_groups(self._rows.groups).values()):
+            code[rows] = number
+        labels, parts = [*self.calibrators_], [*self.calibrators_.values()]
+        sized = self._rows.magnitudes is not None
+        return {"labels": labels, "sized": sized, "code": code, "parts": parts}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """The calibrators as they are, and the rows of all of them in order."""
+        labels, parts, code = state["labels"], state["parts"], state["code"]
+        if not isinstance(labels, list) or not len(labels) == len(parts) > 0:
+            raise CalliperError("there must be a calibrator for each group.")
+        self.calibrators_ = dict(zip(labels, parts, strict=True))
+        n = np.bincount(code, minlength=len(parts)).tolist()
+        if [part.n_calibration_ for part in parts] != n or len(self.calibrators_) != len(parts):
+            raise CalliperError("groups do not have the rows that are said to be theirs.")
+        self.n_calibration_, first = len(code), parts[0]
+        joined = first._rows
+        for part in parts[1:]:
+            joined = joined.join(part._rows)
+        if not first.judges_nearness:
+            joined = replace(joined, Z=np.zeros((len(code), first._rows.Z.shape[1])))
+        if not state["sized"]:
+            joined = replace(joined, magnitudes=None)
+        order = np.argsort(np.argsort(code, kind="stable"), kind="stable")
+        each = np.empty(len(labels), dtype=object)
+        each[:] = labels
+        self._rows = replace(joined.take(order), groups=each[code])
+        self._training, self._left_out = first._training, first._left_out
+        self._length_scale = first._length_scale
 
     def extend(
         self,

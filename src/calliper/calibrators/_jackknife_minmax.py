@@ -24,17 +24,25 @@ Transactions on Machine Learning Research.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
 
+from calliper._kept import Array, Field, Part
 from calliper._types import FloatArray
 from calliper._validation import check_offset, warn_if_zero_scales
-from calliper.calibrators._calibrator import Calibrator, kernel_needs
+from calliper.calibrators._calibrator import (
+    Calibrator,
+    fixed_kernel,
+    keep_scales,
+    kernel_needs,
+    scales_of,
+)
 from calliper.declarations import About, Uses
 from calliper.guarantees import conformal_coverage
-from calliper.kernels import KNN, LeaveTwoOut, as_kernel, rescale
+from calliper.kernels import KNN, LeaveTwoOut, rescale
 from calliper.quantile import Shares, conformal_thresholds, lift, lifted, lowered, rescaled_back
 from calliper.rows import Rows
 
@@ -82,6 +90,11 @@ class JackknifeMinmaxRescaled(Calibrator):
         neighbors="kernel",
     )
 
+    learns: ClassVar[Mapping[str, Field]] = {
+        "kernel_": Part("kernels"),
+        "without_one_": Array("float64", ("N",), least=0, optional=True),
+    }
+
     @property
     def uses(self) -> Uses:
         """Training rows where the kernel takes its length scale from them, or is tuned on them."""
@@ -98,21 +111,25 @@ class JackknifeMinmaxRescaled(Calibrator):
     def _learn(self, rows: Rows) -> None:
         train = self._training or Rows(None)
         offset, rng = check_offset(self.offset), check_random_state(self.random_state)
-        kernel = as_kernel(self.kernel, KNN(10)).resolved(train.Z, rng)
-        self.kernel_ = kernel.fixed(train.Z, train.scores, rng)
+        self.kernel_ = self._once(
+            "kernel_", lambda: fixed_kernel(self.kernel, KNN(10), train.Z, train.scores, rng)
+        ).resolved()
         self.scale_: LeaveTwoOut | None = None
         scale, scores = np.ones(1), rows.scores
         self._lift = 0
         if len(rows.scores) > 1:  # else no other point to take a mean of: plain split
             self._lift = shift = lift(np.hstack([rows.scores, rows.magnitudes, offset]))
             sizes, offset = lifted(rows.magnitudes, shift), float(np.ldexp(offset, shift))
-            self.scale_ = self.kernel_.leave_two_out(
-                Rows(rows.Z, magnitudes=sizes), offset=offset, rng=rng
-            )
+            self.scale_ = scales_of(self)(Rows(rows.Z, magnitudes=sizes), offset=offset, rng=rng)
             scores = lifted(rows.scores, shift)
             scale = self.scale_.without_one
         self.rescaled_scores_ = np.sort(rescale(scores, scale))
         warn_if_zero_scales(scale)
+
+    def for_file(self) -> dict[str, Any]:
+        """As every method; and the scales without one point, which are dear."""
+        keep_scales(self)
+        return super().for_file()
 
     @property
     def rounded(self) -> bool:

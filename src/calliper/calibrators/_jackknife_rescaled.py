@@ -21,20 +21,25 @@ Jackknife+ Rescaled Scores", Transactions on Machine Learning Research.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
 
+from calliper._kept import Array, Field, Part
 from calliper._types import FloatArray
 from calliper._validation import check_offset, warn_if_zero_scales
-from calliper.calibrators._calibrator import Calibrator, kernel_needs
+from calliper.calibrators._calibrator import Calibrator, keep_scales, kernel_needs, scales_of
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
 from calliper.guarantees import fold_coverage, jackknife_coverage
 from calliper.kernels import KNN, LeaveTwoOut, as_kernel
 from calliper.quantile import Shares, conformal_rank, conformal_thresholds, lift, lifted, lowered
 from calliper.rows import Rows
+
+#: Folds that a file may name.
+MOST_FOLDS = 1023
 
 
 class JackknifeRescaled(Calibrator):
@@ -81,6 +86,13 @@ class JackknifeRescaled(Calibrator):
     through_kernel = True
     _lift = 0  # of files that were saved before there was one
 
+    learns: ClassVar[Mapping[str, Field]] = {
+        "kernel_": Part("kernels"),
+        "without_one_": Array("float64", ("N",), least=0, optional=True),
+        "chosen_": Array("float64", ("N",), least=0, optional=True),
+        "fold_": Array("int32", ("N",), least=0, most=MOST_FOLDS, optional=True, becomes="int64"),
+    }
+
     @property
     def uses(self) -> Uses:
         """Training inputs where the kernel takes its length scale from them."""
@@ -97,12 +109,14 @@ class JackknifeRescaled(Calibrator):
     def _learn(self, rows: Rows) -> None:
         train = None if self._training is None else self._training.Z
         offset, rng = check_offset(self.offset), check_random_state(self.random_state)
-        self.kernel_ = as_kernel(self.kernel, KNN(10)).resolved(train, rng)
+        self.kernel_ = self._once(
+            "kernel_", lambda: as_kernel(self.kernel, KNN(10)).resolved(train, rng)
+        ).resolved()
         self.rescaled_scores_ = rows.scores
         self.scale_: LeaveTwoOut | None = None
         self._lift = shift = lift(np.hstack([rows.scores, rows.magnitudes, offset]))
         if len(rows.scores) > 1:  # else no other point to take a mean of: plain split
-            self.scale_ = self.kernel_.leave_two_out(
+            self.scale_ = scales_of(self)(
                 Rows(rows.Z, magnitudes=lifted(rows.magnitudes, shift)),
                 offset=float(np.ldexp(offset, shift)),
                 rng=rng,
@@ -115,6 +129,11 @@ class JackknifeRescaled(Calibrator):
                 )
             self.rescaled_scores_ = self.scale_.prepare(np.ldexp(rows.scores, shift))
             warn_if_zero_scales(self.scale_.without_one)
+
+    def for_file(self) -> dict[str, Any]:
+        """As every method; and the scales without one point, which were drawn or are dear."""
+        keep_scales(self)
+        return super().for_file()
 
     @property
     def rounded(self) -> bool:

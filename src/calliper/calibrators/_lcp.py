@@ -49,14 +49,16 @@ conformal prediction", Biometrika 110, doi:10.1093/biomet/asac040.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 
 from calliper._blocks import Scratch, map_row_blocks
+from calliper._kept import Array, Field
 from calliper._types import FloatArray, IntArray
 from calliper.calibrators._calibrator import Calibrator
 from calliper.declarations import About, Uses
@@ -134,6 +136,10 @@ class LCP(Calibrator):
             "fit (X_train and y_train to ConformalRegressor.calibrate), or a number.",
         )
 
+    learns: ClassVar[Mapping[str, Field]] = {
+        "sample_": Array("int32", ("s",), least=0, most="n", optional=True, becomes="int64")
+    }
+
     def __init__(
         self,
         localizer: str | None = None,
@@ -152,9 +158,12 @@ class LCP(Calibrator):
         self.points_, self.ordered_ = rows.Z[order], OrderedScores(rows.scores[order])
         self.bandwidths_: dict[float, float] = {}
         self._at_bandwidth: dict[float, Any] = {}
+        self.sample_ = None
         if self._fixed is None:
             rng = check_random_state(self.random_state)
-            self._sample = training_sample(self._training, len(rows), rng)
+            train = self._training
+            self.sample_ = self._once("sample_", lambda: training_sample(train, len(rows), rng))
+            self._sample = train.Z[self.sample_], train.scores[self.sample_]
         else:
             self._localizer(self._fixed)
 
@@ -373,15 +382,12 @@ def check_bandwidth(bandwidth: Any, localizer: str, n: int) -> float | None:
     return float(bandwidth)
 
 
-def training_sample(
-    training: Rows, n_calibration: int, rng: np.random.RandomState
-) -> tuple[FloatArray, FloatArray]:
-    """Training points and errors, as many as a bag has members or fewer."""
+def training_sample(training: Rows, n_calibration: int, rng: np.random.RandomState) -> IntArray:
+    """Training points that are looked at, as many as a bag has members or fewer."""
     n = len(training.Z)
     if n < 3:
         raise CalliperError(f"bandwidth='auto' needs 3 training points; got {n}.")
-    chosen = rng.permutation(n)[: min(max(3, n_calibration + 1), MOST_POINTS)]
-    return training.Z[chosen], training.scores[chosen]
+    return rng.permutation(n)[: min(max(3, n_calibration + 1), MOST_POINTS)]
 
 
 def tuned_bandwidth(name: str, Z: FloatArray, scores: FloatArray, coverage: float) -> float:

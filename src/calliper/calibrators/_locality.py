@@ -55,14 +55,15 @@ Letters: m → ``shrinkage``, κ → ``slope``, a, b → ``low``, ``high``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from calliper._kept import Field, Keeps, Number, Part, Text
 from calliper._types import FloatArray, IntArray
-from calliper.kernels import KNN, RBF, Bag, GradedKNN, Kernel, as_kernel, rescale
+from calliper.kernels import KNN, RBF, STATISTICS, Bag, GradedKNN, Kernel, as_kernel, rescale
 from calliper.quantile import Shares, conformal_rank, power_of_two
 from calliper.rows import Rows
 
@@ -98,7 +99,7 @@ LEAST_ERRORS, MOST_MEMBERS, MOST_IN_ALL = 60, 1500, 8000
 
 
 @dataclass(frozen=True)
-class Locality:
+class Locality(Keeps):
     """Who counts as a neighbour, how much of the scale is global, and who said so.
 
     Attributes
@@ -118,6 +119,20 @@ class Locality:
     n_errors: int = 0
     against_split: float = float("nan")
     statistic: str = "mean"
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "kernel": Part("kernels"),
+        "shrinkage": Number(least=0, most=1),
+        "chosen_by": Text(("user", "rule", "left-out errors")),
+        "n_errors": Number(int, 0),
+        "against_split": Number(finite=False),
+        "statistic": Text(tuple(STATISTICS)),
+    }
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> Locality:
+        """With the parameters of its kernel checked."""
+        return cls(**{**state, "kernel": as_kernel(state["kernel"]).resolved()})
 
     def describe(self) -> str:
         """In words, for a report."""

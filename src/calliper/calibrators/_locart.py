@@ -7,7 +7,7 @@ calibration points of a leaf then holds for new points in that leaf:
 
 and ∞ if Q_A > N_A: a leaf with fewer than (1−α)/α calibration points supports no finite radius.
 
-Letters: A → the leaves of ``tree_``, N_A → ``leaf_sizes_``, s_i → ``scores``. The paper grows the
+Letters: A → the leaves of ``nodes_``, N_A → ``leaf_sizes_``, s_i → ``scores``. The paper grows the
 tree on a part of the calibration set; here it is grown on training errors, so that none is lost.
 
 Guarantee: 1−α *in each leaf*: given that the new point falls into A, and marginal over the draw
@@ -22,13 +22,16 @@ prediction intervals", Information Sciences, doi:10.1016/j.ins.2024.121369.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from calliper._kept import Field, Inline
+from calliper._trees import PlainTrees
 from calliper._types import FloatArray
 from calliper.calibrators._calibrator import Calibrator
 from calliper.declarations import About, Uses
@@ -79,7 +82,8 @@ class LoCart(Calibrator):
 
     Attributes
     ----------
-    tree_ : the fitted ``DecisionTreeRegressor``
+    tree_ : the fitted ``DecisionTreeRegressor``; what was loaded from a file has its nodes alone
+    nodes_ : its nodes, as plain arrays
     leaf_sizes_ : calibration points in each leaf, in the order of its nodes
     n_calibration_ : N
 
@@ -112,6 +116,7 @@ class LoCart(Calibrator):
     takes_any_score = True
     by_rank = False  # each leaf reaches what its own points do
     rounded = True
+    learns: ClassVar[Mapping[str, Field]] = {"nodes_": Inline(PlainTrees)}
 
     def __init__(
         self,
@@ -125,8 +130,9 @@ class LoCart(Calibrator):
         self.random_state = random_state
 
     def _learn(self, rows: Rows) -> None:
-        self.tree_ = self._grow(self._training.Z, self._training.scores, len(rows.Z))
-        self._leaves = np.flatnonzero(self.tree_.tree_.children_left < 0)
+        train = self._training
+        self.nodes_ = self._once("nodes_", lambda: self._grow(train.Z, train.scores, len(rows)))
+        self._leaves = np.flatnonzero(self.nodes_.left < 0)
         leaf, n_leaves = self._leaf(rows.Z), len(self._leaves)
         self._ordered = [np.sort(rows.scores[leaf == index]) for index in range(n_leaves)]
         self.leaf_sizes_ = np.bincount(leaf, minlength=n_leaves)
@@ -146,7 +152,7 @@ class LoCart(Calibrator):
     def _proved(self, level: float) -> float:
         return min(conformal_coverage(level, n) for n in {int(n) for n in self.leaf_sizes_})
 
-    def _grow(self, Z: FloatArray, scores: FloatArray, n_calibration: int) -> Any:
+    def _grow(self, Z: FloatArray, scores: FloatArray, n_calibration: int) -> PlainTrees:
         from sklearn.tree import DecisionTreeRegressor
 
         for name, value in (("min_leaf", self.min_leaf), ("max_leaves", self.max_leaves)):
@@ -159,11 +165,13 @@ class LoCart(Calibrator):
             max_leaf_nodes=None if self.max_leaves is None else max(2, self.max_leaves),
             random_state=self.random_state,
         )
-        return tree.fit(_refuse_beyond_single(Z, "Z of training"), scores)
+        self.tree_ = tree.fit(_refuse_beyond_single(Z, "Z of training"), scores)
+        return PlainTrees.of([tree.tree_], Z.shape[1])
 
     def _leaf(self, Z: FloatArray) -> Any:
         """The number of each row's leaf, (m,)."""
-        return np.searchsorted(self._leaves, self.tree_.apply(_refuse_beyond_single(Z, "Z")))
+        single = _refuse_beyond_single(Z, "Z").astype(np.float32)
+        return np.searchsorted(self._leaves, self.nodes_.leaves(single)[0])
 
 
 def _refuse_beyond_single(Z: FloatArray, name: str) -> FloatArray:

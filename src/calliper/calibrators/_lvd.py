@@ -30,14 +30,16 @@ deep learning models", NeurIPS, arXiv:2106.00225. λ: Deutschmann, Rigotti, Rodr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import ceil
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 
 from calliper._blocks import map_row_blocks
+from calliper._kept import Array, Field, Inline
 from calliper._types import BoolArray, FloatArray
 from calliper.calibrators._calibrator import Calibrator
 from calliper.declarations import About, Uses
@@ -121,6 +123,10 @@ class LVD(Calibrator):
     )
     takes_any_score = True
     rounded = True
+    learns: ClassVar[Mapping[str, Field]] = {
+        "metric_": Inline(LearntMetric),
+        "sample_": Array("int32", ("s",), least=0, most="n", becomes="int64"),
+    }
 
     def __init__(
         self,
@@ -141,16 +147,14 @@ class LVD(Calibrator):
 
     def _learn(self, rows: Rows) -> None:
         train, rng = self._training, check_random_state(self.random_state)
-        self.metric_ = self.metric or learn_metric(
-            train.Z,
-            train.targets,
-            n_directions=self.n_directions,
-            smoothing=self.smoothing,
-            max_iter=self.max_iter,
-            random_state=rng,
+        n, how = min(len(rows.Z), MOST_POINTS), ("n_directions", "smoothing", "max_iter")
+        asked = {name: getattr(self, name) for name in how}
+        self.metric_ = self._once(
+            "metric_",
+            lambda: self.metric or learn_metric(train.Z, train.targets, random_state=rng, **asked),
         )
-        sample = rng.permutation(len(train.Z))[: min(len(rows.Z), MOST_POINTS)]
-        self._sample = self.metric_.transform(train.Z[sample])
+        self.sample_ = self._once("sample_", lambda: rng.permutation(len(train.Z))[:n])
+        self._sample = self.metric_.transform(train.Z[self.sample_])
         order = np.argsort(rows.scores)
         self.scores_, self.points_ = rows.scores[order], self.metric_.transform(rows.Z[order])
         self.factors_: dict[float, float] = {}

@@ -17,20 +17,33 @@ inference for regression", §5.2, doi:10.1080/01621459.2017.1307116.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
+from calliper._kept import Field, Plain
 from calliper._types import FloatArray
 from calliper._validation import check_offset, check_vector, warn_if_zero_scales
-from calliper.calibrators._calibrator import Calibrator
+from calliper.calibrators._calibrator import Calibrator, fixed_kernel
 from calliper.declarations import About, Uses
 from calliper.guarantees import conformal_coverage
-from calliper.kernels import KNN, as_kernel, rescale
+from calliper.kernels import KNN, Kernel, rescale
 from calliper.quantile import Shares, conformal_thresholds, in_order, rescaled_back
 from calliper.rows import Rows
+
+
+def is_fitted(model: Any) -> bool:
+    """Whether it can be asked already."""
+    try:
+        check_is_fitted(model)
+    except (NotFittedError, TypeError):
+        return False
+    return True
 
 
 class MADSplit(Calibrator):
@@ -75,6 +88,7 @@ class MADSplit(Calibrator):
     )
     has_law = True
     has_distribution = True
+    learns: ClassVar[Mapping[str, Field]] = {"learnt_": Plain("scale")}
 
     def __init__(self, scale: Any = None, *, offset: float = 0.0, random_state: Any = None) -> None:
         self.scale = scale
@@ -83,7 +97,14 @@ class MADSplit(Calibrator):
 
     def _learn(self, rows: Rows) -> None:
         self.offset_ = check_offset(self.offset)
-        self.scale_ = self._fit_scale(self._training.Z, self._training.scores)
+        train, rng = self._training, check_random_state(self.random_state)
+        self.learnt_ = self._once("learnt_", lambda: self._learn_scale(train.Z, train.scores, rng))
+        if hasattr(self.learnt_, "fit") and not is_fitted(self.learnt_):  # brought as it was given
+            self.learnt_ = clone(self.learnt_).fit(train.Z, train.scores)
+        self.scale_ = self.learnt_
+        if isinstance(self.learnt_, Kernel):
+            kernel = self.learnt_ = self.learnt_.resolved()
+            self.scale_ = kernel.mean(train.Z, train.scores)
         scale = self._local_scale(rows.Z)
         warn_if_zero_scales(scale)
         ratio = rescale(rows.scores, scale)
@@ -99,13 +120,11 @@ class MADSplit(Calibrator):
     def _proved(self, level: float) -> float:
         return conformal_coverage(level, self.n_calibration_)
 
-    def _fit_scale(self, Z_train: FloatArray, scores_train: FloatArray) -> Any:
+    def _learn_scale(self, Z_train: FloatArray, scores_train: FloatArray, rng: Any) -> Any:
+        """The fitted regressor, or the kernel that training errors lead to."""
         if hasattr(self.scale, "predict"):
             return clone(self.scale).fit(Z_train, scores_train)
-        rng = check_random_state(self.random_state)
-        kernel = as_kernel(self.scale, KNN(10)).resolved(Z_train, rng)
-        kernel = kernel.fixed(Z_train, scores_train, rng)
-        return kernel.mean(Z_train, scores_train)
+        return fixed_kernel(self.scale, KNN(10), Z_train, scores_train, rng)
 
     def _local_scale(self, Z: FloatArray) -> FloatArray:
         predicted = check_vector(self.scale_.predict(Z), "predictions of scale", n=len(Z))

@@ -26,13 +26,15 @@ conformity scores for better conditional coverage", ICML, arXiv:2502.16336.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from calliper._kept import Array, Field, Inline
+from calliper._trees import BoostedSum
 from calliper._types import FloatArray
 from calliper._validation import check_offset, check_vector, warn_if_zero_scales
 from calliper.calibrators._calibrator import Calibrator
@@ -95,6 +97,11 @@ class RCP(Calibrator):
     has_law = True
     has_distribution = True
 
+    learns: ClassVar[Mapping[str, Field]] = {
+        "at_": Array("float64", ("k",), least=0, most=1),
+        "sums_": Inline(BoostedSum, several=True),
+    }
+
     def __init__(
         self,
         quantile_regressor: Any = None,
@@ -114,8 +121,17 @@ class RCP(Calibrator):
         if self.kernel is not None:
             self._local = self._model.local_quantile(self._training.Z, self._training.scores)
         self._signed = None
-        self.models_: dict[float, Any] = {}
+        levels, sums = self._once("at_", lambda: np.empty(0)), self._once("sums_", tuple)
+        self.models_: dict[float, Any] = dict(zip(levels.tolist(), sums, strict=True))
         self._thresholds: dict[float, float] = {}
+
+    def for_file(self) -> dict[str, Any]:
+        """As every method; and its own trees. Those of another regressor are grown again."""
+        own = self.models_ if self.quantile_regressor is None else {}
+        self.at_ = np.array(sorted(own), dtype=np.float64)
+        models = [own[level] for level in self.at_.tolist()]
+        self.sums_ = [m if isinstance(m, BoostedSum) else BoostedSum.of(m) for m in models]
+        return super().for_file()
 
     def _radius(
         self, Z: FloatArray, levels: list[float], shares: Shares | None = None

@@ -27,7 +27,8 @@ robust guarantees", JRSS B, doi:10.1093/jrsssb/qkae103.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -35,6 +36,7 @@ from scipy.special import ndtri
 from sklearn.utils import check_random_state
 
 from calliper._draws import random_bits, seed_of
+from calliper._kept import Field, Number
 from calliper._types import FloatArray
 from calliper.calibrators._calibrator import Calibrator
 from calliper.declarations import About, Uses
@@ -113,22 +115,33 @@ class RLCP(Calibrator):
             "points it would treat them unlike a new point and void the guarantee.",
         )
 
+    learns: ClassVar[Mapping[str, Field]] = {
+        "seed_": Number(int, 0, 2.0**63),
+        "length_scale_": Number(least=0),
+    }
+
     def __init__(self, length_scale: float | str = "auto", *, random_state: Any = None) -> None:
         self.length_scale = length_scale
         self.random_state = random_state
 
     def _learn(self, rows: Rows) -> None:
         rng = check_random_state(self.random_state)
-        self.seed_ = int(rng.randint(2**31)) << 32 | seed_of(rows.Z, rows.scores)
-        if isinstance(self.length_scale, str):
-            train = self._training.Z
-            chosen = rng.permutation(len(train))[: max(2, min(len(rows.Z), MOST_POINTS))]
-            self.length_scale_ = effective_length_scale(train[chosen])
-        else:
-            self.length_scale_ = float(self.length_scale)
+        self.seed_ = self._once(
+            "seed_", lambda: int(rng.randint(2**31)) << 32 | seed_of(rows.Z, rows.scores)
+        )
+        length_scale = self._once("length_scale_", lambda: self._length(len(rows), rng))
+        self.length_scale_ = check_length_scale(length_scale)
         order = np.argsort(rows.scores)
         self.scores_ = rows.scores[order]
         self.exponents_ = RadialExponents(rows.Z[order], self.length_scale_, EUCLIDEAN)
+
+    def _length(self, n: int, rng: Any) -> float:
+        """As given, or as training inputs say for n points."""
+        if not isinstance(self.length_scale, str):
+            return float(self.length_scale)
+        train = self._training.Z
+        chosen = rng.permutation(len(train))[: max(2, min(n, MOST_POINTS))]
+        return effective_length_scale(train[chosen])
 
     def _radius(
         self, Z: FloatArray, levels: list[float], shares: Shares | None = None

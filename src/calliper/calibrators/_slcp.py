@@ -26,17 +26,18 @@ arXiv:2206.13092.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
 
+from calliper._kept import Field, Part
 from calliper._types import FloatArray
-from calliper.calibrators._calibrator import Calibrator
+from calliper.calibrators._calibrator import Calibrator, fixed_kernel
 from calliper.declarations import About, Uses
 from calliper.guarantees import conformal_coverage
-from calliper.kernels import KNN, as_kernel
+from calliper.kernels import KNN
 from calliper.quantile import Shares, above, column_thresholds, conformal_thresholds
 from calliper.rows import Rows
 
@@ -92,6 +93,7 @@ class SLCP(Calibrator):
     takes_any_score = True
     has_law = True
     rounded = True
+    learns: ClassVar[Mapping[str, Field]] = {"kernel_": Part("kernels")}
 
     def __init__(self, kernel: Any = None, *, random_state: Any = None) -> None:
         self.kernel = kernel
@@ -99,8 +101,10 @@ class SLCP(Calibrator):
 
     def _learn(self, rows: Rows) -> None:
         train, rng = self._training, check_random_state(self.random_state)
-        kernel = as_kernel(self.kernel, KNN(20)).resolved(train.Z, rng)
-        self.kernel_ = kernel.fixed(train.Z, np.abs(train.scores), rng)
+        sizes = np.abs(train.scores)
+        self.kernel_ = self._once(
+            "kernel_", lambda: fixed_kernel(self.kernel, KNN(20), train.Z, sizes, rng)
+        ).resolved()
         self.local_ = self.kernel_.local_quantile(train.Z, train.scores)
         self.Z_, self.scores_ = rows.Z, rows.scores
         self._thresholds: dict[float, float] = {}

@@ -24,6 +24,7 @@ from calliper.cli import _tables as tables
 from calliper.cli._methods import DEFAULT, DEFAULT_NEIGHBORS, METHODS, STATISTICS, MethodOptions
 from calliper.cli._scales import fingerprint, read_scales
 from calliper.exceptions import CalliperError
+from calliper.kernels import named_kernels
 from calliper.shift import LikelihoodRatio
 
 #: Rows that a sketch is made of, at most.
@@ -39,6 +40,7 @@ class CalibrationRequest:
     training: str | None
     scales: str | None
     method: str | None
+    kernel: str | None
     neighbors: int | None
     statistic: str | None
     offset: float | None
@@ -51,6 +53,7 @@ class CalibrationRequest:
         """The method, and what was said about it."""
         return MethodOptions(
             name=self.method or (DEFAULT if self.scales is None else "jackknife"),
+            kernel=self.kernel,
             neighbors=self.neighbors,
             statistic=self.statistic,
             offset=self.offset,
@@ -91,6 +94,12 @@ method_options = options.together(
         help=f"See 'calliper methods'.  [default: {DEFAULT}; with --scales, jackknife]",
     ),
     click.option(
+        "--kernel",
+        type=click.Choice([*named_kernels()]),
+        metavar="NAME",
+        help=f"Which points count as near: {', '.join(named_kernels())}.  [default: by the method]",
+    ),
+    click.option(
         "--neighbors",
         type=click.IntRange(min=1),
         help=f"Nearest points, for methods that ask them.  [default: {DEFAULT_NEIGHBORS}]",
@@ -129,6 +138,7 @@ DECIDED = (
     *("calibration", "target", "prediction", "features", "features_prefix", "training", "scales"),
     *(
         "method",
+        "kernel",
         "neighbors",
         "statistic",
         "offset",

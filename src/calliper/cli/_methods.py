@@ -15,7 +15,7 @@ from calliper.calibrators import Calibrator
 from calliper.cli._output import WIDTH, console, titled_table
 from calliper.declarations import About
 from calliper.exceptions import CalliperError
-from calliper.kernels import KNN, TunedRBF
+from calliper.kernels import KNN, TunedRBF, named_kernels
 from calliper.refitting import CVPlus, JackknifeAfterBootstrap, JackknifePlus
 from calliper.scores import QuantileError
 
@@ -60,6 +60,7 @@ class MethodOptions:
     """A method as the options name it; ``None`` where an option was not given."""
 
     name: str
+    kernel: str | None = None
     neighbors: int | None = None
     statistic: str | None = None
     offset: float | None = None
@@ -91,7 +92,10 @@ class MethodOptions:
 
     def _refuse_unheeded(self) -> None:
         unheeded = []
-        if self.neighbors is not None and self.kind.about.neighbors is None:
+        parameter = self.kind.about.neighbors
+        if self.kernel is not None and parameter in (None, "n_neighbors"):
+            unheeded.append("--kernel")
+        if self.neighbors is not None and parameter is None:
             unheeded.append("--neighbors")
         if self.offset is not None and not self._takes("offset"):
             unheeded.append("--offset")
@@ -100,6 +104,15 @@ class MethodOptions:
             raise CalliperError(
                 f"--method {self.name} takes no {' and no '.join(unheeded)}: omit {them}."
             )
+        if self.kernel is not None and self.neighbors is not None and not self._counts():
+            raise CalliperError(
+                f"--kernel {self.kernel} has no number of neighbours: omit --neighbors."
+            )
+
+    def _counts(self) -> bool:
+        """Whether the kernel that is named has a number of neighbours."""
+        kernel: Any = named_kernels()[str(self.kernel)]()
+        return "n_neighbors" in kernel.get_params()
 
     def _check_with_scales(self) -> None:
         if self.name == "full":
@@ -109,8 +122,9 @@ class MethodOptions:
             )
         if self.name != "jackknife":
             raise CalliperError(f"--scales are for --method jackknife only, not {self.name}.")
-        if self.neighbors is not None:
-            raise CalliperError("--scales and --neighbors exclude one another: give one.")
+        for option, given in (("--neighbors", self.neighbors), ("--kernel", self.kernel)):
+            if given is not None:
+                raise CalliperError(f"--scales and {option} exclude one another: give one.")
 
     def build(self, chosen: FloatArray | None = None) -> Any:
         """The calibrator, not yet fitted; ``chosen`` length scales replace the neighbours."""
@@ -120,6 +134,9 @@ class MethodOptions:
         parameter = self.kind.about.neighbors
         if parameter is not None and chosen is not None:
             given[parameter] = TunedRBF(chosen=chosen)
+        elif parameter is not None and self.kernel is not None:
+            how = {} if self.neighbors is None else {"n_neighbors": self.neighbors}
+            given[parameter] = named_kernels()[self.kernel](**how)
         elif parameter is not None and self.neighbors is not None:
             number = parameter == "n_neighbors"
             given[parameter] = self.neighbors if number else KNN(self.neighbors)

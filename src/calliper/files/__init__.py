@@ -4,6 +4,6 @@
 a file is and promises. Nothing in a file runs when it is opened; see ``_file.py`` for its parts.
 """
 
-from calliper.files._kept import Kept, inspect, load, save
+from calliper.files._saving import Kept, inspect, load, save
 
 __all__ = ["Kept", "inspect", "load", "save"]

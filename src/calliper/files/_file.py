@@ -1,7 +1,7 @@
 """The file: one zip that holds arrays and JSON, and nothing that could run.
 
     header.json     what it is, for people and for ``inspect``
-    object.json     the object, as names of classes with their attributes (``_graph.py``)
+    object.json     the object: names of classes, parameters, and which numbers belong where
     float64.npy …   all numbers of one type, one array after another
     sha256          of everything before
 
@@ -31,7 +31,7 @@ from calliper._writing import whole_file
 from calliper.exceptions import CalliperError, DamagedFileError, NewerFormatError
 
 #: Number of the format that is written, and the largest that is read.
-FORMAT = 1
+FORMAT = 2
 
 HEADER, OBJECT, HASH = "header.json", "object.json", "sha256"
 #: Types of numbers that have a member of their own, in the order of the file.
@@ -51,10 +51,10 @@ CHUNK = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """What a file holds: a header, a graph, and the arrays that it names by number."""
+    """What a file holds: a header, nodes, and the arrays that they name by number."""
 
     header: dict[str, Any]
-    graph: Any
+    nodes: Any
     arrays: list[NDArray[Any]]
 
 
@@ -74,7 +74,7 @@ def write(path: Any, contents: Contents) -> None:
 
 def _write(handle: Any, contents: Contents) -> None:
     total, blocks = sha256(), _blocks(contents.arrays)
-    graph = {"graph": contents.graph, "arrays": blocks.table}
+    whole = {"nodes": contents.nodes, "arrays": blocks.table}
     with zipfile.ZipFile(handle, "w", zipfile.ZIP_STORED) as archive:
 
         def member(name: str, parts: Iterator[bytes]) -> None:
@@ -86,7 +86,7 @@ def _write(handle: Any, contents: Contents) -> None:
                     target.write(part)
 
         member(HEADER, iter([_json(contents.header)]))
-        member(OBJECT, iter([_json(graph)]))
+        member(OBJECT, iter([_json(whole)]))
         for name, arrays in blocks.by_type.items():
             member(f"{name}.npy", _npy(name, arrays))
         archive.writestr(zipfile.ZipInfo(HASH), total.hexdigest())
@@ -94,7 +94,7 @@ def _write(handle: Any, contents: Contents) -> None:
 
 @dataclass(frozen=True)
 class _Blocks:
-    """Arrays by their type of number; and of each array its type, place, shape and order."""
+    """Arrays by their type of number; and of each array its type, shape and order."""
 
     by_type: dict[str, list[NDArray[Any]]]
     table: list[Any]
@@ -103,14 +103,12 @@ class _Blocks:
 def _blocks(arrays: list[NDArray[Any]]) -> _Blocks:
     by_type: dict[str, list[NDArray[Any]]] = {name: [] for name in NUMBERS}
     table: list[Any] = []
-    filled = dict.fromkeys(NUMBERS, 0)
     for array in arrays:
         name = array.dtype.name
         # Sums depend in their last digit on the order in memory, which is therefore kept.
         order = "F" if array.ndim > 1 and array.strides[0] < array.strides[-1] else "C"
-        table.append([name, filled[name], list(array.shape), order])
+        table.append([name, list(array.shape), order])
         by_type[name].append(array)
-        filled[name] += array.size
     return _Blocks({name: each for name, each in by_type.items() if each}, table)
 
 
@@ -118,7 +116,7 @@ def _npy(name: str, arrays: list[NDArray[Any]]) -> Iterator[bytes]:
     """The bytes of one flat array that holds all of them."""
     kind = np.dtype(name).newbyteorder("<")
     yield _npy_head(kind, sum(array.size for array in arrays))
-    for (_, _, _, order), array in zip(_blocks(arrays).table, arrays, strict=True):
+    for (_, _, order), array in zip(_blocks(arrays).table, arrays, strict=True):
         flat = np.asarray(array.ravel(order=order), dtype=kind)
         for start in range(0, flat.size, CHUNK):
             yield flat[start : start + CHUNK].tobytes()
@@ -168,16 +166,31 @@ def _read(place: Path, handle: Any) -> Contents:
     length = os.fstat(handle.fileno()).st_size
     with zipfile.ZipFile(handle) as archive:
         members = _checked_members(place, archive, length)
-        header = json.loads(_bytes(archive, members[HEADER]))
+        header = _parsed(_bytes(archive, members[HEADER]))
         _check_format(place, header)
         data = {name: _bytes(archive, members[name]) for name in ORDER if name in members}
         _check_hash(place, data, _bytes(archive, members[HASH]))
-    whole = json.loads(data[OBJECT])
+    whole = _parsed(data[OBJECT])
     blocks = {
         name: _numbers(name, data[f"{name}.npy"]) for name in NUMBERS if f"{name}.npy" in data
     }
-    arrays = [_array(blocks, *entry) for entry in whole["arrays"]]
-    return Contents(header, whole["graph"], arrays)
+    return Contents(header, whole["nodes"], _arrays(blocks, whole["arrays"]))
+
+
+def _parsed(data: bytearray) -> Any:
+    """JSON as it is meant: no name twice, and no number that is none."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise ValueError("a name is there twice")
+        return found
+
+    def refused(word: str) -> Any:
+        raise ValueError(f"{word} is no number")
+
+    text = data.decode("utf-8", "surrogatepass")
+    return json.loads(text, object_pairs_hook=once, parse_constant=refused)
 
 
 def _checked_members(
@@ -217,6 +230,10 @@ def _check_format(place: Path, header: Any) -> None:
     number = header.get("format") if isinstance(header, dict) else None
     if not isinstance(number, int) or number < 1:
         raise DamagedFileError(f"{str(place)!r} is no file of calliper: it names no format.")
+    if number < FORMAT:
+        raise DamagedFileError(
+            f"{str(place)!r} has format {number}, which no released version wrote: calibrate again."
+        )
     if number > FORMAT:
         raise NewerFormatError(
             f"{str(place)!r} has format {number}, written by calliper {header.get('calliper')!r}; "
@@ -245,13 +262,18 @@ def _numbers(name: str, data: bytearray) -> NDArray[Any]:
     return numbers if kind.isnative else numbers.astype(name)
 
 
-def _array(
-    blocks: dict[str, NDArray[Any]], name: str, start: int, shape: list[int], order: Any
-) -> NDArray[Any]:
-    most = max(map(len, blocks.values())) + MOST_COLUMNS  # of no rows there could be any number
-    if not all(type(each) is int and 0 <= each <= most for each in (start, *shape)):
-        raise ValueError(f"an array starts at {start!r} and has shape {shape!r}")
-    block, size = blocks[name], prod(shape)
-    if start + size > len(block) or order not in ("C", "F"):
-        raise ValueError(f"an array of shape {shape} ends beyond its member")
-    return np.reshape(block[start : start + size], shape, order=order)
+def _arrays(blocks: dict[str, NDArray[Any]], table: Any) -> list[NDArray[Any]]:
+    """Arrays that follow one another in their members and fill them: no number is in two."""
+    arrays, filled = [], dict.fromkeys(blocks, 0)
+    for name, shape, order in table:
+        block = blocks[name]
+        if not all(type(each) is int and 0 <= each <= len(block) + MOST_COLUMNS for each in shape):
+            raise ValueError(f"an array has shape {shape!r:.60}")
+        start, size = filled[name], prod(shape)
+        if start + size > len(block) or len(shape) > 8 or order not in ("C", "F"):
+            raise ValueError(f"an array of shape {shape} ends beyond its member")
+        arrays.append(np.reshape(block[start : start + size], shape, order=order))
+        filled[name] += size
+    if any(filled[name] != len(block) for name, block in blocks.items()):
+        raise ValueError("a member holds numbers that belong to no array")
+    return arrays

@@ -25,6 +25,7 @@ from calliper.kernels._kernel import named_kernels as named_kernels
 from calliper.kernels._knn import KNN
 from calliper.kernels._knn import Asked as Asked
 from calliper.kernels._knn import BagKNN as BagKNN
+from calliper.kernels._knn import Neighborhood as Neighborhood
 from calliper.kernels._neighbors import SPARE as SPARE
 from calliper.kernels._neighbors import NeighborSearch as NeighborSearch
 from calliper.kernels._radial import RadialExponents as RadialExponents
@@ -57,6 +58,7 @@ from calliper.kernels._weighted import ForestProximity
 
 if TYPE_CHECKING:
     from calliper.kernels._criterion import CRITERIA as CRITERIA
+    from calliper.kernels._learnt import LearntKernel as LearntKernel
     from calliper.kernels._learnt import LearntMetric, Mahalanobis, learn_metric
     from calliper.kernels._learnt import loss_and_gradient as loss_and_gradient
     from calliper.kernels._tuned import TunedKNN, TunedRBF
@@ -78,6 +80,7 @@ __getattr__ = on_demand(
     __name__,
     {
         "CRITERIA": "_criterion",
+        "LearntKernel": "_learnt",
         "LearntMetric": "_learnt",
         "Mahalanobis": "_learnt",
         "TunedKNN": "_tuned",

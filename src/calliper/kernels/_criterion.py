@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -171,8 +171,14 @@ class LeaveTwoOutTuned(LeaveTwoOut):
         offset: float,
         tuning: Tuning | None = None,
         chosen: FloatArray | None = None,
+        without_one: FloatArray | None = None,
     ) -> None:
         self.family, self.magnitudes, self.offset = family, magnitudes, offset
+        if without_one is not None:
+            assert chosen is not None
+            self.chosen, self.without_one = chosen, without_one
+            self.candidates = np.unique(chosen)
+            return
         own = np.arange(len(magnitudes))
         if tuning is not None:
             self.candidates = tuning.candidates
@@ -184,7 +190,7 @@ class LeaveTwoOutTuned(LeaveTwoOut):
             self.chosen = chosen
             self.candidates, index = np.unique(chosen, return_inverse=True)
             means = np.stack([np.diagonal(family.without_two(c)) for c in self.candidates])
-        self.without_one: FloatArray = means[index, own] + offset
+        self.without_one = means[index, own] + offset
 
     def _scan(self, tuning: Tuning) -> tuple[FloatArray, FloatArray]:
         """Criteria, and means without one point, both (G, N)."""
@@ -196,6 +202,10 @@ class LeaveTwoOutTuned(LeaveTwoOut):
             criteria.append(tuning.values(self.magnitudes, without_two))
             tuning.progress(done / len(tuning.candidates))
         return np.stack(criteria), np.stack(means)
+
+    def for_file(self) -> dict[str, Any]:
+        """What was chosen, and the scales that it leads to."""
+        return {"chosen": self.chosen, "without_one": self.without_one}
 
     def prepare(self, scores: FloatArray) -> FloatArray:
         """Rescaled scores s_m⁺; points are grouped by candidate."""
@@ -249,12 +259,22 @@ class LeaveFoldOutRBF(LeaveTwoOut):
         *,
         metric: Metric,
         offset: float,
-        tuning: Tuning,
+        tuning: Tuning | None = None,
+        chosen: FloatArray | None = None,
+        without_one: FloatArray | None = None,
     ) -> None:
         self.Z, self.magnitudes, self.metric, self.offset = Z, magnitudes, metric, offset
         self.fold, self.n_folds = fold, int(fold.max()) + 1
         inside = np.equal.outer(fold, np.arange(self.n_folds)).astype(np.float64)
         self.fold_sums = np.hstack([inside * magnitudes[:, None], inside])
+        if tuning is None:
+            assert chosen is not None
+            assert without_one is not None
+            self.scale_of_fold = np.ones(self.n_folds)
+            self.scale_of_fold[fold] = chosen
+            self.candidates, self.without_one = np.unique(chosen), without_one
+            self.chosen = self.scale_of_fold[fold]
+            return
         self.candidates = tuning.candidates
         criteria, means = [], []
         for done, scale in enumerate(tuning.candidates, start=1):
@@ -266,7 +286,11 @@ class LeaveFoldOutRBF(LeaveTwoOut):
         index = choose(self.criteria)
         self.scale_of_fold = self.candidates[index]
         self.chosen = self.scale_of_fold[fold]
-        self.without_one: FloatArray = np.stack(means)[index[fold], np.arange(len(Z))]
+        self.without_one = np.stack(means)[index[fold], np.arange(len(Z))]
+
+    def for_file(self) -> dict[str, Any]:
+        """What was drawn and chosen, and the scales that it leads to."""
+        return {"fold": self.fold, "chosen": self.chosen, "without_one": self.without_one}
 
     def without_each(self, Z: FloatArray) -> FloatArray:
         """(m, N) scales at new rows without the fold of each calibration point."""

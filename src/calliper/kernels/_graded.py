@@ -77,16 +77,29 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
 
     def bag(self, rows: Rows, *, statistic: str, offset: float) -> BagGraded:
         """Thresholds of full conformal."""
-        if statistic == "quantile":
+        how = {"statistic": statistic, "offset": offset}
+        return self.bag_again({}, rows, **how)
+
+    def bag_again(self, known: dict[str, Any], rows: Rows, **how: Any) -> BagGraded:
+        """As :meth:`bag`; with what was found before, no neighbours of all points are searched."""
+        if how["statistic"] == "quantile":
             raise TypeError(f"no quantile over {self!r} is known: use KNN(...), or the mean.")
         Z, (near, wide) = rows.Z, self.parts
         search = engine_of(Z, None).search(Z, self.metric)
         mean: dict[str, Any] = {"statistic": MeanStatistic, "offset": 0.0}
+        sizes = {"near": min(near.n_neighbors, len(Z)), "wide": wide.at_most(len(Z))}
         inner, outer = (
-            BagKNN(search, rows.magnitudes, rows.scores, n_neighbors=k, **mean)
-            for k in (min(near.n_neighbors, len(Z)), wide.at_most(len(Z)))
+            BagKNN(
+                search,
+                rows.magnitudes,
+                rows.scores,
+                n_neighbors=k,
+                known=known.get(name),
+                **mean,
+            )
+            for name, k in sizes.items()
         )
-        return BagGraded(inner, outer, offset)
+        return BagGraded(inner, outer, how["offset"])
 
     def widened(self, multiple: float, most: int) -> GradedKNN:
         """The same with K multiplied, at least 1, and 4K at most ``most``."""
@@ -152,6 +165,11 @@ class BagGraded(BagKNN):
         wide = self.wide.extended(rows)
         near = None if wide is None else self.near.extended(rows)
         return None if wide is None or near is None else BagGraded(near, wide, self.offset)
+
+    def for_file(self) -> dict[str, Any]:
+        """What was found for either bag."""
+        wide = self.wide.for_file().get("near")
+        return self.near.for_file() | ({} if wide is None else {"wide": wide})
 
     def _scales_of_new(
         self, Z: FloatArray, levels: list[float], found: Any

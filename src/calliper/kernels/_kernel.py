@@ -68,6 +68,10 @@ class Bag(ABC):
     offset: float
     scores: FloatArray
 
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds of it since it is dear, by name; nothing if it is quickly made."""
+        return {}
+
     @abstractmethod
     def calibration_scale(self, level: float) -> FloatArray:
         """Scales of the calibration points without the new one, (N,)."""
@@ -130,6 +134,10 @@ class LeaveTwoOut(ABC):
 
     without_one: FloatArray
     n_folds: int | None = None
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds of it since it was drawn or is dear, by name."""
+        return {}
 
     @abstractmethod
     def without_each(self, Z: FloatArray) -> FloatArray:
@@ -246,6 +254,14 @@ class Kernel:
         offset : constant added to every scale
         """
         raise TypeError(f"no scale over the bag is known for {self!r}.")
+
+    def leave_two_out_again(self, known: dict[str, Any], *given: Any, **how: Any) -> LeaveTwoOut:
+        """As :meth:`leave_two_out`, with what it said in ``for_file`` before."""
+        return self.leave_two_out(*given, **how)
+
+    def bag_again(self, known: dict[str, Any], *given: Any, **how: Any) -> Bag:
+        """As :meth:`bag`, with what it said in ``for_file`` before."""
+        return self.bag(*given, **how)
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray) -> LocalMean:
         """The local mean, at new rows, of ``magnitudes`` observed at ``Z``."""

@@ -27,19 +27,21 @@ comes just as near as the last neighbour. All else is written for rows that have
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_row_blocks, row_slices
 from calliper._handlers import CELLS
+from calliper._kept import Array, Field, Keeps
 from calliper._types import FloatArray, IntArray
-from calliper.exceptions import SmallCalibrationWarning, warn
+from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.kernels._arithmetic import rescale, signed_root, times
 from calliper.kernels._engines import check_engine, engine_of
 from calliper.kernels._kernel import (
@@ -182,6 +184,12 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         search = self._search(rows.Z, "scales without two points")
         return LeaveTwoOutKNN(search, rows.magnitudes, self.at_most(len(rows.Z) - 1), offset)
 
+    def leave_two_out_again(self, known: dict[str, Any], rows: Rows, **how: Any) -> LeaveTwoOutKNN:
+        """As :meth:`leave_two_out`, without a search for the neighbours of all points."""
+        search, k = self._search(rows.Z, "scales without two points"), self.at_most(len(rows.Z) - 1)
+        before = known.get("without_one")
+        return LeaveTwoOutKNN(search, rows.magnitudes, k, how["offset"], before)
+
     def bag(self, rows: Rows, *, statistic: str, offset: float) -> BagKNN:
         """Thresholds of full conformal."""
         k = self.at_most(len(rows.Z))
@@ -192,6 +200,15 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         how: dict[str, Any] = {"statistic": STATISTICS[statistic], "offset": offset}
         search = self._search(rows.Z, "local quantiles")
         return BagKNN(search, rows.magnitudes, rows.scores, n_neighbors=k, **how)
+
+    def bag_again(self, known: dict[str, Any], rows: Rows, **how: Any) -> Bag:
+        """As :meth:`bag`, without a search for the neighbours of all points."""
+        near = known.get("near")
+        if near is None or self.cells is not None or how["statistic"] == "quantile":
+            return self.bag(rows, **how)
+        search, k = self._search(rows.Z, "local quantiles"), self.at_most(len(rows.Z))
+        mean: dict[str, Any] = {"statistic": MeanStatistic, "offset": how["offset"], "known": near}
+        return BagKNN(search, rows.magnitudes, rows.scores, n_neighbors=k, **mean)
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray) -> NearestMean:
         """Mean over the K nearest."""
@@ -240,16 +257,28 @@ class LeaveTwoOutKNN(LeaveTwoOut):
     """Means over the K nearest, K ≤ N − 1, with one or two points left out."""
 
     def __init__(
-        self, search: Search, magnitudes: FloatArray, n_neighbors: int, offset: float
+        self,
+        search: Search,
+        magnitudes: FloatArray,
+        n_neighbors: int,
+        offset: float,
+        without_one: FloatArray | None = None,
     ) -> None:
         self.search, self.magnitudes = search, magnitudes
         self.n_neighbors, self.offset = n_neighbors, offset
-        others, tied = search.nearest_others(n_neighbors)
-        self.without_one: FloatArray = magnitudes[others].mean(axis=1) + offset
         self.shared = SharedNeighbors(search, magnitudes)
+        if without_one is not None:
+            self.without_one = same_length(without_one, magnitudes)
+            return
+        others, tied = search.nearest_others(n_neighbors)
+        self.without_one = magnitudes[others].mean(axis=1) + offset
         if tied.any():
             (sums,) = self.shared.sums_of_others(np.flatnonzero(tied), [n_neighbors])
             self.without_one[tied] = sums.total / n_neighbors + offset
+
+    def for_file(self) -> dict[str, Any]:
+        """The scales, for which all neighbours had to be found."""
+        return {"without_one": self.without_one}
 
     def prepare(self, scores: FloatArray) -> FloatArray:
         """Rescaled scores s_i⁺ = s_i / ŝ_{i,N+1}, remembered in ascending order."""
@@ -365,6 +394,35 @@ def of_different(
     return function(different[:, :-1], Shares(shares.calibration, different[:, -1]))[inverse]
 
 
+def same_length(values: Any, points: FloatArray) -> Any:
+    """Values of a file, if there is one for each point."""
+    if len(values) != len(points):
+        raise CalliperError(f"there are {len(values)} values for {len(points)} points.")
+    return values
+
+
+@dataclass(frozen=True, eq=False)
+class Neighborhood(Keeps):
+    """What was found of the K nearest others of each point.
+
+    Attributes
+    ----------
+    inner_sum : (N,) sum of the magnitudes of the nearest K−1
+    last : (N,) the K-th
+    crowded : points whose K-th place is shared
+    """
+
+    inner_sum: FloatArray
+    last: IntArray
+    crowded: IntArray
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "inner_sum": Array("float64", ("N",), least=0),
+        "last": Array("int32", ("N",), least=0, most="N", becomes="int64"),
+        "crowded": Array("int32", ("c",), least=0, most="N", becomes="int64"),
+    }
+
+
 class BagKNN(Bag):
     """Thresholds t_i over the K nearest, K ≤ N."""
 
@@ -377,21 +435,47 @@ class BagKNN(Bag):
         n_neighbors: int,
         statistic: type[MeanStatistic] | type[QuantileStatistic],
         offset: float,
+        known: Neighborhood | None = None,
     ) -> None:
         self.search, self.magnitudes, self.scores = search, magnitudes, scores
         self.n_neighbors, self.offset = n_neighbors, offset
         n = len(scores)
+        self._orders: dict[int, tuple[FloatArray, IntArray]] = {}
         # With K = N a point has only K−1 others, so the new one always enters.
         self.always_enters = n_neighbors == n
+        self.shared = SharedNeighbors(search, magnitudes)
+        if known is not None and not self.always_enters:
+            self._take(known)
+            return
         others, tied = search.nearest_others(min(n_neighbors, n - 1))
         inner, last = others, np.full(n, np.inf)
         if not self.always_enters:
-            self.reach = search.distance_to(others[:, -1])
-            inner, last = others[:, :-1], magnitudes[others[:, -1]]
+            self.last = others[:, -1].copy()
+            self.reach = search.distance_to(self.last)
+            inner, last = others[:, :-1], magnitudes[self.last]
         self.crowded = np.flatnonzero(tied & (not self.always_enters))
-        self.shared = SharedNeighbors(search, magnitudes)
         self.statistic = statistic(magnitudes[inner], last, offset, self.shared, self.crowded)
-        self._orders: dict[int, tuple[FloatArray, IntArray]] = {}
+
+    def _take(self, known: Neighborhood) -> None:
+        """What a search for all neighbours found before."""
+        self.last, self.crowded = same_length(known.last, self.scores), known.crowded
+        self.reach = self.search.distance_to(self.last)
+        self.statistic = MeanStatistic(
+            known.inner_sum[:, None],
+            self.magnitudes[self.last],
+            self.offset,
+            self.shared,
+            self.crowded,
+            self.n_neighbors,
+        )
+        if not np.isfinite(self.statistic.full_sum).all():
+            raise CalliperError("sums over the neighbours of a point are no numbers.")
+
+    def for_file(self) -> dict[str, Any]:
+        """Sums and last neighbours, for which all neighbours had to be found."""
+        if self.always_enters or not isinstance(self.statistic, MeanStatistic):
+            return {}
+        return {"near": Neighborhood(self.statistic.inner_sum, self.last, self.crowded)}
 
     def with_offset(self, offset: float) -> Self:
         """The same bag with another constant added to every scale; nothing is searched again."""
@@ -421,6 +505,8 @@ class BagKNN(Bag):
         other.search, other.magnitudes, other.scores = search, magnitudes, rows.scores
         other._orders = {}
         other.crowded, other.shared = np.flatnonzero(crowded), SharedNeighbors(search, magnitudes)
+        other.last = np.append(self.last, np.zeros(len(Z) - n, dtype=self.last.dtype))
+        other.last[changed] = others[:, -1]
         reach = search.distance_to(others[:, -1], changed)
         other.reach = replaced(self.reach, changed, reach, len(Z))
         inner, last, none = magnitudes[others[:, :-1]], magnitudes[others[:, -1]], other.crowded[:0]

@@ -26,9 +26,10 @@ models", NeurIPS, arXiv:2106.00225.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import minimize
@@ -37,6 +38,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from calliper._blocks import Scratch, map_row_blocks
+from calliper._kept import Array, Field, Inline, Keeps, Number, Part
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError, warn
@@ -141,59 +143,8 @@ class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
             return learn_metric(Z, labels, random_state=rng, **how)
 
 
-@dataclass(frozen=True)
-class LearntKernel(Kernel):
-    """A kernel in a learnt space."""
-
-    kernel: Kernel
-    metric: LearntMetric
-
-    def __repr__(self) -> str:
-        return f"{self.kernel!r} in {len(self.metric.matrix)} learnt directions"
-
-    def bag(self, rows: Rows, *, statistic: str, offset: float) -> LearntBag:
-        """Thresholds of full conformal, on mapped rows."""
-        mapped = replace(rows, Z=self.metric.transform(rows.Z))
-        bag = self.kernel.bag(mapped, statistic=statistic, offset=offset)
-        return LearntBag(bag, self.metric)
-
-
-class LearntBag(Bag):
-    """Thresholds of the full method in the learnt space."""
-
-    def __init__(self, bag: Bag, metric: LearntMetric) -> None:
-        self.bag, self.metric, self.offset, self.scores = bag, metric, bag.offset, bag.scores
-
-    def with_offset(self, offset: float) -> LearntBag:
-        """The same bag with another constant added to every scale."""
-        other = copy(self)
-        other.bag, other.offset = self.bag.with_offset(offset), offset
-        return other
-
-    def calibration_scale(self, level: float) -> FloatArray:
-        """Scales of the calibration points without the new one, (N,)."""
-        return self.bag.calibration_scale(level)
-
-    def order_statistics(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
-        return self.bag.order_statistics(self.metric.transform(Z), levels, shares)
-
-    def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
-        """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
-        return self.bag.thresholds(self.metric.transform(Z), level, slope)
-
-    def signed_order_statistics(
-        self, Z: FloatArray, signs: FloatArray, ranks: list[int], *, slope: float = 0.0
-    ) -> FloatArray:
-        """For each row and rank, the rank-th smallest of ±t_i with signs (N,): (m, L)."""
-        rows = self.metric.transform(Z)
-        return self.bag.signed_order_statistics(rows, signs, ranks, slope=slope)
-
-
 @dataclass(frozen=True, eq=False)
-class LearntMetric:
+class LearntMetric(Keeps):
     """What was learnt: k(x, x') = exp(−‖t(x) − t(x')‖²) with t = ``transform``.
 
     Attributes
@@ -222,6 +173,16 @@ class LearntMetric:
     n_iter: int
     converged: bool
 
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "matrix": Array("float64", ("k", "q")),
+        "kept": Array("int64", ("q",), least=0),
+        "mean": Array("float64", ("q",)),
+        "spread": Array("float64", ("q",), least=np.finfo(float).tiny),
+        "loss": Number(finite=False),
+        "n_iter": Number(int, 0),
+        "converged": Number(bool),
+    }
+
     def transform(self, Z: FloatArray) -> FloatArray:
         """Rows in the learnt directions, (m, min(d, q)), scaled so that k has no other factor."""
         directions = self.matrix
@@ -233,6 +194,75 @@ class LearntMetric:
         for column, direction in zip(standard.T, directions.T, strict=True):
             moved += np.multiply.outer(column, direction)
         return np.asarray(moved / np.sqrt(len(self.matrix)))
+
+
+@dataclass(frozen=True)
+class LearntKernel(Kernel, Keeps):
+    """A kernel in a learnt space."""
+
+    kernel: Kernel
+    metric: LearntMetric
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "kernel": Part("kernels"),
+        "metric": Inline(LearntMetric),
+    }
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> LearntKernel:
+        """The inner kernel with its parameters checked."""
+        return cls(state["kernel"].resolved(), state["metric"])
+
+    def __repr__(self) -> str:
+        return f"{self.kernel!r} in {len(self.metric.matrix)} learnt directions"
+
+    def bag(self, rows: Rows, *, statistic: str, offset: float) -> LearntBag:
+        """Thresholds of full conformal, on mapped rows."""
+        how: dict[str, Any] = {"statistic": statistic, "offset": offset}
+        return self.bag_again({}, rows, **how)
+
+    def bag_again(self, known: dict[str, Any], rows: Rows, **how: Any) -> LearntBag:
+        """As :meth:`bag`, with what its bag kept."""
+        mapped = replace(rows, Z=self.metric.transform(rows.Z))
+        return LearntBag(self.kernel.bag_again(known, mapped, **how), self.metric)
+
+
+class LearntBag(Bag):
+    """Thresholds of the full method in the learnt space."""
+
+    def __init__(self, bag: Bag, metric: LearntMetric) -> None:
+        self.bag, self.metric, self.offset, self.scores = bag, metric, bag.offset, bag.scores
+
+    def for_file(self) -> dict[str, Any]:
+        """What the bag in the learnt space keeps."""
+        return self.bag.for_file()
+
+    def with_offset(self, offset: float) -> LearntBag:
+        """The same bag with another constant added to every scale."""
+        other = copy(self)
+        other.bag, other.offset = self.bag.with_offset(offset), offset
+        return other
+
+    def calibration_scale(self, level: float) -> FloatArray:
+        """Scales of the calibration points without the new one, (N,)."""
+        return self.bag.calibration_scale(level)
+
+    def order_statistics(
+        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
+    ) -> FloatArray:
+        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
+        return self.bag.order_statistics(self.metric.transform(Z), levels, shares)
+
+    def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
+        """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
+        return self.bag.thresholds(self.metric.transform(Z), level, slope)
+
+    def signed_order_statistics(
+        self, Z: FloatArray, signs: FloatArray, ranks: list[int], *, slope: float = 0.0
+    ) -> FloatArray:
+        """For each row and rank, the rank-th smallest of ±t_i with signs (N,): (m, L)."""
+        rows = self.metric.transform(Z)
+        return self.bag.signed_order_statistics(rows, signs, ranks, slope=slope)
 
 
 def learn_metric(

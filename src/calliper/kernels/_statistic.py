@@ -59,6 +59,7 @@ class MeanStatistic:
     inner, last : (N, K−1) and (N,) magnitudes of the neighbours, in order
     offset : constant added to every scale
     shared, crowded : where some point is tied with the last, and who they are
+    k : K, where ``inner`` (N, 1) are sums already
     """
 
     by_point = ("inner_sum", "full_sum", "edge_weight", "edge_sum")
@@ -70,8 +71,9 @@ class MeanStatistic:
         offset: float,
         shared: SharedNeighbors,
         crowded: IntArray,
+        k: int | None = None,
     ) -> None:
-        self.k, self.offset = inner.shape[1] + 1, offset
+        self.k, self.offset = k or inner.shape[1] + 1, offset
         self.inner_sum = sum_of_each(inner)
         self.full_sum = self.inner_sum + last
         #: Weight of a new point just as far as the last, and the sum of the others there.

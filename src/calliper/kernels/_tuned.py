@@ -33,7 +33,7 @@ from calliper.kernels._criterion import (
     best_for_all,
 )
 from calliper.kernels._kernel import Kernel, Known, LeaveTwoOut, Rng, check_count, check_size
-from calliper.kernels._knn import KNN
+from calliper.kernels._knn import KNN, same_length
 from calliper.kernels._nearest import NearestFamily
 from calliper.kernels._neighbors import NeighborSearch
 from calliper.kernels._radial import RadialFamily
@@ -102,6 +102,15 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
                 Z, magnitudes, fold, metric=self.metric, offset=offset, tuning=tuning
             )
         return LeaveTwoOutTuned(family, magnitudes, offset=offset, tuning=tuning)
+
+    def leave_two_out_again(self, known: dict[str, Any], rows: Rows, **how: Any) -> LeaveTwoOut:
+        """As :meth:`leave_two_out`, with what was chosen before."""
+        Z, magnitudes, fold = rows.Z, rows.magnitudes, known.get("fold")
+        before = {name: same_length(known[name], Z) for name in ("chosen", "without_one")}
+        before["offset"] = how["offset"]
+        if fold is None:
+            return LeaveTwoOutTuned(self._family(Z, magnitudes), magnitudes, **before)
+        return LeaveFoldOutRBF(Z, magnitudes, same_length(fold, Z), metric=self.metric, **before)
 
     def fixed(self, Z_train: Known, scores_train: Known, rng: Rng) -> Kernel:
         """The best candidate for training errors."""

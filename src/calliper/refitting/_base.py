@@ -12,8 +12,9 @@ Every sum is rounded outward, so that a target as wrong as row i is not lost at 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
@@ -23,6 +24,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._blocks import map_row_blocks, row_slices
+from calliper._kept import Array, Field, Number, Plain
 from calliper._notebook import floored
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import (
@@ -122,6 +124,38 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     ``estimator_``; what is proved of it; and a remark on that. One whose models left out no folds
     also writes ``predict``, ``_left_out`` and, if that averages, ``_spread``.
     """
+
+    #: What a file keeps; all models stay outside.
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "residuals_": Array("float64", ("n",), least=0, finite=False),
+        "fold_": Array("int32", ("n",), least=0, optional=True, becomes="int64"),
+        "in_bag_": Array("bool", ("b", "n"), optional=True),
+        "models_": Plain(),
+        "estimator_": Plain(),
+        "n_columns": Number(int, 0, optional=True),
+        "names": Plain(),
+    }
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds; models stand there by number."""
+        own = vars(self)
+        known = {name: own.get(name) for name in ("residuals_", "fold_", "in_bag_", "models_")}
+        known["estimator_"] = own.get("estimator_")
+        names = [*own.get("feature_names_in_", ())]
+        return {**known, "n_columns": own.get("n_features_in_"), "names": names}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """What a file held, with the models that are given."""
+        known = {name: state[name] for name in state if name.endswith("_")}
+        self.__dict__.update({name: value for name, value in known.items() if value is not None})
+        fold, bags, n_models = state["fold_"], state["in_bag_"], len(self.models_)
+        whole = fold is not None and n_models and fold.max(initial=0) < n_models
+        if not (whole or (bags is not None and len(bags) == n_models)):
+            raise CalliperError("rows belong to models that are not there.")
+        if state["n_columns"] is not None:
+            self.n_features_in_ = state["n_columns"]
+        if state["names"]:
+            self.feature_names_in_ = np.array(state["names"], dtype=object)
 
     estimator: Any
     n_jobs: int | None

@@ -44,7 +44,7 @@ class BatchIntervals:
     columns : names of the inputs, optional
         By default those that calibration had; of a model of bare arrays, all columns of a batch.
     prefix : what the names of the new columns begin with
-    trusted : as in :func:`calliper.load`
+    bring : as in :func:`calliper.load`
     **how : what else ``predict_interval`` takes, the same for all batches
 
     Examples
@@ -69,7 +69,7 @@ class BatchIntervals:
         coverage: Coverage = 0.9,
         columns: Iterable[str] | None = None,
         prefix: str = "",
-        trusted: Iterable[Any] = (),
+        bring: Mapping[str, Any] | None = None,
         **how: Any,
     ) -> None:
         check_levels(coverage)
@@ -85,7 +85,7 @@ class BatchIntervals:
                 "in each worker, or model= itself, and not both."
             )
         self.calibrated = os.path.abspath(calibrated) if from_file else calibrated
-        self.load_model, self.model, self.trusted = load_model, model, tuple(trusted)
+        self.load_model, self.model, self.bring = load_model, model, bring
         self.coverage, self.prefix, self.how = coverage, prefix, how
         self.columns = None if columns is None else list(columns)
         self._token = uuid4().hex
@@ -119,7 +119,7 @@ class BatchIntervals:
                 model = self.model if self.load_model is None else self.load_model()
                 while len(_LOADED) >= _MOST_LOADED:
                     _LOADED.pop(next(iter(_LOADED)))
-                _LOADED[key] = load(self.calibrated, model, trusted=self.trusted)
+                _LOADED[key] = load(self.calibrated, model, bring=self.bring)
             return _LOADED[key]
 
     def _inputs(self, regressor: Any, frame: Any) -> Any:

@@ -152,6 +152,10 @@ class BagCells(BagKNN):
     def extended(self, rows: Rows) -> None:
         """None: all points are searched again."""
 
+    def for_file(self) -> dict[str, Any]:
+        """Nothing: cells are searched again."""
+        return {}
+
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
         """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
         new, pairs = self._around(Z)

@@ -25,8 +25,9 @@ layout: how many columns, and whether of numbers. No value in them is looked at.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -35,6 +36,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_is_fitted
 
+from calliper._kept import Field, Keeps, Number, OneOf
 from calliper._types import FloatArray
 from calliper._validation import check_features, n_rows
 from calliper.exceptions import CalliperError, EmbeddingWarning, UnscaledFeaturesWarning, warn
@@ -57,6 +59,7 @@ from calliper.models import (
 )
 from calliper.space._encoding import ColumnEncoder
 from calliper.space._spaces import (
+    SPACES,
     Contributions,
     InputsAndPrediction,
     Mapped,
@@ -90,7 +93,7 @@ RAW = Mapped(name="inputs as they are")
 UNTOUCHED = Untouched()
 
 
-class Embedding:
+class Embedding(Keeps):
     """A fitted map from inputs to the space where nearness is judged.
 
     Parameters
@@ -103,6 +106,30 @@ class Embedding:
     n_columns : int, optional
         Columns that ``space`` returns as predictions, if not ``n_outputs``.
     """
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "space": OneOf(SPACES),
+        "n_outputs": Number(int, 1),
+        "n_columns": Number(int, 1),
+        "n_dimensions": Number(int, 0, optional=True),
+    }
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> Embedding:
+        """The map; who has the model adds it."""
+        made = cls(state["space"], None, state["n_outputs"], state["n_columns"])
+        made.n_dimensions = state["n_dimensions"]
+        return made
+
+    @property
+    def error_model(self) -> Any:
+        """The model of errors that the space has, or None."""
+        return getattr(self.space, "errors", None)
+
+    @property
+    def transformer(self) -> Any:
+        """What ``embed`` became, as ``load`` takes it again; None where the space needs none."""
+        return self.space.mapping if isinstance(self.space, Mapped) else None
 
     def __init__(
         self,
@@ -145,7 +172,7 @@ class Embedding:
         return predictions(self.model, X, self.n_outputs)
 
     def _checked(self, Z: FloatArray) -> FloatArray:
-        if self.space is UNTOUCHED:  # a frame, perhaps: who asked for it knows what to do
+        if isinstance(self.space, Untouched):  # a frame, perhaps: who asked for it knows what to do
             return Z
         features = check_features(Z, "the embedding")
         self.n_dimensions = features.shape[1]
@@ -439,7 +466,7 @@ def refuse_changing(embedding: Embedding, X: Any, y_pred: FloatArray, Z: FloatAr
     few = np.arange(min(N_REPEATED, (n_rows(X) + 1) // 2))
     y_again, again = embedding.predict_and_transform(_safe_indexing(indexable(X)[0], few))
     _refuse_change(y_pred.reshape(len(y_pred), -1), y_again.reshape(len(few), -1), "the model")
-    if embedding.space is not UNTOUCHED:
+    if not isinstance(embedding.space, Untouched):
         _refuse_change(Z, again, f"the space ({embedding.space.name})")
 
 

@@ -37,7 +37,7 @@ columns and are refused.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, ClassVar, Protocol
@@ -48,6 +48,7 @@ from scipy import sparse
 from sklearn.model_selection import KFold
 from sklearn.utils.extmath import randomized_svd
 
+from calliper._kept import Array, Field, Keeps, Number, Plain
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.models import comes_from, is_frame, is_tensor, without_names
@@ -173,7 +174,7 @@ def _mean_targets(code: IntArray, size: FloatArray, y: FloatArray) -> FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)
-class ColumnEncoder:
+class ColumnEncoder(Keeps):
     """From rows of any kind to finite features, as learnt from training rows.
 
     Attributes
@@ -199,6 +200,29 @@ class ColumnEncoder:
     names: tuple[Hashable, ...] | None = None
     components: FloatArray | None = None
     largest: float = LARGEST_INPUT
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "columns": Plain(),
+        "names": Plain(),
+        "components": Array("float64", ("c", "d"), optional=True),
+        "largest": Number(least=0, finite=False),
+    }
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds: of each column its kind, and what was learnt of it."""
+        columns = [[column.kind, vars(column)] for column in self.columns]
+        names = None if self.names is None else list(self.names)
+        return {**vars(self), "columns": columns, "names": names}
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> ColumnEncoder:
+        """The encoder, of columns that are checked one by one."""
+        names, columns = state["names"], state["columns"]
+        whole = isinstance(columns, list) and (names is None or isinstance(names, list))
+        if not whole or (names is not None and len(names) != len(columns)):
+            raise CalliperError("an encoder has other columns than names.")
+        state["columns"] = tuple(_column_again(*column) for column in columns)
+        return cls(**{**state, "names": None if names is None else tuple(names)})
 
     @classmethod
     def of_numbers(cls, d: int) -> ColumnEncoder:
@@ -277,6 +301,17 @@ class ColumnEncoder:
                 f"inputs have {len(columns)} columns; training rows have {len(self.columns)}."
             )
         return columns
+
+
+def _column_again(kind: Any, known: Any) -> Column:
+    """What becomes of a column, by what a file says of it."""
+    made: Any = {each.kind: each for each in (Numbers, Times, Levels)}[kind](**known)
+    numbers = [made.gap, *(made.places.values() if kind == "levels" else ())]
+    if not all(type(each) is float and np.isfinite(each) for each in numbers):
+        raise CalliperError(f"a column of {kind} has features that are no numbers.")
+    if kind == "times" and not (made.letter in ("m", "M") and type(made.origin) is int):
+        raise CalliperError("a column of times starts nowhere.")
+    return made  # type: ignore[no-any-return]
 
 
 def _learnt(column: Any, y: FloatArray | None) -> Column:

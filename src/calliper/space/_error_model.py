@@ -29,9 +29,9 @@ CLEAR (arXiv:2507.08150) and RCP learn quantiles of residuals.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -40,6 +40,7 @@ from sklearn.model_selection import KFold
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._blocks import row_slices
+from calliper._kept import Array, Field, Inline, Keeps, Number
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError
@@ -63,7 +64,7 @@ FEW_AT_ONCE, MANY_AT_ONCE = 300, 8_192
 
 
 @dataclass(frozen=True, eq=False)
-class BoostedTrees:
+class BoostedTrees(Keeps):
     """Boosted trees of a few models as plain arrays: T trees, one model after another.
 
     Every tree asks ``DEPTH`` questions of a row, whether feature > threshold, and goes right if so;
@@ -82,6 +83,22 @@ class BoostedTrees:
     features: IntArray
     thresholds: FloatArray
     steps: FloatArray
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "counts": Array("int32", ("m",), least=1, becomes="int64"),
+        "constants": Array("float64", ("m",)),
+        "features": Array("int32", ("t", 2**DEPTH - 1), least=0, becomes="int64"),
+        "thresholds": Array("float64", ("t", 2**DEPTH - 1), finite=False),
+        "steps": Array("float64", ("t", 2**DEPTH)),
+    }
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> BoostedTrees:
+        """The trees, if there are as many as models have."""
+        made = cls(**state)
+        if made.counts.sum() != len(made.steps):
+            raise CalliperError("boosted models do not have the trees that they name.")
+        return made
 
     @classmethod
     def of(cls, models: Sequence[Any]) -> BoostedTrees:
@@ -204,6 +221,36 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
     >>> expected.shift.round(1), expected.size.round(1)
     (array([0. , 0.9]), array([0.2, 0.7]))
     """
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "n_errors_": Number(int, 0),
+        "n_features_in_": Number(int, 1),
+        "least_": Number(),
+        "most_": Number(),
+        "shift_share_": Number(least=0, most=1),
+        "mean_size_": Number(least=np.finfo(float).tiny),
+        "reach_": Number(least=np.finfo(float).tiny),
+        "units_kept_": Number(bool),
+        "trees_": Inline(BoostedTrees),
+    }
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds of a fitted model."""
+        own = {name: getattr(self, name) for name in self.keeps if name in vars(self)}
+        return own | {"least_": self.range_[0], "most_": self.range_[1]}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """What was learnt before; what was said of left-out rows is not kept."""
+        self.range_ = state.pop("least_"), state.pop("most_")
+        self.__dict__.update(state)
+        asked, n_models = self.trees_.features.max(initial=0), len(self.trees_.counts)
+        if asked >= self.n_features_in_ or n_models != 3 + bool(self.shift_share_):
+            raise CalliperError("the trees of an ErrorModel are not those that it asks.")
+        if not self.range_[0] <= self.range_[1]:
+            raise CalliperError("the errors that an ErrorModel has seen have no range.")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "trees_" in vars(self)
 
     def __init__(
         self,

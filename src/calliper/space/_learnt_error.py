@@ -16,13 +16,15 @@ and coverage is counted on rows that had no part in it, so that the guarantees a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, indexable
 
+from calliper._kept import Field, Inline, Keeps, Number, OneOf, Opened, Part
 from calliper._types import FloatArray
 from calliper.exceptions import EmbeddingWarning, warn
 from calliper.models import ModelFamily, OpenedModel, open_model, unwrapped
@@ -32,6 +34,7 @@ from calliper.space._encoding import ColumnEncoder
 from calliper.space._error_model import FEWEST_ERRORS, ErrorModel, Expected
 from calliper.space._left_out import LeftOut, Training
 from calliper.space._spaces import (
+    SPACES,
     InputsAndPrediction,
     Predict,
     Prediction,
@@ -41,9 +44,12 @@ from calliper.space._spaces import (
 
 SIZE_WEIGHT, LEAST_SIZE, SIZE_FLOOR = 2.0, 0.02, 0.01
 
+#: Spaces that may be the base of the one below.
+BASES = dict(SPACES)
+
 
 @dataclass(frozen=True, kw_only=True)
-class WithErrorModel:
+class WithErrorModel(Keeps):
     """A space, its predictions adjusted and the expected error added, each if it is wanted.
 
     Attributes
@@ -65,6 +71,17 @@ class WithErrorModel:
     unit: float
     adds: bool
     adjusts: bool
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "base": OneOf(BASES),
+        "opened": Opened(),
+        "errors": Part("space"),
+        "encode": Inline(ColumnEncoder),
+        "centre": Number(),
+        "unit": Number(least=np.finfo(float).tiny),
+        "adds": Number(bool),
+        "adjusts": Number(bool),
+    }
 
     @property
     def name(self) -> str:
@@ -215,3 +232,6 @@ def _opened(model: Any) -> OpenedModel:
     if opened.targets:  # the core predicts in another unit: leave it wrapped
         opened = OpenedModel(core=unwrapped(model))
     return opened
+
+
+SPACES["errors"] = WithErrorModel

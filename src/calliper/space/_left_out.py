@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.model_selection import GroupKFold, KFold
 from sklearn.utils import _safe_indexing, indexable
 
+from calliper._kept import Array, Field, Number, Text
 from calliper._types import FloatArray, IntArray
 from calliper._validation import n_rows
 from calliper.declarations import Uses
@@ -47,6 +48,26 @@ class LeftOut(Rows):
     y_pred: FloatArray
     n_training: int
     source: str
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "Z": Array("float64", ("r", "d")),
+        "scores": Array("float64", ("r",), optional=True),
+        "numbers": Array("int64", ("r",), least=0),
+        "y_pred": Array("float64", ("r", "k")),
+        "n_training": Number(int, 0),
+        "source": Text(),
+    }
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds; predictions always have columns there."""
+        own = {name: getattr(self, name) for name in self.keeps}
+        return {**own, "y_pred": self.y_pred.reshape(len(self.numbers), -1)}
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> LeftOut:
+        """One column is none."""
+        y_pred = state["y_pred"]
+        return cls(**{**state, "y_pred": y_pred[:, 0] if y_pred.shape[1] == 1 else y_pred})
 
     def __repr__(self) -> str:
         n, missing = len(self.numbers), self.n_training - len(self.numbers)

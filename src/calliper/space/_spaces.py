@@ -22,13 +22,14 @@ deviation of its predictions of training rows. Known to none, the spread alone i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
+from calliper._kept import Array, Field, Inline, Keeps, Number, Opened, Part, Plain, Text
 from calliper._types import FloatArray
 from calliper._validation import check_features, n_rows, refuse_sparse
 from calliper.exceptions import CalliperError
@@ -37,6 +38,7 @@ from calliper.models import (
     ModelFamily,
     OpenedModel,
     coefficients,
+    families,
     is_tensor,
     predictions,
     shape_of,
@@ -48,11 +50,16 @@ Predict = Callable[[Any], FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
-class Scaling:
+class Scaling(Keeps):
     """Features in units of their deviations among training rows, (d,) each."""
 
     centre: FloatArray
     scale: FloatArray
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "centre": Array("float64", ("d",)),
+        "scale": Array("float64", ("d",), least=np.finfo(float).tiny),
+    }
 
     @classmethod
     def learn(cls, features: FloatArray) -> Scaling:
@@ -61,6 +68,8 @@ class Scaling:
         return cls(fitted.mean_, fitted.scale_)
 
     def __call__(self, features: FloatArray) -> FloatArray:
+        if features.shape[1] != len(self.centre):
+            raise CalliperError(f"{len(self.centre)} columns are known; got {features.shape[1]}.")
         return np.asarray((features - self.centre) / self.scale)
 
 
@@ -86,7 +95,7 @@ class Space(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mapped:
+class Mapped(Keeps):
     """What a function or a fitted transformer makes of the inputs; without one, the inputs."""
 
     name: str
@@ -94,6 +103,25 @@ class Mapped:
     scaling: Scaling | None = None
 
     has_unit = False
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "name": Text(),
+        "mapping": Plain("embed"),
+        "encode": Inline(ColumnEncoder, optional=True),
+        "scaling": Inline(Scaling, optional=True),
+    }
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds: an encoder, or the name of what the user brings again."""
+        own = isinstance(self.mapping, ColumnEncoder)
+        encode, mapping = (self.mapping, None) if own else (None, self.mapping)
+        known = {"name": self.name, "scaling": self.scaling}
+        return known | {"encode": encode, "mapping": mapping}
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> Mapped:
+        """The map, by what the user brought."""
+        encode, brought = state.pop("encode"), state.pop("mapping")
+        return cls(mapping=brought if encode is None else encode, **state)
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """No predictions, and what is made of each row."""
@@ -108,7 +136,7 @@ class Mapped:
 
 
 @dataclass(frozen=True)
-class Untouched:
+class Untouched(Keeps):
     """Rows as they came, frames too, for methods that make something of their own of them."""
 
     name: str = "inputs as they are"
@@ -125,7 +153,7 @@ class Untouched:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneInput:
+class OneInput(Keeps):
     """The only input of a model without a spread: predictions are a function of it."""
 
     opened: OpenedModel
@@ -134,6 +162,11 @@ class OneInput:
     name: str = "the one input"
 
     has_unit = False
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "opened": Opened(),
+        "encode": Inline(ColumnEncoder),
+        "scaling": Inline(Scaling, optional=True),
+    }
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """No predictions, and the input as the core is given it, gaps at the training median."""
@@ -146,13 +179,26 @@ class OneInput:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Prediction(Keeps):
     """The prediction alone, in ``units``: one number, or each of several targets or quantiles."""
 
     name: str = "prediction"
     units: Any = 1.0
 
     has_unit = False
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "units": Array("float64", ("k",), least=np.finfo(float).tiny)
+    }
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds."""
+        return {"units": np.atleast_1d(np.asarray(self.units, dtype=np.float64))}
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> Prediction:
+        """One unit for all is a number."""
+        units = state["units"]
+        return cls(units=units if len(units) != 1 else float(units[0]))
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions, and the same as columns (m, n_outputs)."""
@@ -165,7 +211,7 @@ class Prediction:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InputsAndPrediction:
+class InputsAndPrediction(Keeps):
     """Inputs of the core, standardised, and the prediction, each with the same weight.
 
     d standardised inputs are divided by √d: together they then weigh as much as the prediction,
@@ -179,6 +225,13 @@ class InputsAndPrediction:
     outputs: Scaling
 
     has_unit = True
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "opened": Opened(),
+        "n_outputs": Number(int, 1),
+        "encode": Inline(ColumnEncoder),
+        "inputs": Inline(Scaling),
+        "outputs": Inline(Scaling),
+    }
 
     @property
     def name(self) -> str:
@@ -198,13 +251,14 @@ class InputsAndPrediction:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contributions:
+class Contributions(Keeps):
     """What each input adds to a linear prediction, coefᵢ·xᵢ, and their sum: all in one unit."""
 
     opened: OpenedModel
     name: str
 
     has_unit = False  # that of y, which means something else for every data set
+    keeps: ClassVar[Mapping[str, Field]] = {"opened": Opened(), "name": Text()}
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions, and a coordinate for each input that the model uses and for their sum."""
@@ -220,12 +274,13 @@ class Contributions:
 
 
 @dataclass(frozen=True)
-class Network:
+class Network(Keeps):
     """The space of a module that predicts: prediction and layer in one pass."""
 
     layer: Layer
 
     has_unit = False
+    keeps: ClassVar[Mapping[str, Field]] = {"layer": Part("models")}
 
     @property
     def name(self) -> str:
@@ -242,7 +297,7 @@ class Network:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictionAndSpread:
+class PredictionAndSpread(Keeps):
     """The space of a model that has a spread.
 
     Attributes
@@ -257,6 +312,30 @@ class PredictionAndSpread:
     doubt: ModelFamily
     unit: float | None
     predicts: bool = True
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "opened": Opened(),
+        "family": Text(),
+        "unit": Number(least=np.finfo(float).tiny, optional=True),
+        "predicts": Number(bool),
+    }
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds; what the family reads is read again from the model."""
+        return {
+            "opened": self.opened,
+            "family": type(self.doubt).__name__,
+            "unit": self.unit,
+            "predicts": self.predicts,
+        }
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> PredictionAndSpread:
+        """What the family reads of the model that was given."""
+        every: tuple[type[ModelFamily], ...] = (ModelFamily, *families())
+        known = {family.__name__: family for family in every}
+        doubt = known[state.pop("family")](state["opened"].core)
+        return cls(doubt=doubt, **state)
 
     @classmethod
     def learn(
@@ -367,3 +446,16 @@ def _table(values: Any, name: str) -> Any:
     if is_tensor(values):
         values = values.detach().cpu().numpy()
     return np.asarray(values).reshape(-1, 1) if len(shape_of(values)) == 1 else values
+
+
+#: Spaces that a file may hold, by what they are called there; one more is added where it is.
+SPACES: dict[str, Any] = {
+    "mapped": Mapped,
+    "inputs as they are": Untouched,
+    "one input": OneInput,
+    "prediction": Prediction,
+    "inputs and prediction": InputsAndPrediction,
+    "contributions": Contributions,
+    "layer": Network,
+    "spread": PredictionAndSpread,
+}

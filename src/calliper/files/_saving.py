@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy
 import sklearn
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 
 from calliper._front_door import FrontDoor
+from calliper._kept import Array, Field, Inline, Keeps, Number
 from calliper._probe_rows import rows_again
+from calliper._types import FloatArray
 from calliper._version import __version__
 from calliper.calibration import CalibratedOnStored
-from calliper.calibrators import Calibrator
+from calliper.calibrators import Calibrator, Grouped
 from calliper.exceptions import (
     CalliperError,
-    CannotSaveError,
     DamagedFileError,
-    OtherVersionWarning,
-    warn,
+    OtherModelError,
+    unheard,
 )
 from calliper.files import _file
-from calliper.files._classes import full_name
-from calliper.files._graph import PROBE, GraphReader, GraphWriter
+from calliper.files._codec import Reader, Writer, refuse
 from calliper.files._model import (
     ask,
     check_class,
@@ -38,18 +39,29 @@ from calliper.files._model import (
     parts_of,
     slots_of,
 )
+from calliper.online import Controller
 from calliper.refitting import RefittedRegressor
+from calliper.shift import LikelihoodRatio
 
 #: What numbers may depend on.
 LIBRARIES = {each.__name__: each.__version__ for each in (np, scipy, sklearn)}
 
 #: What can be saved.
-KINDS = (FrontDoor, Calibrator, RefittedRegressor, CalibratedOnStored)
+KINDS = (
+    *(FrontDoor, Calibrator, RefittedRegressor),
+    *(CalibratedOnStored, Controller, LikelihoodRatio),
+)
 
 UNFITTED = (
-    "This %(name)s has not been calibrated, so that there is nothing to save: call calibrate or "
+    "This {name} has not been calibrated, so that there is nothing to save: call calibrate or "
     "fit first."
 )
+
+#: The attribute that has a few rows as they came, of whatever kind; see ``_probe_rows.py``.
+PROBE = "_probe"
+
+#: Columns of one model that a file may ask for.
+MOST_COLUMNS = 10_000
 
 #: Rows of features at which a loaded calibrator is asked for the radius that it gave before.
 N_ASKED = 5
@@ -89,21 +101,20 @@ def save(calibrated: Any, path: Any) -> None:
             f"save takes a calibrated ConformalRegressor or a fitted calibrator; got "
             f"{type(calibrated).__name__}."
         )
-    if not isinstance(calibrated, CalibratedOnStored):
-        check_is_fitted(calibrated, msg=UNFITTED)
-    writer = GraphWriter(slots_of(calibrated))
-    root = writer.node(calibrated)
-    graph = {
-        "root": root,
-        "probe": writer.node(_probe(calibrated)),
-        "radius": writer.node(_radius(calibrated)),
-        "objects": writer.objects,
+    if isinstance(calibrated, BaseEstimator) and not calibrated.__sklearn_is_fitted__():
+        raise NotFittedError(UNFITTED.format(name=type(calibrated).__name__))
+    writer = Writer(slots_of(calibrated))
+    nodes = {
+        "object": writer.record(calibrated),
+        "probe": None,
+        "radius": writer.write(Inline(Asked, optional=True), _asked_before(calibrated), "radius"),
     }
-    header = _header(calibrated, sorted(writer.trusted))
-    _file.write(path, _file.Contents(header, graph, writer.arrays))
+    nodes["probe"] = _probe(calibrated, writer)
+    header = _header(calibrated, writer.needs)
+    _file.write(path, _file.Contents(header, nodes, writer.arrays))
 
 
-def load(path: Any, model: Any = None, *, trusted: Iterable[Any] = ()) -> Any:
+def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) -> Any:
     """What :func:`save` wrote, ready to predict.
 
     Parameters
@@ -111,8 +122,11 @@ def load(path: Any, model: Any = None, *, trusted: Iterable[Any] = ()) -> Any:
     path : the file
     model : the fitted model that was calibrated; a list of all of them for methods that refit.
         None for a calibrator alone
-    trusted : functions and classes of your own that belong to it, such as a function given as
-        ``embed``. A file names them but cannot bring them along
+    embed : the fitted transformer, function or ``Layer`` that is the space, if it was one of yours:
+        ``embedding_.transformer`` of what was saved
+    bring : dict, optional
+        What else of yours belongs to it and is in no file, by the name of the parameter: functions,
+        forests, regressors and classifiers. :func:`inspect` says which names a file needs
 
     Returns
     -------
@@ -131,22 +145,21 @@ def load(path: Any, model: Any = None, *, trusted: Iterable[Any] = ()) -> Any:
     """
     contents = _file.read(path)
     header = _whole(contents.header, path)
-    known = _known(header["trusted"], trusted)
+    brought = _brought(header["brought"], embed, {} if bring is None else bring)
     with _file.refused_as_damaged(Path(path)):
-        graph = contents.graph
-        most = len(graph["objects"])
-        models = models_again(model, header["needs"], f"a {header['object']}", most)
-    _refuse_missing(header, known)
-    _warn_of_version(header)
+        models = models_again(model, header["needs"], f"a {header['object']}", MOST_COLUMNS)
+        nodes = contents.nodes
+        reader = Reader(contents.arrays, models, brought)
     try:
-        with _file.refused_as_damaged(Path(path)):
-            reader = GraphReader(graph["objects"], contents.arrays, models, known)
-            calibrated = reader.value(graph["root"])
-            probe, radius = reader.value(graph["probe"]), reader.value(graph["radius"])
+        with _file.refused_as_damaged(Path(path)), unheard(Warning):
+            calibrated = reader.record(nodes["object"])
             _refuse_other_kind(calibrated, header)
-            _compare(calibrated, probe, models, header)
-            if radius is not None:
-                _check_radius(calibrated, radius, path)
+            if not isinstance(calibrated, KINDS):
+                refuse(f"it holds a {type(calibrated).__name__}")
+            _compare(calibrated, reader.plain(nodes["probe"]), models, header)
+            asked = reader.read(Inline(Asked, optional=True), nodes["radius"], {}, "radius")
+            if asked is not None:
+                asked.check(calibrated, path, header["brought"])
     except DamagedFileError:
         if models:  # of another class it may have nothing of what is read from the model again
             with _file.refused_as_damaged(Path(path)):
@@ -195,8 +208,9 @@ class Kept:
             f"made by calliper {head['calliper']} (format {head['format']}; {made}); "
             f"{self.n_bytes:,} bytes",
         ]
-        if head["trusted"]:
-            lines.append(f"load needs trusted=[…] for: {', '.join(head['trusted'])}")
+        for name, what in head["brought"].items():
+            how = "embed=" if name == "embed" else f"bring={{{name!r}: …}}"
+            lines.append(f"load needs {how}: {what}")
         return [line for line in lines if line]
 
 
@@ -226,31 +240,34 @@ def inspect(path: Any) -> Kept:
     return Kept(_whole(contents.header, path), Path(path).stat().st_size)
 
 
-def _header(calibrated: Any, trusted: list[str]) -> dict[str, Any]:
+def _header(calibrated: Any, brought: dict[str, str]) -> dict[str, Any]:
     """What people and ``inspect`` want to know."""
     method = _method(calibrated)
     embedding = getattr(calibrated, "embedding_", getattr(calibrated, "embedding", None))
     models = [model for model, place in slots_of(calibrated) if place == 0]
     locality = getattr(method, "locality_", None)
     levels = _levels(calibrated)
-    promise = calibrated.guarantee(levels[-1] if levels else 0.9)
+    said, name, n_calibration = "", type(calibrated).__name__, 0
+    if not isinstance(calibrated, Controller | LikelihoodRatio):
+        promise = calibrated.guarantee(levels[-1] if levels else 0.9)
+        said, name, n_calibration = promise.describe(), promise.method, int(promise.n_calibration)
     return {
         "format": _file.FORMAT,
         "calliper": __version__,
         "versions": {"python": platform.python_version(), **LIBRARIES},
         "object": type(calibrated).__name__,
-        "method": promise.method,
+        "method": name,
         "kernel": repr(getattr(method, "kernel_", getattr(method, "kernel", ""))) or "",
         "locality": "" if locality is None else locality.describe(),
         "space": "" if embedding is None else embedding.space.name,
         "score": repr(calibrated.score_) if hasattr(calibrated, "score_") else "",
-        "n_calibration": int(promise.n_calibration),
+        "n_calibration": n_calibration,
         "levels": levels,
-        "guarantee": promise.describe(),
+        "guarantee": said,
         "model": fingerprint(models[0]) if models else None,
         "columns": [str(name) for name in getattr(calibrated, "feature_names_in_", ())],
         "needs": needed(calibrated),
-        "trusted": trusted,
+        "brought": brought,
     }
 
 
@@ -280,51 +297,68 @@ def _asked(method: Any) -> set[float]:
     return set(getattr(method, "levels_asked_", ()))
 
 
-def _probe(calibrated: Any) -> dict[str, Any] | None:
+def _probe(calibrated: Any, writer: Writer) -> Any:
     """A few rows, and what the model said of them; None where they cannot be kept."""
-    state = getattr(calibrated, PROBE, None)
-    if isinstance(calibrated, FrontDoor):
-        state = calibrated.calibration_.probe
+    front = isinstance(calibrated, FrontDoor)
+    state = calibrated.calibration_.probe if front else vars(calibrated).get(PROBE)
     if state is None:
         return None
-    try:
-        GraphWriter().node(state)
-    except CannotSaveError:
-        return None
-    return {"rows": state, "said": ask(calibrated, rows_again(state))}
+    known, tried = {"rows": state, "said": ask(calibrated, rows_again(state))}, Writer()
+    tried.plain(known, "rows")
+    return None if tried.brought else writer.plain(known, "rows")
 
 
-def _radius(calibrated: Any) -> dict[str, Any] | None:
-    """Features, and the radius there at a level that was asked before; None if it was never."""
+@dataclass(frozen=True, eq=False)
+class Asked(Keeps):
+    """Features, and the radius there at a level that was asked before."""
+
+    Z: FloatArray
+    level: float
+    radius: FloatArray
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "Z": Array("float64", ("m", "d")),
+        "level": Number(least=0, most=1),
+        "radius": Array("float64", ("m",), finite=False),
+    }
+
+    def check(self, calibrated: Any, path: Any, brought: dict[str, str]) -> None:
+        """Refuse what answers otherwise than it did."""
+        found = _method(calibrated).predict_radius(self.Z, self.level)
+        if np.allclose(found, self.radius, rtol=1e-6, atol=0.0):
+            return
+        said = f"gives radius {found[0]:.6g} where it gave {self.radius[0]:.6g} when it was saved"
+        if brought:
+            raise OtherModelError(
+                f"{str(path)!r} {said}: bring what it was calibrated with ({', '.join(brought)}), "
+                f"fitted as it was then."
+            )
+        raise DamagedFileError(
+            f"{str(path)!r} {said}: it was altered, or this version computes otherwise."
+        )
+
+
+def _asked_before(calibrated: Any) -> Asked | None:
+    """What a loaded one is asked again; None if it never was, or cannot be."""
     method = _method(calibrated)
     asked = sorted(_asked(method))
-    plain = isinstance(method, Calibrator) and not hasattr(method, "calibrators_")
+    plain = isinstance(method, Calibrator) and not isinstance(method, Grouped)
     if not plain or not asked or method.weights_ is not None:
         return None
     Z = method._rows.Z[:N_ASKED]
-    if not len(Z) or not isinstance(Z, np.ndarray):
+    if not len(Z) or not isinstance(Z, np.ndarray) or getattr(method, "basis", None) is not None:
         return None
     radius, again = (method.predict_radius(Z, asked[-1]) for _ in range(2))
     if not np.array_equal(radius, again):  # something is drawn for each row
         return None
-    return {"Z": Z, "level": asked[-1], "radius": radius}
-
-
-def _check_radius(calibrated: Any, expected: dict[str, Any], path: Any) -> None:
-    method, radius = _method(calibrated), expected["radius"]
-    found = method.predict_radius(expected["Z"], expected["level"])
-    if not np.allclose(found, radius, rtol=1e-6, atol=0.0):
-        raise DamagedFileError(
-            f"{str(path)!r} gives radius {found[0]:.6g} where it gave {radius[0]:.6g} when it was "
-            f"saved: it was altered, or this version computes otherwise."
-        )
+    return Asked(Z, asked[-1], radius)
 
 
 #: What a header has, and of which kind.
 PARTS: dict[str, Any] = {
     **dict.fromkeys(("calliper", "object", "method", "kernel", "locality"), str),
     **dict.fromkeys(("space", "score", "guarantee"), str),
-    **{"levels": list, "trusted": list, "columns": list, "versions": dict, "needs": dict},
+    **{"levels": list, "brought": dict, "columns": list, "versions": dict, "needs": dict},
     **{"n_calibration": int, "format": int, "model": dict | None},
 }
 
@@ -333,7 +367,7 @@ def _whole(header: dict[str, Any], path: Any) -> dict[str, Any]:
     """The header, if it has all its parts; otherwise it is refused."""
     whole = all(name in header and isinstance(header[name], PARTS[name]) for name in PARTS)
     whole = whole and all(isinstance(level, int | float) for level in header["levels"])
-    whole = whole and all(isinstance(name, str) for name in header["trusted"])
+    whole = whole and all(isinstance(each, str) for each in header["brought"].values())
     model: Any = header.get("model") or {"class": "", "parameters": {}}
     whole = whole and isinstance(model.get("class"), str)
     whole = whole and isinstance(model.get("parameters"), dict)
@@ -345,28 +379,22 @@ def _whole(header: dict[str, Any], path: Any) -> dict[str, Any]:
     return header
 
 
-def _known(names: list[str], trusted: Iterable[Any]) -> dict[str, Any]:
-    """What the reader trusts, by the names in the file; of a script, whatever module it is now."""
-    by_name: dict[str, Any] = {}
-    for each in trusted:
-        if not hasattr(each, "__name__"):
-            raise TypeError(
-                f"trusted takes functions and classes, as trusted=[my_function]; got {each!r:.60}."
-            )
-        by_name[full_name(each)] = each
-    own = {name.partition(":")[2]: each for name, each in by_name.items()}
-    scripts = (name.partition(":")[2] for name in names if name.startswith("__main__:"))
-    return by_name | {f"__main__:{name}": own[name] for name in scripts if name in own}
-
-
-def _refuse_missing(header: dict[str, Any], known: dict[str, Any]) -> None:
-    missing = [name for name in header["trusted"] if name not in known]
-    if missing:
-        module, _, name = missing[0].partition(":")
-        raise CalliperError(
-            f"the file names {', '.join(missing)}, which no file can bring along: pass "
-            f"trusted=[{name}, …] after 'from {module} import {name}'."
+def _brought(needs: dict[str, str], embed: Any, bring: Any) -> dict[str, Any]:
+    """What the reader brought, by name; what is missing is asked for."""
+    if not isinstance(bring, Mapping):
+        raise TypeError(
+            f"bring takes a dict, as bring={{'basis': my_function}}; got {bring!r:.60}."
         )
+    given = dict(bring) | ({} if embed is None else {"embed": embed})
+    missing = [name for name in needs if name not in given]
+    if missing:
+        name, what = missing[0], needs[missing[0]]
+        how = "embed=…" if name == "embed" else f"bring={{{name!r}: …}}"
+        raise CalliperError(
+            f"the file was made with {what} as {name}, which no file can hold: pass {how}, fitted "
+            f"as it was then."
+        )
+    return {name: given[name] for name in needs}
 
 
 def _compare(calibrated: Any, probe: Any, models: list[Any], header: dict[str, Any]) -> None:
@@ -374,7 +402,11 @@ def _compare(calibrated: Any, probe: Any, models: list[Any], header: dict[str, A
     if probe is not None:
         rows, made_for = rows_again(probe["rows"]), _in_words(header["model"])
         check_same(calibrated, rows, probe["said"], made_for)
-        vars(calibrated)[PROBE] = probe["rows"]
+        if isinstance(calibrated, FrontDoor):
+            known = replace(calibrated.calibration_, probe=probe["rows"])
+            calibrated.calibration_ = known
+        else:
+            vars(calibrated)[PROBE] = probe["rows"]
     elif models:
         check_class(models[0], header["model"])
 
@@ -382,16 +414,6 @@ def _compare(calibrated: Any, probe: Any, models: list[Any], header: dict[str, A
 def _refuse_other_kind(calibrated: Any, header: dict[str, Any]) -> None:
     if type(calibrated).__name__ != header["object"]:
         raise DamagedFileError(f"the file is said to hold a {header['object']} and does not.")
-
-
-def _warn_of_version(header: dict[str, Any]) -> None:
-    before, now = header["versions"].get("sklearn"), LIBRARIES["sklearn"]
-    if str(before).split(".")[:2] != now.split(".")[:2]:
-        warn(
-            f"The file was made with scikit-learn {before}, and this is {now}: what it holds of "
-            f"trees may be read otherwise. Answers at the rows that it remembers are compared.",
-            OtherVersionWarning,
-        )
 
 
 def _in_words(model: dict[str, Any] | None) -> str:

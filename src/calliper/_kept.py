@@ -1,0 +1,122 @@
+"""How a class says beside itself what a file keeps of it: each number with type, shape and range.
+
+``keeps`` of a class maps names to the declarations below. ``calliper.files`` checks every value of
+a file against them before anything uses it; then constructors run, and ``fit`` computes the rest.
+Sizes in shapes are names: N calibration points, d features, n other rows. The same name means the
+same size throughout one object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True)
+class Array:
+    """Numbers of one type.
+
+    Attributes
+    ----------
+    dtype : type in the file
+    shape : sizes, each a number or the name of one
+    least, most : what numbers must not be below or above; ``most`` may name a size, to be below it
+    finite : whether infinities and NaN are refused
+    optional : whether it may be None
+    becomes : type in memory, if it is another
+    """
+
+    dtype: str
+    shape: tuple[str | int, ...]
+    least: float | None = None
+    most: float | str | None = None
+    finite: bool = True
+    optional: bool = False
+    becomes: str | None = None
+
+
+@dataclass(frozen=True)
+class Number:
+    """One number, of type float, int or bool, in a range."""
+
+    kind: type = float
+    least: float = float("-inf")
+    most: float = float("inf")
+    finite: bool = True
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text, one of some if these are named."""
+
+    choices: tuple[str, ...] = ()
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Part:
+    """An object of one of the classes that files know of a module; or a list of such."""
+
+    module: str
+    optional: bool = False
+    several: bool = False
+
+
+@dataclass(frozen=True)
+class Inline:
+    """An object of this one class, which the file need not name; or a list of such."""
+
+    kind: Any
+    optional: bool = False
+    several: bool = False
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """An object of one of some classes, each known by a word."""
+
+    kinds: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Known:
+    """One of some objects that have names here, such as where a kind of model keeps its spread."""
+
+    objects: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The user's model taken apart, which a file only points to."""
+
+
+@dataclass(frozen=True)
+class Plain:
+    """Whatever a parameter may be: values, lists, arrays, or an object that files know.
+
+    Something of the user's is brought again, by its ``name`` if it has one here.
+    """
+
+    name: str = ""
+
+
+Field = Array | Number | Text | Part | Inline | OneOf | Known | Opened | Plain
+
+PLAIN = Plain()
+
+
+class Keeps:
+    """A plain class whose objects are made again of what ``keeps`` declares."""
+
+    keeps: ClassVar[Mapping[str, Field]] = {}
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds of it, by the names of ``keeps``."""
+        return {name: getattr(self, name) for name in self.keeps}
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> Any:
+        """The object, of values that were checked."""
+        return cls(**state)
