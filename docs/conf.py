@@ -126,7 +126,7 @@ import sys
 from pathlib import Path
 
 folders = [Path.cwd(), *Path.cwd().parents]
-sys.path += [str(folder) for folder in folders if (folder / "studies" / "experiments" / "data").exists()]
+sys.path += [str(folder) for folder in folders if (folder / "studies" / "experiments").exists()]
 """
 
 run_here = [example.stem for example in sorted(EXAMPLES.glob("plot_*.py")) if runs_here(example)]
