@@ -227,7 +227,7 @@ class Grouped(Calibrator):
                 ("weights", weights),
             )
         )
-        return Rows(Z, np.asarray(scores), magnitudes, signs, weights, labels)
+        return Rows(Z, check_vector(scores, "scores"), magnitudes, signs, weights, labels)
 
     def predict_distribution(
         self, Z: Any, y_pred: Any, *, bounds: Any = None, weights: Any = None, groups: Any = None
