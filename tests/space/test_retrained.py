@@ -10,10 +10,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from calliper import ConformalRegressor
-from calliper.calibration import split_rows
 from calliper.exceptions import EmbeddingWarning
 from calliper.models import fit_params_of, open_model, untrained_core
-from calliper.space import Training
+from calliper.space import Training, split_rows
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 3))
