@@ -586,22 +586,18 @@ def _learn(
     asks = "left_out" in uses
     errors = _checked_error_model(error_model, score, asks=asks and known)
     adjusts = errors is not None and errors.adjusts
-    if method.judges_nearness or asks or adjusts or "training" in uses:
-        space = fit_embedding(
-            embed,
-            training.X,
-            X,
-            model=model,
-            n_outputs=score.n_outputs,
-            units=score.units,
-            y_train=training.y,
-            raw=_inputs_of(method),
-            nearness=method.judges_nearness,
-        )
-    else:  # rows are only counted: the prediction is all that is asked
-        space = fit_embedding(
-            "prediction", None, X, model=model, n_outputs=score.n_outputs, units=score.units
-        )
+    located = method.judges_nearness or asks or adjusts or "training" in uses
+    space = fit_embedding(
+        embed if located else "prediction",  # all that is asked where rows are only counted
+        training.X,
+        X,
+        model=model,
+        n_outputs=score.n_outputs,
+        units=score.units,
+        y_train=training.y,
+        raw=_inputs_of(method),
+        nearness=method.judges_nearness,
+    )
     if not known or not (asks or adjusts):
         return space, score, None, None
     chosen = isinstance(embed, str) and embed == "auto" and asks

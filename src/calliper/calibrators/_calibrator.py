@@ -235,33 +235,24 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         length_scale: float | None = None,
     ) -> Self:
         """As :meth:`fit`, where more may be known than the method uses: of that it is told none."""
-        uses = self.uses
-        return self.fit(
-            rows.Z,
-            rows.scores,
-            magnitudes=rows.magnitudes if "magnitudes" in uses else None,
-            signs=rows.signs if "signs" in uses else None,
-            weights=rows.weights,
-            groups=rows.groups,
-            training=training if "training" in uses else None,
-            left_out=left_out if "left_out" in uses else None,
-            length_scale=length_scale if "length_scale" in uses else None,
-        )
+        apart = {"training": training, "left_out": left_out, "length_scale": length_scale}
+        return self.fit(rows.Z, rows.scores, **self._used(rows, **apart))
 
     def extend_by(
         self, rows: Rows, *, window: int | None = None, length_scale: float | None = None
     ) -> Self:
         """As :meth:`extend`, where more may be known than the method uses."""
-        return self.extend(
-            rows.Z,
-            rows.scores,
-            window=window,
-            magnitudes=rows.magnitudes if "magnitudes" in self.uses else None,
-            signs=rows.signs if "signs" in self.uses else None,
-            weights=rows.weights,
-            groups=rows.groups,
-            length_scale=length_scale if "length_scale" in self.uses else None,
-        )
+        used = self._used(rows, length_scale=length_scale)
+        return self.extend(rows.Z, rows.scores, window=window, **used)
+
+    def _used(self, rows: Rows, **apart: Any) -> dict[str, Any]:
+        """What the method uses of rows and of what is known apart from them; and who is to weigh.
+
+        Weights and groups are never passed over: who cannot use them must say so.
+        """
+        known, uses = {"magnitudes": rows.magnitudes, "signs": rows.signs, **apart}, self.uses
+        told = {name: value for name, value in known.items() if name in uses}
+        return told | {"weights": rows.weights, "groups": rows.groups}
 
     def _once(self, name: str, learn: Callable[[], Any]) -> Any:
         """What a file knows of this, else what ``learn`` finds."""
