@@ -596,11 +596,6 @@ def check_option(value: Any, options: Sequence[str], name: str) -> str:
     return str(value)
 
 
-def check_window(window: Any) -> int:
-    """How many of the latest rows are kept."""
-    return at_least(window, 1, "window")
-
-
 def at_least(value: Any, least: int, name: str) -> int:
     """An integer that is large enough."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:

@@ -25,12 +25,12 @@ from calliper._row_checks import RowSketch, RowTrend, refuse_seen, sketch_rows, 
 from calliper._types import Coverage, FloatArray
 from calliper._validation import (
     PerRow,
+    at_least,
     check_bounds,
     check_folds,
     check_level,
     check_levels,
     check_vector,
-    check_window,
     first_rows,
     handler_of_collection,
     refuse_collection,
@@ -206,7 +206,9 @@ class Calibration:
         known = trained is not None and trained.model is self.space.model
         seen = refuse_seen(trained.rows, X, y) if trained is not None and known else None
         n = self.calibrators[0].n_calibration_ + len(y)
-        length = self.space.length_scale(n if window is None else min(n, check_window(window)))
+        length = self.space.length_scale(
+            n if window is None else min(n, at_least(window, 1, "window"))
+        )
         tails = measured(self.score, Z, y, y_pred, groups=groups, weights=weights)
         grown = tuple(
             copy(calibrator).extend_by(rows, window=window, length_scale=length)

@@ -35,6 +35,7 @@ from calliper._validation import (
     EngineRows,
     as_array,
     as_arrays,
+    at_least,
     check_bounds,
     check_calibration,
     check_level,
@@ -44,7 +45,6 @@ from calliper._validation import (
     check_signs,
     check_training,
     check_vector,
-    check_window,
     each_level,
     forget_fit,
     handler_of_tensor,
@@ -369,7 +369,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         check = check_vector if self.takes_any_score else check_scores
         scores = check(as_array(scores, "scores", Z), "scores", n=len(Z))
         rows = self._rows.join(self._checked(Z, scores, magnitudes, signs, weights, some=False))
-        n = len(rows) if window is None else min(check_window(window), len(rows))
+        n = len(rows) if window is None else min(at_least(window, 1, "window"), len(rows))
         grown = copy(self)  # as it was, should anything be refused
         if length_scale is not None:
             grown._length_scale = check_length_scale(length_scale)

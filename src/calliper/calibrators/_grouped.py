@@ -28,8 +28,8 @@ from sklearn.utils.validation import check_is_fitted
 from calliper._kept import Array, Field, Number, Part, Plain
 from calliper._types import FloatArray, IntArray
 from calliper._validation import (
+    at_least,
     check_vector,
-    check_window,
     forget_fit,
     n_rows,
     refuse_no_rows,
@@ -207,7 +207,7 @@ class Grouped(Calibrator):
         grown = copy(self)
         if length_scale is not None:
             grown._length_scale = length_scale
-        n = len(rows) if window is None else min(check_window(window), len(rows))
+        n = len(rows) if window is None else min(at_least(window, 1, "window"), len(rows))
         grown._relearn(rows.take(np.arange(len(rows) - n, len(rows))))
         self.__dict__.update(vars(grown))
         return self

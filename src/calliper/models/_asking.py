@@ -133,7 +133,7 @@ def unwrapped(model: Any) -> Any:
             model = model.__self__
         elif type(model) is FrozenEstimator:
             model = model.estimator
-        elif _is_fitted_as(model, BaseSearchCV, "best_estimator_"):
+        elif predicts_as(model, BaseSearchCV) and learnt(model, "best_estimator_") is not None:
             model = model.best_estimator_
         elif _is_calibrated(model):
             model = model.estimator_
@@ -149,11 +149,6 @@ def learnt(model: Any, name: str) -> Any:
 def comes_from(value: Any, library: str) -> bool:
     """Whether its class, or what that is derived from, is of a library, which need not be there."""
     return any(base.__module__.partition(".")[0] == library for base in type(value).__mro__)
-
-
-def _is_fitted_as(model: Any, known: type, part: str) -> bool:
-    """Whether it predicts as the class does, by the part that ``fit`` has left."""
-    return predicts_as(model, known) and learnt(model, part) is not None
 
 
 def _is_predict(model: Any) -> bool:

@@ -16,7 +16,7 @@ off with the library's own loop, which does not jump about in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -62,9 +62,9 @@ class Members(ModelFamily):
         self.picks_columns = columns is not None
         self.all_trees = _are_trees(core.estimators_)
         self.grove: Grove | None = None
-        self.members: list[Member] = [_AnyMember(*each) for each in own]
+        self.members: list[Member] = [partial(_of_model, *each) for each in own]
         if self.all_trees and isinstance(core, BaseEstimator):
-            self.members = [_TreeMember(member.tree_, given) for member, given in own]
+            self.members = [partial(_of_tree, member.tree_, given) for member, given in own]
             self.grove = Grove([member.tree_ for member, _ in own], [given for _, given in own])
             self.finite = "allow-nan" if get_tags(core).input_tags.allow_nan else True
 
@@ -225,26 +225,15 @@ def root_deviation(tree: Any) -> float:
     return float(np.sqrt(tree.impurity[0]))
 
 
-class _TreeMember:
-    """A tree without the checks of its wrapper: rows were checked once for all."""
-
-    def __init__(self, tree: Any, columns: Any) -> None:
-        self.tree, self.columns = tree, columns
-
-    def __call__(self, rows: Any) -> FloatArray:
-        rows = rows if self.columns is None else rows[:, self.columns]
-        values: FloatArray = self.tree.predict(rows)
-        return values.reshape(len(values), -1)[:, 0]
+def _of_tree(tree: Any, columns: Any, rows: Any) -> FloatArray:
+    """What a tree says, without the checks of its wrapper: rows were checked once for all."""
+    values: FloatArray = tree.predict(rows if columns is None else rows[:, columns])
+    return values.reshape(len(values), -1)[:, 0]
 
 
-class _AnyMember:
-    """A member that is asked as anyone would ask it."""
-
-    def __init__(self, model: Any, columns: Any) -> None:
-        self.model, self.columns = model, columns
-
-    def __call__(self, rows: Any) -> FloatArray:
-        return predictions(self.model, rows if self.columns is None else rows[:, self.columns])
+def _of_model(model: Any, columns: Any, rows: Any) -> FloatArray:
+    """What a member says that is asked as anyone would ask it."""
+    return predictions(model, rows if columns is None else rows[:, columns])
 
 
 def _are_trees(members: Sequence[Any]) -> bool:

@@ -110,7 +110,8 @@ class Mapped(Keeps):
         """No predictions, and what is made of each row."""
         if self.mapping is None:
             return None, as_features(X, X)
-        features = as_features(transformation(self.mapping)(X), X, name="embed(X)")
+        mapped = self.mapping.transform if is_transformer(self.mapping) else self.mapping
+        features = as_features(mapped(X), X, name="embed(X)")
         return None, features if self.scaling is None else self.scaling(features)
 
     def with_model(self, opened: OpenedModel) -> Mapped:
@@ -291,11 +292,6 @@ def one_target(y: FloatArray) -> FloatArray:
         return y
     deviation = y.std(axis=0)
     return np.asarray(((y - y.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)).mean(axis=1))
-
-
-def transformation(mapping: Any) -> Callable[[Any], Any]:
-    """From rows to features: what a transformer does, or the function itself."""
-    return mapping.transform if is_transformer(mapping) else mapping  # type: ignore[no-any-return]
 
 
 def is_transformer(mapping: Any) -> bool:
