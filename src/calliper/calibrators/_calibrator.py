@@ -1,10 +1,11 @@
 """The frame of all methods: features and scores in, a radius at any level and a promise out.
 
-A method is a subclass of :class:`Calibrator` that writes three things, named as in its paper:
+A method is a subclass of :class:`Calibrator` that writes at most three things, as in its paper:
 
     _learn(rows)                learns from checked calibration points
-    _radius(Z, levels, shares)  the radius at checked rows, (m, L)
-    _proved(level)              the marginal coverage that is proved, for the N at hand
+    _radius(Z, levels, shares)  the radius at checked rows, (m, L); or ``_local_scale(Z)``, by which
+                                it is a threshold of what ``_rescale`` made in ``_learn``
+    _proved(level)              the marginal coverage that is proved, if not that of split conformal
 
 and says of itself what it uses (``uses``), what people choose it by (``about``), and in class
 attributes or properties what :class:`Calibrator` lists. All else happens here, once: input is
@@ -21,7 +22,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -53,11 +53,17 @@ from calliper._validation import (
 from calliper.declarations import About, Uses
 from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
-from calliper.guarantees import Guarantee, confident_rank, required_for_confidence
-from calliper.kernels import Kernel, as_kernel, check_length_scale
+from calliper.guarantees import (
+    Guarantee,
+    confident_rank,
+    conformal_coverage,
+    required_for_confidence,
+)
+from calliper.kernels import Kernel, as_kernel, check_length_scale, rescale
 from calliper.quantile import (
     Shares,
     conformal_rank,
+    conformal_thresholds,
     effective_size,
     in_order,
     outward,
@@ -151,6 +157,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     _left_out: Any = None
     _length_scale: float | None = None
     _signed: Any
+    rescaled_scores_: FloatArray
     #: Weights in the order of what ``signed_thresholds`` gives of all points.
     _signed_weights: Any
 
@@ -189,7 +196,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         weights : (N,), optional
             How many times as often such inputs come among new rows, up to a constant; see
             ``docs/groups-and-shift.md``.
-        groups : (N,), optional
+        groups : (N,), column name or function of the rows, optional
             The group of each point, for :class:`Grouped`.
         training : (Z, scores), (Z, scores, targets) or Rows, optional
             Training inputs, errors and targets, apart from the calibration points.
@@ -200,65 +207,49 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             Distance in ``Z`` at which N points still count for one another, where the space has a
             unit of its own.
         """
-        self._refuse_unused(
-            magnitudes=magnitudes,
-            signs=signs,
-            weights=weights,
-            groups=groups,
-            training=training,
-            left_out=left_out,
-            length_scale=length_scale,
-        )
+        rows = Rows(Z, scores, magnitudes, signs, weights, groups)
+        return self._fit(rows, training=training, left_out=left_out, length_scale=length_scale)
+
+    def fit_to(self, rows: Rows, **apart: Any) -> Self:
+        """As :meth:`fit`, where more may be known than the method uses: of that it is told none."""
+        known = {name: apart[name] for name in apart if name in self.uses}
+        return self._fit(self._used(rows), **known)
+
+    def extend_by(
+        self, rows: Rows, *, window: int | None = None, length_scale: float | None = None
+    ) -> Self:
+        """As :meth:`extend`, where more may be known than the method uses."""
+        length_scale = length_scale if "length_scale" in self.uses else None
+        return self._extend(self._used(rows), window, length_scale)
+
+    def _used(self, rows: Rows) -> Rows:
+        """The rows without what is known of every row whether or not the method uses it."""
+        unused = {"magnitudes", "signs"} - self.uses
+        return replace(rows, **dict.fromkeys(unused))
+
+    def _fit(
+        self,
+        rows: Rows,
+        *,
+        training: Any = None,
+        left_out: Any = None,
+        length_scale: float | None = None,
+    ) -> Self:
+        """As :meth:`fit`, by rows as they came."""
+        self._refuse_unused(rows, training=training, left_out=left_out, length_scale=length_scale)
         forget_fit(self)
-        Z = self._as_rows(Z, None)
-        scores = as_array(scores, "scores", Z)
+        Z = self._as_rows(rows.Z, None)
+        scores = as_array(rows.scores, "scores", Z)
         Z, scores = check_calibration(self, Z, scores, non_negative=not self.takes_any_score)
         self._check_parameters()
         self._training = self._checked_apart("training", training, Z)
         self._left_out = None
         if left_out is not None:
             self._left_out = self._checked_apart("left_out", left_out, Z)
-        rows = self._checked(Z, scores, magnitudes, signs, weights)
+        checked = self._checked(replace(rows, Z=Z, scores=scores))
         self._length_scale = None if length_scale is None else check_length_scale(length_scale)
-        self._relearn(rows)
+        self._relearn(checked)
         return self
-
-    def fit_to(
-        self,
-        rows: Rows,
-        *,
-        training: Rows | None = None,
-        left_out: Rows | None = None,
-        length_scale: float | None = None,
-    ) -> Self:
-        """As :meth:`fit`, where more may be known than the method uses: of that it is told none."""
-        uses = self.uses
-        return self.fit(
-            rows.Z,
-            rows.scores,
-            magnitudes=rows.magnitudes if "magnitudes" in uses else None,
-            signs=rows.signs if "signs" in uses else None,
-            weights=rows.weights,
-            groups=rows.groups,
-            training=training if "training" in uses else None,
-            left_out=left_out if "left_out" in uses else None,
-            length_scale=length_scale if "length_scale" in uses else None,
-        )
-
-    def extend_by(
-        self, rows: Rows, *, window: int | None = None, length_scale: float | None = None
-    ) -> Self:
-        """As :meth:`extend`, where more may be known than the method uses."""
-        return self.extend(
-            rows.Z,
-            rows.scores,
-            window=window,
-            magnitudes=rows.magnitudes if "magnitudes" in self.uses else None,
-            signs=rows.signs if "signs" in self.uses else None,
-            weights=rows.weights,
-            groups=rows.groups,
-            length_scale=length_scale if "length_scale" in self.uses else None,
-        )
 
     def _once(self, name: str, learn: Callable[[], Any]) -> Any:
         """What a file knows of this, else what ``learn`` finds."""
@@ -329,15 +320,20 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     def _learn(self, rows: Rows) -> None:
         """Learn from the calibration points; ``_training`` and its like hold what else is known."""
 
-    @abstractmethod
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
+    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         """The radius at each row and level, (m, L); with weights, by ``shares`` of them."""
+        threshold = conformal_thresholds(self.rescaled_scores_, levels, shares)
+        return rescaled_back(self._local_scale(Z)[:, None], threshold)
 
-    @abstractmethod
     def _proved(self, level: float) -> float:
         """The marginal coverage that is proved at one level."""
+        return conformal_coverage(level, self.n_calibration_)
+
+    def _rescale(self, rows: Rows, scale: FloatArray) -> None:
+        """Keep scores in units of local scales, for ``_radius`` to multiply back."""
+        ratio = rescale(rows.scores, scale)
+        self.rescaled_scores_, self.weights_ = in_order(ratio, rows.weights)
+        self._keep_signed(ratio)
 
     def extend(
         self,
@@ -363,18 +359,13 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             For the number of points that there are now. What else ``fit`` was given of other
             points still counts.
         """
+        rows = Rows(Z, scores, magnitudes, signs, weights, groups)
+        return self._extend(rows, window, length_scale)
+
+    def _extend(self, new: Rows, window: int | None, length_scale: float | None) -> Self:
+        """As :meth:`extend`, by rows as they came."""
         check_is_fitted(self)
-        self._refuse_unused(
-            magnitudes=magnitudes,
-            signs=signs,
-            weights=weights,
-            groups=groups,
-            length_scale=length_scale,
-        )
-        Z = self._check_new(Z)
-        check = check_vector if self.takes_any_score else check_scores
-        scores = check(as_array(scores, "scores", Z), "scores", n=len(Z))
-        rows = self._rows.join(self._checked(Z, scores, magnitudes, signs, weights, some=False))
+        rows = self._rows.join(self._added(new, length_scale))
         n = len(rows) if window is None else min(check_window(window), len(rows))
         grown = copy(self)  # as it was, should anything be refused
         if length_scale is not None:
@@ -385,42 +376,38 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         self.__dict__.update(vars(grown))
         return self
 
+    def _added(self, new: Rows, length_scale: float | None) -> Rows:
+        """New calibration points, checked beside those at hand."""
+        self._refuse_unused(new, length_scale=length_scale)
+        Z = self._check_new(new.Z)
+        check = check_vector if self.takes_any_score else check_scores
+        scores = check(as_array(new.scores, "scores", Z), "scores", n=len(Z))
+        return self._checked(replace(new, Z=Z, scores=scores), some=False)
+
     def _take_in(self, rows: Rows, before: Self) -> bool:
         """Learn from rows whose first are those of ``before`` by a shorter way; False if none."""
         return False
 
-    def _refuse_unused(self, **given: Any) -> None:
+    def _refuse_unused(self, rows: Rows | None = None, **given: Any) -> None:
         """Say which of what was given this method does not use, if any."""
-        uses = self.uses
+        if rows is not None:
+            of_each = {"magnitudes": rows.magnitudes, "signs": rows.signs}
+            given = {**of_each, "weights": rows.weights, "groups": rows.groups, **given}
         for name, value in given.items():
-            if value is not None and name not in uses:
+            if value is not None and name not in self.uses:
                 hint = takers_of_weights() if name == "weights" else f"{self!r} does not use it"
                 raise TypeError(f"{type(self).__name__} takes no {name}: {hint}.")
 
-    def _checked(
-        self,
-        Z: Any,
-        scores: FloatArray,
-        magnitudes: Any,
-        signs: Any,
-        weights: Any,
-        *,
-        some: bool = True,
-    ) -> Rows:
-        """Calibration points and what is known of each, checked; ``some`` weight must not be 0."""
-        n = len(scores)
-        signs, weights = as_array(signs, "signs", Z), as_array(weights, "weights", Z)
+    def _checked(self, rows: Rows, *, some: bool = True) -> Rows:
+        """What is known of each calibration point, checked; ``some`` weight must not be 0."""
+        Z, scores, sizes, n = rows.Z, rows.scores, rows.scores, len(rows.scores)
+        signs, weights = as_array(rows.signs, "signs", Z), as_array(rows.weights, "weights", Z)
         refuse_huge_scores(scores, "scores")
-        sizes = scores
-        if magnitudes is not None:
-            sizes = self._checked_values(check_scores, magnitudes, "magnitudes", n, Z)
-        return Rows(
-            Z,
-            scores,
-            sizes,
-            None if signs is None else check_signs(signs, scores),
-            None if weights is None else check_weights(weights, n=n, some=some),
-        )
+        if rows.magnitudes is not None:
+            sizes = self._checked_values(check_scores, rows.magnitudes, "magnitudes", n, Z)
+        signs = None if signs is None else check_signs(signs, scores)
+        weights = None if weights is None else check_weights(weights, n=n, some=some)
+        return Rows(Z, scores, sizes, signs, weights)
 
     def _checked_apart(self, name: str, given: Any, Z: Any) -> Rows | None:
         """Rows apart from the calibration points, with what of them the method uses, checked."""
@@ -668,25 +655,17 @@ class ForeignCalibrator(Calibrator):
     def _learn(self, rows: Rows) -> None:
         self.fitted_ = clone(self.calibrator).fit(rows.Z, rows.scores)
 
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
+    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         return np.asarray(self.fitted_.predict_radius(Z, levels))
 
-    def predict_radius(
-        self,
-        Z: Any,
-        coverage: Coverage = 0.9,
-        *,
-        confidence: float | None = None,
-        weights: Any = None,
-        groups: Any = None,
-    ) -> FloatArray:
+    def predict_radius(self, Z: Any, coverage: Coverage = 0.9, **how: Any) -> FloatArray:
         """As it says, at every level."""
-        self._refuse_unused(weights=weights, groups=groups)
+        confidence = how.pop("confidence", None)
+        self._refuse_unused(**how)
         if confidence is not None:
             self._confident((0.9,), confidence)
-        return like_coverage(self._radius(self._check_new(Z), [*check_levels(coverage)]), coverage)
+        radius = self._radius(self._check_new(Z), [*check_levels(coverage)], None)
+        return like_coverage(radius, coverage)
 
     def _proved(self, level: float) -> float:
         return float(self.fitted_.guaranteed_coverage(level))
@@ -712,22 +691,6 @@ def as_calibrator(calibrator: Any) -> Calibrator:
 def fixed_kernel(given: Any, default: Kernel, Z: Any, errors: Any, rng: Any) -> Kernel:
     """The kernel given, or the default, as training rows make it."""
     return as_kernel(given, default).resolved(Z, rng).fixed(Z, errors, rng)
-
-
-def scales_of(method: Any) -> Callable[..., Any]:
-    """How its kernel makes the scales of the Jackknife+: of what a file knows, if it does."""
-    before = {name.rstrip("_"): value for name, value in method._known.items() if value is not None}
-    if "without_one" not in before:
-        return method.kernel_.leave_two_out  # type: ignore[no-any-return]
-    return partial(method.kernel_.leave_two_out_again, before)
-
-
-def keep_scales(method: Any) -> None:
-    """Name what its scales keep as ``learns`` does."""
-    found = {} if method.scale_ is None else method.scale_.for_file()
-    for name in method.learns:
-        if name != "kernel_":
-            setattr(method, name, found.get(name.rstrip("_")))
 
 
 def picture_of(calibrator: Calibrator) -> str:

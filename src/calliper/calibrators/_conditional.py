@@ -58,6 +58,7 @@ improved algorithm for discrete l1 linear approximation", doi:10.1137/0710069 (d
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -152,10 +153,10 @@ class ConditionalCalibration(Calibrator):
     def __init__(self, *, basis: Callable[[Any], Any] | None = None) -> None:
         self.basis = basis
 
-    def fit(self, Z: Any, scores: Any, **known: Any) -> Self:
-        """Evaluate the basis at the calibration points; see :meth:`Calibrator.fit`."""
+    def _fit(self, rows: Rows, **apart: Any) -> Self:
+        """As every method, to the basis at the calibration points."""
         forget_fit(self)  # before the basis is asked, which may refuse
-        super().fit(_columns(self.basis, Z), scores, **known)
+        super()._fit(replace(rows, Z=_columns(self.basis, rows.Z)), **apart)
         self.basis_ = self.basis
         return self
 
@@ -184,9 +185,7 @@ class ConditionalCalibration(Calibrator):
             )
         return super()._check_new(columns)
 
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
+    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         columns, place = np.unique(Z, axis=0, return_inverse=True)
         rows, inside = self.span_.coordinates(columns)
         distinct = np.full((len(rows), len(levels)), np.inf)

@@ -46,7 +46,6 @@ from calliper.calibrators._calibrator import Calibrator, kernel_needs
 from calliper.calibrators._locality import Locality, ShrunkBag, choose_locality, said_of
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
-from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN, STATISTICS, Bag, Neighborhood, as_kernel
 from calliper.quantile import (
     Shares,
@@ -297,9 +296,7 @@ class FullRescaled(Calibrator):
         """Plain split gives back one of the scores."""
         return self.bag_ is None
 
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
+    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         if self.bag_ is None:
             threshold = conformal_thresholds(self.scores_, levels, shares)
             return np.broadcast_to(threshold, (len(Z), len(levels)))
@@ -324,9 +321,6 @@ class FullRescaled(Calibrator):
             return with_signs(self._in_unit(self.bag_.thresholds(Z)), self._rows.signs)
         found = self.bag_.signed_order_statistics(Z, self._rows.signs, ranks)
         return with_signs(self._in_unit(np.abs(found)), np.sign(found))
-
-    def _proved(self, level: float) -> float:
-        return conformal_coverage(level, self.n_calibration_)
 
 
 def _refuse_other_magnitudes(rows: Rows) -> None:

@@ -16,7 +16,6 @@ paper 4 of the On-line Compression Modelling project, alrw.net.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -30,7 +29,6 @@ from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import (
     check_levels,
     check_vector,
-    check_window,
     forget_fit,
     like_coverage,
     n_rows,
@@ -108,30 +106,17 @@ class Grouped(Calibrator):
         """Whether the calibrator of each group has one."""
         return self._of_group.has_distribution
 
-    def fit(
+    def _fit(
         self,
-        Z: Any,
-        scores: Any,
+        rows: Rows,
         *,
-        magnitudes: Any = None,
-        signs: Any = None,
-        weights: Any = None,
-        groups: Any = None,
         training: Any = None,
         left_out: Any = None,
         length_scale: float | None = None,
     ) -> Self:
-        """Fit a copy of the calibrator to the rows of each group.
-
-        Parameters
-        ----------
-        Z, scores : (N, d) and (N,), the calibration points
-        groups : (N,) labels, a column name or a function of the rows
-        magnitudes, signs, weights, training, left_out, length_scale :
-            As ``fit`` of the calibrator takes them
-        """
+        """A copy of the calibrator for each group, fitted to its rows."""
         forget_fit(self)
-        rows = self._grouped(Z, scores, groups, magnitudes, signs, weights)
+        rows = self._added(rows)
         self._training, self._left_out, self._length_scale = training, left_out, length_scale
         self._relearn(rows)
         return self
@@ -142,13 +127,8 @@ class Grouped(Calibrator):
     def _learn(self, rows: Rows) -> None:
         self.calibrators_: dict[Any, Calibrator] = {}
         for label, numbers in rows_of_groups(rows.groups).items():
-            own = rows.take(numbers)
-            self.calibrators_[label] = clone(self._of_group).fit(
-                own.Z,
-                own.scores,
-                magnitudes=own.magnitudes,
-                signs=own.signs,
-                weights=own.weights,
+            self.calibrators_[label] = clone(self._of_group)._fit(
+                replace(rows.take(numbers), groups=None),
                 training=self._training,
                 left_out=self._left_out,
                 length_scale=self._length_scale,
@@ -187,48 +167,20 @@ class Grouped(Calibrator):
         self._training, self._left_out = first._training, first._left_out
         self._length_scale = first._length_scale
 
-    def extend(
-        self,
-        Z: Any,
-        scores: Any,
-        *,
-        window: int | None = None,
-        magnitudes: Any = None,
-        signs: Any = None,
-        weights: Any = None,
-        groups: Any = None,
-        length_scale: float | None = None,
-    ) -> Self:
-        """Add calibration points: as if fitted anew to all of them, or the latest ``window``.
-
-        ``groups`` and what ``fit`` was given of each point are those of the new ones.
-        """
-        check_is_fitted(self)
-        rows = self._rows.join(self._grouped(Z, scores, groups, magnitudes, signs, weights))
-        grown = copy(self)
-        if length_scale is not None:
-            grown._length_scale = length_scale
-        n = len(rows) if window is None else min(check_window(window), len(rows))
-        grown._relearn(rows.take(np.arange(len(rows) - n, len(rows))))
-        self.__dict__.update(vars(grown))
-        return self
-
-    def _grouped(
-        self, Z: Any, scores: Any, groups: Any, magnitudes: Any, signs: Any, weights: Any
-    ) -> Rows:
+    def _added(self, new: Rows, length_scale: float | None = None) -> Rows:
         """Rows as they come, with what is known of each; the calibrators check them."""
-        labels = _labels(self._numbers(groups, Z))
-        _refuse_unpaired(Z, scores)
-        n = n_rows(Z)
+        groups = _labels(self._numbers(new.groups, new.Z))
+        _refuse_unpaired(new.Z, new.scores)
+        n = n_rows(new.Z)
         magnitudes, signs, weights = (
             None if values is None else check_vector(values, name, n=n)
             for name, values in (
-                ("magnitudes", magnitudes),
-                ("signs", signs),
-                ("weights", weights),
+                ("magnitudes", new.magnitudes),
+                ("signs", new.signs),
+                ("weights", new.weights),
             )
         )
-        return Rows(Z, np.asarray(scores), magnitudes, signs, weights, labels)
+        return Rows(new.Z, np.asarray(new.scores), magnitudes, signs, weights, groups)
 
     def predict_distribution(
         self, Z: Any, y_pred: Any, *, bounds: Any = None, weights: Any = None, groups: Any = None
@@ -315,9 +267,7 @@ class Grouped(Calibrator):
     def _proved(self, level: float) -> float:
         return min(float(own.guaranteed_coverage(level)) for own in self.calibrators_.values())
 
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
+    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         raise NotImplementedError  # each group has a calibrator that answers
 
     def asked(self, groups: Any) -> Any:

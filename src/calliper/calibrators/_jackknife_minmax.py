@@ -28,26 +28,18 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from calliper._kept import Array, Field, Part
 from calliper._types import FloatArray
-from calliper._validation import check_offset, warn_if_zero_scales
-from calliper.calibrators._calibrator import (
-    Calibrator,
-    fixed_kernel,
-    keep_scales,
-    kernel_needs,
-    scales_of,
-)
+from calliper.calibrators._calibrator import fixed_kernel, kernel_needs
+from calliper.calibrators._jackknife_rescaled import LeaveTwoOutMethod
 from calliper.declarations import About, Uses
-from calliper.guarantees import conformal_coverage
-from calliper.kernels import KNN, LeaveTwoOut, rescale
-from calliper.quantile import Shares, conformal_thresholds, lift, lifted, lowered, rescaled_back
+from calliper.kernels import KNN, Kernel, LeaveTwoOut, rescale
+from calliper.quantile import conformal_thresholds, rescaled_back
 from calliper.rows import Rows
 
 
-class JackknifeMinmaxRescaled(Calibrator):
+class JackknifeMinmaxRescaled(LeaveTwoOutMethod):
     """The paper's rescaled scores with the guarantee 1 − α, at the price of width.
 
     Parameters
@@ -79,8 +71,6 @@ class JackknifeMinmaxRescaled(Calibrator):
     0.9001996007984032
     """
 
-    _lift = 0  # of files that were saved before there was one
-
     about = About(
         cli="minmax",
         width="as jackknife, a tenth or two wider",
@@ -101,47 +91,12 @@ class JackknifeMinmaxRescaled(Calibrator):
         needs = kernel_needs(self.kernel, fixed=True)
         return Uses("magnitudes", "training", "errors", needs=needs)
 
-    def __init__(
-        self, kernel: Any = None, *, offset: float = 0.0, random_state: Any = None
-    ) -> None:
-        self.kernel = kernel
-        self.offset = offset
-        self.random_state = random_state
+    def _chosen(self, train: Rows, rng: Any) -> Kernel:
+        return fixed_kernel(self.kernel, KNN(10), train.Z, train.scores, rng)
 
-    def _learn(self, rows: Rows) -> None:
-        train = self._training or Rows(None)
-        offset, rng = check_offset(self.offset), check_random_state(self.random_state)
-        self.kernel_ = self._once(
-            "kernel_", lambda: fixed_kernel(self.kernel, KNN(10), train.Z, train.scores, rng)
-        ).resolved()
-        self.scale_: LeaveTwoOut | None = None
-        scale, scores = np.ones(1), rows.scores
-        self._lift = 0
-        if len(rows.scores) > 1:  # else no other point to take a mean of: plain split
-            self._lift = shift = lift(np.hstack([rows.scores, rows.magnitudes, offset]))
-            sizes, offset = lifted(rows.magnitudes, shift), float(np.ldexp(offset, shift))
-            self.scale_ = scales_of(self)(Rows(rows.Z, magnitudes=sizes), offset=offset, rng=rng)
-            scores = lifted(rows.scores, shift)
-            scale = self.scale_.without_one
-        self.rescaled_scores_ = np.sort(rescale(scores, scale))
-        warn_if_zero_scales(scale)
+    def _rescaled(self, scale: LeaveTwoOut, scores: FloatArray) -> FloatArray:
+        return np.sort(rescale(scores, scale.without_one))
 
-    def for_file(self) -> dict[str, Any]:
-        """As every method; and the scales without one point, which are dear."""
-        keep_scales(self)
-        return super().for_file()
-
-    @property
-    def rounded(self) -> bool:
-        """Of one point the radius is its score."""
-        return self.scale_ is None
-
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
-        largest = np.ones(len(Z)) if self.scale_ is None else self.scale_.largest(Z)
+    def _lifted_radius(self, scale: LeaveTwoOut, Z: Any, levels: Any, shares: Any) -> FloatArray:
         thresholds = conformal_thresholds(self.rescaled_scores_, levels)
-        return lowered(rescaled_back(largest[:, None], thresholds), self._lift)
-
-    def _proved(self, level: float) -> float:
-        return conformal_coverage(level, self.n_calibration_)
+        return rescaled_back(scale.largest(Z)[:, None], thresholds)

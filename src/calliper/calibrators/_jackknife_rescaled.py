@@ -21,7 +21,9 @@ Jackknife+ Rescaled Scores", Transactions on Machine Learning Research.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,11 +32,11 @@ from sklearn.utils import check_random_state
 from calliper._kept import Array, Field, Part
 from calliper._types import FloatArray
 from calliper._validation import check_offset, warn_if_zero_scales
-from calliper.calibrators._calibrator import Calibrator, keep_scales, kernel_needs, scales_of
+from calliper.calibrators._calibrator import Calibrator, kernel_needs
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
 from calliper.guarantees import fold_coverage, jackknife_coverage
-from calliper.kernels import KNN, LeaveTwoOut, as_kernel
+from calliper.kernels import KNN, Kernel, LeaveTwoOut, as_kernel
 from calliper.quantile import Shares, conformal_rank, conformal_thresholds, lift, lifted, lowered
 from calliper.rows import Rows
 
@@ -42,7 +44,70 @@ from calliper.rows import Rows
 MOST_FOLDS = 1023
 
 
-class JackknifeRescaled(Calibrator):
+class LeaveTwoOutMethod(Calibrator):
+    """What methods with scales that leave two points out share: parameters, kernel and scales."""
+
+    #: None for one point, which has no other to take a mean of: plain split.
+    scale_: LeaveTwoOut | None
+
+    def __init__(
+        self, kernel: Any = None, *, offset: float = 0.0, random_state: Any = None
+    ) -> None:
+        self.kernel = kernel
+        self.offset = offset
+        self.random_state = random_state
+
+    def _learn(self, rows: Rows) -> None:
+        train, rng = self._training or Rows(None), check_random_state(self.random_state)
+        offset, several = check_offset(self.offset), len(rows.scores) > 1
+        self.kernel_ = self._once("kernel_", lambda: self._chosen(train, rng)).resolved()
+        self.rescaled_scores_, self.scale_ = rows.scores, None
+        self._lift = lift(np.hstack([rows.scores, rows.magnitudes, offset])) if several else 0
+        if several:
+            scales, before = self.kernel_.leave_two_out, self._known.get("without_one_")
+            if before is not None:
+                given = self._known.items()
+                known = {name.rstrip("_"): kept for name, kept in given if kept is not None}
+                scales = partial(self.kernel_.leave_two_out_again, known)
+            sizes = Rows(rows.Z, magnitudes=lifted(rows.magnitudes, self._lift))
+            offset = float(np.ldexp(offset, self._lift))
+            self.scale_ = scales(sizes, offset=offset, rng=rng, Z_train=train.Z)
+            self.rescaled_scores_ = self._rescaled(self.scale_, lifted(rows.scores, self._lift))
+            warn_if_zero_scales(self.scale_.without_one)
+
+    @abstractmethod
+    def _chosen(self, train: Rows, rng: Any) -> Kernel:
+        """The kernel that training rows lead to."""
+
+    @abstractmethod
+    def _rescaled(self, scale: LeaveTwoOut, scores: FloatArray) -> FloatArray:
+        """s_i⁺, (N,)."""
+
+    @abstractmethod
+    def _lifted_radius(self, scale: LeaveTwoOut, Z: Any, levels: Any, shares: Any) -> FloatArray:
+        """The radius in the unit of lifted scores, (m, L)."""
+
+    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
+        if self.scale_ is not None:
+            return lowered(self._lifted_radius(self.scale_, Z, levels, shares), self._lift)
+        threshold = conformal_thresholds(self.rescaled_scores_, levels, shares)
+        return np.broadcast_to(threshold, (len(Z), len(levels)))
+
+    @property
+    def rounded(self) -> bool:
+        """Of one point the radius is its score."""
+        return self.scale_ is None
+
+    def for_file(self) -> dict[str, Any]:
+        """As every method; and the scales without one point, which were drawn or are dear."""
+        found = {} if self.scale_ is None else self.scale_.for_file()
+        for name in self.learns:
+            if name != "kernel_":
+                setattr(self, name, found.get(name.rstrip("_")))
+        return super().for_file()
+
+
+class JackknifeRescaled(LeaveTwoOutMethod):
     """The paper's adaptive method; guarantee 1 − 2α.
 
     Parameters
@@ -84,8 +149,6 @@ class JackknifeRescaled(Calibrator):
         neighbors="kernel",
     )
     through_kernel = True
-    _lift = 0  # of files that were saved before there was one
-
     learns: ClassVar[Mapping[str, Field]] = {
         "kernel_": Part("kernels"),
         "without_one_": Array("float64", ("N",), least=0, optional=True),
@@ -99,58 +162,22 @@ class JackknifeRescaled(Calibrator):
         needs = kernel_needs(self.kernel, fixed=False)
         return Uses("magnitudes", "weights", "training", needs=needs)
 
-    def __init__(
-        self, kernel: Any = None, *, offset: float = 0.0, random_state: Any = None
-    ) -> None:
-        self.kernel = kernel
-        self.offset = offset
-        self.random_state = random_state
+    def _chosen(self, train: Rows, rng: Any) -> Kernel:
+        return as_kernel(self.kernel, KNN(10)).resolved(train.Z, rng)
 
-    def _learn(self, rows: Rows) -> None:
-        train = None if self._training is None else self._training.Z
-        offset, rng = check_offset(self.offset), check_random_state(self.random_state)
-        self.kernel_ = self._once(
-            "kernel_", lambda: as_kernel(self.kernel, KNN(10)).resolved(train, rng)
-        ).resolved()
-        self.rescaled_scores_ = rows.scores
-        self.scale_: LeaveTwoOut | None = None
-        self._lift = shift = lift(np.hstack([rows.scores, rows.magnitudes, offset]))
-        if len(rows.scores) > 1:  # else no other point to take a mean of: plain split
-            self.scale_ = scales_of(self)(
-                Rows(rows.Z, magnitudes=lifted(rows.magnitudes, shift)),
-                offset=float(np.ldexp(offset, shift)),
-                rng=rng,
-                Z_train=train,
+    def _rescaled(self, scale: LeaveTwoOut, scores: FloatArray) -> FloatArray:
+        if scale.n_folds is not None and self.weights_ is not None:
+            raise CalliperError(
+                "nothing is proved for weights and folds together: leave n_folds out of the "
+                "kernel, or the weights."
             )
-            if self.scale_.n_folds is not None and rows.weights is not None:
-                raise CalliperError(
-                    "nothing is proved for weights and folds together: leave n_folds out of the "
-                    "kernel, or the weights."
-                )
-            self.rescaled_scores_ = self.scale_.prepare(np.ldexp(rows.scores, shift))
-            warn_if_zero_scales(self.scale_.without_one)
+        return scale.prepare(scores)
 
-    def for_file(self) -> dict[str, Any]:
-        """As every method; and the scales without one point, which were drawn or are dear."""
-        keep_scales(self)
-        return super().for_file()
-
-    @property
-    def rounded(self) -> bool:
-        """Of one point the radius is its score."""
-        return self.scale_ is None
-
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
+    def _lifted_radius(self, scale: LeaveTwoOut, Z: Any, levels: Any, shares: Any) -> FloatArray:
         if shares is not None:
-            if self.scale_ is None:
-                return conformal_thresholds(self.rescaled_scores_, levels, shares)
-            return lowered(self.scale_.weighted_order_statistics(Z, levels, shares), self._lift)
-        if self.scale_ is None:
-            return np.tile(self.rescaled_scores_, (len(Z), len(levels)))
+            return scale.weighted_order_statistics(Z, levels, shares)
         ranks = [conformal_rank(level, self.n_calibration_) for level in levels]
-        return lowered(self.scale_.order_statistics(Z, ranks), self._lift)
+        return scale.order_statistics(Z, ranks)
 
     def _proved(self, level: float) -> float:
         if self.weights_ is not None:

@@ -63,7 +63,6 @@ from calliper._types import FloatArray, IntArray
 from calliper.calibrators._calibrator import Calibrator
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
-from calliper.guarantees import conformal_coverage
 from calliper.kernels import EUCLIDEAN, Shells, all_distances
 from calliper.quantile import TOLERANCE, Shares, conformal_rank, count_true
 from calliper.rows import Rows
@@ -167,9 +166,7 @@ class LCP(Calibrator):
         else:
             self._localizer(self._fixed)
 
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
+    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         radius, n = np.empty((len(Z), len(levels))), self.n_calibration_
         columns_of: dict[float, list[int]] = {}
         for column, level in enumerate(levels):
@@ -178,9 +175,6 @@ class LCP(Calibrator):
             ranks = [conformal_rank(levels[column], n) for column in columns]
             radius[:, columns] = self._thresholds(Z, bandwidth, ranks)
         return radius
-
-    def _proved(self, level: float) -> float:
-        return conformal_coverage(level, self.n_calibration_)
 
     def _check_parameters(self) -> None:
         if self.localizer is not None and self.localizer not in LOCALIZERS:

@@ -159,9 +159,7 @@ class LVD(Calibrator):
         self.scores_, self.points_ = rows.scores[order], self.metric_.transform(rows.Z[order])
         self.factors_: dict[float, float] = {}
 
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
+    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         queries = self.metric_.transform(Z)
         radius = np.empty((len(queries), len(levels)))
         columns_of: dict[float, list[int]] = {}

@@ -35,9 +35,8 @@ from calliper._types import FloatArray
 from calliper.calibrators._calibrator import Calibrator
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
-from calliper.guarantees import conformal_coverage
-from calliper.kernels import KNN, NeighborSearch, paired_distances, rescale, shared_means
-from calliper.quantile import ROUNDING, Shares, conformal_thresholds, in_order, rescaled_back
+from calliper.kernels import KNN, NeighborSearch, paired_distances, shared_means
+from calliper.quantile import ROUNDING
 from calliper.rows import Rows
 
 DIFFICULTIES = ("distance", "labels", "residuals", "distance+labels")
@@ -121,18 +120,7 @@ class NormalizedKNN(Calibrator):
         self.units_ = np.ones(len(raw))
         for unit in (raw.mean(axis=1), np.median(raw, axis=1)):
             self.units_[unit > 0] = unit[unit > 0]
-        ratio = rescale(rows.scores, self._local_scale(rows.Z))
-        self.rescaled_scores_, self.weights_ = in_order(ratio, rows.weights)
-        self._keep_signed(ratio)
-
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
-        threshold = conformal_thresholds(self.rescaled_scores_, levels, shares)
-        return rescaled_back(self._local_scale(Z)[:, None], threshold)
-
-    def _proved(self, level: float) -> float:
-        return conformal_coverage(level, self.n_calibration_)
+        self._rescale(rows, self._local_scale(rows.Z))
 
     def _check_parameters(self) -> None:
         if self.difficulty not in DIFFICULTIES:

@@ -40,7 +40,6 @@ from calliper._validation import check_offset, check_vector, warn_if_zero_scales
 from calliper.calibrators._calibrator import Calibrator
 from calliper.declarations import About, Uses
 from calliper.distribution import Distribution
-from calliper.guarantees import conformal_coverage
 from calliper.kernels import rescale
 from calliper.quantile import Shares, column_thresholds, conformal_thresholds, rescaled_back
 from calliper.rows import Rows
@@ -133,9 +132,7 @@ class RCP(Calibrator):
         self.sums_ = [m if isinstance(m, BoostedSum) else BoostedSum.of(m) for m in models]
         return super().for_file()
 
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
+    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         threshold = self._threshold(levels) if shares is None else self._by_weight(levels, shares)
         return rescaled_back(self._scale(Z, levels), threshold)
 
@@ -148,9 +145,6 @@ class RCP(Calibrator):
 
     def _local_scale(self, Z: FloatArray) -> FloatArray:
         return self._scale(Z, [OF_DISTRIBUTION])[:, 0]
-
-    def _proved(self, level: float) -> float:
-        return conformal_coverage(level, self.n_calibration_)
 
     def _chosen_model(self) -> Any:
         """KNN or a regressor with a parameter ``quantile``."""

@@ -143,9 +143,7 @@ class RLCP(Calibrator):
         chosen = rng.permutation(len(train))[: max(2, min(n, MOST_POINTS))]
         return effective_length_scale(train[chosen])
 
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
+    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         noise = row_normals(Z, self.seed_)
         centres = Z + self.length_scale_ * noise
         own = -0.5 * np.square(noise).sum(axis=1)

@@ -36,7 +36,6 @@ from calliper._kept import Field, Part
 from calliper._types import FloatArray
 from calliper.calibrators._calibrator import Calibrator, fixed_kernel
 from calliper.declarations import About, Uses
-from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN
 from calliper.quantile import Shares, above, column_thresholds, conformal_thresholds
 from calliper.rows import Rows
@@ -109,15 +108,10 @@ class SLCP(Calibrator):
         self.Z_, self.scores_ = rows.Z, rows.scores
         self._thresholds: dict[float, float] = {}
 
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
+    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         threshold = self._threshold(levels) if shares is None else self._by_weight(levels, shares)
         radius = above(self.local_(Z, levels), threshold)
         return np.maximum(radius, 0.0) if self.scores_.min() >= 0 else radius
-
-    def _proved(self, level: float) -> float:
-        return conformal_coverage(level, self.n_calibration_)
 
     def _by_weight(self, levels: Sequence[float], shares: Shares) -> FloatArray:
         """The weighted correction of each new row at each level, (m, L)."""
