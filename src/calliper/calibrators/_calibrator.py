@@ -28,28 +28,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
+from calliper import _validation as valid
 from calliper._handlers import EngineRows, as_array, handler_of_tensor
 from calliper._kept import Array, Field, Number, Plain
 from calliper._notebook import card, histogram
 from calliper._types import Coverage, FloatArray
-from calliper._validation import (
-    check_bounds,
-    check_calibration,
-    check_level,
-    check_levels,
-    check_new_features,
-    check_scores,
-    check_signs,
-    check_training,
-    check_vector,
-    check_window,
-    each_level,
-    forget_fit,
-    like_coverage,
-    numbers_or_zeros,
-    refuse_huge_scores,
-    warn_if_too_few,
-)
 from calliper.declarations import About, Uses
 from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
@@ -62,6 +45,7 @@ from calliper.guarantees import (
 from calliper.kernels import Kernel, as_kernel, check_length_scale, rescale
 from calliper.quantile import (
     Shares,
+    column_thresholds,
     conformal_rank,
     conformal_thresholds,
     effective_size,
@@ -89,6 +73,9 @@ ROWS: dict[str, Field] = {
     "levels": Array("float64", ("L",), least=0, most=1),
     "names": Plain(),
 }
+
+#: Most training points that a method tries its settings on, where that takes all pairs.
+MOST_POINTS = 2000
 
 #: Methods by their names on the command line.
 _METHODS: dict[str, type[Calibrator]] = {}
@@ -237,10 +224,10 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     ) -> Self:
         """As :meth:`fit`, by rows as they came."""
         self._refuse_unused(rows, training=training, left_out=left_out, length_scale=length_scale)
-        forget_fit(self)
+        valid.forget_fit(self)
         Z = self._as_rows(rows.Z, None)
         scores = as_array(rows.scores, "scores", Z)
-        Z, scores = check_calibration(self, Z, scores, non_negative=not self.takes_any_score)
+        Z, scores = valid.check_calibration(self, Z, scores, non_negative=not self.takes_any_score)
         self._check_parameters()
         self._training = self._checked_apart("training", training, Z)
         self._left_out = None
@@ -257,18 +244,17 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def for_file(self) -> dict[str, Any]:
         """What a file holds of a fitted method, by the names of ``keeps``."""
-        rows, train, left_out = self._rows, self._training, self._left_out
+        rows, uses, none = self._rows, self.uses, Rows(None)
+        train, left_out = self._training or none, self._left_out or none
         same = np.array_equal(rows.magnitudes, rows.scores)
-        errors = train is not None and "errors" in self.uses
-        targets = train is not None and "targets" in self.uses
         return {
             **{name: getattr(rows, name) for name in ("Z", "scores", "signs", "weights")},
             "magnitudes": None if same else rows.magnitudes,
-            "Z_train": None if train is None else train.Z,
-            "scores_train": train.scores if errors else None,
-            "targets_train": train.targets if targets else None,
-            "Z_left_out": None if left_out is None else left_out.Z,
-            "scores_left_out": None if left_out is None else left_out.scores,
+            "Z_train": train.Z,
+            "scores_train": train.scores if "errors" in uses else None,
+            "targets_train": train.targets if "targets" in uses else None,
+            "Z_left_out": left_out.Z,
+            "scores_left_out": left_out.scores,
             "length": self._length_scale,
             "levels": np.array(sorted(self.levels_asked_)),
             "names": list(vars(self).get("feature_names_in_", ())),
@@ -277,27 +263,23 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def restore(self, state: dict[str, Any]) -> None:
         """Fit to the rows of a file, with what was learnt before."""
-        Z, scores, train, left_out = (
-            state[name] for name in ("Z", "scores", "Z_train", "Z_left_out")
-        )
-        if train is not None:
-            train = Rows(train, scores=state["scores_train"], targets=state["targets_train"])
-        if left_out is not None:
-            left_out = Rows(left_out, scores=state["scores_left_out"])
+        Z, scores = state["Z"], state["scores"]
+        apart = {
+            "training": (state["Z_train"], state["scores_train"], state["targets_train"]),
+            "left_out": (state["Z_left_out"], state["scores_left_out"]),
+        }
+        known: Any = {name: rows for name, rows in apart.items() if rows[0] is not None}
+        of_each = [state[name] for name in ("magnitudes", "signs", "weights")]
+        if not self.judges_nearness:  # rows are only counted
+            Z = np.zeros((len(scores), 1))
         self._known = {name: state[name] for name in self.learns}
         try:
-            self.fit(
-                Z if self.judges_nearness else np.zeros((len(scores), 1)),  # rows are only counted
-                scores,
-                **{name: state[name] for name in ("magnitudes", "signs", "weights")},
-                training=train,
-                left_out=left_out,
-                length_scale=state["length"],
-            )
+            self._fit(Rows(Z, scores, *of_each), **known, length_scale=state["length"])
         finally:
             del self._known
         if not self.judges_nearness:
-            self.n_features_in_, self._rows = Z.shape[1], replace(self._rows, Z=Z[:0])
+            Z = state["Z"][:0]
+            self.n_features_in_, self._rows = Z.shape[1], replace(self._rows, Z=Z)
         self.levels_asked_ = set(state["levels"].tolist())
         if state["names"]:
             self.feature_names_in_ = np.array(state["names"], dtype=object)
@@ -366,7 +348,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         """As :meth:`extend`, by rows as they came."""
         check_is_fitted(self)
         rows = self._rows.join(self._added(new, length_scale))
-        n = len(rows) if window is None else min(check_window(window), len(rows))
+        n = len(rows) if window is None else min(valid.check_window(window), len(rows))
         grown = copy(self)  # as it was, should anything be refused
         if length_scale is not None:
             grown._length_scale = check_length_scale(length_scale)
@@ -380,7 +362,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         """New calibration points, checked beside those at hand."""
         self._refuse_unused(new, length_scale=length_scale)
         Z = self._check_new(new.Z)
-        check = check_vector if self.takes_any_score else check_scores
+        check = valid.check_vector if self.takes_any_score else valid.check_scores
         scores = check(as_array(new.scores, "scores", Z), "scores", n=len(Z))
         return self._checked(replace(new, Z=Z, scores=scores), some=False)
 
@@ -402,10 +384,10 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         """What is known of each calibration point, checked; ``some`` weight must not be 0."""
         Z, scores, sizes, n = rows.Z, rows.scores, rows.scores, len(rows.scores)
         signs, weights = as_array(rows.signs, "signs", Z), as_array(rows.weights, "weights", Z)
-        refuse_huge_scores(scores, "scores")
+        valid.refuse_huge_scores(scores, "scores")
         if rows.magnitudes is not None:
-            sizes = self._checked_values(check_scores, rows.magnitudes, "magnitudes", n, Z)
-        signs = None if signs is None else check_signs(signs, scores)
+            sizes = self._checked_values(valid.check_scores, rows.magnitudes, "magnitudes", n, Z)
+        signs = None if signs is None else valid.check_signs(signs, scores)
         weights = None if weights is None else check_weights(weights, n=n, some=some)
         return Rows(Z, scores, sizes, signs, weights)
 
@@ -417,14 +399,14 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         if rows is None:
             return None
         label = f"Z of {name}"
-        features: Any = check_training(as_array(rows.Z, label, Z), Z, label)
+        features: Any = valid.check_training(as_array(rows.Z, label, Z), Z, label)
         scores, targets = rows.scores, rows.targets
         if scores is not None and (name == "left_out" or "errors" in uses):
-            check = check_vector if self.takes_any_score else check_scores
+            check = valid.check_vector if self.takes_any_score else valid.check_scores
             scores = self._checked_values(check, scores, f"scores of {name}", len(features), Z)
         if targets is not None and "targets" in uses:
             label = f"targets of {name}"
-            targets = self._checked_values(check_vector, targets, label, len(features), Z)
+            targets = self._checked_values(valid.check_vector, targets, label, len(features), Z)
         return Rows(features, scores, targets=targets)
 
     def _checked_values(
@@ -432,13 +414,13 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     ) -> FloatArray:
         """One number for each of n rows, not too large to be added up."""
         vector: FloatArray = check(as_array(values, name, beside), name, n=n)
-        refuse_huge_scores(vector, name)
+        valid.refuse_huge_scores(vector, name)
         return vector
 
     def _as_rows(self, Z: Any, held: Any) -> Any:
         """Features as they are checked; ``held`` are the calibration points that they come to."""
         if not self.judges_nearness:
-            return numbers_or_zeros(Z)
+            return valid.numbers_or_zeros(Z)
         handler = handler_of_tensor(Z)
         return Z if handler is None else handler.rows_of(Z, self, held)
 
@@ -448,7 +430,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         rows = self._as_rows(Z, held)
         if isinstance(held, EngineRows):
             held.check_beside(rows, self.kernel)
-        return check_new_features(self, rows)
+        return valid.check_new_features(self, rows)
 
     def _check_parameters(self) -> None:
         """Refuse parameters that make no sense; the frame asks before it looks at training rows."""
@@ -476,29 +458,23 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         check_is_fitted(self)
         if groups is not None:
             self._refuse_unused(groups=groups)
-        Z, levels, n = self._check_new(Z), check_levels(coverage), self.n_calibration_
+        Z, levels, n = self._check_new(Z), valid.check_levels(coverage), self.n_calibration_
         reached, shares = list(range(len(levels))), self._shares(weights, len(Z), levels)
         self.levels_asked_.update(levels)
         if confidence is not None:
             levels = self._confident(levels, confidence, warned=True)
         if self.by_rank and shares is None:
             if confidence is None:
-                warn_if_too_few(n, levels)
+                valid.warn_if_too_few(n, levels)
             reached = [column for column in reached if conformal_rank(levels[column], n) <= n]
         radius = np.full((len(Z), len(levels)), np.inf)
         if reached:
             found = self._radius(Z, [levels[column] for column in reached], shares)
             radius[:, reached] = found if self.rounded else outward(found)
-        return like_coverage(radius, coverage)
+        return valid.like_coverage(radius, coverage)
 
     def predict_distribution(
-        self,
-        Z: Any,
-        y_pred: Any,
-        *,
-        bounds: Any = None,
-        weights: Any = None,
-        groups: Any = None,
+        self, Z: Any, y_pred: Any, *, bounds: Any = None, weights: Any = None, groups: Any = None
     ) -> Distribution:
         """The distribution at each row, around ``y_pred`` (m,); ``fit`` must have had ``signs``.
 
@@ -514,8 +490,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
                 f"signs=np.sign(y - y_pred) to fit of {type(self).__name__}."
             )
         Z = self._check_new(Z)
-        centre = check_vector(as_array(y_pred, "y_pred", Z), "y_pred", n=len(Z))
-        ends = (-np.inf, np.inf) if bounds is None else check_bounds(bounds)
+        centre = valid.check_vector(as_array(y_pred, "y_pred", Z), "y_pred", n=len(Z))
+        ends = (-np.inf, np.inf) if bounds is None else valid.check_bounds(bounds)
         shares = self._shares(weights, len(Z), (0.9,))
         if shares is not None:
             shares = replace(shares, calibration=self._signed_weights / self._signed_weights.max())
@@ -531,6 +507,23 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     def _local_scale(self, Z: FloatArray) -> FloatArray:
         """What rescaled scores are multiplied by at each row, (m,)."""
         return np.ones(len(Z))
+
+    #: Thresholds of levels asked for, where each has scores of its own; ``_learn`` empties it.
+    _thresholds: dict[float, float]
+
+    def _level_thresholds(self, levels: list[float], shares: Shares | None) -> FloatArray:
+        """Thresholds (L,) of the scores ``_at_levels``, each found once; by weight (m, L)."""
+        if shares is not None:
+            return column_thresholds(self._at_levels(levels), levels, shares)
+        new = [level for level in levels if level not in self._thresholds]
+        if new:
+            for level, column in zip(new, np.sort(self._at_levels(new), axis=0).T, strict=True):
+                self._thresholds[level] = conformal_thresholds(column, [level])[0]
+        return np.array([self._thresholds[level] for level in levels])
+
+    def _at_levels(self, levels: list[float]) -> FloatArray:
+        """What calibration scores are by a scale of each level, (N, L)."""
+        raise NotImplementedError
 
     def _keep_signed(self, ratio: FloatArray) -> None:
         """Rescaled scores with the signs of their errors in ascending order, if these are known."""
@@ -548,11 +541,11 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         def proved(level: float, n: int) -> float:
             return min(self._proved(level), level if self.weights_ is not None else 1.0)
 
-        return each_level(proved, coverage, self.n_calibration_)
+        return valid.each_level(proved, coverage, self.n_calibration_)
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
         """The promise with its assumptions; ``.describe()`` puts it in words."""
-        coverage = check_level(coverage)
+        coverage = valid.check_level(coverage)
         proved = float(self.guaranteed_coverage(coverage))
         if confidence is not None:
             proved = self._proved(self._confident((coverage,), confidence)[0])
@@ -595,7 +588,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         self, levels: tuple[float, ...], confidence: float, *, warned: bool = False
     ) -> tuple[float, ...]:
         """Levels whose plain ranks are those that reach ``levels`` with this confidence."""
-        confidence, n = check_level(confidence, "confidence"), self.n_calibration_
+        confidence, n = valid.check_level(confidence, "confidence"), self.n_calibration_
         if self.weights_ is not None:
             raise CalliperError(
                 "no confidence is known with weights: coverage given the calibration points has no "
@@ -664,8 +657,8 @@ class ForeignCalibrator(Calibrator):
         self._refuse_unused(**how)
         if confidence is not None:
             self._confident((0.9,), confidence)
-        radius = self._radius(self._check_new(Z), [*check_levels(coverage)], None)
-        return like_coverage(radius, coverage)
+        radius = self._radius(self._check_new(Z), [*valid.check_levels(coverage)], None)
+        return valid.like_coverage(radius, coverage)
 
     def _proved(self, level: float) -> float:
         return float(self.fitted_.guaranteed_coverage(level))
@@ -691,6 +684,14 @@ def as_calibrator(calibrator: Any) -> Calibrator:
 def fixed_kernel(given: Any, default: Kernel, Z: Any, errors: Any, rng: Any) -> Kernel:
     """The kernel given, or the default, as training rows make it."""
     return as_kernel(given, default).resolved(Z, rng).fixed(Z, errors, rng)
+
+
+def columns_by(setting: Callable[[float], float], levels: list[float]) -> dict[float, list[int]]:
+    """Which levels, by their numbers, have the same setting."""
+    columns: dict[float, list[int]] = {}
+    for column, level in enumerate(levels):
+        columns.setdefault(setting(level), []).append(column)
+    return columns
 
 
 def picture_of(calibrator: Calibrator) -> str:

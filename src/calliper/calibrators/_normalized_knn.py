@@ -25,6 +25,7 @@ neighbours", doi:10.1613/jair.3198.
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any
 
@@ -32,6 +33,7 @@ import numpy as np
 
 from calliper._blocks import CHUNK_ROWS, row_slices
 from calliper._types import FloatArray
+from calliper._validation import check_option
 from calliper.calibrators._calibrator import Calibrator
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
@@ -45,6 +47,7 @@ DIFFICULTIES = ("distance", "labels", "residuals", "distance+labels")
 LARGEST_SCALE = 1e300
 
 
+@dataclass(eq=False, repr=False)
 class NormalizedKNN(Calibrator):
     """Split conformal with scores normalised by the difficulty among training points.
 
@@ -95,17 +98,12 @@ class NormalizedKNN(Calibrator):
             f"(X_train and y_train to ConformalRegressor.calibrate). Without, use FullRescaled.",
         )
 
-    def __init__(
-        self,
-        n_neighbors: int = 10,
-        *,
-        difficulty: str = "distance",
-        form: str = "sum",
-        gamma: float = 0.5,
-        rho: float = 0.5,
-    ) -> None:
-        self.n_neighbors, self.difficulty, self.form = n_neighbors, difficulty, form
-        self.gamma, self.rho = gamma, rho
+    n_neighbors: int = 10
+    _: KW_ONLY
+    difficulty: str = "distance"
+    form: str = "sum"
+    gamma: float = 0.5
+    rho: float = 0.5
 
     def _learn(self, rows: Rows) -> None:
         train = self._training
@@ -123,10 +121,8 @@ class NormalizedKNN(Calibrator):
         self._rescale(rows, self._local_scale(rows.Z))
 
     def _check_parameters(self) -> None:
-        if self.difficulty not in DIFFICULTIES:
-            raise ValueError(f"difficulty must be one of {DIFFICULTIES}; got {self.difficulty!r}.")
-        if self.form not in ("sum", "exp"):
-            raise ValueError(f"form must be 'sum' or 'exp'; got {self.form!r}.")
+        check_option(self.difficulty, DIFFICULTIES, "difficulty")
+        check_option(self.form, ("sum", "exp"), "form")
         for value in (self.gamma, self.rho):
             if not isinstance(value, Real) or not 0 <= float(value) < np.inf:
                 raise ValueError(f"gamma and rho must be finite numbers >= 0; got {value!r}.")

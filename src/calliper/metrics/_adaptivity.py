@@ -238,12 +238,7 @@ def _in_bins(
 
 
 def scores_and_widths(
-    y: Any,
-    intervals: Intervals,
-    *,
-    y_pred: Any,
-    infinite: Infinite,
-    max_score: float | None,
+    y: Any, intervals: Intervals, *, y_pred: Any, infinite: Infinite, max_score: float | None
 ) -> tuple[FloatArray, FloatArray]:
     """|y − ŷ| and upper − lower of the rows to compare, equal where only rounding differs.
 

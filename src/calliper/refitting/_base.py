@@ -23,19 +23,12 @@ from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
+from calliper import _validation as valid
 from calliper import models
 from calliper._blocks import map_row_blocks, row_slices
 from calliper._kept import Array, Field, Number, Plain
 from calliper._notebook import floored
 from calliper._types import Coverage, FloatArray, IntArray
-from calliper._validation import (
-    check_level,
-    check_levels,
-    each_level,
-    like_coverage,
-    n_rows,
-    warn_if_too_few,
-)
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
@@ -219,19 +212,19 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         """
         check_is_fitted(self)
         models.check_new_rows(self, X)
-        levels = check_levels(coverage)
-        if not n_rows(X):
+        levels = valid.check_levels(coverage)
+        if not valid.n_rows(X):
             raise CalliperError("X has no rows: pass at least one.")
-        warn_if_too_few(len(self.residuals_), levels)
-        slices = row_slices(n_rows(X), max(1, CHUNK_FLOATS // len(self.models_)))
+        valid.warn_if_too_few(len(self.residuals_), levels)
+        slices = row_slices(valid.n_rows(X), max(1, CHUNK_FLOATS // len(self.models_)))
         chunks = (
             [X] if len(slices) == 1 else [_safe_indexing(indexable(X)[0], rows) for rows in slices]
         )
         ends = [end for chunk in chunks for end in self._ends(chunk, levels)]
         lower, upper = (np.concatenate(parts) for parts in zip(*ends, strict=True))
         return Intervals(
-            like_coverage(lower, coverage),
-            like_coverage(upper, coverage),
+            valid.like_coverage(lower, coverage),
+            valid.like_coverage(upper, coverage),
             levels[0] if np.ndim(coverage) == 0 else levels,
             getattr(X, "index", None) if hasattr(X, "columns") else None,
         )
@@ -239,11 +232,11 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage at a level, or at each of several."""
         check_is_fitted(self)
-        return each_level(self._proved, coverage, len(self.residuals_))
+        return valid.each_level(self._proved, coverage, len(self.residuals_))
 
     def guarantee(self, coverage: float = 0.9) -> RefitGuarantee:
         """The promise with its assumptions; ``.describe()`` puts it in words."""
-        coverage = check_level(coverage)
+        coverage = valid.check_level(coverage)
         proved = float(self.guaranteed_coverage(coverage))
         return RefitGuarantee(
             method=type(self).__name__,

@@ -23,6 +23,7 @@ jackknife+-after-bootstrap", arXiv:2002.09025, Theorem 1.
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any
 
@@ -31,6 +32,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._types import BoolArray, FloatArray, IntArray
+from calliper._validation import check_option
 from calliper.declarations import About
 from calliper.exceptions import CalliperError, InEveryBootstrapWarning, warn
 from calliper.guarantees import jackknife_coverage
@@ -41,6 +43,7 @@ from calliper.refitting._base import NEARLY_CONSTANT, RefittedRegressor
 AGGREGATES: dict[str, Any] = {"mean": np.mean, "median": np.median}
 
 
+@dataclass(eq=False, repr=False)
 class JackknifeAfterBootstrap(RefittedRegressor):
     """Intervals around a bagged ensemble, from its own bootstraps; guarantee 1 − 2α.
 
@@ -87,29 +90,18 @@ class JackknifeAfterBootstrap(RefittedRegressor):
         cost="a fit for each bootstrap, and M predictions by each",
         needs="a model to refit",
     )
-    in_bag_: BoolArray
 
-    def __init__(
-        self,
-        estimator: Any,
-        n_bootstraps: int = 100,
-        *,
-        aggregate: str = "mean",
-        draw_number: bool = True,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.n_bootstraps = n_bootstraps
-        self.aggregate = aggregate
-        self.draw_number = draw_number
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    estimator: Any
+    n_bootstraps: int = 100
+    _: KW_ONLY
+    aggregate: str = "mean"
+    draw_number: bool = True
+    random_state: Any = None
+    n_jobs: int | None = None
 
     def _train(self, X: Any, y: FloatArray, fit_params: dict[str, Any]) -> None:
         """A model of each bootstrap, and errors of each row by those that miss it."""
-        if self.aggregate not in AGGREGATES:
-            raise ValueError(f"aggregate must be 'mean' or 'median'; got {self.aggregate!r}.")
+        check_option(self.aggregate, [*AGGREGATES], "aggregate")
         if not isinstance(self.n_bootstraps, Integral) or self.n_bootstraps < 1:
             raise CalliperError(
                 f"n_bootstraps must be a whole number >= 1; got {self.n_bootstraps!r}."

@@ -32,6 +32,7 @@ doi:10.1214/20-AOS1965, Theorems 1, 3 and 4.
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any
 
@@ -106,6 +107,7 @@ class JackknifePlus(RefittedRegressor):
         )
 
 
+@dataclass(eq=False, repr=False)
 class CVPlus(RefittedRegressor):
     """Cross-validation intervals: F + 1 fits, no row set aside; guarantee about 1 − 2α.
 
@@ -151,20 +153,12 @@ class CVPlus(RefittedRegressor):
         needs="a model to refit",
     )
 
-    def __init__(
-        self,
-        estimator: Any,
-        n_folds: int = 10,
-        *,
-        minmax: bool = False,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.n_folds = n_folds
-        self.minmax = minmax
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    estimator: Any
+    n_folds: int = 10
+    _: KW_ONLY
+    minmax: bool = False
+    random_state: Any = None
+    n_jobs: int | None = None
 
     def _folds(self, n: int) -> IntArray:
         if not isinstance(self.n_folds, Integral) or not 2 <= self.n_folds <= n:
