@@ -24,24 +24,14 @@ from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import _safe_indexing, check_consistent_length, indexable
 
-from calliper import models
+from calliper import calibration, models
 from calliper._front_door import FrontDoor
 from calliper._handlers import handled, refuse_collection
 from calliper._kept import Array, Field, Part, Plain
 from calliper._row_checks import sketch_rows
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import check_bounds
-from calliper.calibration import (
-    Calibration,
-    TrainedHere,
-    calibrate_model,
-    few_groups,
-    given_training,
-    known_model,
-    rows_at_hand,
-    train_apart,
-    warn_if_other,
-)
+from calliper.calibration import Calibration, TrainedHere, calibrate_model, few_groups
 from calliper.calibrators import FullRescaled, as_calibrator
 from calliper.exceptions import CalliperError, UnbalancedBoxWarning, warn
 from calliper.guarantees import Guarantee
@@ -127,7 +117,7 @@ class MultiTargetRegressor(FrontDoor):
         """As :meth:`ConformalRegressor.fit`; y has a column for each target."""
         y = self._check_known(X, y)
         labels = None if groups is None else row_values(groups, X, "groups")
-        model, held_out, training = train_apart(self, X, y, labels, fit_params)
+        model, held_out, training = calibration.train_apart(self, X, y, labels, fit_params)
         rows = _safe_indexing(indexable(X)[0], held_out)
         made = self._calibrated(model, rows, y[held_out], training, order=held_out)
         training.report(1.0)
@@ -147,7 +137,7 @@ class MultiTargetRegressor(FrontDoor):
         weights: Any = None,
     ) -> Self:
         """As :meth:`ConformalRegressor.calibrate`; y has a column for each target."""
-        X, y, per_row, lazy = rows_at_hand(X, y, groups, weights)
+        X, y, per_row, lazy = calibration.rows_at_hand(X, y, groups, weights)
         before = self.calibration_ if self.__sklearn_is_fitted__() else None
         trained = None if before is None else before.trained
         here = trained is not None and trained.estimator is self.estimator
@@ -155,10 +145,10 @@ class MultiTargetRegressor(FrontDoor):
         if X_train is not None and y_train is not None:
             check_consistent_length(X_train, y_train)
             y_train = self._check_targets(y_train, "y_train")
-        training = given_training(self, X_train, y_train)
-        model, no_guarantee = known_model(self.estimator, trained, X, y, training)
+        training = calibration.given_training(self, X_train, y_train)
+        model, no_guarantee = calibration.known_model(self.estimator, trained, X, y, training)
         made = self._calibrated(model, X, y, training, per_row=per_row, lazy=lazy)
-        warn_if_other(before, made[0].calibration_)
+        calibration.warn_if_other(before, made[0].calibration_)
         return self._keep(made, model, no_guarantee, trained)
 
     @models.unchanged_if_refused

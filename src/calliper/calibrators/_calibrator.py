@@ -29,6 +29,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from calliper import _validation as valid
+from calliper import quantile
 from calliper._handlers import EngineRows, as_array, handler_of_tensor
 from calliper._kept import Array, Field, Number, Plain
 from calliper._notebook import card, histogram
@@ -43,17 +44,7 @@ from calliper.guarantees import (
     required_for_confidence,
 )
 from calliper.kernels import Kernel, as_kernel, check_length_scale, rescale
-from calliper.quantile import (
-    Shares,
-    column_thresholds,
-    conformal_rank,
-    conformal_thresholds,
-    effective_size,
-    in_order,
-    outward,
-    rescaled_back,
-    with_signs,
-)
+from calliper.quantile import Shares, conformal_rank
 from calliper.rows import Rows
 from calliper.shift import ShiftReport, as_shares, check_weights
 
@@ -230,9 +221,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         Z, scores = valid.check_calibration(self, Z, scores, non_negative=not self.takes_any_score)
         self._check_parameters()
         self._training = self._checked_apart("training", training, Z)
-        self._left_out = None
-        if left_out is not None:
-            self._left_out = self._checked_apart("left_out", left_out, Z)
+        self._left_out = self._checked_apart("left_out", left_out, Z)
         checked = self._checked(replace(rows, Z=Z, scores=scores))
         self._length_scale = None if length_scale is None else check_length_scale(length_scale)
         self._relearn(checked)
@@ -304,8 +293,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         """The radius at each row and level, (m, L); with weights, by ``shares`` of them."""
-        threshold = conformal_thresholds(self.rescaled_scores_, levels, shares)
-        return rescaled_back(self._local_scale(Z)[:, None], threshold)
+        threshold = quantile.conformal_thresholds(self.rescaled_scores_, levels, shares)
+        return quantile.rescaled_back(self._local_scale(Z)[:, None], threshold)
 
     def _proved(self, level: float) -> float:
         """The marginal coverage that is proved at one level."""
@@ -314,7 +303,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     def _rescale(self, rows: Rows, scale: FloatArray) -> None:
         """Keep scores in units of local scales, for ``_radius`` to multiply back."""
         ratio = rescale(rows.scores, scale)
-        self.rescaled_scores_, self.weights_ = in_order(ratio, rows.weights)
+        self.rescaled_scores_, self.weights_ = quantile.in_order(ratio, rows.weights)
         self._keep_signed(ratio)
 
     def extend(
@@ -393,7 +382,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _checked_apart(self, name: str, given: Any, Z: Any) -> Rows | None:
         """Rows apart from the calibration points, with what of them the method uses, checked."""
-        rows, uses = None if given is None else Rows.of(given), self.uses
+        rows, uses = Rows.of(given), self.uses
         if name == "training" and uses.refusal and not uses.has_needs(rows):
             raise CalliperError(uses.refusal)
         if rows is None:
@@ -470,7 +459,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         radius = np.full((len(Z), len(levels)), np.inf)
         if reached:
             found = self._radius(Z, [levels[column] for column in reached], shares)
-            radius[:, reached] = found if self.rounded else outward(found)
+            radius[:, reached] = found if self.rounded else quantile.outward(found)
         return valid.like_coverage(radius, coverage)
 
     def predict_distribution(
@@ -501,8 +490,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     def signed_thresholds(self, Z: FloatArray, ranks: list[int] | None = None) -> FloatArray:
         """±t_i with the errors' signs: of a few rows all, (m, N), or of any rows those of ranks."""
         ratio = self._signed if ranks is None else self._signed[np.array(ranks) - 1]
-        sizes = rescaled_back(self._local_scale(Z)[:, None], np.abs(ratio))
-        return with_signs(sizes, np.sign(ratio))
+        sizes = quantile.rescaled_back(self._local_scale(Z)[:, None], np.abs(ratio))
+        return quantile.with_signs(sizes, np.sign(ratio))
 
     def _local_scale(self, Z: FloatArray) -> FloatArray:
         """What rescaled scores are multiplied by at each row, (m,)."""
@@ -514,11 +503,11 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     def _level_thresholds(self, levels: list[float], shares: Shares | None) -> FloatArray:
         """Thresholds (L,) of the scores ``_at_levels``, each found once; by weight (m, L)."""
         if shares is not None:
-            return column_thresholds(self._at_levels(levels), levels, shares)
+            return quantile.column_thresholds(self._at_levels(levels), levels, shares)
         new = [level for level in levels if level not in self._thresholds]
         if new:
             for level, column in zip(new, np.sort(self._at_levels(new), axis=0).T, strict=True):
-                self._thresholds[level] = conformal_thresholds(column, [level])[0]
+                self._thresholds[level] = quantile.conformal_thresholds(column, [level])[0]
         return np.array([self._thresholds[level] for level in levels])
 
     def _at_levels(self, levels: list[float]) -> FloatArray:
@@ -529,8 +518,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         """Rescaled scores with the signs of their errors in ascending order, if these are known."""
         signed = weights = None
         if self._rows.signs is not None:
-            signed = with_signs(ratio, self._rows.signs)
-            signed, weights = in_order(signed, self._rows.weights)
+            signed = quantile.with_signs(ratio, self._rows.signs)
+            signed, weights = quantile.in_order(signed, self._rows.weights)
         # In this order: a thread that sees the first finds the second.
         self._signed_weights, self._signed = weights, signed
 
@@ -558,7 +547,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             averages=self.averages,
             note=self._note(coverage, proved),
             confidence=confidence,
-            n_effective=None if self.weights_ is None else effective_size(self.weights_),
+            n_effective=None if self.weights_ is None else quantile.effective_size(self.weights_),
         )
 
     def shift_report(self, weights: Any, coverage: float = 0.9) -> ShiftReport:

@@ -40,6 +40,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
+from calliper import quantile
 from calliper._kept import Field, Inline
 from calliper._types import FloatArray
 from calliper._validation import check_offset, check_option, warn_if_zero_scales
@@ -54,14 +55,7 @@ from calliper.calibrators._locality import (
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
 from calliper.kernels import KNN, STATISTICS, Bag, Neighborhood, as_kernel
-from calliper.quantile import (
-    Shares,
-    conformal_thresholds,
-    exponent,
-    in_order,
-    not_below,
-    with_signs,
-)
+from calliper.quantile import Shares
 from calliper.rows import Rows
 
 #: Thresholds are computed from scores, or their squares, of at most 2 to this. Products of those
@@ -212,7 +206,7 @@ class FullRescaled(Calibrator):
         return self.bag_.bag if isinstance(self.bag_, ShrunkBag) else self.bag_
 
     def _count(self, rows: Rows) -> None:
-        self.scores_, self.weights_ = in_order(rows.scores, rows.weights)
+        self.scores_, self.weights_ = quantile.in_order(rows.scores, rows.weights)
         if self.bag_ is None:
             self._keep_signed(rows.scores)
         else:  # which keeps the order of the points
@@ -249,7 +243,7 @@ class FullRescaled(Calibrator):
         offset = float(self.offset)
         # A power of two changes no digit. The largest number is so large that products of small
         # ones do not vanish, and so small that those of large ones do not overflow.
-        shift = LARGEST // power - exponent(np.append(rows.magnitudes, offset))
+        shift = LARGEST // power - quantile.exponent(np.append(rows.magnitudes, offset))
         if before is not None and shift != self.shift_:
             return None
         self.shift_: int = shift
@@ -292,7 +286,7 @@ class FullRescaled(Calibrator):
 
     def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         if self.bag_ is None:
-            threshold = conformal_thresholds(self.scores_, levels, shares)
+            threshold = quantile.conformal_thresholds(self.scores_, levels, shares)
             return np.broadcast_to(threshold, (len(Z), len(levels)))
         return self._in_unit(self.bag_.order_statistics(Z, levels, shares))
 
@@ -300,7 +294,7 @@ class FullRescaled(Calibrator):
         """Thresholds of the bag in the unit of the scores, and not as squares."""
         with np.errstate(over="ignore"):
             sizes = np.maximum(threshold, self.least_) ** (1 / self.power_)
-            return not_below(np.ldexp(sizes, -self.shift_))
+            return quantile.not_below(np.ldexp(sizes, -self.shift_))
 
     @property
     def has_distribution(self) -> bool:  # type: ignore[override]
@@ -312,9 +306,9 @@ class FullRescaled(Calibrator):
         if self.bag_ is None:
             return super().signed_thresholds(Z, ranks)
         if ranks is None:
-            return with_signs(self._in_unit(self.bag_.thresholds(Z)), self._rows.signs)
+            return quantile.with_signs(self._in_unit(self.bag_.thresholds(Z)), self._rows.signs)
         found = self.bag_.signed_order_statistics(Z, self._rows.signs, ranks)
-        return with_signs(self._in_unit(np.abs(found)), np.sign(found))
+        return quantile.with_signs(self._in_unit(np.abs(found)), np.sign(found))
 
 
 def _refuse_other_magnitudes(rows: Rows) -> None:

@@ -98,18 +98,12 @@ class Grouped(Calibrator):
         """Whether the calibrator of each group has one."""
         return self._of_group.has_distribution
 
-    def _fit(
-        self,
-        rows: Rows,
-        *,
-        training: Any = None,
-        left_out: Any = None,
-        length_scale: float | None = None,
-    ) -> Self:
+    def _fit(self, rows: Rows, **apart: Any) -> Self:
         """A copy of the calibrator for each group, fitted to its rows."""
         valid.forget_fit(self)
         rows = self._added(rows)
-        self._training, self._left_out, self._length_scale = training, left_out, length_scale
+        self._training, self._left_out = apart.get("training"), apart.get("left_out")
+        self._length_scale = apart.get("length_scale")
         self._relearn(rows)
         return self
 

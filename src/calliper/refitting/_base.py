@@ -56,7 +56,6 @@ class RefitGuarantee(Guarantee):
 
     Parameters
     ----------
-    conditions : what must hold for the promise to hold
     remark : what is known beyond the bound, in a sentence
 
     Examples
@@ -69,13 +68,12 @@ class RefitGuarantee(Guarantee):
     40
     """
 
-    conditions: tuple[str, ...] = (EXCHANGEABLE, SYMMETRIC)
     remark: str = ""
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What must hold for the promise to hold."""
-        return self.conditions
+        return EXCHANGEABLE, SYMMETRIC
 
     def describe(self) -> str:
         """What is promised, provided what, and averaged over what: a line each."""
@@ -87,16 +85,11 @@ class RefitGuarantee(Guarantee):
             )
         if self.proved <= 0:
             return f"{self.method}: no coverage is proved at level {self.coverage:g}. {self.remark}"
-        return "\n".join(
-            (
-                f"{self.method}: a new target lies in its interval with probability at least "
-                f"{floored(self.proved)} (asked for: {self.coverage:g}).",
-                self.provided(),
-                f"Marginal: an average over all inputs and over draws of the {n} "
-                f"training points. Nothing is promised for one input.",
-                self.remark,
-                self.checks,
-            )
+        return (
+            f"{self.method}: a new target lies in its interval with probability at least "
+            f"{floored(self.proved)} (asked for: {self.coverage:g}).\n{self.provided()}\n"
+            f"Marginal: an average over all inputs and over draws of the {n} training points. "
+            f"Nothing is promised for one input.\n{self.remark}\n{self.checks}"
         )
 
 

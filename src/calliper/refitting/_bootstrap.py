@@ -107,7 +107,9 @@ class JackknifeAfterBootstrap(RefittedRegressor):
                 f"n_bootstraps must be a whole number >= 1; got {self.n_bootstraps!r}."
             )
         bootstraps = self._draw_bootstraps(len(y))
-        self.in_bag_ = np.stack([np.bincount(rows, minlength=len(y)) > 0 for rows in bootstraps])
+        self.in_bag_: BoolArray = np.stack(
+            [np.bincount(rows, minlength=len(y)) > 0 for rows in bootstraps]
+        )
         others = [np.flatnonzero(~held) for held in self.in_bag_]
         self.models_, predicted = self._refit(X, y, bootstraps, others, fit_params)
         per_model = np.full((len(y), len(bootstraps)), np.nan)
