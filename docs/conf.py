@@ -14,7 +14,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-sys.path[:0] = [str(ROOT / "src"), str(ROOT)]  # the checkout, and experiments.data for the gallery
+sys.path[:0] = [str(ROOT / "src"), str(ROOT)]  # the checkout, and studies for the gallery
 
 import calliper  # noqa: E402
 
@@ -121,12 +121,12 @@ def settle(gallery_conf: dict[str, Any], fname: str) -> None:
 #: How each notebook begins: most need calliper alone, some a table and its loader.
 NOTEBOOK = """\
 # In a checkout of calliper: pip install '.[docs]' jupyterlab
-# The loader of public tables, experiments.data, lies in the checkout and not in the package.
+# The loader of public tables, studies.experiments.data, lies in the checkout, not in the package.
 import sys
 from pathlib import Path
 
 folders = [Path.cwd(), *Path.cwd().parents]
-sys.path += [str(folder) for folder in folders if (folder / "experiments" / "data").exists()]
+sys.path += [str(folder) for folder in folders if (folder / "studies" / "experiments").exists()]
 """
 
 run_here = [example.stem for example in sorted(EXAMPLES.glob("plot_*.py")) if runs_here(example)]

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 STEP = re.compile(
     r"\*\*(File|Line|End)\*\*(?: of)? `(?P<path>[^`]+)`(?:, after `(?P<after>.+?)`)?[.:;,].*?"
-    r"```python\n(?P<code>.*?)```",
+    r"```\w+\n(?P<code>.*?)```",
     re.DOTALL,
 )
 

@@ -47,7 +47,14 @@ from calliper.declarations import About
 from calliper.exceptions import CalliperError, QuantileCrossingWarning, warn
 from calliper.quantile import above, below, not_below
 
-__all__ = ["AbsoluteError", "JointError", "QuantileError", "ScaledError", "Score", "SignedError"]
+__all__ = [
+    "AbsoluteError",
+    "JointError",
+    "QuantileError",
+    "ScaledError",
+    "Score",
+    "SignedError",
+]
 
 #: What :class:`QuantileError` offers.
 VARIANTS = ("plain", "ratio", "median", "asymmetric")
@@ -64,6 +71,11 @@ class Score(BaseEstimator, ABC):  # type: ignore[misc]
     has_sides : whether ``signed`` tells on which side of the prediction a target lies
     has_distribution : whether ``place`` is the inverse of ``signed``, so that there is one
     about : what people choose it by, where it makes a method of its own
+
+    Examples
+    --------
+    >>> isinstance(AbsoluteError(), Score), AbsoluteError().n_tails
+    (True, 1)
     """
 
     n_tails: Any = 1

@@ -219,7 +219,7 @@ def test_a_group_is_extended_by_points_that_fit_together():
     made = Grouped(Split()).fit(Z, SCORES, groups=["a"] * 12)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         made.extend(Z[:3], SCORES[:2], groups=["a"] * 3, window=1)
-    with pytest.raises(CalliperError, match="rows must all be of one length"):
+    with pytest.raises(CalliperError, match="scores must be numbers"):
         made.extend(Z[:2], [[1.0], [1.0, 2.0]], groups=["a"] * 2)
     assert made.n_calibration_ == 12
 

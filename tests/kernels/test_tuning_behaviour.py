@@ -189,7 +189,7 @@ def test_coverage_of_tuned_methods(kernel, n):
     rng = np.random.default_rng(n)
     covered = np.empty(draws)
     for repetition in range(draws):
-        Z, new = rng.uniform(size=(n, 1)), rng.uniform(size=(150, 1))
+        Z, new = rng.uniform(size=(n, 1)), rng.uniform(size=(80, 1))
         scores, truth = (
             np.abs(rng.normal(size=len(x))) * (0.05 + np.abs(np.sin(6 * x[:, 0]))) for x in (Z, new)
         )

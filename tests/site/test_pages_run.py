@@ -19,8 +19,10 @@ def run(page, names):
 
 @pytest.mark.filterwarnings("ignore")  # of other libraries
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_blocks_run(page, monkeypatch, tmp_path):
+def test_blocks_run(page, monkeypatch, tmp_path, request):
     monkeypatch.chdir(tmp_path)  # some save what they made
+    if page.stem == "start":  # which says what it printed
+        request.getfixturevalue("all_trees")
     names = run(page, {})
     if page.stem == "start":
         lower, upper, y_new = names["lower"], names["upper"], names["y_new"]

@@ -10,6 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from calliper import ConformalRegressor
+from calliper.calibration import split_rows
 from calliper.exceptions import EmbeddingWarning
 from calliper.models import fit_params_of, open_model, untrained_core
 from calliper.space import Training
@@ -114,18 +115,17 @@ def test_refits_stop_by_the_eval_set_of_fit(way, trained):
     rounds = [n_rounds(each) for each in trained]
     assert 3 < min(rounds) and max(rounds) < 250 and len({*rounds}) > 1
     again, told = stopping(way)
-    others = next(fitted_folds(fitted))
-    rows = training_rows(fitted)[others]
+    others = next(fitted_folds())
+    rows = TRAINED[others]
     assert n_rounds(again.fit(X[80:][rows], Y[80:][rows], **told)) == rounds[1]
 
 
-def training_rows(fitted):
-    """The rows that fit trained on, among those that it was given."""
-    return fitted._split(220, None)[0]
+#: The rows that fit trains on, among the 220 that it is given.
+TRAINED, _ = split_rows(220, None, size=0.25, shuffle=True, random_state=0)
 
 
-def fitted_folds(fitted):
-    training = Training(X=training_rows(fitted), n_refits=5, random_state=0)
+def fitted_folds():
+    training = Training(X=TRAINED, n_refits=5, random_state=0)
     return (others for others, _ in training.folds())
 
 

@@ -159,7 +159,8 @@ class Grouped(Calibrator):
         _refuse_unpaired(new.Z, new.scores)
         known = {"magnitudes": new.magnitudes, "signs": new.signs, "weights": new.weights}
         checked = {name: _checked(values, name, new.Z) for name, values in known.items()}
-        return Rows(new.Z, np.asarray(new.scores), **checked, groups=groups)
+        scores = valid.check_vector(new.scores, "scores")
+        return Rows(new.Z, scores, **checked, groups=groups)
 
     def predict_distribution(
         self, Z: Any, y_pred: Any, *, bounds: Any = None, weights: Any = None, groups: Any = None

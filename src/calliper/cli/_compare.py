@@ -223,7 +223,7 @@ def _read(request: CompareRequest) -> tuple[dict[str, LabelledPoints], Filling]:
         # Only test rows are shown by name and group; calibration rows may have neither.
         identity = request.identity if request.identity in table.columns else None
     training, filling = read_training(request.training, columns, shared.form)
-    reader = Reader(columns, shared.form, filling)
+    reader = RowReader(columns, shared.form, filling)
     labels = {"identity": request.identity, "group": request.group}
     if request.data is not None:
         both = reader.rows(request.data, **labels)
@@ -238,7 +238,7 @@ def _read(request: CompareRequest) -> tuple[dict[str, LabelledPoints], Filling]:
 
 
 @dataclass(frozen=True)
-class Reader:
+class RowReader:
     """Reads files with known targets."""
 
     columns: Columns

@@ -161,7 +161,7 @@ def test_infinite_intervals():
 
 def test_constant_widths_of_a_method_that_should_adapt():
     class Flat(FullRescaled):
-        def predict_radius(self, Z, coverage=0.9):
+        def predict_radius(self, Z, coverage=0.9, **how):
             return np.ones((len(Z), len(coverage)))
 
     found = kinds(points(100, seed=1), points(100, seed=2), methods={"flat": Flat()})

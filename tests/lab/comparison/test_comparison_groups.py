@@ -11,7 +11,7 @@ from calliper.lab._words import percent
 from calliper.lab.comparison import Points, compare
 from calliper.lab.comparison._contest import bins_by_chance
 from calliper.lab.comparison._evenness import short_groups
-from calliper.lab.comparison._tables import Part
+from calliper.lab.comparison._tables import CoveragePart
 from calliper.metrics import CoverageTable
 
 OTHERS = ("mean_width", "lower", "upper")
@@ -81,7 +81,7 @@ def test_a_group_is_suspected_by_chance_in_one_case_of_a_hundred():
             covered = rng.uniform(size=sizes.sum()) <= radius
             share = np.add.reduceat(covered, np.cumsum(sizes) - sizes) / sizes
             table = CoverageTable(coverage=share, **known)
-            parts.append(Part(method=method, level=0.9, by="group", name="g", table=table))
+            parts.append(CoveragePart(method=method, level=0.9, by="group", name="g", table=table))
         alarms += bool(short_groups(parts, n_calibration))
     assert alarms <= stats.binom(n_draws, 0.01).ppf(0.999)
 

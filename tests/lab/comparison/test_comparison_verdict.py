@@ -10,7 +10,7 @@ from calliper.calibrators import LoCart, MADSplit
 from calliper.lab._words import percent
 from calliper.lab.comparison import Points, compare
 from calliper.lab.comparison._evenness import evenness
-from calliper.lab.comparison._tables import Part
+from calliper.lab.comparison._tables import CoveragePart
 from calliper.metrics import CoverageTable
 from cases.comparisons import methods, points
 
@@ -71,7 +71,7 @@ def test_a_handful_of_tied_predictions_is_no_tenth():
 
     def even(coverage):
         table = CoverageTable(coverage=np.array(coverage), **part, **rest)
-        cut = Part(method="split", level=0.9, by="prediction", name="", table=table)
+        cut = CoveragePart(method="split", level=0.9, by="prediction", name="", table=table)
         return evenness(cut, 1500)
 
     assert not even([0.91, 0.9, 1 / 3]).uneven
@@ -151,8 +151,8 @@ def test_a_method_that_undercovers_is_not_chosen():
     """One with a better score and too little coverage is passed over, and named."""
 
     class Narrow(FullRescaled):
-        def predict_radius(self, Z, coverage=0.9):
-            return 0.9 * super().predict_radius(Z, coverage)
+        def predict_radius(self, Z, coverage=0.9, **how):
+            return 0.9 * super().predict_radius(Z, coverage, **how)
 
     compared = {"narrow": Narrow(KNN(50), random_state=0), "full": FullRescaled(random_state=0)}
     found = compare(points(2000, seed=1), points(4000, seed=2), methods=compared, levels=())

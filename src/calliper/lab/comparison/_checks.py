@@ -30,7 +30,7 @@ from calliper.lab._words import counted, first_of, listed, percent
 from calliper.lab.comparison._answers import Answer, Sets
 from calliper.lab.comparison._evenness import ShortGroup, short_groups
 from calliper.lab.comparison._points import FEWEST_TEST_POINTS, NO_LABEL, Points
-from calliper.lab.comparison._tables import Part
+from calliper.lab.comparison._tables import CoveragePart
 from calliper.quantile import conformal_rank, required_calibration_size
 
 Severity = Literal["void", "warning", "note"]
@@ -132,7 +132,7 @@ def check_data(sets: Sets, *, random_state: int) -> Iterator[Check]:
 
 def check_answers(
     answers: Sequence[Answer],
-    parts: Sequence[Part],
+    parts: Sequence[CoveragePart],
     sets: Sets,
     *,
     levels: Sequence[float],
@@ -223,7 +223,7 @@ def _groups(sizes: Counter[str]) -> Iterator[Check]:
 
 
 def _short_groups(
-    short: Sequence[ShortGroup], parts: Sequence[Part], chosen: str | None
+    short: Sequence[ShortGroup], parts: Sequence[CoveragePart], chosen: str | None
 ) -> Iterator[Check]:
     """Groups that are covered less than chance explains, in one warning."""
     if not short:

@@ -15,7 +15,7 @@ from calliper.lab.comparison._answers import Answer, Sets, ask
 from calliper.lab.comparison._checks import Check, check_answers, check_data
 from calliper.lab.comparison._contest import Redrawn, Resamples, Scores, redraw
 from calliper.lab.comparison._points import Points, check_labels
-from calliper.lab.comparison._tables import Deciles, Part, Record, cut, deciles, measure
+from calliper.lab.comparison._tables import CoveragePart, Deciles, Record, cut, deciles, measure
 from calliper.lab.comparison._verdict import Case, Verdict, judge
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
@@ -64,7 +64,7 @@ class Comparison:
     shown_features: tuple[int, ...]
     answers: tuple[Answer, ...]
     records: tuple[Record, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[CoveragePart, ...]
     deciles: tuple[Deciles, ...]
     checks: tuple[Check, ...]
     verdicts: tuple[Verdict, ...]

@@ -15,7 +15,7 @@ import numpy as np
 
 from calliper._types import FloatArray, IntArray
 from calliper.lab.comparison._contest import bins_by_chance
-from calliper.lab.comparison._tables import Part
+from calliper.lab.comparison._tables import CoveragePart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Evenness:
         return f"worst of {self.n_parts} parts of the predictions"
 
 
-def evenness(part: Part | None, n_calibration: int, *, looks: int = 1) -> Evenness:
+def evenness(part: CoveragePart | None, n_calibration: int, *, looks: int = 1) -> Evenness:
     """The part that is covered least for its number of points, if any falls below chance."""
     if part is None:
         return Evenness(n_parts=0)
@@ -57,14 +57,14 @@ def evenness(part: Part | None, n_calibration: int, *, looks: int = 1) -> Evenne
     )
 
 
-def _short(part: Part, n_calibration: int, looks: int) -> tuple[IntArray, FloatArray]:
+def _short(part: CoveragePart, n_calibration: int, looks: int) -> tuple[IntArray, FloatArray]:
     """Which bins fall below chance, and what chance allows in each; a single bin is the whole."""
     table = part.table
     bounds = bins_by_chance(part.level, n_calibration, table.n, looks=looks)
     return np.flatnonzero((table.coverage < bounds) & (len(table.n) > 1)), bounds
 
 
-def _named(part: Part, place: int) -> str:
+def _named(part: CoveragePart, place: int) -> str:
     label = part.table.labels[place]
     return f"{part.name} {label!r}" if part.by == "group" else label
 
@@ -80,7 +80,7 @@ class ShortGroup:
     every: dict[str, float]  # and of all methods
 
 
-def short_groups(parts: Sequence[Part], n_calibration: int) -> list[ShortGroup]:
+def short_groups(parts: Sequence[CoveragePart], n_calibration: int) -> list[ShortGroup]:
     """Groups that are covered less than chance explains, the worst first; of parts of one level."""
     tables = [part for part in parts if part.by == "group"]
     found: dict[int, ShortGroup] = {}

@@ -85,7 +85,7 @@ class Record:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Part:
+class CoveragePart:
     """Coverage of one method at one level, cut by one quantity.
 
     ``by`` is ``"width"``, ``"prediction"``, ``"group"`` or ``"feature"``, the latter two with their
@@ -120,7 +120,7 @@ class Deciles:
 
 
 def measure(
-    answer: Answer, sets: Sets, scores: Scores, parts: Sequence[Part], *, reference: str
+    answer: Answer, sets: Sets, scores: Scores, parts: Sequence[CoveragePart], *, reference: str
 ) -> Record:
     """All measures of one method at one level; ``parts`` are its coverage in parts of the test."""
     level, test = scores.level, sets.test
@@ -149,7 +149,7 @@ def measure(
     )
 
 
-def _worst(parts: Sequence[Part], by: str) -> float:
+def _worst(parts: Sequence[CoveragePart], by: str) -> float:
     """Coverage of the worst part; those of a handful of points count if there are no others."""
     found = [part.table for part in parts if part.by == by]
     if not found:
@@ -158,10 +158,10 @@ def _worst(parts: Sequence[Part], by: str) -> float:
     return float(found[0].coverage[large].min()) if large.any() else found[0].worst
 
 
-def cut(answer: Answer, level: float, sets: Sets) -> Iterator[Part]:
+def cut(answer: Answer, level: float, sets: Sets) -> Iterator[CoveragePart]:
     """All tables of one method at one level."""
     for by, name, table in _cuts(answer.at(level), sets):
-        yield Part(method=answer.method, level=level, by=by, name=name, table=table)
+        yield CoveragePart(method=answer.method, level=level, by=by, name=name, table=table)
 
 
 def _cuts(intervals: Intervals, sets: Sets) -> Iterator[tuple[str, str, CoverageTable]]:

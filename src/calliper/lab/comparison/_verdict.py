@@ -28,7 +28,7 @@ from calliper.lab.comparison._checks import Check
 from calliper.lab.comparison._contest import Redrawn, Scores, better
 from calliper.lab.comparison._evenness import Evenness, evenness, short_groups
 from calliper.lab.comparison._points import FEWEST_TEST_POINTS
-from calliper.lab.comparison._tables import Part, Record
+from calliper.lab.comparison._tables import CoveragePart, Record
 
 #: Fewer test points say little about coverage.
 FEW_TEST_POINTS = 50
@@ -81,7 +81,7 @@ class Case:
     sets: Sets
     answers: Sequence[Answer]
     records: Sequence[Record]
-    parts: Sequence[Part]
+    parts: Sequence[CoveragePart]
     scores: Scores
     redrawn: Redrawn
     void: Check | None
