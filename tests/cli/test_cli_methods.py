@@ -166,7 +166,7 @@ def test_without_training_rows(calliper, files, base, name):
         ("full --kernel rbf --neighbors 3", "--kernel rbf has no number of neighbours: omit --n"),
         (
             "jackknife --kernel graded-knn",
-            "--kernel graded-knn does not go with --method jackknife",
+            "--kernel graded-knn does not go with --method",
         ),
         ("minmax --statistic rms", "--statistic is for --method full only, not minmax."),
         ("minmax --scales scales.json", "--scales are for --method jackknife only, not minmax."),
