@@ -25,7 +25,7 @@ from calliper import (
     Split,
     metrics,
 )
-from calliper.calibrators import MADSplit
+from calliper.calibrators import RLCP, MADSplit
 from calliper.kernels import ForestProximity
 
 rng = np.random.default_rng(0)
@@ -311,3 +311,14 @@ def test_nothing_that_is_shared_is_seeded():
     model = ConformalRegressor(MODEL, calibrator, random_state=3).calibrate(X_CAL, Y_CAL)
     assert model.calibrators_[0].random_state == 3
     assert forest.random_state is None and calibrator.random_state is None
+
+
+def test_a_generator_is_copied_and_not_used_up():
+    generator = np.random.RandomState(3)
+    model = ConformalRegressor(MODEL, RLCP(), random_state=generator)
+    given = {"X_train": X_TRAIN, "y_train": Y_TRAIN}
+    first, second = (
+        model.calibrate(X_CAL, Y_CAL, **given).predict_interval(X_CAL[:9]) for _ in range(2)
+    )
+    np.testing.assert_array_equal(first.width, second.width)
+    assert generator.rand() == np.random.RandomState(3).rand()

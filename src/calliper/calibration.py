@@ -696,7 +696,7 @@ def calibrate(
     if tails[0].groups is not None:
         method = Grouped(method)
     fitted = (
-        copy(method).fit_to(rows, training=training, left_out=left_out, length_scale=length_scale)
+        clone(method).fit_to(rows, training=training, left_out=left_out, length_scale=length_scale)
         for rows in tails
     )
     return Calibration(score, tuple(fitted))

@@ -16,11 +16,7 @@ WORDS = (
     *("magnitudes", "signs", "weights", "length_scale"),
     *("training", "errors", "targets", "left_out", "groups"),
 )
-IN_WORDS = {
-    "errors": "training errors",
-    "targets": "training targets",
-    "training": "training rows",
-}
+IN_WORDS = {"errors": "training errors", "targets": "training targets", "training": "training rows"}
 
 
 class Uses(frozenset[str]):

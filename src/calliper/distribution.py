@@ -31,16 +31,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from calliper import _validation as valid
 from calliper._blocks import map_slices, row_slices
 from calliper._types import BoolArray, Coverage, FloatArray, IntArray
-from calliper._validation import (
-    at_least,
-    check_levels,
-    check_option,
-    check_vector,
-    like_coverage,
-    warn_if_too_few,
-)
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.quantile import (
@@ -115,11 +108,11 @@ class Distribution:
         "upper": y*_(⌈p(N+1)⌉), at or below which a target lies with probability at least p.
         "lower": y*_(⌊p(N+1)⌋), at or above which it lies with at least 1 − p.
         """
-        check_option(side, ("upper", "lower"), "side")
-        levels = check_levels(p, "p")
+        valid.check_option(side, ("upper", "lower"), "side")
+        levels = valid.check_levels(p, "p")
         if side == "lower":
             levels = tuple(float(1 - as_fraction(level)) for level in levels)
-        return like_coverage(self._ends(levels, np.full(len(levels), side == "upper")), p)
+        return valid.like_coverage(self._ends(levels, np.full(len(levels), side == "upper")), p)
 
     def interval(self, coverage: Coverage = 0.9) -> Intervals:
         """Equal tails: (1 − coverage)/2 may lie below the interval, and as much above.
@@ -127,10 +120,10 @@ class Distribution:
         It follows the skewness of errors, as that of ``predict_interval`` does not, and holds a new
         target with probability at least ``coverage``.
         """
-        levels = check_levels(coverage)
+        levels = valid.check_levels(coverage)
         tails = tuple(float((1 + as_fraction(level)) / 2) for level in levels)
         ends = self._ends(2 * tails, np.arange(2 * len(tails)) >= len(tails))
-        lower, upper = (like_coverage(part, coverage) for part in np.split(ends, 2, axis=1))
+        lower, upper = (valid.like_coverage(part, coverage) for part in np.split(ends, 2, axis=1))
         return Intervals(lower, upper, levels[0] if np.ndim(coverage) == 0 else levels, self.index)
 
     def cdf(self, y: Any) -> FloatArray:
@@ -153,7 +146,7 @@ class Distribution:
 
         τ is drawn for each row. ``bounds`` do not enter: ends moved into them would tie.
         """
-        below, not_above = self._counts(check_vector(y, "y", n=len(self)), bounded=False)
+        below, not_above = self._counts(valid.check_vector(y, "y", n=len(self)), bounded=False)
         tau = check_random_state(random_state).uniform(size=len(self))
         own = self._own
         place = (below + tau * (own + not_above - below)) / (self._total + own)
@@ -165,7 +158,7 @@ class Distribution:
         ∫ (F(x) − 1{y ≤ x})² dx for the curve F of :meth:`cdf`; infinite where a point stands at
         infinity, unless ``bounds`` are known.
         """
-        target = check_vector(y, "y", n=len(self))[:, None]
+        target = valid.check_vector(y, "y", n=len(self))[:, None]
         mass = np.full(self.n_calibration, 1.0)
         mass = (mass if self.shares is None else self.shares.calibration) / self._total
 
@@ -186,7 +179,7 @@ class Distribution:
 
     def sample(self, n: int, *, random_state: Any = None) -> FloatArray:
         """Draws for each row, (m, n), independent of one another, from the curve of :meth:`cdf`."""
-        rng, size = check_random_state(random_state), (len(self), at_least(n, 1, "n"))
+        rng, size = check_random_state(random_state), (len(self), valid.at_least(n, 1, "n"))
         chosen = rng.randint(self.n_calibration, size=size)
         if self.shares is not None:
             mass = self.shares.calibration / self._total
@@ -197,7 +190,7 @@ class Distribution:
         """A pandas frame with quantiles as columns and the index of the rows that came in."""
         import pandas as pd
 
-        names = [f"quantile_{level:g}" for level in check_levels(p, "p")]
+        names = [f"quantile_{level:g}" for level in valid.check_levels(p, "p")]
         return pd.DataFrame(self.quantile(list(p)), columns=names, index=self.index)
 
     def placed(self, y_pred: FloatArray, score: Any, index: Any = None) -> Distribution:
@@ -238,7 +231,7 @@ class Distribution:
     def _by_rank(self, levels: Sequence[float], upward: Any) -> FloatArray:
         """Errors with their signs at which bounds are, (m, L)."""
         n = self.n_calibration
-        warn_if_too_few(n, tuple(sorted(set(levels))))
+        valid.warn_if_too_few(n, tuple(sorted(set(levels))))
         ranks = np.array([conformal_rank(level, n) for level in levels])
         ranks = np.where(upward, ranks, n + 1 - ranks)
         signed = np.tile(np.where(ranks > 0, np.inf, -np.inf), (len(self), 1))
@@ -348,7 +341,7 @@ class GroupedDistribution(Distribution):
 
     def crps(self, y: Any) -> FloatArray:
         """As that of each group's distribution."""
-        target = check_vector(y, "y", n=len(self))
+        target = valid.check_vector(y, "y", n=len(self))
         return self._of_each(lambda part, rows: part.crps(target[rows]))
 
     def sample(self, n: int, *, random_state: Any = None) -> FloatArray:
@@ -370,7 +363,7 @@ class GroupedDistribution(Distribution):
 
     def pit(self, y: Any, *, random_state: Any = None) -> FloatArray:
         """As that of each group's distribution."""
-        target, rng = check_vector(y, "y", n=len(self)), check_random_state(random_state)
+        target, rng = valid.check_vector(y, "y", n=len(self)), check_random_state(random_state)
         return self._of_each(lambda part, rows: part.pit(target[rows], random_state=rng))
 
     def _ends(self, levels: Sequence[float], upward: Any) -> FloatArray:

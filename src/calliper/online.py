@@ -35,7 +35,7 @@ with arbitrary distribution shifts", JMLR 25 (DtACI; several rates). Angelopoulo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -81,6 +81,7 @@ class History:
         return float(1 - self.outside.mean()) if len(self.outside) else float("nan")
 
 
+@dataclass(eq=False, repr=False)
 class Controller(BaseEstimator):  # type: ignore[misc]
     """Says the level to ask for, is told what came of it, and says the next.
 
@@ -111,26 +112,14 @@ class Controller(BaseEstimator):  # type: ignore[misc]
     """
 
     #: The level that each rate has come to, (k,); none before the first question.
-    _levels: FloatArray = np.empty(0)
-    _weights: FloatArray
-    _excess: float
-    _asked: bool
-    _steps: list[tuple[float, float]]
+    _levels = np.empty(0)
 
-    def __init__(
-        self,
-        coverage: float = 0.9,
-        *,
-        rate: float | Sequence[float] = 0.01,
-        decay: float = 0.0,
-        start: float | None = None,
-        horizon: int = 500,
-    ) -> None:
-        self.coverage = coverage
-        self.rate = rate
-        self.decay = decay
-        self.start = start
-        self.horizon = horizon
+    coverage: float = 0.9
+    _: KW_ONLY
+    rate: float | Sequence[float] = 0.01
+    decay: float = 0.0
+    start: float | None = None
+    horizon: int = 500
 
     keeps: ClassVar[Mapping[str, Field]] = {
         "steps": Array("float64", ("T", 2), least=0, most=1),
@@ -139,21 +128,6 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         "excess": Number(),
         "asked": Number(bool),
     }
-
-    def for_file(self) -> dict[str, Any]:
-        """What a file holds: all steps so far, and where they have led."""
-        steps = np.array(self._steps, dtype=np.float64).reshape(-1, 2)
-        known = {"levels": self._levels, "weights": self._weights, "excess": self._excess}
-        return {**known, "steps": steps, "asked": self._asked}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """As it was after the last step."""
-        self._begin()
-        if len(state["levels"]) != len(self._rates):
-            raise CalliperError("a Controller has a level for each of its rates.")
-        self._levels, self._weights = state["levels"], state["weights"]
-        self._excess, self._asked = state["excess"], state["asked"]
-        self._steps = [(level, outside) for level, outside in state["steps"].tolist()]
 
     def __sklearn_is_fitted__(self) -> bool:
         return bool(len(self._levels))
@@ -172,11 +146,26 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         first = 1 - self._miss if self.start is None else check_level(self.start, "start")
         self._rates: FloatArray = rates
         self._levels = np.full(len(rates), first)
-        self._weights = np.full(len(rates), 1 / len(rates))
+        self._weights: FloatArray = np.full(len(rates), 1 / len(rates))
         self._first: float = first
-        self._excess = 0.0
-        self._asked = False
-        self._steps = []
+        self._excess: float = 0.0
+        self._asked: bool = False
+        self._steps: list[tuple[float, float]] = []
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds: all steps so far, and where they have led."""
+        steps = np.array(self._steps, dtype=np.float64).reshape(-1, 2)
+        known = {"levels": self._levels, "weights": self._weights, "excess": self._excess}
+        return {**known, "steps": steps, "asked": self._asked}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """As it was after the last step."""
+        self._begin()
+        if len(state["levels"]) != len(self._rates):
+            raise CalliperError("a Controller has a level for each of its rates.")
+        self._levels, self._weights = state["levels"], state["weights"]
+        self._excess, self._asked = state["excess"], state["asked"]
+        self._steps = [(level, outside) for level, outside in state["steps"].tolist()]
 
     @property
     def level(self) -> float:

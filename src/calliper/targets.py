@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -24,12 +24,11 @@ from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import _safe_indexing, check_consistent_length, indexable
 
-from calliper import models
+from calliper import calibration, models
 from calliper._kept import Array, Field, Part, Plain
 from calliper._row_checks import sketch_rows
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import (
-    PerRow,
     check_bounds,
     check_known_rows,
     check_new_rows,
@@ -38,17 +37,7 @@ from calliper._validation import (
     row_values,
     unchanged_if_refused,
 )
-from calliper.calibration import (
-    Calibration,
-    FrontDoor,
-    TrainedHere,
-    calibrate_model,
-    few_groups,
-    given_training,
-    known_model,
-    rows_at_hand,
-    warn_if_other,
-)
+from calliper.calibration import Calibration, FrontDoor, TrainedHere, calibrate_model, few_groups
 from calliper.calibrators import FullRescaled, as_calibrator
 from calliper.exceptions import CalliperError, UnbalancedBoxWarning, warn
 from calliper.guarantees import Guarantee
@@ -58,6 +47,7 @@ from calliper.scores import AbsoluteError, JointError
 from calliper.space import Training, fit_embedding, train_apart
 
 
+@dataclass(eq=False, repr=False)
 class MultiTargetRegressor(FrontDoor):
     """Prediction boxes around a model of several targets, y of shape (n, k).
 
@@ -90,34 +80,17 @@ class MultiTargetRegressor(FrontDoor):
            [  3.4, 346.8]])
     """
 
-    units_: FloatArray | None
-    regressors_: tuple[ConformalRegressor, ...]
-    target_names_: tuple[Any, ...]
-
-    def __init__(
-        self,
-        estimator: Any,
-        calibrator: Any = None,
-        *,
-        joint: bool = True,
-        units: Any = None,
-        embed: Any = "auto",
-        calibration_size: float = 0.25,
-        shuffle: bool = True,
-        left_out_folds: int | None = None,
-        random_state: Any = None,
-        progress: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.calibrator = calibrator
-        self.joint = joint
-        self.units = units
-        self.embed = embed
-        self.calibration_size = calibration_size
-        self.shuffle = shuffle
-        self.left_out_folds = left_out_folds
-        self.random_state = random_state
-        self.progress = progress
+    estimator: Any
+    calibrator: Any = None
+    _: KW_ONLY
+    joint: bool = True
+    units: Any = None
+    embed: Any = "auto"
+    calibration_size: float = 0.25
+    shuffle: bool = True
+    left_out_folds: int | None = None
+    random_state: Any = None
+    progress: Any = None
 
     keeps: ClassVar[Mapping[str, Field]] = {
         **FrontDoor.keeps,
@@ -134,8 +107,9 @@ class MultiTargetRegressor(FrontDoor):
     def restore(self, state: dict[str, Any]) -> None:
         """What a file held, around the model that is given."""
         super().restore(state)
-        self.regressors_, self.units_ = state["parts"], state["units_"]
-        self.target_names_ = tuple(state["targets"])
+        self.regressors_: tuple[ConformalRegressor, ...] = state["parts"]
+        self.units_: FloatArray | None = state["units_"]
+        self.target_names_: tuple[Any, ...] = tuple(state["targets"])
         if len(self.regressors_) not in (1, len(self.target_names_)):
             raise CalliperError("there must be a regressor for each target, or one for all.")
         calibrators = tuple(c for part in self.regressors_ for c in part.calibrators_)
@@ -168,7 +142,7 @@ class MultiTargetRegressor(FrontDoor):
         weights: Any = None,
     ) -> Self:
         """As :meth:`ConformalRegressor.calibrate`; y has a column for each target."""
-        X, y, per_row, lazy = rows_at_hand(X, y, groups, weights)
+        X, y, per_row, lazy = calibration.rows_at_hand(X, y, groups, weights)
         before = self.calibration_ if self.__sklearn_is_fitted__() else None
         trained = None if before is None else before.trained
         here = trained is not None and trained.estimator is self.estimator
@@ -176,21 +150,15 @@ class MultiTargetRegressor(FrontDoor):
         if X_train is not None and y_train is not None:
             check_consistent_length(X_train, y_train)
             y_train = self._check_targets(y_train, "y_train")
-        training = given_training(self, X_train, y_train)
-        model, no_guarantee = known_model(self.estimator, trained, X, y, training)
+        training = calibration.given_training(self, X_train, y_train)
+        model, no_guarantee = calibration.known_model(self.estimator, trained, X, y, training)
         made = self._calibrated(model, X, y, training, per_row=per_row, lazy=lazy)
-        warn_if_other(before, made[0].calibration_)
+        calibration.warn_if_other(before, made[0].calibration_)
         return self._keep(made, model, no_guarantee, trained)
 
     @unchanged_if_refused
     def extend(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        window: int | None = None,
-        groups: Any = None,
-        weights: Any = None,
+        self, X: Any, y: Any, *, window: int | None = None, groups: Any = None, weights: Any = None
     ) -> Self:
         """As :meth:`ConformalRegressor.extend`; y has a column for each target."""
         self._check_calibrated()
@@ -230,15 +198,9 @@ class MultiTargetRegressor(FrontDoor):
         self._check_calibrated()
         names, limits = self.target_names_, _ranges(bounds, len(self.target_names_))
         if len(self.regressors_) == len(names):
+            how = {"confidence": confidence, "groups": groups, "weights": weights}
             each = tuple(
-                one.predict_interval(
-                    X,
-                    coverage,
-                    bounds=limit,
-                    confidence=confidence,
-                    groups=groups,
-                    weights=weights,
-                )
+                one.predict_interval(X, coverage, bounds=limit, **how)
                 for one, limit in zip(self._answering(X), limits, strict=True)
             )
             return Boxes(each, names, joint=len(names) == 1)
@@ -329,28 +291,20 @@ class MultiTargetRegressor(FrontDoor):
         return self
 
     def _calibrated(
-        self,
-        model: Any,
-        X: Any,
-        y: FloatArray,
-        training: Training,
-        *,
-        order: Any = None,
-        per_row: PerRow = PerRow(),  # noqa: B008
-        lazy: Any = None,
+        self, model: Any, X: Any, y: FloatArray, training: Training, **how: Any
     ) -> tuple[ConformalRegressor, ...]:
-        """A regressor of all targets together, or one for each column of the one model."""
+        """A regressor of all targets together, or one for each column; ``how``: calibrate_model."""
         if y.ndim == 1:
             self.units_ = None
-            return (self._regressor(model, None, X, y, training, order, per_row, lazy),)
+            return (self._regressor(model, None, X, y, training, **how),)
         whole = models.unwrapped(model)
         training = KeptTraining(**vars(training), whole=whole, targets=training.y)
         if self.joint:
             units = self._units(model, X, y, training)
             training = replace(training, progress=None)
             self.units_, score = units, JointError(units)
-            return (self._regressor(model, score, X, y, training, order, per_row, lazy),)
-        if lazy is not None:
+            return (self._regressor(model, score, X, y, training, **how),)
+        if how.get("lazy") is not None:
             raise CalliperError(
                 "joint=False calibrates each target by itself, on rows in memory: pass "
                 "X.compute() and y.compute(), or calibrate a ConformalRegressor for each."
@@ -362,32 +316,17 @@ class MultiTargetRegressor(FrontDoor):
             seen = replace(training, column=number, progress=report)
             seen = seen if seen.y is None else replace(seen, y=seen.y[:, number])
             of_target = column_of(model, number, y.shape[1])
-            parts.append(self._regressor(of_target, None, X, column, seen, order, per_row, None))
+            parts.append(self._regressor(of_target, None, X, column, seen, **how))
         return tuple(parts)
 
     def _regressor(
-        self,
-        model: Any,
-        score: JointError | None,
-        X: Any,
-        y: FloatArray,
-        training: Training,
-        order: Any,
-        per_row: PerRow,
-        lazy: Any,
+        self, model: Any, score: Any, X: Any, y: FloatArray, training: Training, **how: Any
     ) -> ConformalRegressor:
         """A regressor around a fitted model, calibrated."""
-        made = ConformalRegressor(
-            model,
-            self.calibrator,
-            score_function=score,
-            embed=self.embed,
-            random_state=self.random_state,
-        )
+        own = {"embed": self.embed, "random_state": self.random_state}
+        made = ConformalRegressor(model, self.calibrator, score_function=score, **own)
         check_known_rows(made, X, y if y.ndim == 1 else y[:, 0])
-        made.calibration_ = calibrate_model(
-            made, model, X, y, training, order, per_row=per_row, lazy=lazy
-        )
+        made.calibration_ = calibrate_model(made, model, X, y, training, **how)
         return made
 
     def _units(self, estimator: Any, X: Any, y: FloatArray, training: Training) -> FloatArray:

@@ -295,7 +295,7 @@ def test_a_point_left_out_has_the_radius_that_all_others_give(localizer, seed):
 
 @pytest.mark.parametrize(("n", "expected"), [(1, 3), (2, 3), (7, 8), (1999, 2000), (5000, 2000)])
 def test_lcp_is_tuned_on_as_many_points_as_a_bag_has(n, expected):
-    """Three at least, two thousand at most."""
+    """Three at least, two thousand at most, and none twice."""
     scores = np.arange(2500.0)
     training = Rows(scores[:, None], scores)
     chosen = training_sample(training, n, np.random.RandomState(0))

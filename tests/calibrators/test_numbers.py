@@ -137,14 +137,6 @@ def test_where_products_of_small_scores_begin_to_vanish(power):
     assert 0 < method.fit(rows, scores).predict_radius([[5.0]], 0.5) < 1e-200
 
 
-@pytest.mark.parametrize("kind", [JackknifeRescaled, JackknifeMinmaxRescaled])
-def test_models_saved_without_a_lift_had_none(kind):
-    method = kind(KNN(5)).fit(Z[:50], NOISE[:50])
-    expected = method.predict_radius(Z[50:], 0.8)
-    del method._lift
-    np.testing.assert_array_equal(method.predict_radius(Z[50:], 0.8), expected)
-
-
 def test_one_point_after_very_small_scores():
     """What the smallest were lifted by is forgotten with them."""
     method = JackknifeMinmaxRescaled(KNN(5)).fit(Z[:50], np.ldexp(NOISE[:50], -1000))

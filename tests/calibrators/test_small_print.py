@@ -20,7 +20,7 @@ from calliper.calibrators import (
     LoCart,
     NormalizedKNN,
 )
-from calliper.calibrators._locality import locality_rule, said_of, search_locality
+from calliper.calibrators._locality import locality_rule, search_locality
 from calliper.calibrators._lvd import widening_factor
 from calliper.exceptions import ShiftWarning, SmallCalibrationWarning
 from calliper.guarantees import confident_rank
@@ -28,6 +28,7 @@ from calliper.kernels import learn_metric
 from calliper.lab.bounds import plug_in_local_coverage
 from calliper.lab.bounds._local import _excess
 from calliper.quantile import Shares, conformal_rank, exponent, row_thresholds
+from calliper.rows import Rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -167,10 +168,10 @@ def test_interval_scores_are_averaged_over_three_levels():
 @pytest.mark.parametrize(("before", "now", "same"), [(98, 99, False), (99, 100, True)])
 def test_a_search_stays_only_if_its_bags_do(before, now, same):
     """Bags have N + 1 members, or all 100 left-out errors."""
-    said = {
-        said_of(n, None, None, statistic=None, dimensions=2, n_errors=100) for n in (before, now)
-    }
-    assert (len(said) == 1) is same
+    Z, scores = draw(now, 2, seed=0)
+    method = FullRescaled(random_state=0)
+    method.fit(Z[:before], scores[:before], left_out=draw(100, 2, seed=1))
+    assert method._stays(Rows(Z, scores), method) is same
 
 
 @pytest.mark.parametrize("n", [6, 7, 8, 9])

@@ -104,7 +104,7 @@ def test_bad_calibration_data_and_new_rows(method):
         (SLCP(RBF(0.0)), ValueError, "positive, finite number; got 0.0"),
         (SLCP(KNN(0)), ValueError, "integer >= 1; got 0"),
         (NormalizedKNN(0), ValueError, "integer >= 1; got 0"),
-        (NormalizedKNN(difficulty="hard"), ValueError, "difficulty must be one of"),
+        (NormalizedKNN(difficulty="hard"), ValueError, "difficulty must be"),
         (NormalizedKNN(form="product"), ValueError, "'sum' or 'exp'; got 'product'"),
         (NormalizedKNN(gamma=-1), ValueError, "finite numbers >= 0; got -1"),
         (NormalizedKNN(rho=np.inf), ValueError, "finite numbers >= 0; got inf"),

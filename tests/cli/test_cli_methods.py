@@ -162,6 +162,12 @@ def test_without_training_rows(calliper, files, base, name):
         ("conditional --neighbors 3", "--method conditional takes no --neighbors: omit it."),
         ("slcp --offset 0.1", "--method slcp takes no --offset: omit it."),
         ("lvd --neighbors 3 --offset 1", "takes no --neighbors and no --offset: omit them."),
+        ("split --kernel rbf", "--method split takes no --kernel: omit it."),
+        ("full --kernel rbf --neighbors 3", "--kernel rbf has no number of neighbours: omit --n"),
+        (
+            "jackknife --kernel graded-knn",
+            "--kernel graded-knn does not go with --method",
+        ),
         ("minmax --statistic rms", "--statistic is for --method full only, not minmax."),
         ("minmax --scales scales.json", "--scales are for --method jackknife only, not minmax."),
     ],

@@ -1,10 +1,11 @@
 """The frame of all methods: features and scores in, a radius at any level and a promise out.
 
-A method is a subclass of :class:`Calibrator` that writes three things, named as in its paper:
+A method is a subclass of :class:`Calibrator` that writes at most three things, as in its paper:
 
     _learn(rows)                learns from checked calibration points
-    _radius(Z, levels, shares)  the radius at checked rows, (m, L)
-    _proved(level)              the marginal coverage that is proved, for the N at hand
+    _radius(Z, levels, shares)  the radius at checked rows, (m, L); or ``_local_scale(Z)``, by which
+                                it is a threshold of what ``_rescale`` made in ``_learn``
+    _proved(level)              the marginal coverage that is proved, if not that of split conformal
 
 and says of itself what it uses (``uses``), what people choose it by (``about``), and in class
 attributes or properties what :class:`Calibrator` lists. All else happens here, once: input is
@@ -21,52 +22,29 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
+from calliper import _validation as valid
+from calliper import quantile
 from calliper._kept import Array, Field, Number, Plain
 from calliper._notebook import card, histogram
 from calliper._types import Coverage, FloatArray
-from calliper._validation import (
-    EngineRows,
-    as_array,
-    as_arrays,
-    at_least,
-    check_bounds,
-    check_calibration,
-    check_level,
-    check_levels,
-    check_new_features,
-    check_scores,
-    check_signs,
-    check_training,
-    check_vector,
-    each_level,
-    forget_fit,
-    handler_of_tensor,
-    like_coverage,
-    numbers_or_zeros,
-    reachable,
-    refuse_huge_scores,
-    warn_if_too_few,
-)
+from calliper._validation import EngineRows, as_array, handler_of_tensor
 from calliper.declarations import About, Uses
 from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
-from calliper.guarantees import Guarantee, confident_rank, required_for_confidence
-from calliper.kernels import Kernel, as_kernel, check_length_scale
-from calliper.quantile import (
-    Shares,
-    effective_size,
-    in_order,
-    outward,
-    rescaled_back,
-    with_signs,
+from calliper.guarantees import (
+    Guarantee,
+    confident_rank,
+    conformal_coverage,
+    required_for_confidence,
 )
+from calliper.kernels import Kernel, as_kernel, check_length_scale, rescale
+from calliper.quantile import Shares
 from calliper.rows import Rows
 from calliper.shift import ShiftReport, as_shares, check_weights
 
@@ -86,6 +64,9 @@ ROWS: dict[str, Field] = {
     "levels": Array("float64", ("L",), least=0, most=1),
     "names": Plain(),
 }
+
+#: Most training points that a method tries its settings on, where that takes all pairs.
+MOST_POINTS = 2000
 
 #: Methods by their names on the command line.
 _METHODS: dict[str, type[Calibrator]] = {}
@@ -154,6 +135,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     _left_out: Any = None
     _length_scale: float | None = None
     _signed: Any
+    rescaled_scores_: FloatArray
     #: Weights in the order of what ``signed_thresholds`` gives of all points.
     _signed_weights: Any
 
@@ -192,7 +174,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         weights : (N,), optional
             How many times as often such inputs come among new rows, up to a constant; see
             ``docs/groups-and-shift.md``.
-        groups : (N,), optional
+        groups : (N,), column name or function of the rows, optional
             The group of each point, for :class:`Grouped`.
         training : (Z, scores), (Z, scores, targets) or Rows, optional
             Training inputs, errors and targets, apart from the calibration points.
@@ -203,56 +185,47 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             Distance in ``Z`` at which N points still count for one another, where the space has a
             unit of its own.
         """
-        self._refuse_unused(
-            magnitudes=magnitudes,
-            signs=signs,
-            weights=weights,
-            groups=groups,
-            training=training,
-            left_out=left_out,
-            length_scale=length_scale,
-        )
-        forget_fit(self)
-        Z = self._as_rows(Z, None)
-        scores = as_array(scores, "scores", Z)
-        Z, scores = check_calibration(self, Z, scores, non_negative=not self.takes_any_score)
-        self._check_parameters()
-        self._training = self._checked_apart("training", training, Z)
-        self._left_out = None
-        if left_out is not None:
-            self._left_out = self._checked_apart("left_out", left_out, Z)
-        rows = self._checked(Z, scores, magnitudes, signs, weights)
-        self._length_scale = None if length_scale is None else check_length_scale(length_scale)
-        self._relearn(rows)
-        return self
+        rows = Rows(Z, scores, magnitudes, signs, weights, groups)
+        return self._fit(rows, training=training, left_out=left_out, length_scale=length_scale)
 
-    def fit_to(
-        self,
-        rows: Rows,
-        *,
-        training: Rows | None = None,
-        left_out: Rows | None = None,
-        length_scale: float | None = None,
-    ) -> Self:
+    def fit_to(self, rows: Rows, **apart: Any) -> Self:
         """As :meth:`fit`, where more may be known than the method uses: of that it is told none."""
-        apart = {"training": training, "left_out": left_out, "length_scale": length_scale}
-        return self.fit(rows.Z, rows.scores, **self._used(rows, **apart))
+        known = {name: apart[name] for name in apart if name in self.uses}
+        return self._fit(self._used(rows), **known)
 
     def extend_by(
         self, rows: Rows, *, window: int | None = None, length_scale: float | None = None
     ) -> Self:
         """As :meth:`extend`, where more may be known than the method uses."""
-        used = self._used(rows, length_scale=length_scale)
-        return self.extend(rows.Z, rows.scores, window=window, **used)
+        length_scale = length_scale if "length_scale" in self.uses else None
+        return self._extend(self._used(rows), window, length_scale)
 
-    def _used(self, rows: Rows, **apart: Any) -> dict[str, Any]:
-        """What the method uses of rows and of what is known apart from them; and who is to weigh.
+    def _used(self, rows: Rows) -> Rows:
+        """The rows without what is known of every row whether or not the method uses it."""
+        unused = {"magnitudes", "signs"} - self.uses
+        return replace(rows, **dict.fromkeys(unused))
 
-        Weights and groups are never passed over: who cannot use them must say so.
-        """
-        known, uses = {"magnitudes": rows.magnitudes, "signs": rows.signs, **apart}, self.uses
-        told = {name: value for name, value in known.items() if name in uses}
-        return told | {"weights": rows.weights, "groups": rows.groups}
+    def _fit(
+        self,
+        rows: Rows,
+        *,
+        training: Any = None,
+        left_out: Any = None,
+        length_scale: float | None = None,
+    ) -> Self:
+        """As :meth:`fit`, by rows as they came."""
+        self._refuse_unused(rows, training=training, left_out=left_out, length_scale=length_scale)
+        valid.forget_fit(self)
+        Z = self._as_rows(rows.Z, None)
+        scores = as_array(rows.scores, "scores", Z)
+        Z, scores = valid.check_calibration(self, Z, scores, non_negative=not self.takes_any_score)
+        self._check_parameters()
+        self._training = self._checked_apart("training", training, Z)
+        self._left_out = self._checked_apart("left_out", left_out, Z)
+        checked = self._checked(replace(rows, Z=Z, scores=scores))
+        self._length_scale = None if length_scale is None else check_length_scale(length_scale)
+        self._relearn(checked)
+        return self
 
     def _once(self, name: str, learn: Callable[[], Any]) -> Any:
         """What a file knows of this, else what ``learn`` finds."""
@@ -260,18 +233,17 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def for_file(self) -> dict[str, Any]:
         """What a file holds of a fitted method, by the names of ``keeps``."""
-        rows, train, left_out = self._rows, self._training, self._left_out
+        rows, uses, none = self._rows, self.uses, Rows(None)
+        train, left_out = self._training or none, self._left_out or none
         same = np.array_equal(rows.magnitudes, rows.scores)
-        errors = train is not None and "errors" in self.uses
-        targets = train is not None and "targets" in self.uses
         return {
             **{name: getattr(rows, name) for name in ("Z", "scores", "signs", "weights")},
             "magnitudes": None if same else rows.magnitudes,
-            "Z_train": None if train is None else train.Z,
-            "scores_train": train.scores if errors else None,
-            "targets_train": train.targets if targets else None,
-            "Z_left_out": None if left_out is None else left_out.Z,
-            "scores_left_out": None if left_out is None else left_out.scores,
+            "Z_train": train.Z,
+            "scores_train": train.scores if "errors" in uses else None,
+            "targets_train": train.targets if "targets" in uses else None,
+            "Z_left_out": left_out.Z,
+            "scores_left_out": left_out.scores,
             "length": self._length_scale,
             "levels": np.array(sorted(self.levels_asked_)),
             "names": list(vars(self).get("feature_names_in_", ())),
@@ -280,27 +252,23 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def restore(self, state: dict[str, Any]) -> None:
         """Fit to the rows of a file, with what was learnt before."""
-        Z, scores, train, left_out = (
-            state[name] for name in ("Z", "scores", "Z_train", "Z_left_out")
-        )
-        if train is not None:
-            train = Rows(train, scores=state["scores_train"], targets=state["targets_train"])
-        if left_out is not None:
-            left_out = Rows(left_out, scores=state["scores_left_out"])
+        Z, scores = state["Z"], state["scores"]
+        apart = {
+            "training": (state["Z_train"], state["scores_train"], state["targets_train"]),
+            "left_out": (state["Z_left_out"], state["scores_left_out"]),
+        }
+        known: Any = {name: rows for name, rows in apart.items() if rows[0] is not None}
+        of_each = [state[name] for name in ("magnitudes", "signs", "weights")]
+        if not self.judges_nearness:  # rows are only counted
+            Z = np.zeros((len(scores), 1))
         self._known = {name: state[name] for name in self.learns}
         try:
-            self.fit(
-                Z if self.judges_nearness else np.zeros((len(scores), 1)),  # rows are only counted
-                scores,
-                **{name: state[name] for name in ("magnitudes", "signs", "weights")},
-                training=train,
-                left_out=left_out,
-                length_scale=state["length"],
-            )
+            self._fit(Rows(Z, scores, *of_each), **known, length_scale=state["length"])
         finally:
             del self._known
         if not self.judges_nearness:
-            self.n_features_in_, self._rows = Z.shape[1], replace(self._rows, Z=Z[:0])
+            Z = state["Z"][:0]
+            self.n_features_in_, self._rows = Z.shape[1], replace(self._rows, Z=Z)
         self.levels_asked_ = set(state["levels"].tolist())
         if state["names"]:
             self.feature_names_in_ = np.array(state["names"], dtype=object)
@@ -323,15 +291,20 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     def _learn(self, rows: Rows) -> None:
         """Learn from the calibration points; ``_training`` and its like hold what else is known."""
 
-    @abstractmethod
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
+    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         """The radius at each row and level, (m, L); with weights, by ``shares`` of them."""
+        threshold = quantile.conformal_thresholds(self.rescaled_scores_, levels, shares)
+        return quantile.rescaled_back(self._local_scale(Z)[:, None], threshold)
 
-    @abstractmethod
     def _proved(self, level: float) -> float:
         """The marginal coverage that is proved at one level."""
+        return conformal_coverage(level, self.n_calibration_)
+
+    def _rescale(self, rows: Rows, scale: FloatArray) -> None:
+        """Keep scores in units of local scales, for ``_radius`` to multiply back."""
+        ratio = rescale(rows.scores, scale)
+        self.rescaled_scores_, self.weights_ = quantile.in_order(ratio, rows.weights)
+        self._keep_signed(ratio)
 
     def extend(
         self,
@@ -357,19 +330,14 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             For the number of points that there are now. What else ``fit`` was given of other
             points still counts.
         """
+        rows = Rows(Z, scores, magnitudes, signs, weights, groups)
+        return self._extend(rows, window, length_scale)
+
+    def _extend(self, new: Rows, window: int | None, length_scale: float | None) -> Self:
+        """As :meth:`extend`, by rows as they came."""
         check_is_fitted(self)
-        self._refuse_unused(
-            magnitudes=magnitudes,
-            signs=signs,
-            weights=weights,
-            groups=groups,
-            length_scale=length_scale,
-        )
-        Z = self._check_new(Z)
-        check = check_vector if self.takes_any_score else check_scores
-        scores = check(as_array(scores, "scores", Z), "scores", n=len(Z))
-        rows = self._rows.join(self._checked(Z, scores, magnitudes, signs, weights, some=False))
-        n = len(rows) if window is None else min(at_least(window, 1, "window"), len(rows))
+        rows = self._rows.join(self._added(new, length_scale))
+        n = len(rows) if window is None else min(valid.at_least(window, 1, "window"), len(rows))
         grown = copy(self)  # as it was, should anything be refused
         if length_scale is not None:
             grown._length_scale = check_length_scale(length_scale)
@@ -379,59 +347,55 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         self.__dict__.update(vars(grown))
         return self
 
+    def _added(self, new: Rows, length_scale: float | None) -> Rows:
+        """New calibration points, checked beside those at hand."""
+        self._refuse_unused(new, length_scale=length_scale)
+        Z = self._check_new(new.Z)
+        check = valid.check_vector if self.takes_any_score else valid.check_scores
+        scores = check(as_array(new.scores, "scores", Z), "scores", n=len(Z))
+        return self._checked(replace(new, Z=Z, scores=scores), some=False)
+
     def _take_in(self, rows: Rows, before: Self) -> bool:
         """Learn from rows whose first are those of ``before`` by a shorter way; False if none."""
         return False
 
-    def _refuse_unused(self, **given: Any) -> None:
+    def _refuse_unused(self, rows: Rows | None = None, **given: Any) -> None:
         """Say which of what was given this method does not use, if any."""
-        uses = self.uses
+        if rows is not None:
+            of_each = {"magnitudes": rows.magnitudes, "signs": rows.signs}
+            given = {**of_each, "weights": rows.weights, "groups": rows.groups, **given}
         for name, value in given.items():
-            if value is not None and name not in uses:
+            if value is not None and name not in self.uses:
                 hint = takers_of_weights() if name == "weights" else f"{self!r} does not use it"
                 raise TypeError(f"{type(self).__name__} takes no {name}: {hint}.")
 
-    def _checked(
-        self,
-        Z: Any,
-        scores: FloatArray,
-        magnitudes: Any,
-        signs: Any,
-        weights: Any,
-        *,
-        some: bool = True,
-    ) -> Rows:
-        """Calibration points and what is known of each, checked; ``some`` weight must not be 0."""
-        n = len(scores)
-        signs, weights = as_arrays(Z, signs=signs, weights=weights)
-        refuse_huge_scores(scores, "scores")
-        sizes = scores
-        if magnitudes is not None:
-            sizes = self._checked_values(check_scores, magnitudes, "magnitudes", n, Z)
-        return Rows(
-            Z,
-            scores,
-            sizes,
-            None if signs is None else check_signs(signs, scores),
-            None if weights is None else check_weights(weights, n=n, some=some),
-        )
+    def _checked(self, rows: Rows, *, some: bool = True) -> Rows:
+        """What is known of each calibration point, checked; ``some`` weight must not be 0."""
+        Z, scores, sizes, n = rows.Z, rows.scores, rows.scores, len(rows.scores)
+        signs, weights = valid.as_arrays(Z, signs=rows.signs, weights=rows.weights)
+        valid.refuse_huge_scores(scores, "scores")
+        if rows.magnitudes is not None:
+            sizes = self._checked_values(valid.check_scores, rows.magnitudes, "magnitudes", n, Z)
+        signs = None if signs is None else valid.check_signs(signs, scores)
+        weights = None if weights is None else check_weights(weights, n=n, some=some)
+        return Rows(Z, scores, sizes, signs, weights)
 
     def _checked_apart(self, name: str, given: Any, Z: Any) -> Rows | None:
         """Rows apart from the calibration points, with what of them the method uses, checked."""
-        rows, uses = None if given is None else Rows.of(given), self.uses
+        rows, uses = Rows.of(given), self.uses
         if name == "training" and uses.refusal and not uses.has_needs(rows):
             raise CalliperError(uses.refusal)
         if rows is None:
             return None
         label = f"Z of {name}"
-        features: Any = check_training(as_array(rows.Z, label, Z), Z, label)
+        features: Any = valid.check_training(as_array(rows.Z, label, Z), Z, label)
         scores, targets = rows.scores, rows.targets
         if scores is not None and (name == "left_out" or "errors" in uses):
-            check = check_vector if self.takes_any_score else check_scores
+            check = valid.check_vector if self.takes_any_score else valid.check_scores
             scores = self._checked_values(check, scores, f"scores of {name}", len(features), Z)
         if targets is not None and "targets" in uses:
             label = f"targets of {name}"
-            targets = self._checked_values(check_vector, targets, label, len(features), Z)
+            targets = self._checked_values(valid.check_vector, targets, label, len(features), Z)
         return Rows(features, scores, targets=targets)
 
     def _checked_values(
@@ -439,13 +403,13 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     ) -> FloatArray:
         """One number for each of n rows, not too large to be added up."""
         vector: FloatArray = check(as_array(values, name, beside), name, n=n)
-        refuse_huge_scores(vector, name)
+        valid.refuse_huge_scores(vector, name)
         return vector
 
     def _as_rows(self, Z: Any, held: Any) -> Any:
         """Features as they are checked; ``held`` are the calibration points that they come to."""
         if not self.judges_nearness:
-            return numbers_or_zeros(Z)
+            return valid.numbers_or_zeros(Z)
         handler = handler_of_tensor(Z)
         return Z if handler is None else handler.rows_of(Z, self, held)
 
@@ -455,7 +419,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         rows = self._as_rows(Z, held)
         if isinstance(held, EngineRows):
             held.check_beside(rows, self.kernel)
-        return check_new_features(self, rows)
+        return valid.check_new_features(self, rows)
 
     def _check_parameters(self) -> None:
         """Refuse parameters that make no sense; the frame asks before it looks at training rows."""
@@ -482,7 +446,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         name or a function of the rows, are for :class:`Grouped`.
         """
         asked = {"confidence": confidence, "weights": weights, "groups": groups}
-        return like_coverage(self.radii(Z, check_levels(coverage), **asked), coverage)
+        return valid.like_coverage(self.radii(Z, valid.check_levels(coverage), **asked), coverage)
 
     def radii(
         self,
@@ -503,21 +467,15 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         if confidence is not None:
             levels = self._confident(levels, confidence, warned=True)
         if self.by_rank and shares is None:
-            reached = (warn_if_too_few if confidence is None else reachable)(n, levels)
+            reached = (valid.warn_if_too_few if confidence is None else valid.reachable)(n, levels)
         radius = np.full((len(Z), len(levels)), np.inf)
         if reached:
             found = self._radius(Z, [levels[column] for column in reached], shares)
-            radius[:, reached] = found if self.rounded else outward(found)
+            radius[:, reached] = found if self.rounded else quantile.outward(found)
         return radius
 
     def predict_distribution(
-        self,
-        Z: Any,
-        y_pred: Any,
-        *,
-        bounds: Any = None,
-        weights: Any = None,
-        groups: Any = None,
+        self, Z: Any, y_pred: Any, *, bounds: Any = None, weights: Any = None, groups: Any = None
     ) -> Distribution:
         """The distribution at each row, around ``y_pred`` (m,); ``fit`` must have had ``signs``.
 
@@ -533,8 +491,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
                 f"signs=np.sign(y - y_pred) to fit of {type(self).__name__}."
             )
         Z = self._check_new(Z)
-        centre = check_vector(as_array(y_pred, "y_pred", Z), "y_pred", n=len(Z))
-        ends = (-np.inf, np.inf) if bounds is None else check_bounds(bounds)
+        centre = valid.check_vector(as_array(y_pred, "y_pred", Z), "y_pred", n=len(Z))
+        ends = (-np.inf, np.inf) if bounds is None else valid.check_bounds(bounds)
         shares = self._shares(weights, len(Z), (0.9,))
         if shares is not None:
             shares = replace(shares, calibration=self._signed_weights / self._signed_weights.max())
@@ -544,19 +502,36 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     def signed_thresholds(self, Z: FloatArray, ranks: list[int] | None = None) -> FloatArray:
         """±t_i with the errors' signs: of a few rows all, (m, N), or of any rows those of ranks."""
         ratio = self._signed if ranks is None else self._signed[np.array(ranks) - 1]
-        sizes = rescaled_back(self._local_scale(Z)[:, None], np.abs(ratio))
-        return with_signs(sizes, np.sign(ratio))
+        sizes = quantile.rescaled_back(self._local_scale(Z)[:, None], np.abs(ratio))
+        return quantile.with_signs(sizes, np.sign(ratio))
 
     def _local_scale(self, Z: FloatArray) -> FloatArray:
         """What rescaled scores are multiplied by at each row, (m,)."""
         return np.ones(len(Z))
 
+    #: Thresholds of levels asked for, where each has scores of its own; ``_learn`` empties it.
+    _thresholds: dict[float, float]
+
+    def _level_thresholds(self, levels: list[float], shares: Shares | None) -> FloatArray:
+        """Thresholds (L,) of the scores ``_at_levels``, each found once; by weight (m, L)."""
+        if shares is not None:
+            return quantile.column_thresholds(self._at_levels(levels), levels, shares)
+        new = [level for level in levels if level not in self._thresholds]
+        if new:
+            for level, column in zip(new, np.sort(self._at_levels(new), axis=0).T, strict=True):
+                self._thresholds[level] = quantile.conformal_thresholds(column, [level])[0]
+        return np.array([self._thresholds[level] for level in levels])
+
+    def _at_levels(self, levels: list[float]) -> FloatArray:
+        """What calibration scores are by a scale of each level, (N, L)."""
+        raise NotImplementedError
+
     def _keep_signed(self, ratio: FloatArray) -> None:
         """Rescaled scores with the signs of their errors in ascending order, if these are known."""
         signed = weights = None
         if self._rows.signs is not None:
-            signed = with_signs(ratio, self._rows.signs)
-            signed, weights = in_order(signed, self._rows.weights)
+            signed = quantile.with_signs(ratio, self._rows.signs)
+            signed, weights = quantile.in_order(signed, self._rows.weights)
         # In this order: a thread that sees the first finds the second.
         self._signed_weights, self._signed = weights, signed
 
@@ -567,11 +542,11 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         def proved(level: float, n: int) -> float:
             return min(self._proved(level), level if self.weights_ is not None else 1.0)
 
-        return each_level(proved, coverage, self.n_calibration_)
+        return valid.each_level(proved, coverage, self.n_calibration_)
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
         """The promise with its assumptions; ``.describe()`` puts it in words."""
-        coverage = check_level(coverage)
+        coverage = valid.check_level(coverage)
         proved = float(self.guaranteed_coverage(coverage))
         if confidence is not None:
             proved = self._proved(self._confident((coverage,), confidence)[0])
@@ -584,7 +559,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             averages=self.averages,
             note=self._note(coverage, proved),
             confidence=confidence,
-            n_effective=None if self.weights_ is None else effective_size(self.weights_),
+            n_effective=None if self.weights_ is None else quantile.effective_size(self.weights_),
         )
 
     def shift_report(self, weights: Any, coverage: float = 0.9) -> ShiftReport:
@@ -614,7 +589,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         self, levels: tuple[float, ...], confidence: float, *, warned: bool = False
     ) -> tuple[float, ...]:
         """Levels whose plain ranks are those that reach ``levels`` with this confidence."""
-        confidence, n = check_level(confidence, "confidence"), self.n_calibration_
+        confidence, n = valid.check_level(confidence, "confidence"), self.n_calibration_
         if self.weights_ is not None:
             raise CalliperError(
                 "no confidence is known with weights: coverage given the calibration points has no "
@@ -674,25 +649,16 @@ class ForeignCalibrator(Calibrator):
     def _learn(self, rows: Rows) -> None:
         self.fitted_ = clone(self.calibrator).fit(rows.Z, rows.scores)
 
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
+    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         return np.asarray(self.fitted_.predict_radius(Z, levels))
 
-    def radii(
-        self,
-        Z: Any,
-        levels: tuple[float, ...],
-        *,
-        confidence: float | None = None,
-        weights: Any = None,
-        groups: Any = None,
-    ) -> FloatArray:
+    def radii(self, Z: Any, levels: tuple[float, ...], **how: Any) -> FloatArray:
         """As it says, at every level."""
-        self._refuse_unused(weights=weights, groups=groups)
+        confidence = how.pop("confidence", None)
+        self._refuse_unused(**how)
         if confidence is not None:
             self._confident((0.9,), confidence)
-        return self._radius(self._check_new(Z), [*levels])
+        return self._radius(self._check_new(Z), [*levels], None)
 
     def _proved(self, level: float) -> float:
         return float(self.fitted_.guaranteed_coverage(level))
@@ -720,20 +686,12 @@ def fixed_kernel(given: Any, default: Kernel, Z: Any, errors: Any, rng: Any) -> 
     return as_kernel(given, default).resolved(Z, rng).fixed(Z, errors, rng)
 
 
-def scales_of(method: Any) -> Callable[..., Any]:
-    """How its kernel makes the scales of the Jackknife+: of what a file knows, if it does."""
-    before = {name.rstrip("_"): value for name, value in method._known.items() if value is not None}
-    if "without_one" not in before:
-        return method.kernel_.leave_two_out  # type: ignore[no-any-return]
-    return partial(method.kernel_.leave_two_out_again, before)
-
-
-def keep_scales(method: Any) -> None:
-    """Name what its scales keep as ``learns`` does."""
-    found = {} if method.scale_ is None else method.scale_.for_file()
-    for name in method.learns:
-        if name != "kernel_":
-            setattr(method, name, found.get(name.rstrip("_")))
+def columns_by(setting: Callable[[float], float], levels: list[float]) -> dict[float, list[int]]:
+    """Which levels, by their numbers, have the same setting."""
+    columns: dict[float, list[int]] = {}
+    for column, level in enumerate(levels):
+        columns.setdefault(setting(level), []).append(column)
+    return columns
 
 
 def picture_of(calibrator: Calibrator) -> str:

@@ -58,20 +58,15 @@ improved algorithm for discrete l1 linear approximation", doi:10.1137/0710069 (d
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from scipy.linalg import qr
 from sklearn.exceptions import ConvergenceWarning
 
+from calliper import _validation as valid
 from calliper._types import BoolArray, FloatArray, IntArray
-from calliper._validation import (
-    check_features,
-    forget_fit,
-    n_rows,
-    refuse_no_rows,
-    refuse_sparse,
-)
 from calliper.calibrators._calibrator import Calibrator
 from calliper.declarations import About
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
@@ -152,10 +147,10 @@ class ConditionalCalibration(Calibrator):
     def __init__(self, *, basis: Callable[[Any], Any] | None = None) -> None:
         self.basis = basis
 
-    def fit(self, Z: Any, scores: Any, **known: Any) -> Self:
-        """Evaluate the basis at the calibration points; see :meth:`Calibrator.fit`."""
-        forget_fit(self)  # before the basis is asked, which may refuse
-        super().fit(_columns(self.basis, Z), scores, **known)
+    def _fit(self, rows: Rows, **apart: Any) -> Self:
+        """As every method, to the basis at the calibration points."""
+        valid.forget_fit(self)  # before the basis is asked, which may refuse
+        super()._fit(replace(rows, Z=_columns(self.basis, rows.Z)), **apart)
         self.basis_ = self.basis
         return self
 
@@ -184,9 +179,7 @@ class ConditionalCalibration(Calibrator):
             )
         return super()._check_new(columns)
 
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
+    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         columns, place = np.unique(Z, axis=0, return_inverse=True)
         rows, inside = self.span_.coordinates(columns)
         distinct = np.full((len(rows), len(levels)), np.inf)
@@ -272,15 +265,16 @@ def _columns(basis: Callable[[Any], Any] | None, Z: Any) -> Any:
         return Z
     if not callable(basis):
         raise TypeError(f"basis must be a function of the features or None; got {basis!r}.")
-    refuse_sparse(Z, "Z")
-    refuse_no_rows(Z, "Z")
-    columns, n = _array(basis(_array(Z, "Z") if isinstance(Z, list) else Z), "basis(Z)"), n_rows(Z)
+    valid.refuse_sparse(Z, "Z")
+    valid.refuse_no_rows(Z, "Z")
+    rows, n = _array(Z, "Z") if isinstance(Z, list) else Z, valid.n_rows(Z)
+    columns = _array(basis(rows), "basis(Z)")
     if columns.ndim != 2 or len(columns) != n:
         raise CalliperError(
             f"basis must give one row of columns for each of {n} rows, shape ({n}, k); got shape "
             f"{columns.shape}."
         )
-    return check_features(columns, "basis(Z)")
+    return valid.check_features(columns, "basis(Z)")
 
 
 def _array(rows: Any, name: str) -> Any:

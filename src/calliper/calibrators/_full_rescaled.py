@@ -33,6 +33,7 @@ doi:10.1093/biomet/asac040. To our knowledge it is not published in this form.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -40,23 +41,22 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
+from calliper import quantile
 from calliper._kept import Field, Inline
 from calliper._types import FloatArray
-from calliper._validation import check_offset, warn_if_zero_scales
+from calliper._validation import check_offset, check_option, warn_if_zero_scales
 from calliper.calibrators._calibrator import Calibrator, kernel_needs
-from calliper.calibrators._locality import Locality, ShrunkBag, choose_locality, said_of
+from calliper.calibrators._locality import (
+    MOST_MEMBERS,
+    Locality,
+    ShrunkBag,
+    locality_rule,
+    search_locality,
+)
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
-from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN, STATISTICS, Bag, Neighborhood, as_kernel
-from calliper.quantile import (
-    Shares,
-    conformal_thresholds,
-    exponent,
-    in_order,
-    not_below,
-    with_signs,
-)
+from calliper.quantile import Shares
 from calliper.rows import Rows
 
 #: Thresholds are computed from scores, or their squares, of at most 2 to this. Products of those
@@ -71,6 +71,7 @@ USES = Uses("magnitudes", "signs", "weights", "training", "errors", "length_scal
 WITH_LEFT_OUT = Uses(*USES, "left_out")
 
 
+@dataclass(eq=False, repr=False)
 class FullRescaled(Calibrator):
     """Adaptive intervals with the full guarantee 1 − α; the default of calliper.
 
@@ -148,20 +149,12 @@ class FullRescaled(Calibrator):
         needs = kernel_needs(self.kernel, fixed=True)
         return Uses(*(WITH_LEFT_OUT if chosen else USES), needs=needs)
 
-    def __init__(
-        self,
-        kernel: Any = None,
-        *,
-        shrinkage: float | None = None,
-        statistic: str | None = None,
-        offset: float = 0.0,
-        random_state: Any = None,
-    ) -> None:
-        self.kernel = kernel
-        self.shrinkage = shrinkage
-        self.statistic = statistic
-        self.offset = offset
-        self.random_state = random_state
+    kernel: Any = None
+    _: KW_ONLY
+    shrinkage: float | None = None
+    statistic: str | None = None
+    offset: float = 0.0
+    random_state: Any = None
 
     def _learn(self, rows: Rows) -> None:
         _refuse_other_magnitudes(rows)
@@ -174,18 +167,25 @@ class FullRescaled(Calibrator):
         self._count(rows)
 
     def _choose(self, rows: Rows) -> Locality:
-        return choose_locality(
-            self.kernel,
-            self.shrinkage,
-            len(rows.scores),
-            training=self._training,
-            left_out=self._left_out,
-            length_scale=self._length_scale,
-            statistic=self.statistic,
-            offset=float(self.offset),
-            rng=check_random_state(self.random_state),
-            dimensions=rows.Z.shape[1],
-        )
+        """What the user gave, else the rule, else what left-out errors prefer."""
+        train, left_out = self._training or Rows(None), self._left_out
+        unseen = None if left_out is None or left_out.scores is None else left_out
+        rng, statistic = check_random_state(self.random_state), self.statistic or "mean"
+        if self.kernel is not None:
+            known = train if unseen is None else unseen
+            kernel = as_kernel(self.kernel).resolved(train.Z, rng)
+            kernel = kernel.fixed(known.Z, known.scores, rng)
+            return Locality(kernel, self.shrinkage or 0.0, "user", statistic=statistic)
+        rule = self._rule(rows)
+        if unseen is None:
+            return rule
+        free, n, said = self.shrinkage is None, len(rows), rule.statistic
+        how: Any = {"free": free, "statistic": said, "offset": float(self.offset), "rng": rng}
+        return search_locality(rule, unseen.Z, unseen.scores, n, **how)
+
+    def _rule(self, rows: Rows) -> Locality:
+        n, given, d = len(rows), self.shrinkage, rows.Z.shape[1]
+        return locality_rule(n, self._length_scale, given, statistic=self.statistic, dimensions=d)
 
     def for_file(self) -> dict[str, Any]:
         """As every method; and who is near, which is dear to find."""
@@ -207,7 +207,7 @@ class FullRescaled(Calibrator):
         return self.bag_.bag if isinstance(self.bag_, ShrunkBag) else self.bag_
 
     def _count(self, rows: Rows) -> None:
-        self.scores_, self.weights_ = in_order(rows.scores, rows.weights)
+        self.scores_, self.weights_ = quantile.in_order(rows.scores, rows.weights)
         if self.bag_ is None:
             self._keep_signed(rows.scores)
         else:  # which keeps the order of the points
@@ -231,21 +231,8 @@ class FullRescaled(Calibrator):
     def _stays(self, rows: Rows, before: Self) -> bool:
         """Whether rule and search say of these rows what they said of the first of them."""
         n_errors = 0 if self._left_out is None else len(self._left_out)
-        now, then = (
-            said_of(
-                len(points),
-                length_scale,
-                self.shrinkage,
-                statistic=self.statistic,
-                dimensions=rows.Z.shape[1],
-                n_errors=n_errors,
-            )
-            for points, length_scale in (
-                (rows, self._length_scale),
-                (before._rows, before._length_scale),
-            )
-        )
-        return now == then
+        now, then = (min(len(each) + 1, n_errors, MOST_MEMBERS) for each in (rows, before._rows))
+        return now == then and repr(self._rule(rows)) == repr(before._rule(before._rows))
 
     def _fit_bag(self, rows: Rows, before: Any = None) -> Bag | ShrunkBag | None:
         """Thresholds of the whole bag, in a unit in which products of scores do not overflow.
@@ -257,7 +244,7 @@ class FullRescaled(Calibrator):
         offset = float(self.offset)
         # A power of two changes no digit. The largest number is so large that products of small
         # ones do not vanish, and so small that those of large ones do not overflow.
-        shift = LARGEST // power - exponent(np.append(rows.magnitudes, offset))
+        shift = LARGEST // power - quantile.exponent(np.append(rows.magnitudes, offset))
         if before is not None and shift != self.shift_:
             return None
         self.shift_: int = shift
@@ -289,8 +276,8 @@ class FullRescaled(Calibrator):
         return 0.0 if smallest >= 2.0**SMALL else 2.0 ** (2 * SMALL)
 
     def _check_parameters(self) -> None:
-        if self.statistic is not None and self.statistic not in STATISTICS:
-            raise ValueError(f"statistic must be one of {[*STATISTICS]}; got {self.statistic!r}.")
+        if self.statistic is not None:
+            check_option(self.statistic, [*STATISTICS], "statistic")
         check_offset(self.offset)
         share = self.shrinkage
         if share is not None and (not isinstance(share, Real) or not 0 <= float(share) <= 1):
@@ -301,11 +288,9 @@ class FullRescaled(Calibrator):
         """Plain split gives back one of the scores."""
         return self.bag_ is None
 
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
+    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         if self.bag_ is None:
-            threshold = conformal_thresholds(self.scores_, levels, shares)
+            threshold = quantile.conformal_thresholds(self.scores_, levels, shares)
             return np.broadcast_to(threshold, (len(Z), len(levels)))
         return self._in_unit(self.bag_.order_statistics(Z, levels, shares))
 
@@ -313,7 +298,7 @@ class FullRescaled(Calibrator):
         """Thresholds of the bag in the unit of the scores, and not as squares."""
         with np.errstate(over="ignore"):
             sizes = np.maximum(threshold, self.least_) ** (1 / self.power_)
-            return not_below(np.ldexp(sizes, -self.shift_))
+            return quantile.not_below(np.ldexp(sizes, -self.shift_))
 
     @property
     def has_distribution(self) -> bool:  # type: ignore[override]
@@ -325,12 +310,9 @@ class FullRescaled(Calibrator):
         if self.bag_ is None:
             return super().signed_thresholds(Z, ranks)
         if ranks is None:
-            return with_signs(self._in_unit(self.bag_.thresholds(Z)), self._rows.signs)
+            return quantile.with_signs(self._in_unit(self.bag_.thresholds(Z)), self._rows.signs)
         found = self.bag_.signed_order_statistics(Z, self._rows.signs, ranks)
-        return with_signs(self._in_unit(np.abs(found)), np.sign(found))
-
-    def _proved(self, level: float) -> float:
-        return conformal_coverage(level, self.n_calibration_)
+        return quantile.with_signs(self._in_unit(np.abs(found)), np.sign(found))
 
 
 def _refuse_other_magnitudes(rows: Rows) -> None:

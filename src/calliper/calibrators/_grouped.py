@@ -16,7 +16,6 @@ paper 4 of the On-line Compression Modelling project, alrw.net.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -25,17 +24,10 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
+from calliper import _validation as valid
 from calliper._kept import Array, Field, Number, Part, Plain
 from calliper._types import FloatArray, IntArray
-from calliper._validation import (
-    at_least,
-    check_vector,
-    forget_fit,
-    n_rows,
-    refuse_no_rows,
-    refuse_sparse,
-    row_values,
-)
+from calliper._validation import row_values
 from calliper.calibrators._calibrator import Calibrator, as_calibrator, refuse_distribution
 from calliper.declarations import Uses
 from calliper.distribution import Distribution, GroupedDistribution
@@ -107,31 +99,12 @@ class Grouped(Calibrator):
         """Whether the calibrator of each group has one."""
         return self._of_group.has_distribution
 
-    def fit(
-        self,
-        Z: Any,
-        scores: Any,
-        *,
-        magnitudes: Any = None,
-        signs: Any = None,
-        weights: Any = None,
-        groups: Any = None,
-        training: Any = None,
-        left_out: Any = None,
-        length_scale: float | None = None,
-    ) -> Self:
-        """Fit a copy of the calibrator to the rows of each group.
-
-        Parameters
-        ----------
-        Z, scores : (N, d) and (N,), the calibration points
-        groups : (N,) labels, a column name or a function of the rows
-        magnitudes, signs, weights, training, left_out, length_scale :
-            As ``fit`` of the calibrator takes them
-        """
-        forget_fit(self)
-        rows = self._grouped(Z, scores, groups, magnitudes, signs, weights)
-        self._training, self._left_out, self._length_scale = training, left_out, length_scale
+    def _fit(self, rows: Rows, **apart: Any) -> Self:
+        """A copy of the calibrator for each group, fitted to its rows."""
+        valid.forget_fit(self)
+        rows = self._added(rows)
+        self._training, self._left_out = apart.get("training"), apart.get("left_out")
+        self._length_scale = apart.get("length_scale")
         self._relearn(rows)
         return self
 
@@ -141,13 +114,8 @@ class Grouped(Calibrator):
     def _learn(self, rows: Rows) -> None:
         self.calibrators_: dict[Any, Calibrator] = {}
         for label, numbers in rows_of_groups(rows.groups).items():
-            own = rows.take(numbers)
-            self.calibrators_[label] = clone(self._of_group).fit(
-                own.Z,
-                own.scores,
-                magnitudes=own.magnitudes,
-                signs=own.signs,
-                weights=own.weights,
+            self.calibrators_[label] = clone(self._of_group)._fit(
+                replace(rows.take(numbers), groups=None),
                 training=self._training,
                 left_out=self._left_out,
                 length_scale=self._length_scale,
@@ -186,48 +154,14 @@ class Grouped(Calibrator):
         self._training, self._left_out = first._training, first._left_out
         self._length_scale = first._length_scale
 
-    def extend(
-        self,
-        Z: Any,
-        scores: Any,
-        *,
-        window: int | None = None,
-        magnitudes: Any = None,
-        signs: Any = None,
-        weights: Any = None,
-        groups: Any = None,
-        length_scale: float | None = None,
-    ) -> Self:
-        """Add calibration points: as if fitted anew to all of them, or the latest ``window``.
-
-        ``groups`` and what ``fit`` was given of each point are those of the new ones.
-        """
-        check_is_fitted(self)
-        rows = self._rows.join(self._grouped(Z, scores, groups, magnitudes, signs, weights))
-        grown = copy(self)
-        if length_scale is not None:
-            grown._length_scale = length_scale
-        n = len(rows) if window is None else min(at_least(window, 1, "window"), len(rows))
-        grown._relearn(rows.take(np.arange(len(rows) - n, len(rows))))
-        self.__dict__.update(vars(grown))
-        return self
-
-    def _grouped(
-        self, Z: Any, scores: Any, groups: Any, magnitudes: Any, signs: Any, weights: Any
-    ) -> Rows:
+    def _added(self, new: Rows, length_scale: float | None = None) -> Rows:
         """Rows as they come, with what is known of each; the calibrators check them."""
-        labels = _labels(self._numbers(groups, Z))
-        _refuse_unpaired(Z, scores)
-        n = n_rows(Z)
-        magnitudes, signs, weights = (
-            None if values is None else check_vector(values, name, n=n)
-            for name, values in (
-                ("magnitudes", magnitudes),
-                ("signs", signs),
-                ("weights", weights),
-            )
-        )
-        return Rows(Z, check_vector(scores, "scores"), magnitudes, signs, weights, labels)
+        groups = _labels(self._numbers(new.groups, new.Z))
+        _refuse_unpaired(new.Z, new.scores)
+        known = {"magnitudes": new.magnitudes, "signs": new.signs, "weights": new.weights}
+        checked = {name: _checked(values, name, new.Z) for name, values in known.items()}
+        scores = valid.check_vector(new.scores, "scores")
+        return Rows(new.Z, scores, **checked, groups=groups)
 
     def predict_distribution(
         self, Z: Any, y_pred: Any, *, bounds: Any = None, weights: Any = None, groups: Any = None
@@ -235,7 +169,7 @@ class Grouped(Calibrator):
         """The distribution at each row, by the calibrator of its group; see :meth:`fit`."""
         check_is_fitted(self)
         refuse_distribution(self)
-        numbers, weights = self._numbers(groups, Z), _checked_weights(weights, Z)
+        numbers, weights = self._numbers(groups, Z), _checked(weights, "weights", Z)
         unseen = [label for label in numbers if label not in self.calibrators_]
         if unseen:
             raise CalliperError(
@@ -243,24 +177,15 @@ class Grouped(Calibrator):
                 f"{unseen[0]!r} for one, and so no distribution: leave such rows out, or calibrate "
                 f"on rows of them. (An interval there is infinite.)"
             )
-        centre = check_vector(y_pred, "y_pred", n=n_rows(Z))
-        parts = tuple(
-            (
-                rows,
-                self.calibrators_[label].predict_distribution(
-                    _safe_indexing(Z, rows),
-                    centre[rows],
-                    bounds=bounds,
-                    weights=None if weights is None else weights[rows],
-                ),
-            )
-            for label, rows in numbers.items()
-        )
-        ends, first = parts[0][1].bounds, self.signed_thresholds
-        nothing = np.empty((n_rows(Z), 0))
-        return GroupedDistribution(
-            centre, nothing, first, self.n_calibration_, bounds=ends, parts=parts
-        )
+        centre = valid.check_vector(y_pred, "y_pred", n=valid.n_rows(Z))
+        parts = []
+        for label, rows in numbers.items():
+            own, given = self.calibrators_[label], None if weights is None else weights[rows]
+            around = _safe_indexing(Z, rows), centre[rows]
+            parts.append((rows, own.predict_distribution(*around, bounds=bounds, weights=given)))
+        ends, nothing = parts[0][1].bounds, np.empty((valid.n_rows(Z), 0))
+        n, first = self.n_calibration_, self.signed_thresholds
+        return GroupedDistribution(centre, nothing, first, n, bounds=ends, parts=tuple(parts))
 
     def radii(
         self,
@@ -273,18 +198,17 @@ class Grouped(Calibrator):
     ) -> FloatArray:
         """The radius at each row by the calibrator of its group, (m, L)."""
         check_is_fitted(self)
-        numbers, weights = self._numbers(groups, Z), _checked_weights(weights, Z)
+        numbers, weights = self._numbers(groups, Z), _checked(weights, "weights", Z)
         reached = self._reached([*numbers], levels, confidence)
-        radius = np.full((n_rows(Z), len(levels)), np.inf)
+        radius = np.full((valid.n_rows(Z), len(levels)), np.inf)
         for label, rows in numbers.items():
             columns = reached[label]
             if columns:
-                radius[rows[:, None], columns] = self.calibrators_[label].radii(
-                    _safe_indexing(Z, rows),
-                    tuple(levels[j] for j in columns),
-                    confidence=confidence,
-                    weights=None if weights is None else weights[rows],
-                )
+                given = None if weights is None else weights[rows]
+                how = {"confidence": confidence, "weights": given}
+                own, asked = self.calibrators_[label], tuple(levels[j] for j in columns)
+                found = own.radii(_safe_indexing(Z, rows), asked, **how)
+                radius[rows[:, None], columns] = found
         return radius
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
@@ -307,9 +231,7 @@ class Grouped(Calibrator):
     def _proved(self, level: float) -> float:
         return min(float(own.guaranteed_coverage(level)) for own in self.calibrators_.values())
 
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
+    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         raise NotImplementedError  # each group has a calibrator that answers
 
     def asked(self, groups: Any) -> Any:
@@ -324,8 +246,8 @@ class Grouped(Calibrator):
 
     def _numbers(self, groups: Any, Z: Any) -> dict[Any, IntArray]:
         """The numbers of each group's rows; refused if these are no rows that can be picked."""
-        refuse_sparse(Z, "Z")
-        refuse_no_rows(Z, "Z")
+        valid.refuse_sparse(Z, "Z")
+        valid.refuse_no_rows(Z, "Z")
         return rows_of_groups(row_values(self.asked(groups), Z, "groups"))
 
     def _reached(
@@ -334,12 +256,9 @@ class Grouped(Calibrator):
         """Which levels the rows of each group suffice for; one warning tells what is missing."""
         if confidence is not None:  # refused, if it is, whether or not any group would be asked
             next(iter(self.calibrators_.values())).guarantee(levels[0], confidence)
-        least = [
-            required_calibration_size(level)
-            if confidence is None
-            else required_for_confidence(level, confidence)
-            for level in levels
-        ]
+        least = [*map(required_calibration_size, levels)]
+        if confidence is not None:
+            least = [required_for_confidence(level, confidence) for level in levels]
         reached, short = {}, {}
         for label in labels:
             own = self.calibrators_.get(label)
@@ -368,14 +287,14 @@ def _refuse_unpaired(Z: Any, scores: Any) -> None:
         raise CalliperError(
             "scores must be one number for each row; got None: pass abs(y - y_pred)."
         )
-    refuse_sparse(scores, "scores")
-    refuse_no_rows(scores, "scores")
+    valid.refuse_sparse(scores, "scores")
+    valid.refuse_no_rows(scores, "scores")
     check_consistent_length(Z, scores)
 
 
-def _checked_weights(weights: Any, Z: Any) -> FloatArray | None:
+def _checked(values: Any, name: str, Z: Any) -> FloatArray | None:
     """One number for each row, if there are any."""
-    return None if weights is None else check_vector(weights, "weights", n=n_rows(Z))
+    return None if values is None else valid.check_vector(values, name, n=valid.n_rows(Z))
 
 
 def _warn_of_short(short: dict[Any, int], level: float, least: int) -> None:

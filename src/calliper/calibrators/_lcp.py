@@ -60,10 +60,10 @@ from sklearn.utils import check_random_state
 from calliper._blocks import Scratch, map_row_blocks
 from calliper._kept import Array, Field
 from calliper._types import FloatArray, IntArray
-from calliper.calibrators._calibrator import Calibrator
+from calliper._validation import check_option
+from calliper.calibrators._calibrator import MOST_POINTS, Calibrator, columns_by
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
-from calliper.guarantees import conformal_coverage
 from calliper.kernels import EUCLIDEAN, Shells, all_distances
 from calliper.quantile import TOLERANCE, Shares, conformal_rank, count_true
 from calliper.rows import Rows
@@ -72,9 +72,6 @@ LOCALIZERS = ("exponential", "gaussian", "neighbors")
 
 #: Weight, share, share with the new point below: what the α̃ search takes, each (m, N).
 SharesOfBag = tuple[FloatArray, FloatArray, FloatArray]
-
-#: Most training points that are left out, one by one.
-MOST_POINTS = 2000
 
 #: Largest part of infinite radii that a bandwidth may leave.
 MOST_INFINITE = 0.05
@@ -167,26 +164,18 @@ class LCP(Calibrator):
         else:
             self._localizer(self._fixed)
 
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
+    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         radius, n = np.empty((len(Z), len(levels))), self.n_calibration_
-        columns_of: dict[float, list[int]] = {}
-        for column, level in enumerate(levels):
-            columns_of.setdefault(self._bandwidth(level), []).append(column)
-        for bandwidth, columns in columns_of.items():
+        for bandwidth, columns in columns_by(self._bandwidth, levels).items():
             ranks = [conformal_rank(levels[column], n) for column in columns]
-            radius[:, columns] = self._thresholds(Z, bandwidth, ranks)
+            radius[:, columns] = self._found(Z, bandwidth, ranks)
         return radius
 
-    def _proved(self, level: float) -> float:
-        return conformal_coverage(level, self.n_calibration_)
-
     def _check_parameters(self) -> None:
-        if self.localizer is not None and self.localizer not in LOCALIZERS:
-            raise ValueError(f"localizer must be one of {[*LOCALIZERS]}; got {self.localizer!r}.")
+        if self.localizer is not None:
+            check_option(self.localizer, LOCALIZERS, "localizer")
 
-    def _thresholds(self, Z: FloatArray, bandwidth: float, ranks: list[int]) -> FloatArray:
+    def _found(self, Z: FloatArray, bandwidth: float, ranks: list[int]) -> FloatArray:
         localizer, ordered, scratch = self._localizer(bandwidth), self.ordered_, Scratch()
 
         def one_block(rows: slice) -> FloatArray:
@@ -197,8 +186,11 @@ class LCP(Calibrator):
 
     def _localizer(self, bandwidth: float) -> Any:
         if bandwidth not in self._at_bandwidth:
-            self._at_bandwidth[bandwidth] = make_localizer(
-                self.localizer_, self.points_, self.ordered_, bandwidth
+            known = self.points_, self.ordered_
+            self._at_bandwidth[bandwidth] = (
+                NeighborLocalizer(*known, int(bandwidth))
+                if self.localizer_ == "neighbors"
+                else RadialLocalizer(*known, self.localizer_, bandwidth)
             )
         return self._at_bandwidth[bandwidth]
 
@@ -351,15 +343,6 @@ class NeighborLocalizer:
         of_tied = np.where(at_edge, entering, (self.seats - inside) / self.size)
         share = (self.near + of_tied * self.tied) / (self.k + 1)
         return nearest_weights(distances, self.k), share, share + entering / (self.k + 1)
-
-
-def make_localizer(
-    name: str, points: FloatArray, ordered: OrderedScores, bandwidth: float
-) -> RadialLocalizer | NeighborLocalizer:
-    """The localiser of that name at the calibration points, which stand in order of score."""
-    if name == "neighbors":
-        return NeighborLocalizer(points, ordered, int(bandwidth))
-    return RadialLocalizer(points, ordered, name, bandwidth)
 
 
 def check_bandwidth(bandwidth: Any, localizer: str, n: int) -> float | None:

@@ -65,7 +65,6 @@ from calliper._kept import Field, Keeps, Number, Part, Text
 from calliper._types import FloatArray, IntArray
 from calliper.kernels import KNN, RBF, STATISTICS, Bag, GradedKNN, Kernel, as_kernel, rescale
 from calliper.quantile import Shares, conformal_rank, power_of_two
-from calliper.rows import Rows
 
 #: How many points the mean of all counts for in a radial mean.
 SMOOTHING = 1.0
@@ -151,49 +150,6 @@ class Locality(Keeps):
             return f"{what}, {why}"
         gain = f"estimated interval score {self.against_split:.3f} times that of plain split"
         return f"{what}, {why} ({gain})"
-
-
-def choose_locality(
-    kernel: Any,
-    shrinkage: float | None,
-    n: int,
-    *,
-    training: Rows | None,
-    left_out: Rows | None,
-    length_scale: float | None,
-    statistic: str | None,
-    offset: float,
-    rng: np.random.RandomState,
-    dimensions: int,
-) -> Locality:
-    """What the user gave, else the rule for N = n points, else what left-out errors prefer."""
-    if kernel is not None:
-        train = training or Rows(None)
-        given = as_kernel(kernel).resolved(train.Z, rng)
-        known = left_out if left_out is not None and left_out.scores is not None else train
-        fixed = given.fixed(known.Z, known.scores, rng)
-        return Locality(fixed, shrinkage or 0.0, "user", statistic=statistic or "mean")
-    rule = locality_rule(n, length_scale, shrinkage, statistic=statistic, dimensions=dimensions)
-    if left_out is None or left_out.scores is None:
-        return rule
-    free, said = shrinkage is None, rule.statistic
-    return search_locality(
-        rule, left_out.Z, left_out.scores, n, free=free, statistic=said, offset=offset, rng=rng
-    )
-
-
-def said_of(
-    n: int,
-    length_scale: float | None,
-    shrinkage: float | None,
-    *,
-    statistic: str | None,
-    dimensions: int,
-    n_errors: int,
-) -> tuple[str, float, str, int]:
-    """What rule and search depend on besides errors, for N = n points: alike means the same."""
-    rule = locality_rule(n, length_scale, shrinkage, statistic=statistic, dimensions=dimensions)
-    return repr(rule.kernel), rule.shrinkage, rule.statistic, min(n + 1, n_errors, MOST_MEMBERS)
 
 
 def locality_rule(

@@ -142,9 +142,7 @@ class LoCart(Calibrator):
         promise = super().guarantee(coverage, confidence)
         return LeafGuarantee(**vars(promise), n_leaves=len(self._leaves))
 
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
+    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         _warn_if_small(self.leaf_sizes_, levels)
         thresholds = [conformal_thresholds(ordered, levels) for ordered in self._ordered]
         return np.asarray(np.array(thresholds)[self._leaf(Z)])

@@ -31,6 +31,7 @@ deep learning models", NeurIPS, arXiv:2106.00225. λ: Deutschmann, Rigotti, Rodr
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from math import ceil
 from typing import Any, ClassVar
 
@@ -41,19 +42,11 @@ from sklearn.utils import check_random_state
 from calliper._blocks import map_row_blocks
 from calliper._kept import Array, Field, Inline
 from calliper._types import BoolArray, FloatArray
-from calliper.calibrators._calibrator import Calibrator
+from calliper.calibrators._calibrator import MOST_POINTS, Calibrator, columns_by
 from calliper.declarations import About, Uses
 from calliper.kernels import EUCLIDEAN, LearntMetric, RadialExponents, learn_metric
-from calliper.quantile import (
-    Shares,
-    as_fraction,
-    conformal_rank,
-    weighted_quantiles_in_blocks,
-)
+from calliper.quantile import Shares, as_fraction, conformal_rank, weighted_quantiles_in_blocks
 from calliper.rows import Rows
-
-#: Most training points that λ is computed from.
-MOST_POINTS = 2000
 
 #: Steps of the bisection that finds λ.
 N_STEPS = 40
@@ -70,6 +63,7 @@ NO_GUARANTEE = (
 )
 
 
+@dataclass(eq=False, repr=False)
 class LVD(Calibrator):
     """Local quantile in a metric learnt on training data; no marginal guarantee.
 
@@ -128,22 +122,13 @@ class LVD(Calibrator):
         "sample_": Array("int32", ("s",), least=0, most="n", becomes="int64"),
     }
 
-    def __init__(
-        self,
-        *,
-        tuned: bool = False,
-        n_directions: int = 10,
-        smoothing: float = 1.0,
-        max_iter: int = 500,
-        metric: LearntMetric | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.tuned = tuned
-        self.n_directions = n_directions
-        self.smoothing = smoothing
-        self.max_iter = max_iter
-        self.metric = metric
-        self.random_state = random_state
+    _: KW_ONLY
+    tuned: bool = False
+    n_directions: int = 10
+    smoothing: float = 1.0
+    max_iter: int = 500
+    metric: LearntMetric | None = None
+    random_state: Any = None
 
     def _learn(self, rows: Rows) -> None:
         train, rng = self._training, check_random_state(self.random_state)
@@ -159,15 +144,10 @@ class LVD(Calibrator):
         self.scores_, self.points_ = rows.scores[order], self.metric_.transform(rows.Z[order])
         self.factors_: dict[float, float] = {}
 
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
+    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         queries = self.metric_.transform(Z)
         radius = np.empty((len(queries), len(levels)))
-        columns_of: dict[float, list[int]] = {}
-        for column, level in enumerate(levels):
-            columns_of.setdefault(self._factor(level), []).append(column)
-        for factor, columns in columns_of.items():
+        for factor, columns in columns_by(self._factor, levels).items():
             asked = [levels[column] for column in columns]
             radius[:, columns] = self._quantiles(queries, factor, asked)
         return radius

@@ -31,9 +31,7 @@ from calliper._types import FloatArray
 from calliper._validation import check_offset, check_vector, warn_if_zero_scales
 from calliper.calibrators._calibrator import Calibrator, fixed_kernel
 from calliper.declarations import About, Uses
-from calliper.guarantees import conformal_coverage
-from calliper.kernels import KNN, Kernel, rescale
-from calliper.quantile import Shares, conformal_thresholds, in_order, rescaled_back
+from calliper.kernels import KNN, Kernel
 from calliper.rows import Rows
 
 
@@ -107,18 +105,7 @@ class MADSplit(Calibrator):
             self.scale_ = kernel.mean(train.Z, train.scores)
         scale = self._local_scale(rows.Z)
         warn_if_zero_scales(scale)
-        ratio = rescale(rows.scores, scale)
-        self.rescaled_scores_, self.weights_ = in_order(ratio, rows.weights)
-        self._keep_signed(ratio)
-
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
-        threshold = conformal_thresholds(self.rescaled_scores_, levels, shares)
-        return rescaled_back(self._local_scale(Z)[:, None], threshold)
-
-    def _proved(self, level: float) -> float:
-        return conformal_coverage(level, self.n_calibration_)
+        self._rescale(rows, scale)
 
     def _learn_scale(self, Z_train: FloatArray, scores_train: FloatArray, rng: Any) -> Any:
         """The fitted regressor, or the kernel that training errors lead to."""

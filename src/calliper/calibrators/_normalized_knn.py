@@ -25,6 +25,7 @@ neighbours", doi:10.1613/jair.3198.
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any
 
@@ -32,12 +33,12 @@ import numpy as np
 
 from calliper._blocks import CHUNK_ROWS, row_slices
 from calliper._types import FloatArray
+from calliper._validation import check_option
 from calliper.calibrators._calibrator import Calibrator
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
-from calliper.guarantees import conformal_coverage
-from calliper.kernels import KNN, NeighborSearch, paired_distances, rescale, shared_means
-from calliper.quantile import ROUNDING, Shares, conformal_thresholds, in_order, rescaled_back
+from calliper.kernels import KNN, NeighborSearch, paired_distances, shared_means
+from calliper.quantile import ROUNDING
 from calliper.rows import Rows
 
 DIFFICULTIES = ("distance", "labels", "residuals", "distance+labels")
@@ -46,6 +47,7 @@ DIFFICULTIES = ("distance", "labels", "residuals", "distance+labels")
 LARGEST_SCALE = 1e300
 
 
+@dataclass(eq=False, repr=False)
 class NormalizedKNN(Calibrator):
     """Split conformal with scores normalised by the difficulty among training points.
 
@@ -96,17 +98,12 @@ class NormalizedKNN(Calibrator):
             f"(X_train and y_train to ConformalRegressor.calibrate). Without, use FullRescaled.",
         )
 
-    def __init__(
-        self,
-        n_neighbors: int = 10,
-        *,
-        difficulty: str = "distance",
-        form: str = "sum",
-        gamma: float = 0.5,
-        rho: float = 0.5,
-    ) -> None:
-        self.n_neighbors, self.difficulty, self.form = n_neighbors, difficulty, form
-        self.gamma, self.rho = gamma, rho
+    n_neighbors: int = 10
+    _: KW_ONLY
+    difficulty: str = "distance"
+    form: str = "sum"
+    gamma: float = 0.5
+    rho: float = 0.5
 
     def _learn(self, rows: Rows) -> None:
         train = self._training
@@ -121,24 +118,11 @@ class NormalizedKNN(Calibrator):
         self.units_ = np.ones(len(raw))
         for unit in (raw.mean(axis=1), np.median(raw, axis=1)):
             self.units_[unit > 0] = unit[unit > 0]
-        ratio = rescale(rows.scores, self._local_scale(rows.Z))
-        self.rescaled_scores_, self.weights_ = in_order(ratio, rows.weights)
-        self._keep_signed(ratio)
-
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
-        threshold = conformal_thresholds(self.rescaled_scores_, levels, shares)
-        return rescaled_back(self._local_scale(Z)[:, None], threshold)
-
-    def _proved(self, level: float) -> float:
-        return conformal_coverage(level, self.n_calibration_)
+        self._rescale(rows, self._local_scale(rows.Z))
 
     def _check_parameters(self) -> None:
-        if self.difficulty not in DIFFICULTIES:
-            raise ValueError(f"difficulty must be one of {DIFFICULTIES}; got {self.difficulty!r}.")
-        if self.form not in ("sum", "exp"):
-            raise ValueError(f"form must be 'sum' or 'exp'; got {self.form!r}.")
+        check_option(self.difficulty, DIFFICULTIES, "difficulty")
+        check_option(self.form, ("sum", "exp"), "form")
         for value in (self.gamma, self.rho):
             if not isinstance(value, Real) or not 0 <= float(value) < np.inf:
                 raise ValueError(f"gamma and rho must be finite numbers >= 0; got {value!r}.")

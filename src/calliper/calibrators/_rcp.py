@@ -27,6 +27,7 @@ conformity scores for better conditional coverage", ICML, arXiv:2502.16336.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -40,15 +41,15 @@ from calliper._validation import check_offset, check_vector, warn_if_zero_scales
 from calliper.calibrators._calibrator import Calibrator
 from calliper.declarations import About, Uses
 from calliper.distribution import Distribution
-from calliper.guarantees import conformal_coverage
 from calliper.kernels import rescale
-from calliper.quantile import Shares, column_thresholds, conformal_thresholds, rescaled_back
+from calliper.quantile import Shares, rescaled_back
 from calliper.rows import Rows
 
 #: The quantile of the errors that rescales those of a distribution.
 OF_DISTRIBUTION = 0.75
 
 
+@dataclass(eq=False, repr=False)
 class RCP(Calibrator):
     """Split conformal with scores rectified by a quantile regression of training errors.
 
@@ -102,18 +103,11 @@ class RCP(Calibrator):
         "sums_": Inline(BoostedSum, several=True),
     }
 
-    def __init__(
-        self,
-        quantile_regressor: Any = None,
-        *,
-        kernel: Any = None,
-        offset: float = 0.0,
-        random_state: Any = None,
-    ) -> None:
-        self.quantile_regressor = quantile_regressor
-        self.kernel = kernel
-        self.offset = offset
-        self.random_state = random_state
+    quantile_regressor: Any = None
+    _: KW_ONLY
+    kernel: Any = None
+    offset: float = 0.0
+    random_state: Any = None
 
     def _learn(self, rows: Rows) -> None:
         check_offset(self.offset)
@@ -123,7 +117,7 @@ class RCP(Calibrator):
         self._signed = None
         levels, sums = self._once("at_", lambda: np.empty(0)), self._once("sums_", tuple)
         self.models_: dict[float, Any] = dict(zip(levels.tolist(), sums, strict=True))
-        self._thresholds: dict[float, float] = {}
+        self._thresholds = {}
 
     def for_file(self) -> dict[str, Any]:
         """As every method; and its own trees. Those of another regressor are grown again."""
@@ -133,11 +127,8 @@ class RCP(Calibrator):
         self.sums_ = [m if isinstance(m, BoostedSum) else BoostedSum.of(m) for m in models]
         return super().for_file()
 
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
-        threshold = self._threshold(levels) if shares is None else self._by_weight(levels, shares)
-        return rescaled_back(self._scale(Z, levels), threshold)
+    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
+        return rescaled_back(self._scale(Z, levels), self._level_thresholds(levels, shares))
 
     def predict_distribution(self, Z: Any, y_pred: Any, **how: Any) -> Distribution:
         """As every method's; the quantile of one level is estimated when first asked for."""
@@ -148,9 +139,6 @@ class RCP(Calibrator):
 
     def _local_scale(self, Z: FloatArray) -> FloatArray:
         return self._scale(Z, [OF_DISTRIBUTION])[:, 0]
-
-    def _proved(self, level: float) -> float:
-        return conformal_coverage(level, self.n_calibration_)
 
     def _chosen_model(self) -> Any:
         """KNN or a regressor with a parameter ``quantile``."""
@@ -174,23 +162,11 @@ class RCP(Calibrator):
             )
         return self.quantile_regressor
 
-    def _threshold(self, levels: Sequence[float]) -> FloatArray:
-        """σ_(Q) at each level, computed once for each that is ever asked for."""
-        new = [level for level in levels if level not in self._thresholds]
-        if new:
-            scale = self._scale(self._rows.Z, new)
-            warn_if_zero_scales(scale.min(axis=1))
-            for level, column in zip(new, scale.T, strict=True):
-                rectified = np.sort(rescale(self._rows.scores, column))
-                self._thresholds[level] = conformal_thresholds(rectified, [level])[0]
-        return np.array([self._thresholds[level] for level in levels])
-
-    def _by_weight(self, levels: Sequence[float], shares: Shares) -> FloatArray:
-        """The weighted threshold of each new row at each level, (m, L)."""
+    def _at_levels(self, levels: list[float]) -> FloatArray:
+        """σ_i at each level, (N, L)."""
         scale = self._scale(self._rows.Z, levels)
         warn_if_zero_scales(scale.min(axis=1))
-        scores = np.repeat(self._rows.scores[:, None], len(levels), axis=1)
-        return column_thresholds(rescale(scores, scale), levels, shares)
+        return rescale(np.repeat(self._rows.scores[:, None], len(levels), axis=1), scale)
 
     def _scale(self, Z: FloatArray, levels: Sequence[float]) -> FloatArray:
         """τ̂ at each row and level, at least 0, plus the offset: (m, L)."""

@@ -38,7 +38,7 @@ from sklearn.utils import check_random_state
 from calliper._draws import random_bits, seed_of
 from calliper._kept import Field, Number
 from calliper._types import FloatArray
-from calliper.calibrators._calibrator import Calibrator
+from calliper.calibrators._calibrator import MOST_POINTS, Calibrator
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError
 from calliper.kernels import (
@@ -56,9 +56,6 @@ EFFECTIVE_SIZE = 50
 
 #: Length scales that are tried, as multiples of the median distance.
 MULTIPLES = 2.0 ** np.arange(-10, 7, 0.5)
-
-#: Most training points that the effective size is computed from.
-MOST_POINTS = 2000
 
 
 class RLCP(Calibrator):
@@ -143,9 +140,7 @@ class RLCP(Calibrator):
         chosen = rng.permutation(len(train))[: max(2, min(n, MOST_POINTS))]
         return effective_length_scale(train[chosen])
 
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
+    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         noise = row_normals(Z, self.seed_)
         centres = Z + self.length_scale_ * noise
         own = -0.5 * np.square(noise).sum(axis=1)

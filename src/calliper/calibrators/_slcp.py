@@ -26,7 +26,7 @@ arXiv:2206.13092.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,9 +36,8 @@ from calliper._kept import Field, Part
 from calliper._types import FloatArray
 from calliper.calibrators._calibrator import Calibrator, fixed_kernel
 from calliper.declarations import About, Uses
-from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN
-from calliper.quantile import Shares, above, column_thresholds, conformal_thresholds
+from calliper.quantile import Shares, above
 from calliper.rows import Rows
 
 
@@ -106,29 +105,11 @@ class SLCP(Calibrator):
             "kernel_", lambda: fixed_kernel(self.kernel, KNN(20), train.Z, sizes, rng)
         ).resolved()
         self.local_ = self.kernel_.local_quantile(train.Z, train.scores)
-        self.Z_, self.scores_ = rows.Z, rows.scores
-        self._thresholds: dict[float, float] = {}
+        self._thresholds = {}
 
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
-        threshold = self._threshold(levels) if shares is None else self._by_weight(levels, shares)
-        radius = above(self.local_(Z, levels), threshold)
-        return np.maximum(radius, 0.0) if self.scores_.min() >= 0 else radius
+    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
+        radius = above(self.local_(Z, levels), self._level_thresholds(levels, shares))
+        return np.maximum(radius, 0.0) if self._rows.scores.min() >= 0 else radius
 
-    def _proved(self, level: float) -> float:
-        return conformal_coverage(level, self.n_calibration_)
-
-    def _by_weight(self, levels: Sequence[float], shares: Shares) -> FloatArray:
-        """The weighted correction of each new row at each level, (m, L)."""
-        shifted = self.scores_[:, None] - self.local_(self.Z_, levels)
-        return column_thresholds(shifted, levels, shares)
-
-    def _threshold(self, levels: Sequence[float]) -> FloatArray:
-        """The correction q at each level, computed once for each that is ever asked for."""
-        new = [level for level in levels if level not in self._thresholds]
-        if new:
-            shifted = np.sort(self.scores_[:, None] - self.local_(self.Z_, new), axis=0)
-            for level, column in zip(new, shifted.T, strict=True):
-                self._thresholds[level] = conformal_thresholds(column, [level])[0]
-        return np.array([self._thresholds[level] for level in levels])
+    def _at_levels(self, levels: list[float]) -> FloatArray:
+        return np.asarray(self._rows.scores[:, None] - self.local_(self._rows.Z, levels))

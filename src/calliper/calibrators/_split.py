@@ -22,7 +22,6 @@ import numpy as np
 from calliper._types import FloatArray
 from calliper.calibrators._calibrator import Calibrator
 from calliper.declarations import About, Uses
-from calliper.guarantees import conformal_coverage
 from calliper.quantile import Shares, conformal_thresholds, in_order
 from calliper.rows import Rows
 
@@ -58,11 +57,6 @@ class Split(Calibrator):
         self.scores_, self.weights_ = in_order(rows.scores, rows.weights)
         self._keep_signed(rows.scores)
 
-    def _radius(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
+    def _radius(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         threshold = conformal_thresholds(self.scores_, levels, shares)
         return np.broadcast_to(threshold, (len(Z), len(levels)))
-
-    def _proved(self, level: float) -> float:
-        return conformal_coverage(level, self.n_calibration_)

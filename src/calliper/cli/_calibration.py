@@ -279,11 +279,18 @@ def calibrate_rows(
         weights = ratio(known[:, 2:])
     if scales is not None:
         scales.require_rows(known, training)
-    calibrated = calibrate_stored(
-        request.options.build(None if scales is None else scales.chosen),
-        replace(tables.stored(known), groups=groups, weights=weights),
-        None if training is None else tables.stored(training),
-    )
+    try:
+        calibrated = calibrate_stored(
+            request.options.build(None if scales is None else scales.chosen),
+            replace(tables.stored(known), groups=groups, weights=weights),
+            None if training is None else tables.stored(training),
+        )
+    except TypeError as error:  # a kernel that cannot do what the method asks of it says so
+        if request.kernel is None:
+            raise
+        raise CalliperError(
+            f"--kernel {request.kernel} does not go with --method {request.options.name}: {error}"
+        ) from error
     made_from = [asdict(schema), asdict(request.options), groups]
     chosen = None if scales is None else scales.chosen
     digest = _digest(made_from, rows, training, filling.medians, shifted, chosen)

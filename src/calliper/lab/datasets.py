@@ -1,4 +1,4 @@
-"""The paper's one-dimensional regression task: Gaussian noise whose spread depends on x.
+"""The paper's one-dimensional regression task: Gaussian noise whose spread depends on x::
 
     X ~ U(0, 1),   y = f(X) + ε,   ε ~ N(0, λ ν(X))
     f(x) = f₀ + x² sin(k_f x + φ_f),   ν(x) = ε₀ + |sin(k_ε x + φ_ε)|

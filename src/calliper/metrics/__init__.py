@@ -30,12 +30,7 @@ from calliper.metrics._conditional import (
     hsic,
     worst_slab_coverage,
 )
-from calliper.metrics._distributional import (
-    ShareTable,
-    crps,
-    pit_histogram,
-    quantile_calibration,
-)
+from calliper.metrics._distributional import ShareTable, crps, pit_histogram, quantile_calibration
 from calliper.metrics._inputs import IntervalsLike as IntervalsLike
 from calliper.metrics._inputs import as_intervals as as_intervals
 from calliper.metrics._inputs import level_of as level_of

@@ -131,7 +131,8 @@ def tau_sqi(
     1.0
     """
     bins: Any = {"n_bins": n_bins, "bin_width": "median", "min_bin_size": min_bin_size}
-    table = _in_bins(y, intervals, y_pred, coverage, infinite, max_score, bins)
+    rows: Any = {"y_pred": y_pred, "infinite": infinite, "max_score": max_score}
+    table = _in_bins(y, intervals, coverage, rows, bins)
     if isinstance(table, str):
         return undefined("tau_sqi", table)
     narrow, wide = np.triu_indices(len(table.csq), 1)
@@ -200,7 +201,8 @@ def r2_sqi(
     -0.96
     """
     bins: Any = {"n_bins": n_bins, "bin_width": bin_width, "min_bin_size": min_bin_size}
-    table = _in_bins(y, intervals, y_pred, coverage, infinite, max_score, bins)
+    rows: Any = {"y_pred": y_pred, "infinite": infinite, "max_score": max_score}
+    table = _in_bins(y, intervals, coverage, rows, bins)
     if isinstance(table, str):
         return undefined("r2_sqi", table)
     if np.isinf(table.isq[-1]):
@@ -215,20 +217,12 @@ def r2_sqi(
 
 
 def _in_bins(
-    y: Any,
-    intervals: IntervalsLike,
-    y_pred: Any,
-    coverage: float | None,
-    infinite: Infinite,
-    max_score: float | None,
-    bins: Any,
+    y: Any, intervals: IntervalsLike, coverage: float | None, rows: Any, bins: Any
 ) -> SQITable | str:
     """ISQ and CSQ of two bins or more, or why there are fewer."""
     read = one_level(intervals)
     level = level_of(read, coverage)
-    scores, widths = scores_and_widths(
-        y, read, y_pred=y_pred, infinite=infinite, max_score=max_score
-    )
+    scores, widths = scores_and_widths(y, read, **rows)
     table = sqi_table(scores, widths, level, **bins)
     if len(table.isq) > 1:
         return table
@@ -238,12 +232,7 @@ def _in_bins(
 
 
 def scores_and_widths(
-    y: Any,
-    intervals: Intervals,
-    *,
-    y_pred: Any,
-    infinite: Infinite,
-    max_score: float | None,
+    y: Any, intervals: Intervals, *, y_pred: Any, infinite: Infinite, max_score: float | None
 ) -> tuple[FloatArray, FloatArray]:
     """|y − ŷ| and upper − lower of the rows to compare, equal where only rounding differs.
 

@@ -14,14 +14,8 @@ import numpy as np
 
 from calliper._types import FloatArray, IntervalModel
 from calliper._validation import check_vector
-from calliper.metrics._inputs import (
-    IntervalsLike,
-    as_intervals,
-    level_of,
-    mean_over_rows,
-    one_level,
-    single_level,
-)
+from calliper.metrics import _inputs as inputs
+from calliper.metrics._inputs import IntervalsLike, as_intervals, mean_over_rows
 from calliper.quantile import as_fraction
 
 
@@ -201,9 +195,9 @@ def interval_scores(
     >>> interval_scores([1.0, 2.5], ([0, 0], [2, 2]), coverage=0.8)
     array([2., 7.])
     """
-    read = one_level(intervals)
+    read = inputs.one_level(intervals)
     target = check_vector(y, "y", n=len(read.lower))
-    penalty = float(2 / (1 - as_fraction(level_of(read, coverage))))
+    penalty = float(2 / (1 - as_fraction(inputs.level_of(read, coverage))))
     outside = np.maximum(read.lower - target, 0.0) + np.maximum(target - read.upper, 0.0)
     scores: FloatArray = read.width + penalty * outside
     return scores
@@ -236,7 +230,7 @@ def interval_scorer(coverage: float = 0.9) -> IntervalScorer:
     >>> interval_scorer(0.8)(Unit(), [[0.0], [0.0]], [0.5, 1.5])
     -3.5
     """
-    return IntervalScorer(single_level(coverage))
+    return IntervalScorer(inputs.single_level(coverage))
 
 
 @dataclass(frozen=True)
@@ -291,6 +285,6 @@ def pinball_loss(y: Any, intervals: IntervalsLike, *, coverage: float | None = N
     >>> pinball_loss([1.0, 2.5], ([0, 0], [2, 2]), coverage=0.8)
     0.225
     """
-    read = one_level(intervals)
-    level = level_of(read, coverage)
+    read = inputs.one_level(intervals)
+    level = inputs.level_of(read, coverage)
     return float((1 - as_fraction(level)) / 4) * interval_score(y, read, coverage=level)

@@ -52,17 +52,9 @@ from calliper._types import BoolArray, FloatArray
 from calliper._validation import at_least, check_option
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
+from calliper.metrics import _inputs as inputs
 from calliper.metrics._adaptivity import sort_widths
-from calliper.metrics._inputs import (
-    IntervalsLike,
-    check_rows,
-    choose_rows,
-    level_of,
-    one_level,
-    too_few,
-    undefined,
-    unit_spread,
-)
+from calliper.metrics._inputs import IntervalsLike, undefined
 
 Loss = Literal["l1", "l2", "kl"]
 Side = Literal["both", "under", "over"]
@@ -123,10 +115,10 @@ def hsic(
     >>> round(hsic(np.where(inside, 0.0, 9.0), (-width, width)), 4)
     0.0392
     """
-    covered, widths, reason = _covered_and_widths(y, one_level(intervals))
+    covered, widths, reason = _covered_and_widths(y, inputs.one_level(intervals))
     if reason:
         return undefined("hsic", reason)
-    rows = choose_rows(len(covered), max_points, random_state)
+    rows = inputs.choose_rows(len(covered), max_points, random_state)
     covered, widths = covered[rows], widths[rows]
     if reason := _constant(covered, widths):
         return undefined("hsic", f"in the {len(rows)} rows sampled, {reason}")
@@ -166,7 +158,7 @@ def coverage_width_correlation(y: Any, intervals: IntervalsLike) -> float:
     >>> round(coverage_width_correlation(np.where(inside, 0.0, 9.0), (-width, width)), 3)
     0.577
     """
-    covered, widths, reason = _covered_and_widths(y, one_level(intervals))
+    covered, widths, reason = _covered_and_widths(y, inputs.one_level(intervals))
     if reason:
         return undefined("coverage_width_correlation", reason)
     w = widths / widths.max()  # so that squares of very small or large ones stay in range
@@ -178,7 +170,7 @@ def _covered_and_widths(y: Any, intervals: Intervals) -> tuple[BoolArray, FloatA
     """Both in the order of the widths, and the reason if nothing can be measured."""
     order, widths = sort_widths(intervals)
     covered = intervals.contains(y)[order]
-    return covered, widths, too_few(len(widths)) or _constant(covered, widths)
+    return covered, widths, inputs.too_few(len(widths)) or _constant(covered, widths)
 
 
 def _constant(covered: BoolArray, widths: FloatArray) -> str | None:
@@ -272,17 +264,17 @@ def worst_slab_coverage(
     >>> round(worst_slab_coverage(y, (y * 0 - 1, y * 0 + 1), x, random_state=0), 2)
     0.47
     """
-    read = one_level(intervals)
+    read = inputs.one_level(intervals)
     covered = read.contains(y)
-    features = check_rows(X, len(covered))
+    features = inputs.check_rows(X, len(covered))
     for name, share in (("slab", slab), ("test_size", test_size)):
         if not 0 < share < 1:
             raise CalliperError(f"{name} must lie strictly between 0 and 1; got {share!r}.")
-    if reason := too_few(len(covered)):
+    if reason := inputs.too_few(len(covered)):
         return undefined("worst_slab_coverage", reason)
     rng = check_random_state(random_state)
-    rows = rng.permutation(choose_rows(len(covered), max_points, rng))
-    features, covered = unit_spread(features[rows]), covered[rows]
+    rows = rng.permutation(inputs.choose_rows(len(covered), max_points, rng))
+    features, covered = inputs.unit_spread(features[rows]), covered[rows]
     if not features.shape[1]:
         return undefined("worst_slab_coverage", "every column of X is constant")
     part = max(1, round((1 - test_size) * len(rows)))
@@ -403,17 +395,17 @@ def excess_risk_of_target_coverage(
     >>> round(excess_risk_of_target_coverage(y, ends, x, coverage=0.9, random_state=0), 2)
     0.11
     """
-    read = one_level(intervals)
-    level = level_of(read, coverage)
+    read = inputs.one_level(intervals)
+    level = inputs.level_of(read, coverage)
     covered = read.contains(y)
-    features = check_rows(X, len(covered))
+    features = inputs.check_rows(X, len(covered))
     check_option(loss, get_args(Loss), "loss")
     check_option(side, get_args(Side), "side")
     folds = at_least(n_folds, 2, "n_folds")
-    if reason := too_few(len(covered)):
+    if reason := inputs.too_few(len(covered)):
         return undefined("excess_risk_of_target_coverage", reason)
     rng = check_random_state(random_state)
-    rows = choose_rows(len(covered), max_points, rng)
+    rows = inputs.choose_rows(len(covered), max_points, rng)
     if folds > len(rows):
         raise CalliperError(
             f"n_folds must be at most the number of rows; got {folds} for {len(rows)}: pass fewer."

@@ -18,14 +18,8 @@ from calliper._types import FloatArray
 from calliper._validation import check_option
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
+from calliper.metrics import _averages as averages
 from calliper.metrics._adaptivity import r2_sqi, tau_si, tau_sqi
-from calliper.metrics._averages import (
-    empirical_coverage,
-    fraction_infinite,
-    interval_score,
-    mean_width,
-    median_width,
-)
 from calliper.metrics._by_bin import CoverageTable, coverage_by_value, coverage_by_width
 
 Best = Literal["smaller", "larger", "level", "none"]
@@ -140,12 +134,12 @@ def _worst(table: CoverageTable) -> float:
 #: paper's table.
 MEASURES: Mapping[str, Measure] = {
     "coverage": Measure(
-        _of(empirical_coverage, "y"),
+        _of(averages.empirical_coverage, "y"),
         best="level",
         meaning="share of the test points inside their interval",
     ),
     "mean_width": Measure(
-        _of(mean_width),
+        _of(averages.mean_width),
         best="smaller",
         if_covered=True,
         label="mean width",
@@ -172,20 +166,20 @@ MEASURES: Mapping[str, Measure] = {
         "if widths say nothing",
     ),
     "interval_score": Measure(
-        _of(interval_score, "y", "coverage"),
+        _of(averages.interval_score, "y", "coverage"),
         best="smaller",
         label="interval score",
         meaning="width plus a penalty for misses; the measure that decides",
     ),
     "median_width": Measure(
-        _of(median_width),
+        _of(averages.median_width),
         best="smaller",
         if_covered=True,
         label="median width",
         meaning="half of the intervals are narrower; its half is the usual ±",
     ),
     "fraction_infinite": Measure(
-        _of(fraction_infinite),
+        _of(averages.fraction_infinite),
         best="smaller",
         label="infinite",
         meaning="share of the intervals without a bound",

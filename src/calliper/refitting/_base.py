@@ -23,32 +23,15 @@ from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
+from calliper import _validation as valid
+from calliper import models
 from calliper._blocks import map_row_blocks, row_slices
 from calliper._kept import Array, Field, Number, Plain
 from calliper._notebook import floored
 from calliper._types import Coverage, FloatArray, IntArray
-from calliper._validation import (
-    check_known_rows,
-    check_level,
-    check_levels,
-    check_new_rows,
-    each_level,
-    first_rows,
-    like_coverage,
-    n_rows,
-    warn_if_too_few,
-)
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
-from calliper.models import (
-    check_sample_weight,
-    fit_params_of,
-    fit_router,
-    fresh,
-    predictions,
-    routed,
-)
 from calliper.quantile import above, around, below, conformal_rank, row_order_statistics
 
 #: Predictions held at a time, models times new rows: 128 MB.
@@ -73,7 +56,6 @@ class RefitGuarantee(Guarantee):
 
     Parameters
     ----------
-    conditions : what must hold for the promise to hold
     remark : what is known beyond the bound, in a sentence
 
     Examples
@@ -86,13 +68,12 @@ class RefitGuarantee(Guarantee):
     40
     """
 
-    conditions: tuple[str, ...] = (EXCHANGEABLE, SYMMETRIC)
     remark: str = ""
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What must hold for the promise to hold."""
-        return self.conditions
+        return EXCHANGEABLE, SYMMETRIC
 
     def describe(self) -> str:
         """What is promised, provided what, and averaged over what: a line each."""
@@ -104,25 +85,19 @@ class RefitGuarantee(Guarantee):
             )
         if self.proved <= 0:
             return f"{self.method}: no coverage is proved at level {self.coverage:g}. {self.remark}"
-        return "\n".join(
-            (
-                f"{self.method}: a new target lies in its interval with probability at least "
-                f"{floored(self.proved)} (asked for: {self.coverage:g}).",
-                self.provided(),
-                f"Marginal: an average over all inputs and over draws of the {n} "
-                f"training points. Nothing is promised for one input.",
-                self.remark,
-                self.checks,
-            )
+        return (
+            f"{self.method}: a new target lies in its interval with probability at least "
+            f"{floored(self.proved)} (asked for: {self.coverage:g}).\n{self.provided()}\n"
+            f"Marginal: an average over all inputs and over draws of the {n} training points. "
+            f"Nothing is promised for one input.\n{self.remark}\n{self.checks}"
         )
 
 
 class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Intervals from models that each left out some rows.
 
-    A method writes ``fit``, which sets ``models_``, ``residuals_`` and, for folds, ``fold_`` and
-    ``estimator_``; what is proved of it; and a remark on that. One whose models left out no folds
-    also writes ``predict``, ``_left_out`` and, if that averages, ``_spread``.
+    A method writes ``_folds``, what is proved of it, and a remark on that. One whose models left
+    out no folds writes ``_train``, ``predict``, ``_left_out`` and, if that averages, ``_spread``.
     """
 
     #: What a file keeps; all models stay outside.
@@ -165,9 +140,38 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     residuals_: FloatArray
     fold_: IntArray
 
-    @abstractmethod
+    @valid.unchanged_if_refused
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
-        """Train the models and measure each row by those that left it out."""
+        """Train the models, and measure each row by those that left it out.
+
+        ``fit_params`` go to ``fit`` of each, a value for each row (``sample_weight``) with the row.
+        """
+        y = valid.check_known_rows(self, X, y)
+        self._probe = valid.first_rows(X)
+        if len(y) < 2:
+            raise CalliperError(
+                f"{type(self).__name__} needs at least 2 rows, one to leave out and one to train; "
+                f"got n_samples = {len(y)}."
+            )
+        models.check_sample_weight(fit_params, len(y))
+        self._train(indexable(X)[0], y, models.routed(self, fit_params))
+        return self
+
+    def _train(self, X: Any, y: FloatArray, fit_params: dict[str, Any]) -> None:
+        """Models that each left out one fold, errors of its rows, and a model of all rows."""
+        fold = self.fold_ = self._folds(len(y))
+        others = [np.flatnonzero(fold == k) for k in range(fold.max() + 1)]
+        rows = [np.flatnonzero(fold != k) for k in range(fold.max() + 1)]
+        self.models_, predicted = self._refit(X, y, rows, others, fit_params)
+        left_out = np.empty(len(y))
+        for other, values in zip(others, predicted, strict=True):
+            left_out[other] = values
+        self.residuals_ = np.abs(y - left_out)
+        self.estimator_ = models.fresh(self.estimator).fit(X, y, **fit_params)
+
+    def _folds(self, n: int) -> IntArray:
+        """The fold of each of n rows, from 0."""
+        raise NotImplementedError
 
     @abstractmethod
     def _proved(self, coverage: float, n: int) -> float:
@@ -182,13 +186,13 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
 
     def get_metadata_routing(self) -> MetadataRouter:
         """How fit parameters travel, for scikit-learn's metadata routing."""
-        return fit_router(self)
+        return models.fit_router(self)
 
     def predict(self, X: Any) -> FloatArray:
         """What the model trained on all rows predicts, (m,)."""
         check_is_fitted(self)
-        check_new_rows(self, X)
-        return predictions(self.estimator_, X)
+        valid.check_new_rows(self, X)
+        return models.predictions(self.estimator_, X)
 
     def predict_interval(self, X: Any, coverage: Coverage = 0.9) -> Intervals:
         """Intervals at one level, or at each of several.
@@ -200,20 +204,20 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
             With a list of L levels the ends have shape (m, L).
         """
         check_is_fitted(self)
-        check_new_rows(self, X)
-        levels = check_levels(coverage)
-        if not n_rows(X):
+        valid.check_new_rows(self, X)
+        levels = valid.check_levels(coverage)
+        if not valid.n_rows(X):
             raise CalliperError("X has no rows: pass at least one.")
-        warn_if_too_few(len(self.residuals_), levels)
-        slices = row_slices(n_rows(X), max(1, CHUNK_FLOATS // len(self.models_)))
+        valid.warn_if_too_few(len(self.residuals_), levels)
+        slices = row_slices(valid.n_rows(X), max(1, CHUNK_FLOATS // len(self.models_)))
         chunks = (
             [X] if len(slices) == 1 else [_safe_indexing(indexable(X)[0], rows) for rows in slices]
         )
         ends = [end for chunk in chunks for end in self._ends(chunk, levels)]
         lower, upper = (np.concatenate(parts) for parts in zip(*ends, strict=True))
         return Intervals(
-            like_coverage(lower, coverage),
-            like_coverage(upper, coverage),
+            valid.like_coverage(lower, coverage),
+            valid.like_coverage(upper, coverage),
             levels[0] if np.ndim(coverage) == 0 else levels,
             getattr(X, "index", None) if hasattr(X, "columns") else None,
         )
@@ -221,11 +225,11 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage at a level, or at each of several."""
         check_is_fitted(self)
-        return each_level(self._proved, coverage, len(self.residuals_))
+        return valid.each_level(self._proved, coverage, len(self.residuals_))
 
     def guarantee(self, coverage: float = 0.9) -> RefitGuarantee:
         """The promise with its assumptions; ``.describe()`` puts it in words."""
-        coverage = check_level(coverage)
+        coverage = valid.check_level(coverage)
         proved = float(self.guaranteed_coverage(coverage))
         return RefitGuarantee(
             method=type(self).__name__,
@@ -263,22 +267,8 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     def _per_model(self, X: Any) -> FloatArray:
         """Predictions of each model, (m, n_models)."""
         workers = Parallel(n_jobs=self.n_jobs, prefer="threads")
-        columns = workers(delayed(predictions)(model, X) for model in self.models_)
+        columns = workers(delayed(models.predictions)(model, X) for model in self.models_)
         return np.asarray(np.stack(columns, axis=1))
-
-    def _check(
-        self, X: Any, y: Any, fit_params: dict[str, Any]
-    ) -> tuple[Any, FloatArray, dict[str, Any]]:
-        """Rows that can be chosen from, y as numbers, and what ``fit`` of the estimator gets."""
-        y = check_known_rows(self, X, y)
-        self._probe = first_rows(X)
-        if len(y) < 2:
-            raise CalliperError(
-                f"{type(self).__name__} needs at least 2 rows, one to leave out and one to train; "
-                f"got n_samples = {len(y)}."
-            )
-        check_sample_weight(fit_params, len(y))
-        return indexable(X)[0], y, routed(self, fit_params)
 
     def _refit(
         self,
@@ -291,11 +281,11 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         """A model for each set of rows, and its predictions of the others."""
         workers = Parallel(n_jobs=self.n_jobs)
         jobs = (
-            delayed(_fit_and_predict)(fresh(self.estimator), X, y, train, other, fit_params)
+            delayed(_fit_and_predict)(models.fresh(self.estimator), X, y, train, other, fit_params)
             for train, other in zip(rows, others, strict=True)
         )
-        models, predicted = zip(*workers(jobs), strict=True)
-        return models, list(predicted)
+        made, predicted = zip(*workers(jobs), strict=True)
+        return made, list(predicted)
 
 
 def plus_ends(
@@ -356,8 +346,8 @@ def _fit_and_predict(
     others: IntArray,
     fit_params: dict[str, Any],
 ) -> tuple[Any, FloatArray]:
-    known = fit_params_of(X, fit_params, train)
+    known = models.fit_params_of(X, fit_params, train)
     model = estimator.fit(_safe_indexing(X, train), y[train], **known)
     if not len(others):
         return model, np.empty(0)
-    return model, predictions(model, _safe_indexing(X, others))
+    return model, models.predictions(model, _safe_indexing(X, others))

@@ -23,15 +23,16 @@ jackknife+-after-bootstrap", arXiv:2002.09025, Theorem 1.
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._types import BoolArray, FloatArray, IntArray
-from calliper._validation import check_new_rows, unchanged_if_refused
+from calliper._validation import check_new_rows, check_option
 from calliper.declarations import About
 from calliper.exceptions import CalliperError, InEveryBootstrapWarning, warn
 from calliper.guarantees import jackknife_coverage
@@ -41,6 +42,7 @@ from calliper.refitting._base import NEARLY_CONSTANT, RefittedRegressor
 AGGREGATES: dict[str, Any] = {"mean": np.mean, "median": np.median}
 
 
+@dataclass(eq=False, repr=False)
 class JackknifeAfterBootstrap(RefittedRegressor):
     """Intervals around a bagged ensemble, from its own bootstraps; guarantee 1 − 2α.
 
@@ -87,47 +89,32 @@ class JackknifeAfterBootstrap(RefittedRegressor):
         cost="a fit for each bootstrap, and M predictions by each",
         needs="a model to refit",
     )
-    in_bag_: BoolArray
 
-    def __init__(
-        self,
-        estimator: Any,
-        n_bootstraps: int = 100,
-        *,
-        aggregate: str = "mean",
-        draw_number: bool = True,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.n_bootstraps = n_bootstraps
-        self.aggregate = aggregate
-        self.draw_number = draw_number
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    estimator: Any
+    n_bootstraps: int = 100
+    _: KW_ONLY
+    aggregate: str = "mean"
+    draw_number: bool = True
+    random_state: Any = None
+    n_jobs: int | None = None
 
-    @unchanged_if_refused
-    def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
-        """Train a model on each bootstrap; measure each row by those that miss it.
-
-        ``fit_params`` go to ``fit`` of each, a value for each row (``sample_weight``) with the row.
-        """
-        if self.aggregate not in AGGREGATES:
-            raise ValueError(f"aggregate must be 'mean' or 'median'; got {self.aggregate!r}.")
+    def _train(self, X: Any, y: FloatArray, fit_params: dict[str, Any]) -> None:
+        """A model of each bootstrap, and errors of each row by those that miss it."""
+        check_option(self.aggregate, [*AGGREGATES], "aggregate")
         if not isinstance(self.n_bootstraps, Integral) or self.n_bootstraps < 1:
             raise CalliperError(
                 f"n_bootstraps must be a whole number >= 1; got {self.n_bootstraps!r}."
             )
-        X, y, known = self._check(X, y, fit_params)
         bootstraps = self._draw_bootstraps(len(y))
-        self.in_bag_ = np.stack([np.bincount(rows, minlength=len(y)) > 0 for rows in bootstraps])
+        self.in_bag_: BoolArray = np.stack(
+            [np.bincount(rows, minlength=len(y)) > 0 for rows in bootstraps]
+        )
         others = [np.flatnonzero(~held) for held in self.in_bag_]
-        self.models_, predicted = self._refit(X, y, bootstraps, others, known)
+        self.models_, predicted = self._refit(X, y, bootstraps, others, fit_params)
         per_model = np.full((len(y), len(bootstraps)), np.nan)
         for b, (rows, values) in enumerate(zip(others, predicted, strict=True)):
             per_model[rows, b] = values
         self.residuals_ = self._measure(y, per_model)
-        return self
 
     def predict(self, X: Any) -> FloatArray:
         """The aggregate of all models, (m,)."""

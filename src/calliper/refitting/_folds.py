@@ -32,18 +32,17 @@ doi:10.1214/20-AOS1965, Theorems 1, 3 and 4.
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.model_selection import KFold
 
-from calliper._types import FloatArray, IntArray
-from calliper._validation import unchanged_if_refused
+from calliper._types import IntArray
 from calliper.declarations import About
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage, fold_coverage, jackknife_coverage
-from calliper.models import fresh
 from calliper.quantile import conformal_rank
 from calliper.refitting._base import NEARLY_CONSTANT, RefittedRegressor
 
@@ -93,15 +92,8 @@ class JackknifePlus(RefittedRegressor):
         self.minmax = minmax
         self.n_jobs = n_jobs
 
-    @unchanged_if_refused
-    def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
-        """Train a model without each row, and one on all of them.
-
-        ``fit_params`` go to ``fit`` of each, a value for each row (``sample_weight``) with the row.
-        """
-        X, y, known = self._check(X, y, fit_params)
-        fit_folds(self, X, y, np.arange(len(y)), known)
-        return self
+    def _folds(self, n: int) -> IntArray:
+        return np.arange(n)
 
     def _proved(self, coverage: float, n: int) -> float:
         return conformal_coverage(coverage, n) if self.minmax else jackknife_coverage(coverage, n)
@@ -115,6 +107,7 @@ class JackknifePlus(RefittedRegressor):
         )
 
 
+@dataclass(eq=False, repr=False)
 class CVPlus(RefittedRegressor):
     """Cross-validation intervals: F + 1 fits, no row set aside; guarantee about 1 − 2α.
 
@@ -160,40 +153,22 @@ class CVPlus(RefittedRegressor):
         needs="a model to refit",
     )
 
-    def __init__(
-        self,
-        estimator: Any,
-        n_folds: int = 10,
-        *,
-        minmax: bool = False,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.n_folds = n_folds
-        self.minmax = minmax
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    estimator: Any
+    n_folds: int = 10
+    _: KW_ONLY
+    minmax: bool = False
+    random_state: Any = None
+    n_jobs: int | None = None
 
-    @unchanged_if_refused
-    def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
-        """Train a model without each fold, and one on all rows.
-
-        ``fit_params`` go to ``fit`` of each, a value for each row (``sample_weight``) with the row.
-        """
-        X, y, known = self._check(X, y, fit_params)
-        fit_folds(self, X, y, self._draw_folds(y), known)
-        return self
-
-    def _draw_folds(self, y: FloatArray) -> IntArray:
-        if not isinstance(self.n_folds, Integral) or not 2 <= self.n_folds <= len(y):
+    def _folds(self, n: int) -> IntArray:
+        if not isinstance(self.n_folds, Integral) or not 2 <= self.n_folds <= n:
             raise CalliperError(
                 f"n_folds must be a whole number between 2 and the number of rows, n_samples = "
-                f"{len(y)}; got {self.n_folds!r}."
+                f"{n}; got {self.n_folds!r}."
             )
-        fold = np.empty(len(y), dtype=np.intp)
+        fold = np.empty(n, dtype=np.intp)
         splits = KFold(int(self.n_folds), shuffle=True, random_state=self.random_state)
-        for k, (_, others) in enumerate(splits.split(y)):
+        for k, (_, others) in enumerate(splits.split(fold)):
             fold[others] = k
         return fold
 
@@ -214,20 +189,3 @@ class CVPlus(RefittedRegressor):
             else "On ordinary data coverage is close to the level asked for or above it; it can "
             "fall towards the bound if the model changes much when a fold is left out."
         )
-
-
-def fit_folds(
-    method: Any, X: Any, y: FloatArray, fold: IntArray, fit_params: dict[str, Any]
-) -> None:
-    """Give the method its models, each without one fold, and the one on all rows.
-
-    ``fold[i]`` is the fold of row i, from 0.
-    """
-    others = [np.flatnonzero(fold == k) for k in range(fold.max() + 1)]
-    rows = [np.flatnonzero(fold != k) for k in range(fold.max() + 1)]
-    method.models_, predicted = method._refit(X, y, rows, others, fit_params)
-    left_out = np.empty(len(y))
-    for other, values in zip(others, predicted, strict=True):
-        left_out[other] = values
-    method.fold_, method.residuals_ = fold, np.abs(y - left_out)
-    method.estimator_ = fresh(method.estimator).fit(X, y, **fit_params)
