@@ -190,7 +190,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def fit_to(self, rows: Rows, **apart: Any) -> Self:
         """As :meth:`fit`, where more may be known than the method uses: of that it is told none."""
-        known = {name: apart[name] for name in apart if name in self.uses}
+        uses = self.uses
+        known = {name: value for name, value in apart.items() if name in uses}
         return self._fit(self._used(rows), **known)
 
     def extend_by(
@@ -364,8 +365,9 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         if rows is not None:
             of_each = {"magnitudes": rows.magnitudes, "signs": rows.signs}
             given = {**of_each, "weights": rows.weights, "groups": rows.groups, **given}
+        uses = self.uses
         for name, value in given.items():
-            if value is not None and name not in self.uses:
+            if value is not None and name not in uses:
                 hint = takers_of_weights() if name == "weights" else f"{self!r} does not use it"
                 raise TypeError(f"{type(self).__name__} takes no {name}: {hint}.")
 
@@ -382,7 +384,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _checked_apart(self, name: str, given: Any, Z: Any) -> Rows | None:
         """Rows apart from the calibration points, with what of them the method uses, checked."""
-        rows, uses = Rows.of(given), self.uses
+        rows, uses = None if given is None else Rows.of(given), self.uses
         if name == "training" and uses.refusal and not uses.has_needs(rows):
             raise CalliperError(uses.refusal)
         if rows is None:

@@ -179,12 +179,12 @@ class FullRescaled(Calibrator):
         rule = self._rule(rows)
         if unseen is None:
             return rule
-        free, n, said = self.shrinkage is None, len(rows), rule.statistic
+        free, n, said = self.shrinkage is None, len(rows.scores), rule.statistic
         how: Any = {"free": free, "statistic": said, "offset": float(self.offset), "rng": rng}
         return search_locality(rule, unseen.Z, unseen.scores, n, **how)
 
     def _rule(self, rows: Rows) -> Locality:
-        n, given, d = len(rows), self.shrinkage, rows.Z.shape[1]
+        n, given, d = len(rows.scores), self.shrinkage, rows.Z.shape[1]
         return locality_rule(n, self._length_scale, given, statistic=self.statistic, dimensions=d)
 
     def for_file(self) -> dict[str, Any]:
