@@ -40,12 +40,8 @@ from calliper._kept import (
     Plain,
     Text,
 )
-from calliper.exceptions import (
-    CalliperError,
-    CannotSaveError,
-    DamagedFileError,
-    OtherModelError,
-)
+from calliper.calibrators import Calibrator
+from calliper.exceptions import CalliperError, CannotSaveError, DamagedFileError, OtherModelError
 from calliper.models import OpenedModel, open_model, unwrapped
 
 #: Modules whose classes files know as soon as their ``__all__`` names them.
@@ -132,6 +128,11 @@ class Writer:
     def record(self, value: Any) -> dict[str, Any]:
         """An object of a class that files know."""
         name, (params, keeps) = name_of(value), fields_of(type(value))
+        if name is None:
+            raise CannotSaveError(
+                f"{in_words(value)} is a class of your own, and files hold those of calliper "
+                f"alone: save one of these, or keep it with pickle."
+            )
         if not issubclass(type(value), BaseEstimator):
             return {"class": name, "params": self.fields(keeps, value.for_file()), "state": None}
         given = value.get_params(deep=False)
@@ -200,7 +201,9 @@ class Writer:
         write = self._simple(value, name)
         if write is not None:
             return write(value)
-        return self.record(value) if name_of(value) else self._bring(value, name)
+        learnt = isinstance(value, Calibrator) and value.__sklearn_is_fitted__()
+        # What was learnt from the rows nobody can bring: a class that is not known is refused.
+        return self.record(value) if learnt or name_of(value) else self._bring(value, name)
 
     def _simple(self, value: Any, name: str) -> Callable[[Any], Any] | None:
         """How a value that is made of plain ones is written; None for others."""
@@ -263,15 +266,28 @@ class Writer:
 
     def _bring(self, value: Any, name: str) -> dict[str, str]:
         """What no file can hold, by a name that is its own."""
+        if name == "labels":
+            raise CannotSaveError(
+                f"a group is called {value!r:.40}, a {type(value).__name__}: files keep texts, "
+                f"numbers and dates. Name groups by these."
+            )
         numbers = (name, *(f"{name}_{number}" for number in range(2, 1000)))
-        free = next(each for each in numbers if self.brought.get(each, value) is value)
-        self.brought[free] = value
+        free = next(each for each in numbers if _alike(self.brought.get(each, value), value))
+        self.brought.setdefault(free, value)
         return {"brought": free}
 
     @property
     def needs(self) -> dict[str, str]:
         """What must be brought again, by name, in words."""
         return {name: in_words(each) for name, each in self.brought.items()}
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether both are one thing, or an estimator and its clone: one of them is brought."""
+    if one is other:
+        return True
+    estimators = isinstance(one, BaseEstimator) and type(one) is type(other)
+    return estimators and repr(one) == repr(other)
 
 
 def in_words(value: Any) -> str:

@@ -17,6 +17,7 @@ from sklearn.exceptions import NotFittedError
 from calliper._kept import Array, Field, Inline, Keeps, Number
 from calliper._stored import CalibratedOnStored
 from calliper._types import FloatArray
+from calliper._validation import row_values
 from calliper._version import __version__
 from calliper.calibration import FrontDoor
 from calliper.calibrators import Calibrator, Grouped
@@ -107,8 +108,9 @@ def save(calibrated: Any, path: Any) -> None:
     nodes = {
         "object": writer.record(calibrated),
         "probe": None,
-        "radius": writer.write(Inline(Asked, optional=True), _asked_before(calibrated), "radius"),
+        "radius": None,
     }
+    nodes["radius"] = writer.write(ASKED, _asked_before(calibrated, writer.brought), "radius")
     nodes["probe"] = _probe(calibrated, writer)
     header = _header(calibrated, writer.needs)
     _file.write(path, _file.Contents(header, nodes, writer.arrays))
@@ -157,9 +159,9 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
             if not isinstance(calibrated, KINDS):
                 refuse(f"it holds a {type(calibrated).__name__}")
             _compare(calibrated, reader.plain(nodes["probe"]), models, header)
-            asked = reader.read(Inline(Asked, optional=True), nodes["radius"], {}, "radius")
-            if asked is not None:
-                asked.check(calibrated, path, header["brought"])
+            asked = reader.read(ASKED, nodes["radius"], {}, "radius")
+            for each, method in zip(asked, _answering(calibrated), strict=False):
+                each.check(method, path, header["brought"])
     except DamagedFileError:
         if models:  # of another class it may have nothing of what is read from the model again
             with _file.refused_as_damaged(Path(path)):
@@ -304,28 +306,46 @@ def _probe(calibrated: Any, writer: Writer) -> Any:
     state = state_of(rows)
     if state is None:
         return None
-    known, tried = {"rows": state, "said": ask(calibrated, rows)}, Writer()
+    known = {
+        "rows": state,
+        "said": ask(calibrated, rows),
+        "functions": _functions(calibrated, rows),
+    }
+    tried = Writer()
     tried.plain(known, "rows")
     return None if tried.brought else writer.plain(known, "rows")
 
 
+def _functions(calibrated: Any, rows: Any) -> dict[str, list[Any]]:
+    """What functions of groups and of weights say of rows, by name."""
+    if not isinstance(calibrated, FrontDoor):
+        return {}
+    given = vars(calibrated.calibration_.per_row)
+    known = {name: value for name, value in given.items() if callable(value)}
+    return {name: row_values(value, rows, name).tolist() for name, value in known.items()}
+
+
 @dataclass(frozen=True, eq=False)
 class Asked(Keeps):
-    """Features, and the radius there at a level that was asked before."""
+    """Features, their weights, and the radius there; empty where it is drawn anew each time."""
 
     Z: FloatArray
+    weights: FloatArray | None
     level: float
     radius: FloatArray
 
     keeps: ClassVar[Mapping[str, Field]] = {
         "Z": Array("float64", ("m", "d")),
+        "weights": Array("float64", ("m",), optional=True),
         "level": Number(least=0, most=1),
         "radius": Array("float64", ("m",), finite=False),
     }
 
-    def check(self, calibrated: Any, path: Any, brought: dict[str, str]) -> None:
-        """Refuse what answers otherwise than it did."""
-        found = _method(calibrated).predict_radius(self.Z, self.level)
+    def check(self, method: Calibrator, path: Any, brought: dict[str, str]) -> None:
+        """Refuse a method that answers otherwise than it did."""
+        if not len(self.Z):
+            return
+        found = _radius(method, self.Z, self.level, self.weights)
         if np.allclose(found, self.radius, rtol=1e-6, atol=0.0):
             return
         said = f"gives radius {found[0]:.6g} where it gave {self.radius[0]:.6g} when it was saved"
@@ -339,20 +359,50 @@ class Asked(Keeps):
         )
 
 
-def _asked_before(calibrated: Any) -> Asked | None:
-    """What a loaded one is asked again; None if it never was, or cannot be."""
-    method = _method(calibrated)
-    asked = sorted(_asked(method))
-    plain = isinstance(method, Calibrator) and not isinstance(method, Grouped)
-    if not plain or not asked or method.weights_ is not None:
-        return None
-    Z = method._rows.Z[:N_ASKED]
-    if not len(Z) or not isinstance(Z, np.ndarray) or getattr(method, "basis", None) is not None:
-        return None
-    radius, again = (method.predict_radius(Z, asked[-1]) for _ in range(2))
-    if not np.array_equal(radius, again):  # something is drawn for each row
-        return None
-    return Asked(Z, asked[-1], radius)
+ASKED = Inline(Asked, several=True)
+
+
+def _answering(calibrated: Any) -> list[Calibrator]:
+    """The first few calibrators that give radii: of tails, and of groups."""
+    methods: Any = [calibrated] if isinstance(calibrated, Calibrator) else []
+    if isinstance(calibrated, CalibratedOnStored):
+        methods = calibrated.calibrated.calibrators
+    elif isinstance(calibrated, FrontDoor):
+        methods = calibrated.calibrators_
+    parts = [
+        [*each.calibrators_.values()] if isinstance(each, Grouped) else [each] for each in methods
+    ]
+    return [each for part in parts for each in part][:N_ASKED]
+
+
+def _radius(method: Calibrator, Z: FloatArray, level: float, weights: Any) -> FloatArray:
+    """What it answers; that it was asked is forgotten."""
+    asked = set(method.levels_asked_)
+    with unheard(Warning):
+        radius = method.predict_radius(Z, level, weights=weights)
+    method.levels_asked_ = asked
+    return radius
+
+
+def _asked_before(calibrated: Any, brought: dict[str, Any]) -> list[Asked]:
+    """What loaded ones are asked again: if they were asked before, or something is brought."""
+    methods = _answering(calibrated)
+    needed = brought or any(method.levels_asked_ for method in methods)
+    return [_answer(method) for method in methods] if needed else []
+
+
+def _answer(method: Calibrator) -> Asked:
+    """The radius at a few calibration points, at the highest level that was asked so far."""
+    level, rows = max(method.levels_asked_, default=0.9), method._rows
+    Z = rows.Z[:N_ASKED] if isinstance(rows.Z, np.ndarray) else np.empty((0, 1))
+    weights = None if rows.weights is None else rows.weights[: len(Z)]
+    if weights is not None and not (weights > 0).all():
+        Z = Z[:0]
+    if len(Z) and getattr(method, "basis", None) is None:
+        radius, again = (_radius(method, Z, level, weights) for _ in range(2))
+        if np.array_equal(radius, again):  # else something is drawn for each row
+            return Asked(Z, weights, level, radius)
+    return Asked(np.empty((0, 1)), None, level, np.empty(0))
 
 
 #: What a header has, and of which kind.
@@ -387,6 +437,12 @@ def _brought(needs: dict[str, str], embed: Any, bring: Any) -> dict[str, Any]:
             f"bring takes a dict, as bring={{'basis': my_function}}; got {bring!r:.60}."
         )
     given = dict(bring) | ({} if embed is None else {"embed": embed})
+    needless = [name for name in given if name not in needs]
+    if needless:
+        wanted = ", ".join(needs) if needs else "nothing"
+        raise CalliperError(
+            f"the file needs {wanted} to be brought, and not {needless[0]}: leave it out."
+        )
     missing = [name for name in needs if name not in given]
     if missing:
         name, what = missing[0], needs[missing[0]]
@@ -403,6 +459,12 @@ def _compare(calibrated: Any, probe: Any, models: list[Any], header: dict[str, A
     if probe is not None:
         rows, made_for = rows_again(probe["rows"]), _in_words(header["model"])
         check_same(calibrated, rows, probe["said"], made_for)
+        for name, said in _functions(calibrated, rows).items():
+            if said != probe["functions"].get(name):
+                raise OtherModelError(
+                    f"the function of {name} says {said[:3]} of the rows that the file remembers, "
+                    f"and it said {probe['functions'].get(name)}: bring that of the calibration."
+                )
         if isinstance(calibrated, FrontDoor):
             known = replace(calibrated.calibration_, probe=rows)
             calibrated.calibration_ = known
