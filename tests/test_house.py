@@ -130,9 +130,9 @@ SUBMODULES = {
     "kernels": [
         "KNN",
         "RBF",
-        "ForestProximity",
         "GradedKNN",
         "Kernel",
+        "ForestProximity",
         "LearntMetric",
         "Mahalanobis",
         "TunedKNN",

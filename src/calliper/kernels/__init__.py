@@ -62,30 +62,20 @@ if TYPE_CHECKING:
     from calliper.kernels._proximity import ForestProximity
     from calliper.kernels._tuned import TunedKNN, TunedRBF
 
-__all__ = [
-    "KNN",
-    "RBF",
-    "ForestProximity",
-    "GradedKNN",
-    "Kernel",
-    "LearntMetric",
-    "Mahalanobis",
-    "TunedKNN",
-    "TunedRBF",
-    "learn_metric",
-]
+#: Kernels that are loaded when first asked for, by their files; a new one is a line here.
+_MODULES = {
+    "ForestProximity": "_proximity",
+    "LearntMetric": "_learnt",
+    "Mahalanobis": "_learnt",
+    "TunedKNN": "_tuned",
+    "TunedRBF": "_tuned",
+    "learn_metric": "_learnt",
+}
+
+__all__ = ["KNN", "RBF", "GradedKNN", "Kernel", *_MODULES]
 
 __getattr__ = on_demand(
     __name__,
-    {
-        "CRITERIA": "_criterion",
-        "ForestProximity": "_proximity",
-        "LearntKernel": "_learnt",
-        "LearntMetric": "_learnt",
-        "Mahalanobis": "_learnt",
-        "TunedKNN": "_tuned",
-        "TunedRBF": "_tuned",
-        "learn_metric": "_learnt",
-        "loss_and_gradient": "_learnt",
-    },
+    _MODULES
+    | {"CRITERIA": "_criterion", "LearntKernel": "_learnt", "loss_and_gradient": "_learnt"},
 )

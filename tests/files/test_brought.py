@@ -1,0 +1,96 @@
+"""What the user brings again is known by its answers, and nothing else is taken in silence."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.linear_model import Ridge
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.preprocessing import StandardScaler
+
+import calliper
+from calliper import ConformalRegressor, FullRescaled, Split
+from calliper.calibrators import MADSplit
+from calliper.exceptions import CalliperError, CannotSaveError, OtherModelError
+from calliper.kernels import ForestProximity
+
+rng = np.random.default_rng(0)
+X = rng.uniform(size=(320, 3))
+Y = X[:, 0] + X[:, 1] * rng.normal(size=320)
+TRAIN, CAL = slice(0, 150), slice(150, 320)
+MODEL = Ridge().fit(X[TRAIN], Y[TRAIN])
+
+
+def forest(seed=0, sign=1):
+    return RandomForestRegressor(9, random_state=seed).fit(X[TRAIN], sign * Y[TRAIN])
+
+
+def right(X):
+    return X[:, 0] > 0.5
+
+
+def heavy(X):
+    return 1 + X[:, 0]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "kept.calliper"
+
+
+@pytest.mark.parametrize("given", [{}, {"groups": right}, {"weights": heavy}])
+def test_another_forest_is_refused_though_nothing_was_asked_before(path, given):
+    trees = forest()
+    made = ConformalRegressor(MODEL, FullRescaled(ForestProximity(trees)))
+    calliper.save(made.calibrate(X[CAL], Y[CAL], **given), path)
+    assert calliper.files.inspect(path).header["levels"] == []
+    with pytest.raises(OtherModelError, match="bring what it was calibrated with"):
+        calliper.load(path, MODEL, bring={"forest": forest(9, -1), **given})
+    again = calliper.load(path, MODEL, bring={"forest": trees, **given})
+    np.testing.assert_array_equal(
+        again.predict_interval(X[CAL]).lower, made.predict_interval(X[CAL]).lower
+    )
+
+
+def test_another_function_of_groups_is_refused(path):
+    calliper.save(ConformalRegressor(MODEL, Split()).calibrate(X[CAL], Y[CAL], groups=right), path)
+    with pytest.raises(OtherModelError, match="the function of groups says"):
+        calliper.load(path, MODEL, bring={"groups": lambda X: X[:, 1] > 0.5})
+
+
+def test_a_regressor_and_its_clones_have_one_name(path):
+    made = ConformalRegressor(MODEL, MADSplit(KNeighborsRegressor(5)))
+    made.calibrate(X[CAL], Y[CAL], X_train=X[TRAIN], y_train=Y[TRAIN])
+    calliper.save(made, path)
+    assert [*calliper.files.inspect(path).header["brought"]] == ["scale"]
+    calliper.load(path, MODEL, bring={"scale": made.calibrator_.scale_})
+
+
+def test_what_is_not_needed_is_refused(path):
+    calliper.save(ConformalRegressor(MODEL, Split()).calibrate(X[CAL], Y[CAL]), path)
+    for needless in ({"embed": StandardScaler()}, {"bring": {"scale": 5}}):
+        with pytest.raises(CalliperError, match="needs nothing to be brought"):
+            calliper.load(path, MODEL, **needless)
+
+
+class Mine(Split):
+    pass
+
+
+class MyRegressor(ConformalRegressor):
+    pass
+
+
+def test_classes_and_labels_of_ones_own_are_refused_when_saving(path):
+    for made in (
+        Mine().fit(X[CAL], abs(Y[CAL])),
+        MyRegressor(MODEL).calibrate(X[CAL], Y[CAL]),
+        ConformalRegressor(MODEL, Mine()).calibrate(X[CAL], Y[CAL]),
+    ):
+        with pytest.raises(CannotSaveError, match="is a class of your own"):
+            calliper.save(made, path)
+    months = [pd.Period("2020-01"), pd.Period("2020-02")] * 85
+    made = ConformalRegressor(MODEL, Split()).calibrate(X[CAL], Y[CAL], groups=months)
+    with pytest.raises(CannotSaveError, match="a group is called Period"):
+        calliper.save(made, path)
+    assert not path.exists()
