@@ -57,10 +57,13 @@ from calliper.kernels._weighted import to_weights as to_weights
 if TYPE_CHECKING:
     from calliper.kernels._criterion import CRITERIA as CRITERIA
     from calliper.kernels._learnt import LearntKernel as LearntKernel
-    from calliper.kernels._learnt import LearntMetric, Mahalanobis, learn_metric
+    from calliper.kernels._learnt import LearntMetric as LearntMetric
+    from calliper.kernels._learnt import Mahalanobis as Mahalanobis
+    from calliper.kernels._learnt import learn_metric as learn_metric
     from calliper.kernels._learnt import loss_and_gradient as loss_and_gradient
-    from calliper.kernels._proximity import ForestProximity
-    from calliper.kernels._tuned import TunedKNN, TunedRBF
+    from calliper.kernels._proximity import ForestProximity as ForestProximity
+    from calliper.kernels._tuned import TunedKNN as TunedKNN
+    from calliper.kernels._tuned import TunedRBF as TunedRBF
 
 #: Kernels that are loaded when first asked for, by their files; a new one is a line here.
 _MODULES = {
