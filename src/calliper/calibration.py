@@ -21,7 +21,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from calliper._kept import Field, Inline, Number, Part, Plain, Text
 from calliper._notebook import card, floored, reporter
-from calliper._row_checks import RowSketch, RowTrend, refuse_seen, sketch_rows, warn_of_trend
+from calliper._row_checks import (
+    RowSketch,
+    RowTrend,
+    refuse_seen,
+    sketch_rows,
+    state_of,
+    warn_of_trend,
+)
 from calliper._types import Coverage, FloatArray
 from calliper._validation import (
     PerRow,
@@ -100,7 +107,7 @@ class Calibration:
     error_model : the fitted model of errors, or None
     per_row : what tells group and weight of a new row
     row_trend : how errors depend on the order of the rows, or None
-    probe : a few calibration rows as they came, or None
+    probe : a few calibration rows as plain values, or None
     embed : what chose the space
     has_training : whether training rows were given
     trained : the model that ``fit`` trained, or None
@@ -177,7 +184,7 @@ class Calibration:
         if confidence is not None:
             confidence = self._of_tail(check_level(confidence, "confidence"))
         asked = {"confidence": confidence, "weights": weights, "groups": groups}
-        tails = [each.radii(Z, per_tail, **asked) for each in self.calibrators]
+        tails = [each.predict_radius(Z, per_tail, **asked) for each in self.calibrators]
         radius = np.stack(tails, axis=-1)
         per_level = y_pred[:, None]  # predictions are the same at every level
         one_tail = len(self.calibrators) == 1
@@ -568,7 +575,7 @@ def calibrate_model(
         error_model=errors,
         per_row=per_row.remembered(),
         row_trend=warn_of_trend(made.errors(y, y_pred), order),
-        probe=first_rows(X),
+        probe=state_of(first_rows(X)),
         embed=embed,
         has_training=training.X is not None,
     )

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from calliper._kept import Array, Field, Inline, Keeps, Number
+from calliper._row_checks import rows_again
 from calliper._stored import CalibratedOnStored
 from calliper._types import FloatArray
 from calliper._validation import row_values
@@ -39,7 +40,6 @@ from calliper.files._model import (
     parts_of,
     slots_of,
 )
-from calliper.files._probe import rows_again, state_of
 from calliper.online import Controller
 from calliper.refitting import RefittedRegressor
 from calliper.shift import LikelihoodRatio
@@ -58,7 +58,7 @@ UNFITTED = (
     "fit first."
 )
 
-#: The attribute that has a few rows as they came, of whatever kind; see ``_probe.py``.
+#: The attribute that has a few rows as they came, of whatever kind; see ``_row_checks.py``.
 PROBE = "_probe"
 
 #: Columns of one model that a file may ask for.
@@ -302,10 +302,10 @@ def _asked(method: Any) -> set[float]:
 def _probe(calibrated: Any, writer: Writer) -> Any:
     """A few rows, and what the model said of them; None where they cannot be kept."""
     front = isinstance(calibrated, FrontDoor)
-    rows = calibrated.calibration_.probe if front else vars(calibrated).get(PROBE)
-    state = state_of(rows)
+    state = calibrated.calibration_.probe if front else vars(calibrated).get(PROBE)
     if state is None:
         return None
+    rows = rows_again(state)
     known = {
         "rows": state,
         "said": ask(calibrated, rows),
@@ -466,10 +466,10 @@ def _compare(calibrated: Any, probe: Any, models: list[Any], header: dict[str, A
                     f"and it said {probe['functions'].get(name)}: bring that of the calibration."
                 )
         if isinstance(calibrated, FrontDoor):
-            known = replace(calibrated.calibration_, probe=rows)
+            known = replace(calibrated.calibration_, probe=probe["rows"])
             calibrated.calibration_ = known
         else:
-            vars(calibrated)[PROBE] = rows
+            vars(calibrated)[PROBE] = probe["rows"]
     elif models:
         check_class(models[0], header["model"])
 

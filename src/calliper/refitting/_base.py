@@ -28,6 +28,7 @@ from calliper import models
 from calliper._blocks import map_row_blocks, row_slices
 from calliper._kept import Array, Field, Number, Plain
 from calliper._notebook import floored
+from calliper._row_checks import state_of
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee
@@ -147,7 +148,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         ``fit_params`` go to ``fit`` of each, a value for each row (``sample_weight``) with the row.
         """
         y = valid.check_known_rows(self, X, y)
-        self._probe = valid.first_rows(X)
+        self._probe = state_of(valid.first_rows(X))
         if len(y) < 2:
             raise CalliperError(
                 f"{type(self).__name__} needs at least 2 rows, one to leave out and one to train; "
