@@ -16,7 +16,8 @@ off with the library's own loop, which does not jump about in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -62,9 +63,9 @@ class Members(ModelFamily):
         self.picks_columns = columns is not None
         self.all_trees = _are_trees(core.estimators_)
         self.grove: Grove | None = None
-        self.members: list[Member] = [partial(_of_model, *each) for each in own]
+        self.members: list[Member] = [_Member(_of_model, *each) for each in own]
         if self.all_trees and isinstance(core, BaseEstimator):
-            self.members = [partial(_of_tree, member.tree_, given) for member, given in own]
+            self.members = [_Member(_of_tree, member.tree_, given) for member, given in own]
             self.grove = Grove([member.tree_ for member, _ in own], [given for _, given in own])
             self.finite = "allow-nan" if get_tags(core).input_tags.allow_nan else True
 
@@ -229,6 +230,18 @@ def _of_tree(tree: Any, columns: Any, rows: Any) -> FloatArray:
     """What a tree says, without the checks of its wrapper: rows were checked once for all."""
     values: FloatArray = tree.predict(rows if columns is None else rows[:, columns])
     return values.reshape(len(values), -1)[:, 0]
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A member as a function of rows; a class of its own, which others can serialise by name."""
+
+    ask: Callable[..., FloatArray]
+    source: Any
+    columns: Any
+
+    def __call__(self, rows: Any) -> FloatArray:
+        return self.ask(self.source, self.columns, rows)
 
 
 def _of_model(model: Any, columns: Any, rows: Any) -> FloatArray:

@@ -223,18 +223,18 @@ class Learning(FullRescaled):
     uses = Uses(needs=("training",), refusal="nothing to learn from")
     sizes: ClassVar[list[int]] = []
 
-    def fit(self, Z, scores, **known):
-        self.sizes.append(len(scores))
-        return super().fit(Z, scores, **known)
+    def _learn(self, rows):
+        self.sizes.append(len(rows))
+        super()._learn(rows)
 
 
 class Wary(FullRescaled):
     """Needs no training rows, and speaks of them where calibration rows are few."""
 
-    def fit(self, Z, scores, **known):
-        if len(scores) < 10:
+    def _learn(self, rows):
+        if len(rows) < 10:
             raise CalliperError("so few points: training errors would not help either")
-        return super().fit(Z, scores, **known)
+        super()._learn(rows)
 
 
 def test_a_method_says_itself_what_it_needs_and_is_not_tried_out():
