@@ -246,5 +246,5 @@ def test_a_method_says_itself_what_it_needs_and_is_not_tried_out():
         needs = {answer.method for answer in found.answers if answer.needs_training}
         assert needs == {"learning"}
         # Once for its answer, and on the other draws if it has one: never on a handful of rows.
-        draws = 0 if training is None else 2 * _contest.N_DRAWS
-        assert Learning.sizes == [100] + [50] * draws
+        once = [100] + [50] * 2 * _contest.N_DRAWS
+        assert Learning.sizes == ([] if training is None else once)
