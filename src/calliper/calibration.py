@@ -183,7 +183,8 @@ class Calibration:
         per_tail = tuple(self._of_tail(level) for level in levels)
         if confidence is not None:
             confidence = self._of_tail(check_level(confidence, "confidence"))
-        asked = {"confidence": confidence, "weights": weights, "groups": groups}
+        known = {"confidence": confidence, "weights": weights, "groups": groups}
+        asked = {name: value for name, value in known.items() if value is not None}
         tails = [each.predict_radius(Z, per_tail, **asked) for each in self.calibrators]
         radius = np.stack(tails, axis=-1)
         per_level = y_pred[:, None]  # predictions are the same at every level

@@ -102,7 +102,7 @@ def test_drawings_are_no_stops_for_the_keyboard(opened):
 
 def test_infinite_intervals_are_said_instead_of_drawn(browser, tmp_path):
     class Endless(FullRescaled):
-        def predict_radius(self, Z, coverage=0.9):
+        def predict_radius(self, Z, coverage=0.9, **how):
             return np.full((len(Z), len(coverage)), np.inf)
 
     found = compare(points(200, seed=1), points(80, seed=2), methods={"endless": Endless()})

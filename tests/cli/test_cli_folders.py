@@ -350,9 +350,10 @@ def test_a_file_that_kills_every_process_is_named_and_leaves_nothing(tmp_path):
 
     deaths = _workers.Counter()
     for _ in range(2):
-        assert _workers._mourn(Killed(), deaths).new == "bad.parquet" and not [*tmp_path.iterdir()]
+        task = _workers._task_to_repeat(Killed(), deaths)
+        assert task.new == "bad.parquet" and not [*tmp_path.iterdir()]
     with pytest.raises(CalliperError, match=r"bad.parquet was ended by SIGKILL.*3 times: try few"):
-        _workers._mourn(Killed(), deaths)
+        _workers._task_to_repeat(Killed(), deaths)
     assert not [*tmp_path.iterdir()]
 
 

@@ -133,7 +133,7 @@ class ByHand(RegressorMixin, BaseEstimator):
 
 
 @LIBRARIES
-def test_levels_serve_as_well_as_whole_numbers_by_hand(name):
+def test_levels_serve_as_well_as_whole_numbers_by_hand(name, all_trees):
     frame, codes, y = raw(1500, 3)
     new, new_codes, y_new = raw(3000, 4)
 
