@@ -29,7 +29,7 @@ from calliper._row_checks import (
     state_of,
     warn_of_trend,
 )
-from calliper._types import Coverage, FloatArray
+from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import (
     PerRow,
     at_least,
@@ -66,8 +66,10 @@ from calliper.space import (
     UNTOUCHED,
     Embedding,
     ErrorModel,
+    LearningPart,
     LeftOut,
     Training,
+    deal,
     fit_embedding,
     learn_errors,
     refuse_changing,
@@ -549,9 +551,13 @@ def calibrate_model(
         per_row = replace(per_row, groups=method.asked(per_row.groups))
         method = as_calibrator(method.calibrator)
     given = per_row.known(X)
-    space, score, errors, left_out = _learn(
-        model, method, X, training, score, embed, front.error_model
+    space, score, errors, left_out, kept = _learn(
+        front, model, method, score, X, y, training, given
     )
+    if kept is not None:
+        X, y = _safe_indexing(indexable(X)[0], kept), y[kept]
+        given = {name: value[kept] for name, value in given.items()}
+        order = kept if order is None else order[kept]
     y_pred, Z = space.predict_and_transform(X)
     refuse_changing(space, X, y_pred, Z)
     if lazy is not None:
@@ -583,36 +589,60 @@ def calibrate_model(
 
 
 def _learn(
+    front: Any,
     model: Any,
     method: Calibrator,
-    X: Any,
-    training: Training,
     score: Score,
-    embed: Any,
-    error_model: Any,
-) -> tuple[Embedding, Score, ErrorModel | None, LeftOut | None]:
-    """The space, the score, and what left-out rows teach if the calibrator uses them."""
+    X: Any,
+    y: FloatArray,
+    training: Training,
+    given: Mapping[str, Any],
+) -> tuple[Embedding, Score, ErrorModel | None, LeftOut | None, IntArray | None]:
+    """The space, the score, and what left-out rows teach if the calibrator uses them.
+
+    Last, which of the calibration rows are left to calibrate; None for all.
+    """
     uses, known = method.uses, training.X is not None
     asks = "left_out" in uses
-    errors = _checked_error_model(error_model, score, asks=asks and known)
+    errors = _checked_error_model(front.error_model, score, asks=asks)
     adjusts = errors is not None and errors.adjusts
-    located = method.judges_nearness or asks or adjusts or "training" in uses
-    space = fit_embedding(
-        embed if located else "prediction",  # all that is asked where rows are only counted
-        training.X,
-        X,
-        model=model,
-        n_outputs=score.n_outputs,
-        units=score.units,
-        y_train=training.y,
-        raw=_inputs_of(method),
-        nearness=method.judges_nearness,
-    )
-    if not known or not (asks or adjusts):
-        return space, score, None, None
-    chosen = isinstance(embed, str) and embed == "auto" and asks
-    errors = ErrorModel(recentre=False, units=False) if errors is None else errors
-    return learn_errors(training, space, score, errors, chosen=chosen)
+    located = method.judges_nearness or asks or (adjusts and known) or "training" in uses
+
+    def space_of(rows: Training) -> Embedding:
+        return fit_embedding(
+            front.embed if located else "prediction",  # all that is asked where rows are counted
+            rows.X,
+            X,
+            model=model,
+            n_outputs=score.n_outputs,
+            units=score.units,
+            y_train=rows.y,
+            raw=_inputs_of(method),
+            nearness=method.judges_nearness,
+        )
+
+    chosen = isinstance(front.embed, str) and front.embed == "auto" and asks
+    wanted = ErrorModel(recentre=False, units=False) if errors is None else errors
+    space = None
+    if known:
+        space = space_of(training)
+        unseen = training.left_out(space) if asks or adjusts else None
+        if unseen is not None:
+            return *learn_errors(training, unseen, space, score, wanted, chosen=chosen), None
+    if errors is not None and asks:
+        taught, kept = deal(
+            len(y),
+            front.learning_part,
+            labels=given.get("groups"),
+            shuffle=front.shuffle,
+            random_state=front.random_state,
+        )
+        if len(taught):
+            part = LearningPart(X=_safe_indexing(indexable(X)[0], taught), y=y[taught])
+            space = space_of(part) if space is None else space
+            unseen = part.left_out(space)
+            return *learn_errors(part, unseen, space, score, wanted, chosen=chosen), kept
+    return (space_of(training) if space is None else space), score, None, None, None
 
 
 def _inputs_of(method: Calibrator) -> Any:

@@ -121,6 +121,7 @@ class ConformalRegressor(FrontDoor):
         calibration_size: float = 0.25,
         shuffle: bool = True,
         error_model: Any = "auto",
+        learning_part: Any = "auto",
         left_out_folds: int | None = None,
         random_state: Any = None,
         progress: Any = None,
@@ -132,6 +133,7 @@ class ConformalRegressor(FrontDoor):
         self.calibration_size = calibration_size
         self.shuffle = shuffle
         self.error_model = error_model
+        self.learning_part = learning_part
         self.left_out_folds = left_out_folds
         self.random_state = random_state
         self.progress = progress

@@ -9,6 +9,7 @@ from calliper.space._embedding import (
     warn_if_poor,
 )
 from calliper.space._error_model import ErrorModel, Expected
+from calliper.space._learning_part import LearningPart, deal
 from calliper.space._learnt_error import learn_errors
 from calliper.space._left_out import LeftOut, Training, split_rows, train_apart
 
@@ -18,8 +19,10 @@ __all__ = [
     "Embedding",
     "ErrorModel",
     "Expected",
+    "LearningPart",
     "LeftOut",
     "Training",
+    "deal",
     "fit_embedding",
     "learn_errors",
     "refuse_changing",

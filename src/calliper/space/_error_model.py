@@ -29,139 +29,32 @@ CLEAR (arXiv:2507.08150) and RCP learn quantiles of residuals.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
-from sklearn.ensemble import GradientBoostingRegressor
-from sklearn.model_selection import KFold
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from calliper._blocks import row_slices
-from calliper._kept import Array, Field, Inline, Keeps, Number
+from calliper._kept import Field, Inline, Number
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError
 from calliper.quantile import conformal_rank
+from calliper.space._boosting import Bins, BoostedTrees, Boosting
 from calliper.space._encoding import N_PARTS
 
 #: With fewer errors than two leaves of a tree hold there is nothing to learn.
 FEWEST_ERRORS = 40
-#: Errors that one tree is grown on, at most.
-MOST_A_TREE = 2_000
 #: The part of errors that a side's unit reaches, and the average unit's part in every unit.
 REACH, AVERAGE_SHARE = 0.9, 0.6
 #: Standard errors by which a shift must lower the squared error, and units the interval score.
 CLEARLY = 0.5
+CLIP, BOUND = 0.95, 0.02
 #: Levels at which intervals with and without units are compared.
 COMPARED_LEVELS = (0.8, 0.9, 0.95)
-#: Questions that a tree asks of a row.
-DEPTH = 3
-#: Rows that go down all trees at once, at most, and rows that go down a tree together.
-FEW_AT_ONCE, MANY_AT_ONCE = 300, 8_192
-
-
-@dataclass(frozen=True, eq=False)
-class BoostedTrees(Keeps):
-    """Boosted trees of a few models as plain arrays: T trees, one model after another.
-
-    Every tree asks ``DEPTH`` questions of a row, whether feature > threshold, and goes right if so;
-    a branch that ends early asks what no number exceeds. After node k comes 2k + 1 (left) or 2k + 2
-    (right). Sums are to the last bit those of the models.
-
-    Attributes
-    ----------
-    counts, constants : (models,) trees of each model, and what it starts from
-    features, thresholds : (T, 2^DEPTH − 1) of each node
-    steps : (T, 2^DEPTH) what each leaf adds, from left to right
-    """
-
-    counts: IntArray
-    constants: FloatArray
-    features: IntArray
-    thresholds: FloatArray
-    steps: FloatArray
-
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "counts": Array("int32", ("m",), least=1, becomes="int64"),
-        "constants": Array("float64", ("m",)),
-        "features": Array("int32", ("t", 2**DEPTH - 1), least=0, becomes="int64"),
-        "thresholds": Array("float64", ("t", 2**DEPTH - 1), finite=False),
-        "steps": Array("float64", ("t", 2**DEPTH)),
-    }
-
-    @classmethod
-    def again(cls, state: dict[str, Any]) -> BoostedTrees:
-        """The trees, if there are as many as models have."""
-        made = cls(**state)
-        if made.counts.sum() != len(made.steps):
-            raise CalliperError("boosted models do not have the trees that they name.")
-        return made
-
-    @classmethod
-    def of(cls, models: Sequence[Any]) -> BoostedTrees:
-        """From fitted ``GradientBoostingRegressor``s that start from a constant."""
-        trees = [
-            _complete(tree.tree_, model.learning_rate)
-            for model in models
-            for tree in model.estimators_[:, 0]
-        ]
-        return cls(
-            np.array([len(model.estimators_) for model in models]),
-            np.array([model.init_.constant_.item() for model in models]),
-            *(np.array(each) for each in zip(*trees, strict=True)),
-        )
-
-    def predict(self, rows: FloatArray) -> FloatArray:
-        """(models, m) what each model predicts of finite rows, which trees see in float32."""
-        single = rows.astype(np.float32).astype(np.float64)
-        ask = self._one_by_one if len(rows) > FEW_AT_ONCE else self._all_at_once
-        blocks = row_slices(len(rows), MANY_AT_ONCE)
-        return np.concatenate([ask(single[block]) for block in blocks], axis=1)
-
-    def _all_at_once(self, rows: FloatArray) -> FloatArray:
-        """All trees a level at a time: for few rows, since a tree costs nothing by itself."""
-        cells, starts = rows.ravel(), np.arange(len(rows)) * rows.shape[1]
-        n_trees, n_nodes = self.features.shape
-        trees = np.arange(n_trees)[:, None]
-        node = np.zeros((n_trees, len(rows)), dtype=np.intp)
-        for _ in range(DEPTH):
-            asked = n_nodes * trees + node
-            right = cells.take(starts + self.features.take(asked)) > self.thresholds.take(asked)
-            node = 2 * node + 1 + right
-        steps = self.steps.take((n_nodes + 1) * trees + node - n_nodes)
-        first = np.cumsum(self.counts) - self.counts
-        steps[first] += self.constants[:, None]
-        return np.array([np.cumsum(part, axis=0)[-1] for part in np.split(steps, first[1:])])
-
-    def _one_by_one(self, rows: FloatArray) -> FloatArray:
-        """A tree at a time: a column is compared with one number, which is quick for many rows."""
-        columns = np.ascontiguousarray(rows.T)
-        total = np.repeat(self.constants[:, None], len(rows), axis=1)
-        models = np.repeat(np.arange(len(self.counts)), self.counts)
-        trees = zip(models, self.features, self.thresholds, self.steps, strict=True)
-        for model, features, thresholds, steps in trees:
-            top, *rest = (columns[j] > at for j, at in zip(features, thresholds, strict=True))
-            second = np.where(top, rest[1], rest[0])
-            right, left = np.where(second, rest[5], rest[4]), np.where(second, rest[3], rest[2])
-            a, b, c = (each.view(np.int8) for each in (top, second, np.where(top, right, left)))
-            total[model] += steps.take(4 * a + 2 * b + c)
-        return total
-
-
-def _complete(tree: Any, rate: float) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Features and thresholds of a ``Tree`` by level, and what its leaves add."""
-    features, thresholds, nodes = [], [], np.zeros(1, dtype=np.intp)
-    for _ in range(DEPTH):
-        ends = tree.children_left[nodes] < 0
-        features.append(np.where(ends, 0, tree.feature[nodes]))
-        thresholds.append(np.where(ends, np.inf, tree.threshold[nodes]))
-        sides = (tree.children_left[nodes], tree.children_right[nodes])
-        nodes = np.stack([np.where(ends, nodes, side) for side in sides], axis=1).ravel()
-    steps = rate * tree.value[nodes].ravel()
-    return np.concatenate(features), np.concatenate(thresholds), steps
 
 
 @dataclass(frozen=True)
@@ -290,16 +183,17 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
                 f"0; got {len(errors)}, {np.count_nonzero(errors)} of them not 0."
             )
         self.n_errors_, self.n_features_in_ = len(errors), clues.shape[1]
-        self.range_ = float(errors.min()), float(errors.max())
-        shift, of_shift = self._fit_shift(clues, errors)
+        self.range_ = tuple(float(v) for v in np.quantile(errors, [BOUND, 1-BOUND]))
+        rows, folds = Bins.of(clues), self._folds(len(errors))
+        shift, of_shift = self._fit_shift(rows, errors, folds)
         beyond = errors - shift
         self.mean_size_ = float(np.abs(beyond).mean()) or float(np.abs(errors).mean())
         reach = np.quantile(-beyond, REACH), np.quantile(beyond, REACH)
         self.reach_ = float(np.mean(np.maximum(reach, 0.0))) or self.mean_size_
-        sides, of_sides = self._fit_sides(clues, beyond)
+        sides, of_sides = self._fit_sides(rows, beyond, folds)
         self.units_kept_ = bool(self.units) and _shortens(beyond, self._units(sides))
         self.left_out_ = self._expected(shift, sides)
-        self.trees_ = BoostedTrees.of([*of_shift, *of_sides])
+        self.trees_ = BoostedTrees.joined([*of_shift, *of_sides])
         return self
 
     def predict(self, clues: Any) -> Expected:
@@ -326,49 +220,56 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         learnt = f" (learnt from {self.n_errors_:,} left-out errors)"
         return f"{' and '.join(parts)}{learnt}" if parts else ""
 
-    def _fit_shift(self, clues: FloatArray, errors: FloatArray) -> tuple[FloatArray, list[Any]]:
-        """(n,) the shift of each row by trees that have not seen it; and its booster, if any."""
+    def _fit_shift(
+        self, rows: Bins, errors: FloatArray, folds: IntArray
+    ) -> tuple[FloatArray, list[BoostedTrees]]:
+        """(n,) the shift of each row by trees that have not seen it; and its trees, if any."""
         self.shift_share_ = 0.0
         if not self.recentre:
             return np.zeros(len(errors)), []
-        booster = self._booster(
-            len(errors), learning_rate=0.05, min_samples_leaf=5, subsample=0.7, warm_start=True
+        reach = np.quantile(np.abs(errors), CLIP)
+        errors = np.clip(errors, -reach, reach)
+        boosting = Boosting(
+            rows, errors[None], folds, rate=0.05, part=0.7, fewest=5, seed=self._seed()
         )
-        folds = [(clone(booster), *fold) for fold in self._folds(errors)]
-        stages = np.zeros((0, len(errors)))
+        stages: list[FloatArray] = []
         for n_trees in self.shift_trees:
-            stages = np.concatenate([stages, _further(folds, clues, errors, len(stages), n_trees)])
-            power = np.maximum((stages**2).sum(axis=1), np.finfo(float).tiny)
-            shares = np.clip((stages @ errors) / power, 0.0, 1.0)
-            squares = (errors - shares[:, None] * stages) ** 2
+            while len(stages) < n_trees:
+                boosting.grow()
+                stages.append(boosting.left_out[0])
+            said = np.array(stages)
+            power = np.maximum((said**2).sum(axis=1), np.finfo(float).tiny)
+            shares = np.clip((said @ errors) / power, 0.0, 1.0)
+            squares = (errors - shares[:, None] * said) ** 2
             best = int(np.argmin(squares.mean(axis=1)))
             if best < 0.8 * n_trees:  # more trees would only overfit
                 break
-        gain = errors**2 - squares[best]
-        if not _clearly_positive(gain):
+        if not _clearly_positive(errors**2 - squares[best]):
             return np.zeros(len(errors)), []
-        booster.set_params(n_estimators=best + 1, warm_start=False)
         self.shift_share_ = float(shares[best])
-        return self._bounded(stages[best]), [booster.fit(clues, errors)]
+        return self._bounded(stages[best]), [boosting.whole(best + 1)]
 
     def _bounded(self, said: FloatArray) -> FloatArray:
         """The share of what trees say that is used, within the errors that were seen."""
         return np.clip(self.shift_share_ * said, *self.range_)
 
-    def _fit_sides(self, clues: FloatArray, beyond: FloatArray) -> tuple[FloatArray, list[Any]]:
+    def _fit_sides(
+        self, rows: Bins, beyond: FloatArray, folds: IntArray
+    ) -> tuple[FloatArray, list[BoostedTrees]]:
         """(3, n) the reach of errors on either side and their mean size, for rows unseen.
 
-        And the boosters of all three.
+        And the trees of all three.
         """
-        ends: dict[str, Any] = {"loss": "quantile", "alpha": REACH}
-        targets: list[Any] = [(-beyond, ends), (beyond, ends), (np.abs(beyond), {})]
-        left_out, boosters = np.zeros((3, len(beyond))), []
-        for row, (target, how) in zip(left_out, targets, strict=True):
-            booster = self._booster(len(beyond), n_estimators=self.side_trees, **how)
-            for others, fold in self._folds(beyond):
-                row[fold] = clone(booster).fit(clues[others], target[others]).predict(clues[fold])
-            boosters.append(booster.fit(clues, target))
-        return left_out, boosters
+        sides = np.stack([-beyond, beyond])
+        both = [
+            Boosting(rows, sides, folds, reach=np.full(2, REACH), seed=self._seed()),
+            Boosting(rows, np.abs(beyond)[None], folds, seed=self._seed()),
+        ]
+        for boosting in both:
+            for _ in range(self.side_trees):
+                boosting.grow()
+        left_out = np.concatenate([boosting.left_out for boosting in both])
+        return left_out, [boosting.whole() for boosting in both]
 
     def _expected(self, shift: FloatArray, sides: FloatArray) -> Expected:
         """``sides`` are (3, m): reach below, above, and mean size."""
@@ -379,32 +280,14 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         """(2, m) the unit of each side; the average one is 1."""
         return (1 - AVERAGE_SHARE) * np.maximum(sides[:2], 0.0) / self.reach_ + AVERAGE_SHARE
 
-    def _booster(self, n: int, **how: Any) -> GradientBoostingRegressor:
-        usual = {"min_samples_leaf": 10, "subsample": 0.5, "max_features": 1 / 3}
-        usual |= {**how, "max_depth": DEPTH, "random_state": self.random_state}
-        usual["subsample"] = min(usual["subsample"], MOST_A_TREE / n)
-        return GradientBoostingRegressor(**usual)
+    def _folds(self, n: int) -> IntArray:
+        """(n,) the part of each row, dealt at random."""
+        return np.random.default_rng(self._seed()).permutation(n) % N_PARTS
 
-    def _folds(self, errors: FloatArray) -> Iterator[tuple[Any, Any]]:
-        seed = 0 if self.random_state is None else self.random_state
-        return iter(KFold(N_PARTS, shuffle=True, random_state=seed).split(errors))
-
-
-def _further(
-    folds: list[tuple[Any, Any, Any]],
-    clues: FloatArray,
-    errors: FloatArray,
-    n_before: int,
-    n_trees: int,
-) -> FloatArray:
-    """(new stages, n) what the folds' boosters, grown to so many trees, say of rows left out."""
-    stages = np.zeros((n_trees - n_before, len(errors)))
-    for booster, others, fold in folds:
-        booster.set_params(n_estimators=n_trees).fit(clues[others], errors[others])
-        for number, said in enumerate(booster.staged_predict(clues[fold])):
-            if number >= n_before:
-                stages[number - n_before, fold] = said
-    return stages
+    def _seed(self) -> int:
+        """Where draws begin: at 0 for None, so that equal calls learn the same."""
+        state = 0 if self.random_state is None else self.random_state
+        return int(check_random_state(state).randint(2**31 - 1))
 
 
 def _shortens(beyond: FloatArray, units: FloatArray) -> bool:

@@ -126,17 +126,20 @@ def adjusted(y_pred: FloatArray, expected: Expected) -> FloatArray:
 
 
 def learn_errors(
-    training: Training, embedding: Embedding, score: Any, model: ErrorModel, *, chosen: bool
-) -> tuple[Embedding, Any, ErrorModel | None, LeftOut | None]:
-    """Space, score, the model of left-out errors and these rows, the last two if there are any.
+    training: Training,
+    unseen: LeftOut,
+    embedding: Embedding,
+    score: Any,
+    model: ErrorModel,
+    *,
+    chosen: bool,
+) -> tuple[Embedding, Any, ErrorModel | None, LeftOut]:
+    """Space, score, the model of left-out errors if there is one, and these rows.
 
     ``chosen`` says whether the space was chosen here, and may be added to. Its predictions have
     three columns where the model adjusts them. Where nothing can be learnt (few errors, all of them
     zero, several predictions a row, inputs without columns), space and score are as they came.
     """
-    unseen = training.left_out(embedding)
-    if unseen is None:
-        return embedding, score, None, None
     y, y_pred, Z, model_of_errors = unseen.targets, unseen.y_pred, unseen.Z, None
     learnt = _fitted_space(training, embedding, unseen, model, chosen=chosen)
     if learnt is not None:

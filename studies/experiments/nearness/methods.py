@@ -83,7 +83,12 @@ def with_left_out_errors(errors: ErrorModel) -> Method:
             kept["space"] = fit_embedding("auto", X, draw.test.X, model=draw.model, y_train=y)
         if repr(errors) not in kept:
             kept[repr(errors)] = learn_errors(
-                kept["training"], kept["space"], AbsoluteError(), errors, chosen=True
+                kept["training"],
+                kept["training"].left_out(kept["space"]),
+                kept["space"],
+                AbsoluteError(),
+                errors,
+                chosen=True,
             )
         embedding, score, _, left_out = kept[repr(errors)]
         y_pred, Z = embedding.predict_and_transform(draw.calibration.X)

@@ -1,0 +1,288 @@
+"""Small boosted trees of many models at a time: one per fold and target, grown in step.
+
+Errors are learnt from a few hundred to a few thousand rows, by trees of three questions, and for
+each target by six models: one for each fifth of the rows that it must not see, one for all. Trained
+one after another, nearly all of the time goes into starting the next small tree. Here rows are put
+into bins once, each round draws rows and columns once, and the trees of all models take the next
+step together, as a few operations on whole arrays.
+
+A model is Friedman's (2001, doi:10.1214/aos/1013203451): trees are fitted to the gradient of the
+loss, splits lower the squared error most, and a leaf adds what minimises the loss there: the mean
+of what is left, or for a quantile that quantile of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calliper._blocks import row_slices
+from calliper._kept import Array, Field, Keeps
+from calliper._types import FloatArray, IntArray
+from calliper.exceptions import CalliperError
+
+#: Questions that a tree asks of a row.
+DEPTH = 3
+#: Bins of a column, at most.
+N_BINS = 64
+#: Rows that one tree is grown on, at most.
+MOST_A_TREE = 2_000
+#: Columns that a question is chosen from.
+PART_OF_COLUMNS = 1 / 3
+#: Rows that go down all trees at once, at most, and rows that go down a tree together.
+FEW_AT_ONCE, MANY_AT_ONCE = 300, 8_192
+
+
+@dataclass(frozen=True, eq=False)
+class BoostedTrees(Keeps):
+    """Boosted trees of a few models as plain arrays: T trees, one model after another.
+
+    Every tree asks ``DEPTH`` questions of a row, whether feature > threshold, and goes right if so;
+    a branch that ends early asks what no number exceeds. After node k comes 2k + 1 (left) or 2k + 2
+    (right).
+
+    Attributes
+    ----------
+    counts, constants : (models,) trees of each model, and what it starts from
+    features, thresholds : (T, 2^DEPTH − 1) of each node
+    steps : (T, 2^DEPTH) what each leaf adds, from left to right
+    """
+
+    counts: IntArray
+    constants: FloatArray
+    features: IntArray
+    thresholds: FloatArray
+    steps: FloatArray
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "counts": Array("int32", ("m",), least=1, becomes="int64"),
+        "constants": Array("float64", ("m",)),
+        "features": Array("int32", ("t", 2**DEPTH - 1), least=0, becomes="int64"),
+        "thresholds": Array("float64", ("t", 2**DEPTH - 1), finite=False),
+        "steps": Array("float64", ("t", 2**DEPTH)),
+    }
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> BoostedTrees:
+        """The trees, if there are as many as models have."""
+        made = cls(**state)
+        if made.counts.sum() != len(made.steps):
+            raise CalliperError("boosted models do not have the trees that they name.")
+        return made
+
+    @classmethod
+    def joined(cls, parts: Sequence[BoostedTrees]) -> BoostedTrees:
+        """The models of all parts, in their order."""
+        names = ("counts", "constants", "features", "thresholds", "steps")
+        return cls(*(np.concatenate([vars(part)[name] for part in parts]) for name in names))
+
+    def predict(self, rows: FloatArray) -> FloatArray:
+        """(models, m) what each model predicts of finite rows, which trees see in float32."""
+        single = rows.astype(np.float32).astype(np.float64)
+        ask = self._one_by_one if len(rows) > FEW_AT_ONCE else self._all_at_once
+        blocks = row_slices(len(rows), MANY_AT_ONCE)
+        return np.concatenate([ask(single[block]) for block in blocks], axis=1)
+
+    def _all_at_once(self, rows: FloatArray) -> FloatArray:
+        """All trees a level at a time: for few rows, since a tree costs nothing by itself."""
+        cells, starts = rows.ravel(), np.arange(len(rows)) * rows.shape[1]
+        n_trees, n_nodes = self.features.shape
+        trees = np.arange(n_trees)[:, None]
+        node = np.zeros((n_trees, len(rows)), dtype=np.intp)
+        for _ in range(DEPTH):
+            asked = n_nodes * trees + node
+            right = cells.take(starts + self.features.take(asked)) > self.thresholds.take(asked)
+            node = 2 * node + 1 + right
+        steps = self.steps.take((n_nodes + 1) * trees + node - n_nodes)
+        first = np.cumsum(self.counts) - self.counts
+        steps[first] += self.constants[:, None]
+        return np.array([np.cumsum(part, axis=0)[-1] for part in np.split(steps, first[1:])])
+
+    def _one_by_one(self, rows: FloatArray) -> FloatArray:
+        """A tree at a time: a column is compared with one number, which is quick for many rows."""
+        columns = np.ascontiguousarray(rows.T)
+        total = np.repeat(self.constants[:, None], len(rows), axis=1)
+        models = np.repeat(np.arange(len(self.counts)), self.counts)
+        trees = zip(models, self.features, self.thresholds, self.steps, strict=True)
+        for model, features, thresholds, steps in trees:
+            top, *rest = (columns[j] > at for j, at in zip(features, thresholds, strict=True))
+            second = np.where(top, rest[1], rest[0])
+            right, left = np.where(second, rest[5], rest[4]), np.where(second, rest[3], rest[2])
+            a, b, c = (each.view(np.int8) for each in (top, second, np.where(top, right, left)))
+            total[model] += steps.take(4 * a + 2 * b + c)
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class Bins:
+    """Rows as trees see them while they grow.
+
+    Attributes
+    ----------
+    numbers : (n, d) the bin of each cell, counted from 0
+    edges : (d, N_BINS) what a cell must exceed to be beyond bin b; infinite after the last
+    """
+
+    numbers: NDArray[np.uint8]
+    edges: FloatArray
+
+    @classmethod
+    def of(cls, rows: FloatArray) -> Bins:
+        """Bins of about equally many rows; a value of its own each, where there are few."""
+        single = rows.astype(np.float32).astype(np.float64)
+        numbers = np.empty(single.shape, dtype=np.uint8)
+        edges = np.full((single.shape[1], N_BINS), np.inf)
+        inner = np.arange(1, N_BINS) / N_BINS
+        for j, column in enumerate(single.T):
+            values = np.unique(column)
+            if len(values) > N_BINS:
+                values = np.unique(np.quantile(column, inner, method="lower"))
+                between = values
+            else:
+                between = values[:-1]
+            edges[j, : len(between)] = between
+            numbers[:, j] = np.searchsorted(between, column)
+        return cls(numbers, edges)
+
+
+class Boosting:
+    """Models of several targets that grow together, each left out of a fold or of none.
+
+    Parameters
+    ----------
+    rows : of all models
+    targets : (k, n) what is learnt
+    folds : (n,) the fold of each row, from 0 to f − 1
+    reach : (k,) which quantile each target's models learn; None for the mean of all
+    rate : how much of a tree is added
+    part : of the rows that each tree is grown on, drawn anew
+    fewest : rows of a leaf, at least
+    seed : draws rows and columns
+    """
+
+    def __init__(
+        self,
+        rows: Bins,
+        targets: FloatArray,
+        folds: IntArray,
+        *,
+        reach: FloatArray | None = None,
+        rate: float = 0.1,
+        part: float = 0.5,
+        fewest: int = 10,
+        seed: Any = 0,
+    ) -> None:
+        k, n = targets.shape
+        self.rows, self.folds, self.rate, self.fewest = rows, folds, rate, fewest
+        self.n_drawn = min(max(int(part * n), 1), MOST_A_TREE)
+        self.n_models = int(folds.max()) + 2
+        known = np.arange(self.n_models)[:, None] != folds  # the last model knows all rows
+        self.known = np.tile(known, (k, 1))
+        self.targets = np.repeat(targets, self.n_models, axis=0)
+        self.reach = None if reach is None else np.repeat(reach, self.n_models)
+        self.random = np.random.default_rng(seed)
+        self.constants = np.array(
+            [
+                target[of].mean() if reach is None else _quantile(target[of], self.reach[model])  # type: ignore[index]
+                for model, (target, of) in enumerate(zip(self.targets, self.known, strict=True))
+            ]
+        )
+        self.said = np.repeat(self.constants[:, None], n, axis=1)
+        self.trees: list[tuple[IntArray, FloatArray, FloatArray]] = []
+
+    @property
+    def left_out(self) -> FloatArray:
+        """(k, n) what is said of each row by the models that do not know it."""
+        n = len(self.folds)
+        said = self.said.reshape(-1, self.n_models, n)
+        return np.asarray(said[:, self.folds, np.arange(n)])
+
+    def whole(self, n_trees: int | None = None) -> BoostedTrees:
+        """The models that know all rows, one a target, with their first trees or all."""
+        models = np.arange(self.n_models - 1, len(self.known), self.n_models)
+        features, thresholds, steps = (
+            np.concatenate(np.stack(part, axis=1)[models])
+            for part in zip(*self.trees[:n_trees], strict=True)
+        )
+        counts = np.full(len(models), len(self.trees[:n_trees]))
+        return BoostedTrees(counts, self.constants[models], features, thresholds, steps)
+
+    def grow(self) -> None:
+        """One tree more for every model."""
+        drawn = self.random.permutation(len(self.folds))[: self.n_drawn]
+        models, which = np.nonzero(self.known[:, drawn])
+        rows = drawn[which]
+        left = self.targets[models, rows] - self.said[models, rows]
+        slope = left
+        if self.reach is not None:
+            slope = np.where(left > 0, self.reach[models], self.reach[models] - 1.0)
+        features, bins, node = [], [], models
+        for _ in range(DEPTH):
+            feature, at = self._questions(node, rows, slope, len(self.known) << len(features))
+            right = self.rows.numbers[rows, feature[node]] > at[node]
+            node = 2 * node + right
+            features.append(feature.reshape(len(self.known), -1))
+            bins.append(at.reshape(len(self.known), -1))
+        asked, beyond = np.concatenate(features, axis=1), np.concatenate(bins, axis=1)
+        steps = self.rate * self._steps(node, left, models)
+        self.trees.append((asked, self.rows.edges[asked, beyond], steps))
+        self.said += np.take_along_axis(steps, self._leaves(asked, beyond), axis=1)
+
+    def _questions(
+        self, node: IntArray, rows: IntArray, slope: FloatArray, n_nodes: int
+    ) -> tuple[IntArray, IntArray]:
+        """Feature and bin of the question at each node; the last bin, which none exceeds, if none.
+
+        The question is the one, of a few columns, that lowers the squared error of the slopes most.
+        """
+        d = self.rows.edges.shape[0]
+        columns = self.random.permutation(d)[: max(1, int(PART_OF_COLUMNS * d))]
+        c = len(columns)
+        cells = (node[:, None] * c + np.arange(c)) * N_BINS
+        cells += self.rows.numbers[rows[:, None], columns]
+        shape = (n_nodes, c, N_BINS)
+        n_cells = n_nodes * c * N_BINS
+        flat = cells.ravel()
+        count = np.bincount(flat, minlength=n_cells).reshape(shape).cumsum(axis=2)
+        total = np.bincount(flat, np.repeat(slope, c), n_cells).reshape(shape).cumsum(axis=2)
+        n, whole = count[:, :1, -1:], total[:, :, -1:]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gain = total**2 / count + (whole - total) ** 2 / (n - count)
+        gain[(count < self.fewest) | (n - count < self.fewest)] = -np.inf
+        gain = gain.reshape(n_nodes, -1)
+        best = gain.argmax(axis=1)
+        none = np.isneginf(gain[np.arange(n_nodes), best])
+        return columns[best // N_BINS], np.where(none, N_BINS - 1, best % N_BINS)
+
+    def _steps(self, leaf: IntArray, left: FloatArray, models: IntArray) -> FloatArray:
+        """(models, leaves) the mean of what is left in each leaf, or its quantile; 0 if empty."""
+        shape = (len(self.known), 2**DEPTH)
+        count = np.bincount(leaf, minlength=shape[0] * shape[1])
+        if self.reach is None:
+            total = np.bincount(leaf, left, minlength=len(count))
+            return np.divide(total, count, out=np.zeros(len(count)), where=count > 0).reshape(shape)
+        order = np.lexsort((left, leaf))
+        reach = np.repeat(self.reach, shape[1])
+        rank = np.maximum(np.ceil(reach * count).astype(np.intp), 1) - 1
+        position = np.minimum(np.cumsum(count) - count + rank, len(left) - 1)
+        return np.where(count > 0, left[order[position]], 0.0).reshape(shape)
+
+    def _leaves(self, features: IntArray, bins: IntArray) -> IntArray:
+        """(models, n) the leaf of each row in the tree of each model."""
+        numbers, (n, d) = self.rows.numbers.ravel(), self.rows.numbers.shape
+        first, node = np.arange(n) * d, np.zeros(self.known.shape, dtype=np.intp)
+        for level in range(DEPTH):
+            asked = node + (2**level - 1)
+            feature = np.take_along_axis(features, asked, axis=1)
+            right = numbers.take(first + feature) > np.take_along_axis(bins, asked, axis=1)
+            node = 2 * node + right
+        return node
+
+
+def _quantile(values: FloatArray, reach: float) -> float:
+    rank = max(int(np.ceil(reach * len(values))), 1)
+    return float(np.partition(values, rank - 1)[rank - 1])
