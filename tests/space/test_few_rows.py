@@ -24,7 +24,6 @@ from calliper.models import _forests, without_names
 from calliper.models._boosting import Stages
 from calliper.models._forests import Grove, Members
 from calliper.space._encoding import ColumnEncoder
-from calliper.space._error_model import FEW_AT_ONCE, BoostedTrees
 
 RNG = np.random.default_rng(0)
 #: Whole numbers: ties, duplicates, and rows that lie on thresholds once these are copied in.
@@ -102,29 +101,6 @@ def test_stages_of_few_rows(name, given, monkeypatch):
     for found, expected in zip(few, read.measure(rows), strict=True):
         np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(few[0], model.predict(rows))
-
-
-@pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "quantile"])
-def test_boosted_trees_are_walked_as_the_models_do(loss):
-    """To the last bit, all trees at once or one by one; rows on thresholds, trees of a leaf."""
-    model = GradientBoostingRegressor(n_estimators=20, loss=loss, random_state=0).fit(X, Y)
-    other = GradientBoostingRegressor(n_estimators=7, min_samples_leaf=150, random_state=1)
-    trees = BoostedTrees.of([model, other.fit(X, -Y)])
-    near = on_thresholds([tree.tree_ for tree in model.estimators_[:, 0]])
-    many = np.vstack([near, *[X] * (1 + FEW_AT_ONCE // len(X))])
-    assert len(many) > FEW_AT_ONCE
-    for rows in (X[:1], near, X, many):
-        expected = [_sum(each, rows) for each in (model, other)]
-        np.testing.assert_array_equal(trees.predict(rows), expected)
-        np.testing.assert_allclose(expected[0], model.predict(rows), rtol=1e-12)
-
-
-def _sum(model, rows):
-    """Tree after tree, in the order in which they were grown."""
-    total = np.full(len(rows), model.init_.constant_.item())
-    for tree in model.estimators_[:, 0]:
-        total += model.learning_rate * tree.predict(rows)
-    return total
 
 
 def test_nodes_are_gathered_when_needed_and_never_stored(monkeypatch):
