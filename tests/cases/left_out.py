@@ -14,7 +14,10 @@ def left_out(embedding, X, y, *, n_folds=5, **how):
 def learnt_errors(embedding, X, y, errors, *, chosen):
     """What left-out errors teach, by name."""
     training = Training(X=X, y=y, n_refits=5, random_state=0)
-    found = learn_errors(training, embedding, AbsoluteError(), errors, chosen=chosen)
+    unseen, score = training.left_out(embedding), AbsoluteError()
+    found = (embedding, score, None, None)
+    if unseen is not None:
+        found = learn_errors(training, unseen, embedding, score, errors, chosen=chosen)
     return SimpleNamespace(
         **dict(zip(("embedding", "score", "errors", "rows"), found, strict=True))
     )

@@ -108,7 +108,11 @@ def staged(model, X, n_stages):
 def space_of(model, X_cal, y_cal, **known):
     with warnings.catch_warnings():
         warnings.simplefilter("error", EmbeddingWarning)
-        return ConformalRegressor(model).calibrate(X_cal, y_cal, **known).embedding_.space
+        return (
+            ConformalRegressor(model, learning_part=None)
+            .calibrate(X_cal, y_cal, **known)
+            .embedding_.space
+        )
 
 
 def check_steps(space, model, X):

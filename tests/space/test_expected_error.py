@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
     GradientBoostingRegressor,
@@ -65,20 +65,17 @@ def test_expected_error(model, name):
     # By hand: errors of rows left out, learnt from prepared inputs and the prediction.
     embedding = fit_embedding("auto", X_TRAIN, X_CAL, model=model)
     unseen = left_out(embedding, X_TRAIN, Y_TRAIN, random_state=0)
-    errors = np.abs(Y_TRAIN[unseen.numbers] - unseen.y_pred)
+    errors = Y_TRAIN[unseen.numbers] - unseen.y_pred
     prepare = StandardScaler().fit(X_TRAIN).transform if hasattr(model, "steps") else np.asarray
-    error_model = GradientBoostingRegressor(
-        n_estimators=25, subsample=0.5, min_samples_leaf=10, max_features=1 / 3, random_state=0
-    )
 
     def clues(rows, predicted, Z):
         """The model's spread lies between the prediction and the expected error."""
         spread = Z[:, 1:] if "," in name else Z[:, :0]
         return np.c_[prepare(rows), (predicted - Y_TRAIN.mean()) / unit, spread]
 
-    error_model.fit(clues(X_TRAIN[unseen.numbers], unseen.y_pred, unseen.Z), errors)
-    expected = error_model.predict(clues(X_NEW, y_pred, Z[:, :-1]))
-    floored = np.maximum(expected, 0.02 * errors.mean())
+    error_model = clone(SIZE).fit(clues(X_TRAIN[unseen.numbers], unseen.y_pred, unseen.Z), errors)
+    expected = error_model.predict(clues(X_NEW, y_pred, Z[:, :-1])).size
+    floored = np.maximum(expected, 0.02 * np.abs(errors).mean())
     np.testing.assert_allclose(Z[:, -1], 2 * np.log(floored / unit + 0.01), rtol=1e-6)
     if name.startswith("prediction and"):
         np.testing.assert_allclose(Z[:, 0], y_pred / unit)
