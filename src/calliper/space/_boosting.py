@@ -109,11 +109,7 @@ class BoostedTrees(Keeps):
         models = np.repeat(np.arange(len(self.counts)), self.counts)
         trees = zip(models, self.features, self.thresholds, self.steps, strict=True)
         for model, features, thresholds, steps in trees:
-            top, *rest = (columns[j] > at for j, at in zip(features, thresholds, strict=True))
-            second = np.where(top, rest[1], rest[0])
-            right, left = np.where(second, rest[5], rest[4]), np.where(second, rest[3], rest[2])
-            a, b, c = (each.view(np.int8) for each in (top, second, np.where(top, right, left)))
-            total[model] += steps.take(4 * a + 2 * b + c)
+            total[model] += steps.take(_leaves(columns, features, thresholds))
         return total
 
 
@@ -177,6 +173,7 @@ class Boosting:
         seed: Any = 0,
     ) -> None:
         k, n = targets.shape
+        self.columns = np.ascontiguousarray(rows.numbers.T)
         self.rows, self.folds, self.rate, self.fewest = rows, folds, rate, fewest
         self.n_drawn = min(max(int(part * n), 1), MOST_A_TREE)
         self.n_models = int(folds.max()) + 2
@@ -220,17 +217,20 @@ class Boosting:
         slope = left
         if self.reach is not None:
             slope = np.where(left > 0, self.reach[models], self.reach[models] - 1.0)
-        features, bins, node = [], [], models
+        questions, node = [], models
         for _ in range(DEPTH):
-            feature, at = self._questions(node, rows, slope, len(self.known) << len(features))
+            feature, at = self._questions(node, rows, slope, len(self.known) << len(questions))
             right = self.rows.numbers[rows, feature[node]] > at[node]
             node = 2 * node + right
-            features.append(feature.reshape(len(self.known), -1))
-            bins.append(at.reshape(len(self.known), -1))
-        asked, beyond = np.concatenate(features, axis=1), np.concatenate(bins, axis=1)
+            questions.append((feature, at))
+        asked, beyond = (
+            np.concatenate([part.reshape(len(self.known), -1) for part in parts], axis=1)
+            for parts in zip(*questions, strict=True)
+        )
         steps = self.rate * self._steps(node, left, models)
         self.trees.append((asked, self.rows.edges[asked, beyond], steps))
-        self.said += np.take_along_axis(steps, self._leaves(asked, beyond), axis=1)
+        for said, features, bins, step in zip(self.said, asked, beyond, steps, strict=True):
+            said += step.take(_leaves(self.columns, features, bins))
 
     def _questions(
         self, node: IntArray, rows: IntArray, slope: FloatArray, n_nodes: int
@@ -271,16 +271,15 @@ class Boosting:
         position = np.minimum(np.cumsum(count) - count + rank, len(left) - 1)
         return np.where(count > 0, left[order[position]], 0.0).reshape(shape)
 
-    def _leaves(self, features: IntArray, bins: IntArray) -> IntArray:
-        """(models, n) the leaf of each row in the tree of each model."""
-        numbers, (n, d) = self.rows.numbers.ravel(), self.rows.numbers.shape
-        first, node = np.arange(n) * d, np.zeros(self.known.shape, dtype=np.intp)
-        for level in range(DEPTH):
-            asked = node + (2**level - 1)
-            feature = np.take_along_axis(features, asked, axis=1)
-            right = numbers.take(first + feature) > np.take_along_axis(bins, asked, axis=1)
-            node = 2 * node + right
-        return node
+
+def _leaves(columns: NDArray[Any], features: IntArray, beyond: NDArray[Any]) -> NDArray[np.int8]:
+    """(n,) the leaf that each row comes to in one tree, from left to right."""
+    top, *rest = (columns[j] > at for j, at in zip(features, beyond, strict=True))
+    second = np.where(top, rest[1], rest[0])
+    right, left = np.where(second, rest[5], rest[4]), np.where(second, rest[3], rest[2])
+    a, b, c = (each.view(np.int8) for each in (top, second, np.where(top, right, left)))
+    leaf: NDArray[np.int8] = 4 * a + 2 * b + c
+    return leaf
 
 
 def _quantile(values: FloatArray, reach: float) -> float:

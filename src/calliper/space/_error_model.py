@@ -183,7 +183,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
                 f"0; got {len(errors)}, {np.count_nonzero(errors)} of them not 0."
             )
         self.n_errors_, self.n_features_in_ = len(errors), clues.shape[1]
-        self.range_ = tuple(float(v) for v in np.quantile(errors, [BOUND, 1-BOUND]))
+        self.range_ = tuple(float(v) for v in np.quantile(errors, [BOUND, 1 - BOUND]))
         rows, folds = Bins.of(clues), self._folds(len(errors))
         shift, of_shift = self._fit_shift(rows, errors, folds)
         beyond = errors - shift
