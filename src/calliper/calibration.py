@@ -47,17 +47,23 @@ from calliper.calibrators import (
     Calibrator,
     FullRescaled,
     Grouped,
+    Split,
     as_calibrator,
     picture_of,
     refuse_distribution,
     takers_of_weights,
 )
 from calliper.distribution import Distribution
-from calliper.exceptions import CalliperError, EmbeddingWarning, warn
+from calliper.exceptions import (
+    CalliperError,
+    EmbeddingWarning,
+    SmallCalibrationWarning,
+    warn,
+)
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
-from calliper.models import fit_router, fresh, is_frozen
-from calliper.quantile import as_fraction
+from calliper.models import fit_router, fresh, is_frozen, predictions
+from calliper.quantile import as_fraction, conformal_rank
 from calliper.rows import Rows
 from calliper.scores import AbsoluteError, Score, as_score
 from calliper.shift import ShiftReport
@@ -113,6 +119,8 @@ class Calibration:
     embed : what chose the space
     has_training : whether training rows were given
     trained : the model that ``fit`` trained, or None
+    n_taught : calibration rows that taught how the model errs, and calibrate no more
+    on_all : plain split on all rows, for levels that the others are too few for; None if not needed
     """
 
     score: Score
@@ -128,6 +136,8 @@ class Calibration:
     embed: Any = None
     has_training: bool = False
     trained: TrainedHere | None = None
+    n_taught: int = 0
+    on_all: Calibration | None = None
 
     @property
     def around(self) -> str:
@@ -146,10 +156,11 @@ class Calibration:
         method = self.calibrators[0]
         locality = method.locality_ if isinstance(method, FullRescaled) else None
         lines = [
-            f"calibrated on {method.n_calibration_:,} rows by {promise.method}",
+            f"calibrated on {method.n_calibration_:,} rows by {promise.method}"
+            + (f"; {self.n_taught:,} others taught how the model errs" if self.n_taught else ""),
             f"near in {self.space}" if method.judges_nearness else "",
             "" if locality is None else f"as local as {locality.describe()}",
-            "" if self.left_out is None else f"left-out errors: {self.left_out}",
+            "" if self.left_out is None or self.n_taught else f"left-out errors: {self.left_out}",
             self.around,
             f"promised at 0.9: {floored(promise.proved)}"
             + (f" ({self.no_guarantee})" if self.no_guarantee is not None else "")
@@ -169,6 +180,7 @@ class Calibration:
         confidence: float | None = None,
         groups: Any = None,
         weights: Any = None,
+        X: Any = None,
     ) -> Intervals:
         """Intervals around predictions of rows at ``Z``, at one level or several.
 
@@ -180,9 +192,11 @@ class Calibration:
         index : row labels of the frame that the rows came in
         confidence : share of draws of the calibration rows in which the level shall be reached
         groups, weights : of the rows, if calibration was given such
+        X : the rows themselves, for levels that plain split on all rows must answer
         """
         levels = check_levels(coverage)
-        per_tail = tuple(self._of_tail(level) for level in levels)
+        served = levels if confidence is not None else tuple(map(self._served, levels))
+        per_tail = tuple(self._of_tail(level) for level in served)
         if confidence is not None:
             confidence = self._of_tail(check_level(confidence, "confidence"))
         known = {"confidence": confidence, "weights": weights, "groups": groups}
@@ -192,12 +206,52 @@ class Calibration:
         per_level = y_pred[:, None]  # predictions are the same at every level
         one_tail = len(self.calibrators) == 1
         lower, upper = self.score.invert(per_level, radius[..., 0] if one_tail else radius)
+        if served != levels:
+            lower, upper = self._from_all(X, levels, served, lower, upper)
         if bounds is not None:
             low, high = check_bounds(bounds)
             lower, upper = np.clip(lower, low, high), np.clip(upper, low, high)
         if np.ndim(coverage) == 0:
             return Intervals(lower[..., 0], upper[..., 0], levels[0], index, self.centre(y_pred))
         return Intervals(lower, upper, levels, index, self.centre(y_pred))
+
+    def _served(self, level: float) -> float:
+        """The level, or the highest that the rows can serve if plain split on all can do better."""
+        n = self.calibrators[0].n_calibration_
+        if self.on_all is None or conformal_rank(level, n) <= n:
+            return level
+        n_all = self.on_all.calibrators[0].n_calibration_
+        return (n - 0.5) / (n + 1) if conformal_rank(level, n_all) <= n_all else level
+
+    def _from_all(
+        self,
+        X: Any,
+        levels: tuple[float, ...],
+        served: tuple[float, ...],
+        lower: FloatArray,
+        upper: FloatArray,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Ends as wide as plain split on all rows where a higher level was asked than served.
+
+        By counts and levels alone: which rows answer must not depend on errors. Ends of the highest
+        level that the other rows serve stay inside, so that intervals are nested in the level.
+        """
+        assert self.on_all is not None
+        higher = [number for number, level in enumerate(levels) if level != served[number]]
+        asked = [levels[number] for number in higher]
+        y_pred = predictions(self.model, X, 1)
+        plain = self.on_all.intervals(y_pred, np.zeros((len(y_pred), 1)), asked)
+        lower, upper = lower.copy(), upper.copy()
+        lower[:, higher] = np.minimum(lower[:, higher], plain.lower)
+        upper[:, higher] = np.maximum(upper[:, higher], plain.upper)
+        n, n_all = (each.calibrators[0].n_calibration_ for each in (self, self.on_all))
+        warn(
+            f"Coverage {', '.join(map(str, asked))} needs more than the {n:,} rows that calibrate: "
+            f"intervals have the width of plain split on all {n_all:,} rows there, without what "
+            f"{self.n_taught:,} of them taught. learning_part=None calibrates on all rows.",
+            SmallCalibrationWarning,
+        )
+        return lower, upper
 
     def extended(
         self,
@@ -224,7 +278,11 @@ class Calibration:
             copy(calibrator).extend_by(rows, window=window, length_scale=length)
             for calibrator, rows in zip(self.calibrators, tails, strict=True)
         )
-        return replace(self, calibrators=grown, no_guarantee=self.no_guarantee or seen)
+        on_all = self.on_all
+        if on_all is not None:  # with a window old rows are dropped, and those that taught are old
+            on_all = None if window is not None else _plain(self.model, X, y, on_all)
+        changed = {"no_guarantee": self.no_guarantee or seen, "on_all": on_all}
+        return replace(self, calibrators=grown, **changed)
 
     def distribution(
         self,
@@ -554,7 +612,11 @@ def calibrate_model(
     space, score, errors, left_out, kept = _learn(
         front, model, method, score, X, y, training, given
     )
+    n_taught, on_all = 0, None
     if kept is not None:
+        n_taught = len(y) - len(kept)
+        if not given:
+            on_all = _plain(model, X, y)
         X, y = _safe_indexing(indexable(X)[0], kept), y[kept]
         given = {name: value[kept] for name, value in given.items()}
         order = kept if order is None else order[kept]
@@ -585,6 +647,8 @@ def calibrate_model(
         probe=state_of(first_rows(X)),
         embed=embed,
         has_training=training.X is not None,
+        n_taught=n_taught,
+        on_all=on_all,
     )
 
 
@@ -754,6 +818,16 @@ def measured(
     signs = np.sign(score.signed(y, y_pred)) if score.has_sides else None
     tails = score.measure(y, y_pred).reshape(len(y), -1).T
     return [Rows(Z, tail, magnitudes, signs, weights, groups, y) for tail in tails]
+
+
+def _plain(model: Any, X: Any, y: FloatArray, before: Calibration | None = None) -> Calibration:
+    """Plain split on these rows, and on those that it was on before."""
+    y_pred, nowhere = predictions(model, X, 1), np.zeros((len(y), 1))
+    rows = measured(AbsoluteError(), nowhere, y, y_pred)
+    if before is None:
+        return calibrate(Split(), AbsoluteError(), rows)
+    grown = copy(before.calibrators[0]).extend_by(rows[0], window=None, length_scale=None)
+    return replace(before, calibrators=(grown,))
 
 
 def with_random_state(calibrator: Any, random_state: Any) -> Any:

@@ -274,7 +274,7 @@ class ConformalRegressor(FrontDoor):
         """
         y_pred, Z, per_row = self._predicted(X, groups, weights)
         return self.calibration_.intervals(
-            y_pred, Z, coverage, bounds=bounds, confidence=confidence, **per_row
+            y_pred, Z, coverage, bounds=bounds, confidence=confidence, X=X, **per_row
         )
 
     @handled

@@ -10,8 +10,8 @@ holds with N replaced by the number of rows in C. Dealing by position makes the 
 order of rows: the promise is for rows in exchangeable order, else on average over the deal.
 
 Which rows calibrate is decided by counts alone. To fall back on all rows after a look at L would
-select on L, and costs coverage: with N = 3, two rows in L and α = ½, "fall back if the mean error of
-L is below ½" covers 7/16. Where L teaches nothing that clearly helps, C calibrates all the same.
+select on L, and costs coverage: with N = 3, two rows in L and α = ½, "fall back if the mean error
+of L is below ½" covers 7/16. Where L teaches nothing that clearly helps, C calibrates all the same.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from calliper.exceptions import CalliperError
 from calliper.space._embedding import Embedding
 from calliper.space._left_out import LeftOut, Training
 
-#: Rows that calibrate, at least, in number and as a part of all; rows that teach, at least and most.
+#: Rows that calibrate, at least: in number, and as a part of all. Rows that teach, at least and
+#: at most.
 FEWEST_KEPT, PART_KEPT = 200, 0.35
 FEWEST_TAUGHT, MOST_TAUGHT = 100, 8_000
 

@@ -1,0 +1,181 @@
+"""Calibration rows that teach: how they are dealt, what they may not see, what is promised."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression
+
+from calliper import (
+    CalliperError,
+    ConformalRegressor,
+    ErrorModel,
+    FullRescaled,
+    MultiTargetRegressor,
+    Split,
+    load,
+    save,
+)
+from calliper.exceptions import SmallCalibrationWarning
+from calliper.kernels import KNN
+from calliper.space import deal
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(size=(700, 3))
+#: A line misses the step; noise grows with the second input.
+Y = X[:, 0] + (X[:, 2] > 0.5) + RNG.normal(size=700) * (0.1 + X[:, 1])
+NEW = RNG.uniform(size=(50, 3))
+MODEL = LinearRegression().fit(X[:100], Y[:100])
+X_CAL, Y_CAL = X[100:600], Y[100:600]
+FEW = ErrorModel(shift_trees=(20,), side_trees=10)
+
+
+def calibrated(**settings):
+    return ConformalRegressor(MODEL, error_model=FEW, **settings).calibrate(X_CAL, Y_CAL)
+
+
+@pytest.mark.parametrize(
+    ("n", "asked", "n_taught"),
+    [
+        (299, "auto", 0),
+        (300, "auto", 100),
+        (500, "auto", 300),
+        (2_000, "auto", 1_300),
+        (100_000, "auto", 8_000),
+        (10, 9, 9),
+        (10, 0.5, 5),
+        (10, None, 0),
+        (10, 0, 0),
+    ],
+)
+def test_how_many_rows_teach_is_a_rule_of_counts(n, asked, n_taught):
+    taught, kept = deal(n, asked)
+    assert len(taught) == n_taught
+    np.testing.assert_array_equal(np.sort(np.r_[taught, kept]), np.arange(n))
+
+
+@pytest.mark.parametrize("asked", [10, 1.0, -0.1, -1, "all", True])
+def test_parts_that_cannot_be(asked):
+    with pytest.raises(CalliperError, match="learning_part"):
+        deal(10, asked)
+
+
+def test_equal_calls_deal_alike_and_no_value_is_looked_at():
+    first, again, other = deal(500, "auto"), deal(500, "auto"), deal(500, "auto", random_state=1)
+    np.testing.assert_array_equal(first[0], again[0])
+    assert (first[0] != other[0]).any()
+    # What is dealt on another machine: MT19937's permutation is fixed for good.
+    assert deal(20, 3, random_state=0)[0].tolist() == sorted(
+        np.random.RandomState(0).permutation(20)[:3].tolist()
+    )
+    taught, kept = deal(500, "auto", shuffle=False)
+    assert taught.max() < kept.min()  # the older rows teach
+
+
+def test_a_small_group_keeps_all_its_rows():
+    labels = np.r_[np.repeat("small", 50), np.repeat("large", 450)]
+    taught, _ = deal(500, "auto", labels=labels)
+    assert (taught >= 50).all() and len(taught) == 250
+    found = ConformalRegressor(MODEL, error_model=FEW).calibrate(X_CAL, Y_CAL, groups=labels)
+    sizes = {g: c.n_calibration_ for g, c in found.calibrator_.calibrators_.items()}
+    assert sizes == {"small": 50, "large": 200}
+
+
+def test_what_is_learnt_has_not_seen_the_kept_rows():
+    taught, kept = deal(500, "auto")
+    before = calibrated()
+    other = Y_CAL.copy()
+    other[kept] = RNG.normal(size=len(kept))
+    after = ConformalRegressor(MODEL, error_model=FEW).calibrate(X_CAL, other)
+    for name in ("shift", "down", "up", "size"):
+        said = (vars(m.error_model_.predict(np.zeros((1, 4))))[name] for m in (before, after))
+        np.testing.assert_array_equal(*said)
+    np.testing.assert_array_equal(before.embedding_.transform(NEW), after.embedding_.transform(NEW))
+    other = Y_CAL.copy()
+    other[taught] = RNG.normal(size=len(taught))
+    after = ConformalRegressor(MODEL, error_model=FEW).calibrate(X_CAL, other)
+    assert (before.embedding_.transform(NEW) != after.embedding_.transform(NEW)).any()
+
+
+def test_kept_rows_calibrate_where_nothing_can_be_learnt():
+    zero = ConformalRegressor(MODEL).calibrate(X_CAL, MODEL.predict(X_CAL))
+    assert zero.error_model_ is None and zero.calibrator_.n_calibration_ == 200
+    constant = ConformalRegressor(MODEL, error_model=None).calibrate(X_CAL, Y_CAL)
+    assert constant.calibrator_.n_calibration_ == 500
+
+
+@pytest.mark.parametrize("calibrator", [Split(), FullRescaled(KNN(10))], ids=repr)
+def test_methods_that_ask_for_no_left_out_errors_keep_all_rows(calibrator):
+    assert calibrated(calibrator=calibrator).calibrator_.n_calibration_ == 500
+
+
+def test_known_left_out_errors_of_training_rows_take_its_place():
+    model = ConformalRegressor(MODEL, left_out_folds=3, error_model=FEW)
+    model.calibrate(X_CAL, Y_CAL, X_train=X[:100], y_train=Y[:100])
+    assert model.calibrator_.n_calibration_ == 500 and model.left_out_.source == "3 folds"
+
+
+def test_it_helps_and_says_what_it_did():
+    three_lines = calibrated()
+    alone = calibrated(learning_part=None)
+    widths = [m.predict_interval(X[600:]).width for m in (three_lines, alone)]
+    assert widths[0].mean() < 0.9 * widths[1].mean()
+    assert three_lines.predict_interval(X[600:]).contains(Y[600:]).mean() > 0.8
+    words = repr(three_lines)
+    assert "calibrated on 200 rows" in words and "300 others taught" in words
+    assert "300 of 500 calibration rows" in three_lines.guarantee().describe()
+    assert "taught" not in repr(alone) and "taught" not in alone.guarantee().describe()
+
+
+def test_levels_that_need_more_rows_than_were_kept_are_answered_from_all():
+    model = calibrated()
+    with pytest.warns(SmallCalibrationWarning, match="all 500 rows"):
+        found = model.predict_interval(NEW, [0.9, 0.99, 0.997, 0.998])
+    assert np.isfinite(found.width).all() and (np.diff(found.width, axis=1) >= 0).all()
+    errors = np.sort(np.abs(Y_CAL - MODEL.predict(X_CAL)))
+    assert (found.upper[:, 3] >= MODEL.predict(NEW) + errors[-1]).all()
+    with pytest.warns(SmallCalibrationWarning):
+        assert np.isinf(model.predict_interval(NEW, 0.999).width).all()  # no 500 rows can
+
+
+def test_new_rows_join_the_kept_part():
+    model, more = calibrated(), slice(600, 700)
+    before = model.embedding_.transform(NEW)
+    model.extend(X[more], Y[more])
+    assert model.calibrator_.n_calibration_ == 300
+    np.testing.assert_array_equal(model.embedding_.transform(NEW), before)
+    with pytest.warns(SmallCalibrationWarning, match="all 600 rows"):
+        assert np.isfinite(model.predict_interval(NEW, 0.998).width).all()
+    model.extend(X[more], Y[more], window=150)
+    assert model.calibrator_.n_calibration_ == 150
+
+
+def test_files_keep_it(tmp_path):
+    model = calibrated()
+    save(model, tmp_path / "m.calliper")
+    again = load(tmp_path / "m.calliper", MODEL)
+    assert repr(again).splitlines()[1:] == repr(model).splitlines()[1:]
+    for level in (0.9, 0.998):
+        found, expected = (m.predict_interval(NEW, level) for m in (again, model))
+        np.testing.assert_array_equal(np.asarray(found), np.asarray(expected))
+
+
+def test_each_of_several_targets_learns_from_the_same_rows():
+    both = np.c_[Y_CAL, X_CAL[:, 1] + Y_CAL]
+    model = LinearRegression().fit(X[:100], np.c_[Y[:100], X[:100, 1] + Y[:100]])
+    found = MultiTargetRegressor(model, joint=False).calibrate(X_CAL, both)
+    assert [each.calibrator_.n_calibration_ for each in found.regressors_] == [200, 200]
+    whole = MultiTargetRegressor(model, joint=False, learning_part=None).calibrate(X_CAL, both)
+    assert whole.regressors_[0].calibrator_.n_calibration_ == 500
+
+
+def test_coverage_over_draws_of_the_whole():
+    """1 − α through dealing, learning and calibrating, where errors depend on the inputs."""
+    rng, inside, n_draws = np.random.default_rng(1), [], 120
+    model = ConformalRegressor(LinearRegression(), error_model=FEW, learning_part=60)
+    for _ in range(n_draws):
+        rows = rng.uniform(size=(110, 2))
+        y = rows[:, 0] + rng.normal(size=110) * rows[:, 1]
+        model.set_params(estimator=LinearRegression().fit(rows[:30], y[:30]))
+        model.calibrate(rows[30:109], y[30:109])  # 19 rows are kept
+        inside.append(model.predict_interval(rows[109:], 0.9).contains(y[109:]).mean())
+    deviation = np.sqrt(0.9 * 0.1 / n_draws)
+    assert np.mean(inside) > 0.9 - 3 * deviation
