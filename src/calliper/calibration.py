@@ -196,13 +196,14 @@ class Calibration:
         """
         levels = check_levels(coverage)
         served = levels if confidence is not None else tuple(map(self._served, levels))
-        per_tail = tuple(self._of_tail(level) for level in served)
+        per_tail = [self._of_tail(level) for level in served]
+        distinct = tuple(dict.fromkeys(per_tail))
         if confidence is not None:
             confidence = self._of_tail(check_level(confidence, "confidence"))
         known = {"confidence": confidence, "weights": weights, "groups": groups}
         asked = {name: value for name, value in known.items() if value is not None}
-        tails = [each.predict_radius(Z, per_tail, **asked) for each in self.calibrators]
-        radius = np.stack(tails, axis=-1)
+        tails = [each.predict_radius(Z, distinct, **asked) for each in self.calibrators]
+        radius = np.stack(tails, axis=-1)[:, [distinct.index(level) for level in per_tail]]
         per_level = y_pred[:, None]  # predictions are the same at every level
         one_tail = len(self.calibrators) == 1
         lower, upper = self.score.invert(per_level, radius[..., 0] if one_tail else radius)
