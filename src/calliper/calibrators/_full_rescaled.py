@@ -32,9 +32,8 @@ doi:10.1093/biomet/asac040. To our knowledge it is not published in this form.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -254,11 +253,8 @@ class FullRescaled(Calibrator):
         if before is None:
             offset = float(np.ldexp(offset, self.shift_)) ** power / (1 - self.shrinkage_)
             how: dict[str, Any] = {"statistic": self.statistic_, "offset": offset}
-            known = {name: self._known.get(f"{name}_") for name in ("near", "wide")}
-            bag: Callable[..., Any] = self.kernel_.bag
-            if known["near"] is not None:
-                bag = partial(self.kernel_.bag_again, known)
-            local = bag(Rows(rows.Z, scores, scaled), **how)
+            known = {name.rstrip("_"): kept for name, kept in self._known.items()}
+            local = self.kernel_.bag(Rows(rows.Z, scores, scaled), **how, known=known)
         else:
             local = before.extended(Rows(rows.Z, scores, scaled))
         shrunk = local is not None and self.shrinkage_

@@ -23,7 +23,7 @@ prediction intervals", Information Sciences, doi:10.1016/j.ins.2024.121369.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from math import ceil
 from numbers import Integral
 from typing import Any, ClassVar
@@ -67,6 +67,7 @@ class LeafGuarantee(Guarantee):
         )
 
 
+@dataclass(eq=False, repr=False)
 class LoCart(Calibrator):
     """Split conformal in each leaf of a tree grown on training errors; takes any real score.
 
@@ -118,16 +119,10 @@ class LoCart(Calibrator):
     rounded = True
     learns: ClassVar[Mapping[str, Field]] = {"nodes_": Inline(PlainTrees)}
 
-    def __init__(
-        self,
-        *,
-        min_leaf: int | None = None,
-        max_leaves: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.min_leaf = min_leaf
-        self.max_leaves = max_leaves
-        self.random_state = random_state
+    _: KW_ONLY
+    min_leaf: int | None = None
+    max_leaves: int | None = None
+    random_state: Any = None
 
     def _learn(self, rows: Rows) -> None:
         train = self._training

@@ -10,9 +10,10 @@ numbers that do not depend on scores, ``Weights`` of ``_weighted.py`` is all the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from numbers import Integral, Real
+from types import MappingProxyType
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -28,6 +29,10 @@ Rng = np.random.RandomState
 
 #: Rows, or numbers for each, where they are known.
 Known = FloatArray | None
+
+#: What was found before and is dear, by name.
+Found = Mapping[str, Any]
+NOTHING: Found = MappingProxyType({})
 
 #: Scales at some level, (candidates, N).
 ScalesAtLevel = Callable[[float], FloatArray]
@@ -229,7 +234,7 @@ class Kernel:
         return self
 
     def leave_two_out(
-        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None
+        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Found = NOTHING
     ) -> LeaveTwoOut:
         """Scales of the Jackknife+.
 
@@ -239,12 +244,13 @@ class Kernel:
         offset : constant added to every scale
         rng : draws what a tuned kernel needs drawn
         Z_train : (n, d) training inputs, if there are any
+        known : what such scales of these rows said in ``for_file``
         """
         raise TypeError(
             f"no leave-two-out scale is known for {self!r}: use FullRescaled, or another kernel."
         )
 
-    def bag(self, rows: Rows, *, statistic: str, offset: float) -> Bag:
+    def bag(self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING) -> Bag:
         """Thresholds of full conformal.
 
         Parameters
@@ -252,16 +258,9 @@ class Kernel:
         rows : calibration points, magnitudes that scales are made of, and scores to be divided
         statistic : "mean", "rms" or "quantile" of the neighbours; for "rms", squares are given
         offset : constant added to every scale
+        known : what such a bag of these rows said in ``for_file``
         """
         raise TypeError(f"no scale over the bag is known for {self!r}.")
-
-    def leave_two_out_again(self, known: dict[str, Any], *given: Any, **how: Any) -> LeaveTwoOut:
-        """As :meth:`leave_two_out`, with what it said in ``for_file`` before."""
-        return self.leave_two_out(*given, **how)
-
-    def bag_again(self, known: dict[str, Any], *given: Any, **how: Any) -> Bag:
-        """As :meth:`bag`, with what it said in ``for_file`` before."""
-        return self.bag(*given, **how)
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray) -> LocalMean:
         """The local mean, at new rows, of ``magnitudes`` observed at ``Z``."""

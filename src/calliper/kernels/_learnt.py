@@ -216,15 +216,10 @@ class LearntKernel(Kernel, Keeps):
     def __repr__(self) -> str:
         return f"{self.kernel!r} in {len(self.metric.matrix)} learnt directions"
 
-    def bag(self, rows: Rows, *, statistic: str, offset: float) -> LearntBag:
+    def bag(self, rows: Rows, **how: Any) -> LearntBag:
         """Thresholds of full conformal, on mapped rows."""
-        how: dict[str, Any] = {"statistic": statistic, "offset": offset}
-        return self.bag_again({}, rows, **how)
-
-    def bag_again(self, known: dict[str, Any], rows: Rows, **how: Any) -> LearntBag:
-        """As :meth:`bag`, with what its bag kept."""
         mapped = replace(rows, Z=self.metric.transform(rows.Z))
-        return LearntBag(self.kernel.bag_again(known, mapped, **how), self.metric)
+        return LearntBag(self.kernel.bag(mapped, **how), self.metric)
 
 
 class LearntBag(Bag):
