@@ -250,12 +250,16 @@ class Kernel:
             f"no leave-two-out scale is known for {self!r}: use FullRescaled, or another kernel."
         )
 
+    def moved(self, Z: FloatArray) -> FloatArray:
+        """Rows in the space that the kernel was fixed in: for most of them, as they are."""
+        return Z
+
     def bag(self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING) -> Bag:
-        """Thresholds of full conformal.
+        """Thresholds of full conformal, whose rows are asked for as :meth:`moved` gives them.
 
         Parameters
         ----------
-        rows : calibration points, magnitudes that scales are made of, and scores to be divided
+        rows : calibration points, moved, magnitudes that scales are made of, scores to be divided
         statistic : "mean", "rms" or "quantile" of the neighbours; for "rms", squares are given
         offset : constant added to every scale
         known : what such a bag of these rows said in ``for_file``
