@@ -247,14 +247,11 @@ class LeaveTwoOutTuned(LeaveTwoOut):
         return means if self.fold is None else means[:, self.fold]
 
 
-def best_for_all(
-    family: KernelFamily, magnitudes: FloatArray, tuning: Tuning
-) -> tuple[float, FloatArray]:
-    """One candidate for a whole data set, by leave-one-out, and the criterion of each."""
+def best_for_all(family: KernelFamily, magnitudes: FloatArray, tuning: Tuning) -> float:
+    """One candidate for a whole data set, by leave-one-out."""
     values, everyone = [], np.arange(len(magnitudes))
     for done, candidate in enumerate(tuning.candidates, start=1):
         means = np.diagonal(family.without_two(candidate))
         values.append(tuning.value(magnitudes, means, everyone))
         tuning.progress(done / len(tuning.candidates))
-    criteria = np.array(values)
-    return float(tuning.candidates[choose(criteria[:, None])[0]]), criteria
+    return float(tuning.candidates[choose(np.array(values)[:, None])[0]])

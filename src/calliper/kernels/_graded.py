@@ -21,6 +21,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from calliper._types import FloatArray, IntArray
+from calliper._validation import at_least
 from calliper.kernels._kernel import (
     NOTHING,
     Found,
@@ -28,7 +29,6 @@ from calliper.kernels._kernel import (
     Known,
     Rng,
     ScalesAtLevel,
-    check_count,
 )
 from calliper.kernels._knn import KNN, BagKNN
 from calliper.kernels._neighbors import search_of
@@ -75,7 +75,7 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
     def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> GradedKNN:
         """A copy with its parameters checked."""
         check_metric(self.metric)
-        return GradedKNN(check_count(self.n_neighbors, "n_neighbors"), metric=self.metric)
+        return GradedKNN(at_least(self.n_neighbors, 1, "n_neighbors"), metric=self.metric)
 
     @property
     def parts(self) -> tuple[KNN, KNN]:

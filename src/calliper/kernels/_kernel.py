@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from numbers import Integral, Real
+from numbers import Real
 from types import MappingProxyType
 from typing import Any, Protocol, Self
 
@@ -187,6 +187,7 @@ class Kernel:
     Attributes
     ----------
     cli : what the command line calls it, if it is known there
+    needs : what :meth:`resolved` cannot do without, as ``fit`` of a method names it
     learns_on_errors : whether :meth:`fixed` needs training or left-out errors
     takes_inputs : whether features are raw inputs, not places whose distances say who is near
     by_distance : whether nearness is a fixed function of distances, in whatever space
@@ -203,6 +204,8 @@ class Kernel:
     """
 
     cli: str | None = None
+    needs: tuple[str, ...] = ()
+    takes_inputs: bool = False
     learns_on_errors: bool = False
     by_distance: bool = False
     counts_neighbors: bool = False
@@ -214,16 +217,6 @@ class Kernel:
         super().__init_subclass__(**kwargs)
         if cls.cli is not None:
             _NAMED.setdefault(cls.cli, cls)
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Names of what :meth:`resolved` cannot do without, as ``fit`` of a method names it."""
-        return ()
-
-    @property
-    def takes_inputs(self) -> bool:
-        """Whether features are raw inputs, and not places whose distances say who is near."""
-        return False
 
     def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Kernel:
         """A copy with its parameters checked and those that training inputs decide filled in."""
@@ -293,13 +286,6 @@ class Kernel:
     ) -> ScalesAtLevel:
         """Scales of all points without themselves, for several kernels of this class at once."""
         raise TypeError(f"no scales to compare are known for {cls.__name__}.")
-
-
-def check_count(value: Any, name: str) -> int:
-    """A whole number of something, at least one."""
-    if not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name} must be an integer >= 1; got {value!r}.")
-    return int(value)
 
 
 def check_size(value: Any, name: str, least: int = 0) -> float:

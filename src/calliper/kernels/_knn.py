@@ -40,7 +40,7 @@ from sklearn.base import BaseEstimator
 from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_row_blocks, row_slices
 from calliper._kept import Array, Field, Keeps
 from calliper._types import FloatArray, IntArray
-from calliper._validation import CELLS, check_engine
+from calliper._validation import CELLS, at_least, check_engine
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.kernels._arithmetic import rescale, signed_root, times
 from calliper.kernels._kernel import (
@@ -52,7 +52,6 @@ from calliper.kernels._kernel import (
     LeaveTwoOut,
     Rng,
     ScalesAtLevel,
-    check_count,
 )
 from calliper.kernels._nearest import (
     NearestMean,
@@ -140,7 +139,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         """A copy with its parameters checked, and with its cells in their places."""
         check_metric(self.metric)
         check_engine(self.engine)
-        k, cells = check_count(self.n_neighbors, "n_neighbors"), self._cells()
+        k, cells = at_least(self.n_neighbors, 1, "n_neighbors"), self._cells()
         if cells is not None and (self.metric != EUCLIDEAN or self.engine is not None):
             raise ValueError(
                 f"cells are Euclidean and searched by the processor; got metric={self.metric!r}, "

@@ -39,9 +39,9 @@ from sklearn.utils import check_random_state
 from calliper._blocks import Scratch, map_row_blocks
 from calliper._kept import Array, Field, Inline, Keeps, Number, Part
 from calliper._types import FloatArray, IntArray
-from calliper._validation import check_features, check_vector
+from calliper._validation import at_least, check_features, check_vector
 from calliper.exceptions import CalliperError, warn
-from calliper.kernels._kernel import Bag, Kernel, Known, Rng, check_count, check_size
+from calliper.kernels._kernel import Bag, Kernel, Known, Rng, check_size
 from calliper.kernels._knn import KNN
 from calliper.rows import Rows
 
@@ -263,8 +263,8 @@ def learn_metric(
     >>> (abs(moved[1:] - moved[0]) ** 2).sum(axis=1).round(-1)
     array([50.,  0.])
     """
-    check_count(n_directions, "n_directions")
-    check_count(max_iter, "max_iter")
+    at_least(n_directions, 1, "n_directions")
+    at_least(max_iter, 1, "max_iter")
     check_size(smoothing, "smoothing")
     Z = check_features(Z, "Z_train")
     y = check_vector(y, "y_train", n=len(Z))

@@ -92,7 +92,7 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
     engine: str | None = None
 
     @property
-    def needs(self) -> tuple[str, ...]:
+    def needs(self) -> tuple[str, ...]:  # type: ignore[override]
         """Training inputs, if the length scale is their median distance."""
         return ("training",) if isinstance(self.length_scale, str) else ()
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +21,7 @@ from sklearn.base import BaseEstimator, clone
 from calliper._draws import seed_of
 from calliper._notebook import Progress, reporter
 from calliper._types import FloatArray
+from calliper._validation import at_least
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.information import principal_components
 from calliper.kernels._criterion import (
@@ -39,7 +39,6 @@ from calliper.kernels._kernel import (
     Known,
     LeaveTwoOut,
     Rng,
-    check_count,
     check_size,
 )
 from calliper.kernels._knn import KNN, same_length
@@ -81,7 +80,7 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
         return type(self)(**copies, progress=progress)
 
     @property
-    def needs(self) -> tuple[str, ...]:
+    def needs(self) -> tuple[str, ...]:  # type: ignore[override]
         """Training inputs, if there is a grid to span by them or components to find in them."""
         components = self.criterion == "mi" and self.n_components is not None
         return ("training",) if components or not self._has_candidates else ()
@@ -136,14 +135,14 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
         candidates = self._candidates(len(Z_train))
         family = self._family(Z_train, scores_train)
         tuning = self._tuning(candidates, Z_train, scores_train, Z_train, rng)
-        return self._kernel(best_for_all(family, scores_train, tuning)[0])
+        return self._kernel(best_for_all(family, scores_train, tuning))
 
     def _check(self) -> None:
         """Refuse what both kinds of tuned kernels refuse."""
         check_metric(self.metric)
         if self.criterion not in CRITERIA:
             raise ValueError(f"criterion must be one of {[*CRITERIA]}; got {self.criterion!r}.")
-        check_count(self.mi_neighbors, "mi_neighbors")
+        at_least(self.mi_neighbors, 1, "mi_neighbors")
 
     def _with(self, **parameters: Any) -> Self:
         """A copy with some parameters replaced; the rest, a progress callback too, is shared."""
@@ -292,14 +291,13 @@ class TunedRBF(_Tuned):
         return self._with(length_scales=grid)
 
     def _check_grid(self) -> None:
-        check_count(self.n_scan, "n_scan")
-        check_count(self.n_sample, "n_sample")
+        at_least(self.n_scan, 1, "n_scan")
+        at_least(self.n_sample, 1, "n_sample")
         check_size(self.expand, "expand", least=1)
         if self.grid not in ("auto", "guarded", "paper"):
             raise ValueError(f"grid must be 'auto', 'guarded' or 'paper'; got {self.grid!r}.")
-        folds = self.n_folds
-        if folds is not None and (not isinstance(folds, Integral) or folds < 2):
-            raise ValueError(f"n_folds must be an integer >= 2 or None; got {folds!r}.")
+        if self.n_folds is not None:
+            at_least(self.n_folds, 2, "n_folds")
 
     def _family(self, Z: FloatArray, magnitudes: FloatArray) -> KernelFamily:
         return RadialFamily(Z, magnitudes, self.metric)
@@ -350,7 +348,7 @@ class TunedKNN(_Tuned):
         """A copy with its parameters checked and the values of K in order."""
         self._check()
         candidates = sorted(
-            {check_count(k, "n_neighbors") for k in np.ravel(self.n_neighbors).tolist()}
+            {at_least(k, 1, "n_neighbors") for k in np.ravel(self.n_neighbors).tolist()}
         )
         return self._with(n_neighbors=tuple(_some(candidates, "n_neighbors")))
 
