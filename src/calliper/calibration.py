@@ -58,7 +58,7 @@ from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.models import fit_router, fresh, is_frozen
 from calliper.quantile import as_fraction
-from calliper.rows import Rows
+from calliper.rows import Rows, same_rows
 from calliper.scores import AbsoluteError, Score, as_score
 from calliper.shift import ShiftReport
 from calliper.space import (
@@ -245,7 +245,7 @@ class Calibration:
         made: Distribution = calibrator.predict_distribution(
             Z, np.zeros(len(y_pred)), bounds=bounds, weights=weights, groups=groups
         )
-        return made.placed(y_pred, self.score, index)
+        return made._placed(y_pred, self.score, index)
 
     def centre(self, y_pred: FloatArray) -> FloatArray:
         """One number a row, (m,): the prediction, or the middle of several."""
@@ -375,6 +375,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         By group, ``calibrators_[0].calibrators_[group].shift_report(weights)`` tells.
         """
         self._check_calibrated()
+        (weights,) = same_rows(X, "X", weights=weights)
         new = replace(self.calibration_.per_row, groups=None).new(X, weights=weights)
         report: ShiftReport = self.calibrators_[0].shift_report(new["weights"], coverage)
         return report
