@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numpy as np
 from sklearn.utils.validation import check_consistent_length
 
 from calliper._types import Coverage, FloatArray, IndexedFrame
@@ -24,7 +23,7 @@ from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.models import predictions
-from calliper.scores import Score, as_score
+from calliper.scores import Score
 
 
 class ConformalRegressor(FrontDoor):
@@ -136,6 +135,13 @@ class ConformalRegressor(FrontDoor):
         self.random_state = random_state
         self.progress = progress
 
+    def restore(self, state: dict[str, Any]) -> None:
+        """What a file held, around the model that is given."""
+        n, tails = len(state["calibrators"]), state["score"].n_tails
+        if n != tails:
+            raise CalliperError(f"the score takes {tails} calibrators, one for each tail; got {n}.")
+        super().restore(state)
+
     @unchanged_if_refused
     def fit(self, X: Any, y: Any, *, groups: Any = None, **fit_params: Any) -> Self:
         """Hold out a part, train a copy of the estimator on the rest, calibrate on the part.
@@ -237,9 +243,8 @@ class ConformalRegressor(FrontDoor):
         """The model's prediction, (m,): the middle, if it predicts several quantiles."""
         self._check_calibrated()
         check_new_rows(self, X)
-        score = as_score(self.score_function)
-        y_pred = predictions(self.estimator_, X, score.n_outputs)
-        return y_pred if y_pred.ndim == 1 else np.asarray(score.centre(y_pred))
+        y_pred = predictions(self.estimator_, X, self.score_.n_outputs)
+        return self.calibration_.centre(y_pred)
 
     @handled
     def predict_interval(
