@@ -296,8 +296,9 @@ def _number_of_node(header, nodes, arrays, rng):
         (here, key) for here, key in nodes_of(nodes) if type(here[key]) in (int, float, bool)
     ]
     here, key = rng.choice(numbers)
+    twice = here[key] * 2 if abs(here[key]) < 1e300 else 1e308  # JSON has no infinity
     here[key] = rng.choice(
-        [0, 1, -1, 2, here[key] + 1, here[key] * 2, 10**6, 2**31, 1e300, 0.5, True, None, "1"]
+        [0, 1, -1, 2, here[key] + 1, twice, 10**6, 2**31, 1e300, 0.5, True, None, "1"]
     )
 
 
@@ -445,6 +446,7 @@ def examine_alone(bases, path, watch, number):
 def good_files(folder):
     """Files that are tampered with."""
     with suppress(ImportError):
+        import calliper.scale._device
         import torch  # noqa: F401 (an engine may be named, and is then imported)
     few = {"shift_trees": (5,), "side_trees": 5}  # small files are read sooner
     ErrorModel.__init__.__kwdefaults__.update(few)
