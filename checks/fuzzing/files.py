@@ -21,6 +21,7 @@ import traceback
 import warnings
 import zipfile
 from contextlib import suppress
+from copy import deepcopy
 from hashlib import sha256
 from pathlib import Path
 
@@ -287,7 +288,7 @@ def _node(header, nodes, arrays, rng):
     """A node is another, strange one, or one of those elsewhere."""
     here, key = rng.choice(nodes_of(nodes))
     there, other = rng.choice(nodes_of(nodes))
-    here[key] = json.loads(json.dumps(rng.choice([rng.choice(STRANGE), there[other]])))
+    here[key] = deepcopy(rng.choice([rng.choice(STRANGE), there[other]]))
 
 
 def _number_of_node(header, nodes, arrays, rng):
@@ -343,7 +344,7 @@ def _nesting(header, nodes, arrays, rng):
 def _head(header, nodes, arrays, rng):
     """The header says something else."""
     here, key = rng.choice(nodes_of(header))
-    here[key] = rng.choice(STRANGE)
+    here[key] = deepcopy(rng.choice(STRANGE))  # which may be changed in its turn
 
 
 FORGERIES = (_numbers, _arrays, _node, _number_of_node, _sharing, _name, _nesting, _head)
