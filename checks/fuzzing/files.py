@@ -28,6 +28,7 @@ from pathlib import Path
 import numpy as np
 
 import calliper
+import calliper.scale._device  # which is imported late, where a file names an engine
 from calliper import ErrorModel
 from calliper.exceptions import CalliperError
 from calliper.files import _codec, _file
@@ -447,7 +448,6 @@ def examine_alone(bases, path, watch, number):
 def good_files(folder):
     """Files that are tampered with."""
     with suppress(ImportError):
-        import calliper.scale._device
         import torch  # noqa: F401 (an engine may be named, and is then imported)
     few = {"shift_trees": (5,), "side_trees": 5}  # small files are read sooner
     ErrorModel.__init__.__kwdefaults__.update(few)
