@@ -68,6 +68,9 @@ ROWS: dict[str, Field] = {
 #: Most training points that a method tries its settings on, where that takes all pairs.
 MOST_POINTS = 2000
 
+#: Levels that are remembered, since a controller asks for another one at each step.
+MOST_LEVELS = 1000
+
 #: Methods by their names on the command line.
 _METHODS: dict[str, type[Calibrator]] = {}
 
@@ -127,7 +130,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         return False
 
     n_calibration_: int
-    #: Levels that a radius was asked for since ``fit``.
+    #: Levels that a radius was asked for since ``fit``, the first of them.
     levels_asked_: set[float]
     #: What ``fit`` was given: calibration, training and left-out rows, and a length scale.
     _rows: Any = None
@@ -465,7 +468,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             self._refuse_unused(groups=groups)
         Z, n = self._check_new(Z), self.n_calibration_
         reached, shares = list(range(len(levels))), self._shares(weights, len(Z), levels)
-        self.levels_asked_.update(levels)
+        if len(self.levels_asked_) < MOST_LEVELS:
+            self.levels_asked_.update(levels)
         if confidence is not None:
             levels = self._confident(levels, confidence, warned=True)
         if self.by_rank and shares is None:
@@ -518,11 +522,13 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         """Thresholds (L,) of the scores ``_at_levels``, each found once; by weight (m, L)."""
         if shares is not None:
             return quantile.column_thresholds(self._at_levels(levels), levels, shares)
-        new = [level for level in levels if level not in self._thresholds]
+        known = self._thresholds if len(self._thresholds) < MOST_LEVELS else {}
+        new = [level for level in levels if level not in known]
         if new:
             for level, column in zip(new, np.sort(self._at_levels(new), axis=0).T, strict=True):
-                self._thresholds[level] = quantile.conformal_thresholds(column, [level])[0]
-        return np.array([self._thresholds[level] for level in levels])
+                known[level] = quantile.conformal_thresholds(column, [level])[0]
+            self._thresholds = known
+        return np.array([known[level] for level in levels])
 
     def _at_levels(self, levels: list[float]) -> FloatArray:
         """What calibration scores are by a scale of each level, (N, L)."""
