@@ -91,7 +91,7 @@ def _created(target: Path) -> Any:
     mode = 0o600 | stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666
     while True:
         path = target.with_name(f".calliper-{token_hex(8)}.tmp")
-        handle = open(path, "xb", opener=lambda *how: os.open(*how, mode))  # noqa: SIM115
+        handle = open(path, "xb", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
         if lock(handle) is not False and path.exists():
             return handle
         handle.close()

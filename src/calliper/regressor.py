@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import numpy as np
 from sklearn.utils.validation import check_consistent_length
 
 from calliper._types import Coverage, FloatArray, IndexedFrame
@@ -23,7 +24,7 @@ from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.models import predictions
-from calliper.scores import Score
+from calliper.scores import Score, as_score
 
 
 class ConformalRegressor(FrontDoor):
@@ -243,8 +244,9 @@ class ConformalRegressor(FrontDoor):
         """The model's prediction, (m,): the middle, if it predicts several quantiles."""
         self._check_calibrated()
         check_new_rows(self, X)
-        y_pred = predictions(self.estimator_, X, self.score_.n_outputs)
-        return self.calibration_.centre(y_pred)
+        score = as_score(self.calibration_.chosen["score_function"])
+        y_pred = predictions(self.estimator_, X, score.n_outputs)
+        return y_pred if y_pred.ndim == 1 else np.asarray(score.centre(y_pred))
 
     @handled
     def predict_interval(
