@@ -137,6 +137,13 @@ class ConformalRegressor(FrontDoor):
         self.random_state = random_state
         self.progress = progress
 
+    def restore(self, state: dict[str, Any]) -> None:
+        """What a file held, around the model that is given."""
+        n, tails = len(state["calibrators"]), state["score"].n_tails
+        if n != tails:
+            raise CalliperError(f"the score takes {tails} calibrators, one for each tail; got {n}.")
+        super().restore(state)
+
     @unchanged_if_refused
     def fit(self, X: Any, y: Any, *, groups: Any = None, **fit_params: Any) -> Self:
         """Hold out a part, train a copy of the estimator on the rest, calibrate on the part.
@@ -243,7 +250,7 @@ class ConformalRegressor(FrontDoor):
         """The model's prediction, (m,): the middle, if it predicts several quantiles."""
         self._check_calibrated()
         check_new_rows(self, X)
-        score = as_score(self.score_function)
+        score = as_score(self.calibration_.chosen["score_function"])
         y_pred = predictions(self.estimator_, X, score.n_outputs)
         return y_pred if y_pred.ndim == 1 else np.asarray(score.centre(y_pred))
 
