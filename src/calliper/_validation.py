@@ -182,7 +182,7 @@ def refuse_sparse(X: Any, name: str) -> None:
     """Refuse sparse rows, which have no cheap exact neighbours, before something densifies them."""
     if sparse.issparse(X):
         raise TypeError(
-            f"{name} is sparse ({type(X).__name__}), which calliper does not take: "
+            f"{name} is sparse ({type(X).__name__}), and distances need dense rows: "
             f"pass a dense array, or embed it first (for example with TruncatedSVD)."
         )
 
