@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
@@ -53,6 +54,25 @@ def test_sparse_input_is_refused(method):
 
 @pytest.mark.parametrize("method", METHODS, ids=repr)
 @pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({"a": Z[:, 0], "b": Z[:, 1]}, r"must be an array.* got a dict"),
+        (pl.LazyFrame({"a": Z[:, 0], "b": Z[:, 1]}), r"got a LazyFrame .*\. Call collect\(\)"),
+        ([{"a": 1.0, "b": 2.0}] * 50, "got a list of dicts"),
+    ],
+    ids=["dict", "LazyFrame", "dicts"],
+)
+def test_dictionaries_and_queries_are_refused(method, rows, message):
+    if isinstance(rows, list) and isinstance(method, Split):
+        return  # which only counts them
+    with pytest.raises(CalliperError, match=message):
+        method.fit(rows, SCORES)
+    with pytest.raises(CalliperError, match=message):
+        method.fit(Z, SCORES).predict_radius(rows)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+@pytest.mark.parametrize(
     ("new", "message"),
     [
         (NEW[:, :1], "2 features"),
@@ -93,8 +113,8 @@ def test_bad_levels(method, coverage, message):
 @pytest.mark.parametrize(
     ("method", "error", "message"),
     [
-        (FullRescaled(KNN(0)), ValueError, "integer >= 1; got 0"),
-        (FullRescaled(KNN(2.5)), ValueError, "integer >= 1; got 2.5"),
+        (FullRescaled(KNN(0)), ValueError, "integer of at least 1; got 0"),
+        (FullRescaled(KNN(2.5)), ValueError, "integer of at least 1; got 2.5"),
         (FullRescaled(RBF(0.0)), ValueError, "positive, finite number; got 0.0"),
         (FullRescaled(RBF(np.inf)), ValueError, "positive, finite number"),
         (FullRescaled(RBF("mean")), ValueError, "a number or 'median'"),
