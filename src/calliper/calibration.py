@@ -29,7 +29,7 @@ from calliper._row_checks import (
     state_of,
     warn_of_trend,
 )
-from calliper._types import Coverage, FloatArray
+from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import (
     PerRow,
     at_least,
@@ -53,7 +53,13 @@ from calliper.calibrators import (
     takers_of_weights,
 )
 from calliper.distribution import Distribution
-from calliper.exceptions import CalliperError, EmbeddingWarning, warn
+from calliper.exceptions import (
+    CalliperError,
+    EmbeddingWarning,
+    QuantileCrossingWarning,
+    unheard,
+    warn,
+)
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.models import fit_router, fresh, is_frozen
@@ -80,6 +86,16 @@ CHECKED = "Checked when calibrating: no sign that the model was trained on these
 UNCHECKED = (
     "Not checked: whether the model was trained on these rows, since no training rows were given "
     "(calibrate with X_train and y_train)."
+)
+#: What is known of the assumption that calibration and new rows are predicted alike.
+NOT_ALONE = (
+    "Not checked: whether the model predicts rows alone as beside others, since it could not be "
+    "asked for one row."
+)
+OTHERWISE = (
+    "Checked when calibrating: the model predicts some rows otherwise alone than beside others, by "
+    "rounding. So {:.1g} is added to each radius, twice what was seen; the promise assumes that no "
+    "error of a new row moves by more."
 )
 
 
@@ -111,6 +127,8 @@ class Calibration:
     embed : what chose the space
     has_training : whether training rows were given
     trained : the model that ``fit`` trained, or None
+    slack : added to every radius, since the model predicts rows otherwise alone than beside others;
+        None if it cannot be asked for one row
     """
 
     score: Score
@@ -126,6 +144,7 @@ class Calibration:
     embed: Any = None
     has_training: bool = False
     trained: TrainedHere | None = None
+    slack: float | None = 0.0
 
     @property
     def around(self) -> str:
@@ -138,6 +157,15 @@ class Calibration:
         if self.trained is not None and self.trained.model is self.model:
             return is_frozen(self.model)  # it was trained elsewhere, on whatever rows
         return not self.has_training
+
+    def checks(self) -> list[str]:
+        """What was looked at of the assumptions, and what came of it: a line each."""
+        lines = [UNCHECKED if self.unchecked else CHECKED]
+        if self.slack is None:
+            lines.append(NOT_ALONE)
+        elif self.slack:
+            lines.append(OTHERWISE.format(self.slack))
+        return lines
 
     def describe(self, promise: Guarantee) -> list[str]:
         """What was calibrated, where and how near, and what is promised at 0.9: a line each."""
@@ -186,7 +214,7 @@ class Calibration:
         known = {"confidence": confidence, "weights": weights, "groups": groups}
         asked = {name: value for name, value in known.items() if value is not None}
         tails = [each.predict_radius(Z, per_tail, **asked) for each in self.calibrators]
-        radius = np.stack(tails, axis=-1)
+        radius = np.stack(tails, axis=-1) + (self.slack or 0.0)
         per_level = y_pred[:, None]  # predictions are the same at every level
         one_tail = len(self.calibrators) == 1
         lower, upper = self.score.invert(per_level, radius[..., 0] if one_tail else radius)
@@ -304,6 +332,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         "groups": Plain("groups"),
         "weights": Plain("weights"),
         "has_training": Number(bool),
+        "slack": Number(least=0, optional=True),
         "sketch": Inline(RowSketch, optional=True),
         "left_out": Inline(LeftOut, optional=True),
         "trend": Inline(RowTrend, optional=True),
@@ -323,6 +352,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
             "groups": made.per_row.groups,
             "weights": made.per_row.weights,
             "has_training": made.has_training,
+            "slack": made.slack,
             "sketch": made.trained.rows if here and made.trained is not None else None,
             "left_out": made.left_out,
             "trend": made.row_trend,
@@ -348,6 +378,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
             row_trend=state["trend"],
             embed=self.embed,
             has_training=state["has_training"],
+            slack=state["slack"],
             trained=None if sketch is None else TrainedHere(model, model, sketch),
         )
         if state["n_columns"] is not None:
@@ -388,8 +419,8 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         """The promise with its assumptions; ``.describe()`` puts it in words."""
         self._check_calibrated()
         promise = self._promising.guarantee(coverage, confidence)
-        seen = UNCHECKED if self.calibration_.unchecked else CHECKED
-        return replace(promise, checks=f"{seen}\n{promise.checks}")
+        checks = [*self.calibration_.checks(), promise.checks]
+        return replace(promise, checks="\n".join(checks))
 
     @property
     def _promising(self) -> Calibration:
@@ -553,7 +584,7 @@ def calibrate_model(
         model, method, X, training, score, embed, front.error_model
     )
     y_pred, Z = space.predict_and_transform(X)
-    refuse_changing(space, X, y_pred, Z)
+    slack = slack_of(score, y, y_pred, *refuse_changing(space, X, y_pred, Z))
     if lazy is not None:
         y, y_pred, Z, given = lazy.located(space)
         several = np.ndim(y) == 2 and np.shape(y)[1] > 1
@@ -579,7 +610,26 @@ def calibrate_model(
         probe=state_of(first_rows(X)),
         embed=embed,
         has_training=training.X is not None,
+        slack=slack,
     )
+
+
+def slack_of(
+    score: Score, y: FloatArray, y_pred: FloatArray, few: IntArray, answers: list[FloatArray]
+) -> float | None:
+    """Twice the most that a score moves where the model is asked for ``few`` rows otherwise.
+
+    A target that ties with the threshold is held by its interval whatever rows are asked for beside
+    it. Each row's prediction is scored with the targets of all of them, so that a side on which a
+    target does not lie counts, too. None if the model could not be asked for one row.
+    """
+    row, target = (each.ravel() for each in np.indices((len(few), len(few))))
+    with unheard(QuantileCrossingWarning):
+        first, *later = (
+            score.measure(y[few[target]], each[row]) for each in (y_pred[few], *answers)
+        )
+    moved = [np.abs(each - first).max() for each in later]
+    return 2 * float(max(moved)) if len(answers) > 1 else None
 
 
 def _learn(
