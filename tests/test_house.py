@@ -96,9 +96,11 @@ SUBMODULES = {
         "ShiftWarning",
         "SmallCalibrationWarning",
         "SparseBinsWarning",
+        "SplitGroupsWarning",
         "TornStoreWarning",
         "UnbalancedBoxWarning",
         "UnscaledFeaturesWarning",
+        "UnusedWarning",
         "ZeroScaleWarning",
     ],
     "guarantees": [

@@ -7,25 +7,17 @@ fitted to each tail of them, and its radii become intervals.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from operator import attrgetter
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
-from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.metadata_routing import MetadataRouter
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import clone
 
-from calliper._kept import Field, Inline, Number, Part, Plain, Text
-from calliper._notebook import card, floored, reporter
+from calliper._notebook import floored
 from calliper._row_checks import (
     RowSketch,
-    RowTrend,
     refuse_seen,
-    sketch_rows,
     state_of,
     warn_of_trend,
 )
@@ -34,39 +26,31 @@ from calliper._validation import (
     PerRow,
     at_least,
     check_bounds,
-    check_folds,
     check_level,
     check_levels,
     check_vector,
     first_rows,
-    handler_of_collection,
-    refuse_collection,
-    row_values,
 )
 from calliper.calibrators import (
     Calibrator,
     FullRescaled,
     Grouped,
     as_calibrator,
-    picture_of,
     refuse_distribution,
     takers_of_weights,
 )
 from calliper.distribution import Distribution
 from calliper.exceptions import (
     CalliperError,
-    EmbeddingWarning,
     QuantileCrossingWarning,
     unheard,
-    warn,
 )
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
-from calliper.models import fit_router, fresh, is_frozen
+from calliper.models import is_frozen
 from calliper.quantile import as_fraction
 from calliper.rows import Rows
 from calliper.scores import AbsoluteError, Score, as_score
-from calliper.shift import ShiftReport
 from calliper.space import (
     RAW,
     UNTOUCHED,
@@ -77,7 +61,6 @@ from calliper.space import (
     fit_embedding,
     learn_errors,
     refuse_changing,
-    train_apart,
     warn_if_poor,
 )
 
@@ -93,9 +76,8 @@ NOT_ALONE = (
     "asked for one row."
 )
 OTHERWISE = (
-    "Checked when calibrating: the model predicts some rows otherwise alone than beside others, by "
-    "rounding. So {:.1g} is added to each radius, twice what was seen; the promise assumes that no "
-    "error of a new row moves by more."
+    "The model predicts some rows otherwise alone than beside others, by rounding. So {:.1g} is "
+    "added to each radius, twice what was seen; the promise assumes that no error moves by more."
 )
 
 
@@ -320,239 +302,6 @@ class Calibration:
         return float(1 - (1 - as_fraction(level)) / len(self.calibrators))
 
 
-class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Parameters as scikit-learn knows them, and what follows from ``calibration_`` alone."""
-
-    #: What a file keeps of a calibrated one; the model stays outside.
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "calibrators": Part("calibrators", several=True),
-        "space": Inline(Embedding),
-        "score": Plain("score_function"),
-        "no_guarantee": Text(optional=True),
-        "groups": Plain("groups"),
-        "weights": Plain("weights"),
-        "has_training": Number(bool),
-        "slack": Number(least=0, optional=True),
-        "sketch": Inline(RowSketch, optional=True),
-        "left_out": Inline(LeftOut, optional=True),
-        "trend": Inline(RowTrend, optional=True),
-        "n_columns": Number(int, 0, optional=True),
-        "names": Plain(),
-    }
-
-    def for_file(self) -> dict[str, Any]:
-        """What a file holds of a calibrated one."""
-        made = self.calibration_
-        here = made.trained is not None and made.trained.model is made.model
-        return {
-            "calibrators": made.calibrators,
-            "space": made.space,
-            "score": made.score,
-            "no_guarantee": made.no_guarantee,
-            "groups": made.per_row.groups,
-            "weights": made.per_row.weights,
-            "has_training": made.has_training,
-            "slack": made.slack,
-            "sketch": made.trained.rows if here and made.trained is not None else None,
-            "left_out": made.left_out,
-            "trend": made.row_trend,
-            "n_columns": vars(self).get("n_features_in_"),
-            "names": [*vars(self).get("feature_names_in_", ())],
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """What a file held, around the model that is given."""
-        model, space, sketch = self.estimator, state["space"], state["sketch"]
-        space.model = model
-        if state["calibrators"] and len(state["calibrators"]) != state["score"].n_tails:
-            raise CalliperError("a score must have a calibrator for each of its tails.")
-        self.calibration_ = Calibration(
-            score=state["score"],
-            calibrators=state["calibrators"],
-            no_guarantee=state["no_guarantee"],
-            model=model,
-            space=space,
-            left_out=state["left_out"],
-            error_model=space.error_model,
-            per_row=PerRow(groups=state["groups"], weights=state["weights"]),
-            row_trend=state["trend"],
-            embed=self.embed,
-            has_training=state["has_training"],
-            slack=state["slack"],
-            trained=None if sketch is None else TrainedHere(model, model, sketch),
-        )
-        if state["n_columns"] is not None:
-            self.n_features_in_ = state["n_columns"]
-        if state["names"]:
-            self.feature_names_in_ = np.array(state["names"], dtype=object)
-
-    estimator: Any
-    calibrator: Any
-    embed: Any
-    calibration_: Calibration
-    estimator_ = property(attrgetter("calibration_.model"), doc="The model that predicts.")
-    calibrators_ = property(attrgetter("calibration_.calibrators"), doc="One for each tail.")
-    embedding_ = property(attrgetter("calibration_.space"), doc="Where nearness is judged.")
-    score_ = property(attrgetter("calibration_.score"), doc="What is called an error.")
-    left_out_ = property(attrgetter("calibration_.left_out"), doc="Left-out rows, or None.")
-    error_model_ = property(attrgetter("calibration_.error_model"), doc="Of errors, or None.")
-    no_guarantee_ = property(
-        attrgetter("calibration_.no_guarantee"), doc="Why nothing is promised, or None."
-    )
-
-    def shift_report(self, X: Any, coverage: float = 0.9, *, weights: Any = None) -> ShiftReport:
-        """What weights leave for these rows: effective calibration rows, infinite intervals.
-
-        By group, ``calibrators_[0].calibrators_[group].shift_report(weights)`` tells.
-        """
-        self._check_calibrated()
-        new = replace(self.calibration_.per_row, groups=None).new(X, weights=weights)
-        report: ShiftReport = self.calibrators_[0].shift_report(new["weights"], coverage)
-        return report
-
-    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
-        """The proved marginal coverage; with two tails, by the union bound."""
-        self._check_calibrated()
-        return self._promising.guaranteed_coverage(coverage)
-
-    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
-        """The promise with its assumptions; ``.describe()`` puts it in words."""
-        self._check_calibrated()
-        promise = self._promising.guarantee(coverage, confidence)
-        checks = [*self.calibration_.checks(), promise.checks]
-        return replace(promise, checks="\n".join(checks))
-
-    @property
-    def _promising(self) -> Calibration:
-        """What the promise is read from."""
-        return self.calibration_
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name; ``calibrator__`` and its like name those of the default, too."""
-        params: dict[str, Any] = super().get_params(deep)
-        if deep and self.calibrator is None:
-            nested = FullRescaled().get_params().items()
-            params.update({f"calibrator__{name}": value for name, value in nested})
-        return params
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by name; to set one of the default calibrator's makes it explicit."""
-        nested = any(name.startswith("calibrator__") for name in params)
-        if nested and params.get("calibrator", self.calibrator) is None:
-            params["calibrator"] = FullRescaled()
-        super().set_params(**params)
-        return self
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return "calibration_" in vars(self)
-
-    def __sklearn_clone__(self) -> Self:
-        """As usual, but for estimators that cannot be cloned; these are copied."""
-        around = copy(self)
-        around.estimator = None
-        cloned: Self = BaseEstimator.__sklearn_clone__(around)
-        cloned.estimator = fresh(self.estimator)
-        return cloned
-
-    def _check_calibrated(self) -> None:
-        check_is_fitted(
-            self,
-            msg="This %(name)s is not calibrated yet: call calibrate(X, y) with rows that the "
-            "fitted model has not seen, or fit(X, y) to train a new model on a part of the rows.",
-        )
-
-    @property
-    def calibrator_(self) -> Calibrator:
-        """The fitted calibrator; of a score with two tails there are two, in ``calibrators_``."""
-        fitted: tuple[Calibrator, ...] = self.calibrators_ if self.__sklearn_is_fitted__() else ()
-        if len(fitted) != 1:
-            raise AttributeError(
-                f"there is no calibrator_: {len(fitted)} are fitted"
-                f"{' (see calibrators_)' if fitted else ' (call calibrate or fit)'}."
-            )
-        return fitted[0]
-
-    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        words: str = super().__repr__(N_CHAR_MAX)
-        return "\n  ".join([words, *self._state()])
-
-    def _html_repr(self) -> str:
-        diagram: str = super()._html_repr()
-        if not self.__sklearn_is_fitted__():
-            return diagram + card("", ["not calibrated yet: calibrate(X, y) or fit(X, y)"])
-        state = card("", self._state(), picture_of(self.calibrators_[0]))
-        return f"{diagram}{state}{self.guarantee(0.9)._repr_html_()}"
-
-    def _state(self) -> list[str]:
-        """What was calibrated, and what is promised; nothing before."""
-        fitted = self.__sklearn_is_fitted__()
-        return self.calibration_.describe(self.guarantee(0.9)) if fitted else []
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        """How fit parameters travel, for scikit-learn's metadata routing."""
-        return fit_router(self)
-
-
-def fit_apart(
-    front: Any, X: Any, y: FloatArray, groups: Any, fit_params: dict[str, Any]
-) -> Calibration:
-    """Train a copy of the estimator on a part of the rows, and calibrate it on the others.
-
-    ``front`` is the regressor, whose parameters say how.
-    """
-    labels = None if groups is None else row_values(groups, X, "groups")
-    model, held_out, training = train_apart(front, X, y, labels, fit_params)
-    made = calibrate_model(
-        front, model, _safe_indexing(indexable(X)[0], held_out), y[held_out], training, held_out
-    )
-    training.report(1.0)
-    if labels is not None:
-        made = replace(made, no_guarantee=few_groups(_safe_indexing(labels, held_out)))
-    rows = sketch_rows(training.X, training.y)
-    return replace(made, trained=TrainedHere(front.estimator, model, rows))
-
-
-def calibrate_given(
-    front: Any,
-    before: Calibration | None,
-    X: Any,
-    y: FloatArray,
-    training: Training,
-    per_row: PerRow,
-    lazy: Any,
-) -> Calibration:
-    """Calibrate the estimator of ``front``, or what ``fit`` trained of it before."""
-    trained = None if before is None else before.trained
-    model, no_guarantee = known_model(front.estimator, trained, X, y, training)
-    made = calibrate_model(front, model, X, y, training, per_row=per_row, lazy=lazy)
-    warn_if_other(before, made)
-    return replace(made, no_guarantee=no_guarantee, trained=trained)
-
-
-def known_model(
-    estimator: Any, trained: TrainedHere | None, X: Any, y: FloatArray, training: Training
-) -> tuple[Any, str | None]:
-    """The estimator, or what ``fit`` trained of it; and why nothing is promised on these rows."""
-    model, why = estimator, None
-    if trained is not None and trained.estimator is estimator:
-        model, why = trained.model, refuse_seen(trained.rows, X, y)
-    if training.X is not None:
-        why = why or refuse_seen(sketch_rows(training.X, training.y), X, y)
-    return model, why
-
-
-def rows_at_hand(X: Any, y: Any, groups: Any, weights: Any) -> tuple[Any, Any, PerRow, Any]:
-    """Calibration rows, targets and what tells groups and weights; the first rows of a collection.
-
-    Last, what places all rows of a collection; None where all rows are at hand.
-    """
-    per_row, handler = PerRow(groups=groups, weights=weights), handler_of_collection(X)
-    if handler is None:
-        return X, y, per_row, None
-    lazy = handler.LazyRows(X, y, per_row)
-    return lazy.X, lazy.y, lazy.per_row, lazy
-
-
 def calibrate_model(
     front: Any,
     model: Any,
@@ -687,53 +436,6 @@ def _checked_error_model(given: Any, score: Score, *, asks: bool) -> ErrorModel 
             f"function is {score!r}. Leave out one of them."
         )
     return given
-
-
-def warn_if_other(before: Calibration | None, now: Calibration) -> None:
-    """Say that without training rows nearness is judged in another space than before."""
-    if before is None or not before.has_training or now.has_training:
-        return
-    same = before.model is now.model and before.embed is now.embed
-    if same and before.space.space.name != now.space.space.name:
-        warn(
-            f"Without X_train nearness is now judged in another space: {now.space}, where it was "
-            f"{before.space}. Pass X_train and y_train, the rows that the model was trained on, to "
-            f"keep it.",
-            EmbeddingWarning,
-        )
-
-
-def few_groups(held_out: Any) -> str:
-    """Why rows of groups promise nothing for rows of new ones."""
-    n, n_groups = len(held_out), len({str(group) for group in held_out})
-    return (
-        f"The {n:,} calibration rows come in {n_groups:,} groups, and rows of one group are alike: "
-        f"they are not exchangeable with rows of new groups, for which coverage may be lower."
-    )
-
-
-def given_training(front: Any, X_train: Any, y_train: Any) -> Training:
-    """Training rows that ``calibrate`` was given, and how the model may be trained again."""
-    check_folds(front.left_out_folds)
-    if X_train is not None:
-        refuse_collection(X_train, "X_train")
-    elif y_train is not None:
-        raise CalliperError("y_train was given without X_train: pass both.")
-    if y_train is None and front.left_out_folds:
-        warn(
-            f"left_out_folds={front.left_out_folds} asks for errors on training rows, and "
-            f"calibrate was not given these: nothing is trained again. Pass X_train and "
-            f"y_train, or leave left_out_folds out.",
-            EmbeddingWarning,
-        )
-    return Training(
-        X=X_train,
-        y=y_train,
-        n_refits=front.left_out_folds or 0,
-        random_state=front.random_state,
-        shuffle=front.shuffle,
-        progress=reporter(front.progress, "training") if front.left_out_folds else None,
-    )
 
 
 def calibrate(

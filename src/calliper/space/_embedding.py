@@ -499,6 +499,15 @@ class SpaceChoice:
         )
 
 
+def learnt_from_training(space: Space) -> bool:
+    """Whether training rows had a part in a space that was chosen with them."""
+    if isinstance(space, PredictionAndSpread):
+        return not space.predicts or space.doubt.unit() is None
+    if isinstance(space, Mapped) and not isinstance(space.mapping, Layer):
+        return space.scaling is not None or is_transformer(space.mapping)
+    return isinstance(space, OneInput | InputsAndPrediction)
+
+
 def _warn_of_space(why: str) -> None:
     warn(f"{why}; pass embed= to choose a space.", EmbeddingWarning)
 
@@ -593,12 +602,13 @@ def refuse_changing(
     Returns the numbers of these rows and what was predicted of them each time, which may differ by
     rounding; only the first time if the model cannot be asked for one row.
     """
-    rows, n, touched = indexable(X)[0], n_rows(X), not isinstance(embedding.space, Untouched)
+    ask, touched = embedding.predict_and_transform, not isinstance(embedding.space, Untouched)
+    rows, n = indexable(X)[0], n_rows(X)
     few = np.linspace(0, n - 1, min(N_REPEATED, (n + 1) // 2)).astype(np.intp)
     answers: list[FloatArray] = []
     for batches in ([few], few[:, None]):
         try:
-            asked = [embedding.predict_and_transform(_safe_indexing(rows, each)) for each in batches]
+            asked = [ask(_safe_indexing(rows, each)) for each in batches]
         except Exception:  # whatever a model may raise that is made for batches
             if not answers:
                 raise
