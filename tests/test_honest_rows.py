@@ -140,7 +140,7 @@ def test_rows_in_order_of_time_are_pointed_out_before_they_are_shuffled(of):
             ConformalRegressor(model, Split(), shuffle=shuffle).fit(rows, y)
         mixed = np.random.default_rng(0).permutation(100)
         if of != "polars":
-            ConformalRegressor(model, Split()).fit(rows.iloc[mixed], y.iloc[mixed])
+            ConformalRegressor(model, Split()).fit(rows.iloc[mixed], y.to_numpy()[mixed])
 
 
 def test_rows_in_random_order_hardly_ever_alarm():

@@ -91,6 +91,7 @@ SUBMODULES = {
         "NewerFormatError",
         "OtherModelError",
         "QuantileCrossingWarning",
+        "RowLabelsWarning",
         "RowOrderWarning",
         "SharedRowsWarning",
         "ShiftWarning",

@@ -7,8 +7,9 @@ fitted to each tail of them, and its radii become intervals.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -106,7 +107,7 @@ class Calibration:
     per_row : what tells group and weight of a new row
     row_trend : how errors depend on the order of the rows, or None
     probe : a few calibration rows as plain values, or None
-    embed : what chose the space
+    chosen : parameters of the front door that the calibration followed, by name
     has_training : whether training rows were given
     trained : the model that ``fit`` trained, or None
     slack : added to every radius, since the model predicts rows otherwise alone than beside others;
@@ -123,7 +124,7 @@ class Calibration:
     per_row: PerRow = PerRow()  # noqa: RUF009
     row_trend: Any = None
     probe: Any = None
-    embed: Any = None
+    chosen: Mapping[str, Any] = field(default_factory=dict)
     has_training: bool = False
     trained: TrainedHere | None = None
     slack: float | None = 0.0
@@ -255,7 +256,7 @@ class Calibration:
         made: Distribution = calibrator.predict_distribution(
             Z, np.zeros(len(y_pred)), bounds=bounds, weights=weights, groups=groups
         )
-        return made.placed(y_pred, self.score, index)
+        return made._placed(y_pred, self.score, index)
 
     def centre(self, y_pred: FloatArray) -> FloatArray:
         """One number a row, (m,): the prediction, or the middle of several."""
@@ -357,10 +358,17 @@ def calibrate_model(
         per_row=per_row.remembered(),
         row_trend=warn_of_trend(made.errors(y, y_pred), order),
         probe=state_of(first_rows(X)),
-        embed=embed,
+        chosen=chosen_of(front),
         has_training=training.X is not None,
         slack=slack,
     )
+
+
+def chosen_of(front: Any) -> dict[str, Any]:
+    """The parameters that a calibration follows; others may be set on the front door later."""
+    own = vars(front)
+    names = ("calibrator", "embed", "score_function", "error_model")
+    return {name: own[name] for name in names if name in own}
 
 
 def slack_of(

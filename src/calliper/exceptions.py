@@ -37,6 +37,7 @@ __all__ = [
     "NewerFormatError",
     "OtherModelError",
     "QuantileCrossingWarning",
+    "RowLabelsWarning",
     "RowOrderWarning",
     "SharedRowsWarning",
     "ShiftWarning",
@@ -113,6 +114,10 @@ class SplitGroupsWarning(UserWarning):
 
 class UnusedWarning(UserWarning):
     """Something was given that changes nothing; the text says what would."""
+
+
+class RowLabelsWarning(UserWarning):
+    """Values are taken by position, though their labels are the row numbers in another order."""
 
 
 class QuantileCrossingWarning(UserWarning):

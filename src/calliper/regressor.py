@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from calliper._kept import Field, Inline, Number, Part, Plain, Text
 from calliper._notebook import card, reporter
 from calliper._row_checks import RowSketch, RowTrend, refuse_seen, sketch_rows, times_in_order
-from calliper._types import Coverage, FloatArray, IndexedFrame
+from calliper._types import Coverage, FloatArray
 from calliper._validation import (
     USUAL,
     PerRow,
@@ -40,7 +40,7 @@ from calliper._validation import (
     row_values,
     unchanged_if_refused,
 )
-from calliper.calibration import Calibration, TrainedHere, calibrate_model
+from calliper.calibration import Calibration, TrainedHere, calibrate_model, chosen_of
 from calliper.calibrators import Calibrator, FullRescaled, picture_of
 from calliper.distribution import Distribution
 from calliper.exceptions import (
@@ -54,6 +54,7 @@ from calliper.exceptions import (
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.models import fit_router, fresh, predictions
+from calliper.rows import labels_of, same_rows
 from calliper.scores import Score, as_score
 from calliper.shift import ShiftReport
 from calliper.space import (
@@ -120,14 +121,13 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
             "trend": made.row_trend,
             "n_columns": vars(self).get("n_features_in_"),
             "names": [*vars(self).get("feature_names_in_", ())],
+            **{name: value for name, value in made.chosen.items() if name in vars(self)},
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """What a file held, around the model that is given."""
         model, space, sketch = self.estimator, state["space"], state["sketch"]
         space.model = model
-        if state["calibrators"] and len(state["calibrators"]) != state["score"].n_tails:
-            raise CalliperError("a score must have a calibrator for each of its tails.")
         self.calibration_ = Calibration(
             score=state["score"],
             calibrators=state["calibrators"],
@@ -138,7 +138,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
             error_model=space.error_model,
             per_row=PerRow(groups=state["groups"], weights=state["weights"]),
             row_trend=state["trend"],
-            embed=self.embed,
+            chosen=chosen_of(self),
             has_training=state["has_training"],
             slack=state["slack"],
             trained=None if sketch is None else TrainedHere(model, model, sketch),
@@ -192,6 +192,8 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
             is enabled. What has a value for each row is split with the rows. Nothing of it
             reaches the calibrator: calibration rows all weigh the same.
         """
+        apart = {"split_groups": split_groups, "sample_weight": fit_params.get("sample_weight")}
+        _, groups, split_groups, _ = same_rows(X, "X", y=y, groups=groups, **apart)
         known = self._check_known(X, y)
         if self.shuffle is None:
             warn_of_times(X, y)
@@ -242,12 +244,14 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         values, a column name, or a function of the rows such as a fitted
         :class:`calliper.shift.LikelihoodRatio`. The promise is then one for the new rows.
         """
+        _, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
         X, y, per_row, lazy = rows_at_hand(X, y, groups, weights)
         before: Calibration | None = vars(self).get("calibration_")
         trained = None if before is None else before.trained
         here = trained is not None and trained.estimator is self.estimator
         y = self._check_known(X, y, again=here)
         if X_train is not None and y_train is not None:
+            same_rows(X_train, "X_train", y_train=y_train)
             check_consistent_length(X_train, y_train)
             y_train = self._check_targets(y_train, "y_train")
         training = given_training(self, X_train, y_train)
@@ -312,6 +316,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         By group, ``calibrators_[0].calibrators_[group].shift_report(weights)`` tells.
         """
         self._check_calibrated()
+        (weights,) = same_rows(X, "X", weights=weights)
         new = replace(self.calibration_.per_row, groups=None).new(X, weights=weights)
         report: ShiftReport = self.calibrators_[0].shift_report(new["weights"], coverage)
         return report
@@ -511,6 +516,13 @@ class ConformalRegressor(FrontDoor):
         self.random_state = random_state
         self.progress = progress
 
+    def restore(self, state: dict[str, Any]) -> None:
+        """What a file held, around the model that is given."""
+        n, tails = len(state["calibrators"]), state["score"].n_tails
+        if n != tails:
+            raise CalliperError(f"the score takes {tails} calibrators, one for each tail; got {n}.")
+        super().restore(state)
+
     def _check_known(self, X: Any, y: Any, *, again: bool = False) -> FloatArray:
         return check_known_rows(self, X, y)
 
@@ -555,6 +567,7 @@ class ConformalRegressor(FrontDoor):
         groups, weights : of these rows, if calibration was given such
         """
         self._check_calibrated()
+        y, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
         self._extend(X, check_vector(y, "y"), window, groups, weights)
         return self
 
@@ -571,7 +584,7 @@ class ConformalRegressor(FrontDoor):
         """The model's prediction, (m,): the middle, if it predicts several quantiles."""
         self._check_calibrated()
         check_new_rows(self, X)
-        score = as_score(self.score_function)
+        score = as_score(self.calibration_.chosen["score_function"])
         y_pred = predictions(self.estimator_, X, score.n_outputs)
         return y_pred if y_pred.ndim == 1 else np.asarray(score.centre(y_pred))
 
@@ -629,9 +642,10 @@ class ConformalRegressor(FrontDoor):
         """Predictions and features; and labels, groups and weights of the rows, by name."""
         self._check_calibrated()
         check_new_rows(self, X)
+        groups, weights = same_rows(X, "X", groups=groups, weights=weights)
         per_row = self.calibration_.per_row.new(X, groups=groups, weights=weights)
         y_pred, Z = self.calibration_.space.predict_and_transform(X)
-        return y_pred, Z, {"index": X.index if isinstance(X, IndexedFrame) else None, **per_row}
+        return y_pred, Z, {"index": labels_of(X), **per_row}
 
 
 def known_model(
@@ -662,7 +676,7 @@ def warn_if_other(before: Calibration | None, now: Calibration) -> None:
     """Say that without training rows nearness is judged in another space than before."""
     if before is None or not before.has_training or now.has_training:
         return
-    same = before.model is now.model and before.embed is now.embed
+    same = before.model is now.model and before.chosen["embed"] is now.chosen["embed"]
     if same and before.space.space.name != now.space.space.name:
         warn(
             f"Without X_train nearness is now judged in another space: {now.space}, where it was "

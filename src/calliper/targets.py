@@ -42,6 +42,7 @@ from calliper.exceptions import CalliperError, UnbalancedBoxWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Boxes, Intervals, check_targets, listed, target_names
 from calliper.regressor import ConformalRegressor, FrontDoor
+from calliper.rows import same_rows
 from calliper.scores import AbsoluteError, JointError
 from calliper.space import Training, fit_embedding
 
@@ -122,6 +123,7 @@ class MultiTargetRegressor(FrontDoor):
     ) -> Self:
         """As :meth:`ConformalRegressor.extend`; y has a column for each target."""
         self._check_calibrated()
+        _, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
         y = self._check_targets(y)
         columns = y.T if len(self.regressors_) > 1 else [y]
         grown = tuple(copy(each) for each in self.regressors_)
