@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
@@ -106,6 +107,27 @@ def test_training_rows_and_refits_that_change_nothing_are_said(model, method, fo
         bare = ConformalRegressor(model, method).calibrate(*CAL)
         same = [each.predict_interval(X[:20]).upper for each in (made, bare)]
         np.testing.assert_array_equal(*same)
+
+
+class Other(BaseEstimator):
+    """A calibrator of another library that takes training rows."""
+
+    def fit(self, Z, scores, training=None):
+        self.radius_, self.training_ = np.max(scores), training
+        return self
+
+    def predict_radius(self, Z, coverage):
+        return np.full((len(Z), len(coverage)), self.radius_)
+
+    def guaranteed_coverage(self, coverage):
+        return coverage
+
+
+def test_a_foreign_calibrator_is_told_the_training_rows_that_it_takes():
+    made = ConformalRegressor(MODEL, Other(), embed="inputs").calibrate(*CAL, **TRAIN)
+    told = made.calibrator_.fitted_.training_
+    assert len(told) == 200 and told.targets is not None
+    assert ConformalRegressor(MODEL, Other()).calibrate(*CAL).calibrator_.fitted_.training_ is None
 
 
 # What people type
