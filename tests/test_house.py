@@ -176,7 +176,6 @@ SUBMODULES = {
     "online": ["RATES", "Controller", "History", "coverage_needed"],
     "refitting": ["CVPlus", "JackknifeAfterBootstrap", "JackknifePlus", "RefitGuarantee"],
     "lab.report": [
-        "Band",
         "BandDisplay",
         "CalibrationCurveDisplay",
         "CoverageDisplay",
@@ -187,7 +186,6 @@ SUBMODULES = {
         "PITDisplay",
         "Provenance",
         "RunningCoverageDisplay",
-        "Scene",
         "SourceFile",
         "WidthErrorDisplay",
         "draw_bands",

@@ -31,6 +31,7 @@ from calliper._validation import (
     check_new_rows,
     check_vector,
     first_rows,
+    gathered,
     handled,
     handler_of_collection,
     refuse_collection,
@@ -53,7 +54,7 @@ from calliper.exceptions import (
 )
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
-from calliper.models import fit_router, fresh, predictions
+from calliper.models import fit_router, fresh, predictions, takes_sparse
 from calliper.rows import labels_of, same_rows
 from calliper.scores import Score, as_score
 from calliper.shift import ShiftReport
@@ -218,7 +219,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
     def calibrate(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
         X_train: Any = None,
         y_train: Any = None,
@@ -226,6 +227,10 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         weights: Any = None,
     ) -> Self:
         """Calibrate a model that is already fitted, on rows that it has not seen.
+
+        Rows are an array, a frame, a sparse matrix, a tensor, or a list of what the model takes;
+        for a network also a dict of arrays or tensors, or a ``DataLoader`` that does not shuffle,
+        whose batches (inputs, targets) leave ``y`` out.
 
         After :meth:`fit` that is the model trained there, so that newer rows take the place of
         those held out.
@@ -250,6 +255,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         trained = None if before is None else before.trained
         here = trained is not None and trained.estimator is self.estimator
         y = self._check_known(X, y, again=here)
+        X_train, y_train = gathered(X_train, y_train)
         if X_train is not None and y_train is not None:
             same_rows(X_train, "X_train", y_train=y_train)
             check_consistent_length(X_train, y_train)
@@ -355,6 +361,11 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         super().set_params(**params)
         return self
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = takes_sparse(self.estimator)
+        return tags
+
     def __sklearn_is_fitted__(self) -> bool:
         return "calibration_" in vars(self)
 
@@ -420,7 +431,7 @@ class ConformalRegressor(FrontDoor):
         What is called an error; ``SignedError`` gives one-sided bounds or two radii,
         ``QuantileError`` takes a model of quantiles (with ``Split``, that is CQR). (Plain
         ``score`` is taken: it is scikit-learn's method that rates the predictions.)
-    embed : "auto", "inputs", "prediction", transformer or callable, default "auto"
+    embed : "auto", "inputs", "prediction", layer name, transformer or callable, default "auto"
         The space where nearness is judged.
 
         ``"auto"`` looks at the fitted model: prediction and spread of the members for forests and
@@ -436,7 +447,8 @@ class ConformalRegressor(FrontDoor):
         What works on the inputs themselves (``ForestProximity(forest)``, the basis of
         ``ConditionalCalibration``) gets them as they are.
 
-        A transformer is fitted to training rows, a function or ``Layer`` is taken as it is.
+        Any other text names a layer of a PyTorch module, as ``module.named_modules()`` does. A
+        transformer is fitted to training rows, a function or ``Layer`` is taken as it is.
         Nothing is learnt from calibration rows: they would be treated unlike a new point, which
         costs the guarantee.
     calibration_size : float or int, default 0.25
@@ -568,6 +580,7 @@ class ConformalRegressor(FrontDoor):
         """
         self._check_calibrated()
         y, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
+        X, y = gathered(X, y)
         self._extend(X, check_vector(y, "y"), window, groups, weights)
         return self
 
@@ -667,7 +680,7 @@ def rows_at_hand(X: Any, y: Any, groups: Any, weights: Any) -> tuple[Any, Any, P
     """
     per_row, handler = PerRow(groups=groups, weights=weights), handler_of_collection(X)
     if handler is None:
-        return X, y, per_row, None
+        return *gathered(X, y), per_row, None
     lazy = handler.LazyRows(X, y, per_row)
     return lazy.X, lazy.y, lazy.per_row, lazy
 

@@ -162,6 +162,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
                 f"got n_samples = {len(y)}."
             )
         models.check_sample_weight(fit_params, len(y))
+        models.refuse_crashing(self.estimator, X)
         self._train(indexable(X)[0], y, models.routed(self, fit_params))
         return self
 
@@ -188,6 +189,11 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     @abstractmethod
     def _remark(self, coverage: float) -> str:
         """What is known beyond the bound, in a sentence."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = models.takes_sparse(self.estimator)
+        return tags
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "residuals_")
