@@ -150,6 +150,7 @@ def test_new_rows_join_the_kept_part():
     assert model.calibrator_.n_calibration_ == 150
 
 
+@pytest.mark.filterwarnings("ignore:Coverage 0.998 needs more")
 def test_files_keep_it(tmp_path):
     model = calibrated()
     save(model, tmp_path / "m.calliper")
