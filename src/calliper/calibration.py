@@ -302,8 +302,8 @@ class Calibration:
         on_all = self.on_all
         if on_all is not None:  # with a window old rows are dropped, and those that taught are old
             on_all = None if window is not None else _plain(self.model, X, y, on_all)
-        changed = {"no_guarantee": self.no_guarantee or seen, "on_all": on_all}
-        return replace(self, calibrators=grown, **changed)
+        why = self.no_guarantee or seen
+        return replace(self, calibrators=grown, no_guarantee=why, on_all=on_all)
 
     def distribution(
         self,

@@ -217,7 +217,8 @@ class Boosting:
         slope = left
         if self.reach is not None:
             slope = np.where(left > 0, self.reach[models], self.reach[models] - 1.0)
-        questions, node = [], models
+        questions: list[tuple[IntArray, IntArray]] = []
+        node = models
         for _ in range(DEPTH):
             feature, at = self._questions(node, rows, slope, len(self.known) << len(questions))
             right = self.rows.numbers[rows, feature[node]] > at[node]

@@ -54,23 +54,20 @@ class LearningPart(Training):
 
 def n_teaching(n: int, asked: Any) -> int:
     """How many of n rows teach: a number, a share, by a rule of n for "auto", 0 for None."""
-    if asked is None or asked is False:
+    if asked is None:
         return 0
     if isinstance(asked, str) and asked == "auto":
         most = n - max(FEWEST_KEPT, int(np.ceil(PART_KEPT * n)))
         return min(most, MOST_TAUGHT) if most >= FEWEST_TAUGHT else 0
-    if isinstance(asked, Integral) and not isinstance(asked, bool) and asked >= 0:
-        if asked > n - 1:
-            raise CalliperError(
-                f"learning_part={asked} leaves none of {n} rows to calibrate on: it can be at most "
-                f"{n - 1}."
-            )
-        return int(asked)
-    if isinstance(asked, Real) and not isinstance(asked, bool) and 0 < asked < 1:
-        return min(int(asked * n), n - 1)
+    if isinstance(asked, Real) and not isinstance(asked, bool):
+        number = float(asked)
+        if isinstance(asked, Integral) and 0 <= number < n:
+            return int(number)
+        if not isinstance(asked, Integral) and 0 < number < 1:
+            return min(int(number * n), n - 1)
     raise CalliperError(
-        f"learning_part must be 'auto', None, a share between 0 and 1 or a number of rows; got "
-        f"{asked!r}."
+        f"learning_part must be 'auto', None, a share between 0 and 1, or a number of rows that "
+        f"leaves some of {n} to calibrate on, at most {n - 1}; got {asked!r}."
     )
 
 
@@ -79,9 +76,12 @@ def deal(
 ) -> tuple[IntArray, IntArray]:
     """Numbers of the rows that teach, and of those that calibrate, each in ascending order.
 
-    With labels each group is dealt by itself, so that one of few rows keeps them all. Without
-    shuffling the first rows teach. None as ``random_state`` deals by a fixed seed.
+    With labels each group is dealt by itself, a number as that share of each, so that by "auto" one
+    of few rows keeps them all. Without shuffling the first rows teach. None as ``random_state``
+    deals by a fixed seed.
     """
+    if labels is not None and n_teaching(n, asked) and not isinstance(asked, str):
+        asked = n_teaching(n, asked) / n
     random = check_random_state(0 if random_state is None else random_state)
     teaches = np.zeros(n, dtype=bool)
     groups = (
