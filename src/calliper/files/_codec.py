@@ -41,6 +41,7 @@ from calliper._kept import (
 )
 from calliper.calibrators import Calibrator
 from calliper.exceptions import CalliperError, CannotSaveError, DamagedFileError, OtherModelError
+from calliper.files._file import NUMBERS
 from calliper.models import OpenedModel, open_model, unwrapped
 
 #: Modules whose classes files know as soon as their ``__all__`` names them.
@@ -239,7 +240,7 @@ class Writer:
             return {"texts": array.ravel().tolist(), "shape": shape}
         if kind.kind == "O":
             return {"cells": [self.plain(each, name) for each in array.ravel()], "shape": shape}
-        if kind.kind not in "biuf":
+        if kind.kind not in "biuf" or kind.name not in NUMBERS:
             return self._bring(array, name)
         return self._array(array)
 
