@@ -91,6 +91,7 @@ SUBMODULES = {
         "NewerFormatError",
         "OtherModelError",
         "QuantileCrossingWarning",
+        "RowLabelsWarning",
         "RowOrderWarning",
         "SharedRowsWarning",
         "ShiftWarning",
@@ -173,7 +174,6 @@ SUBMODULES = {
     "online": ["RATES", "Controller", "History", "coverage_needed"],
     "refitting": ["CVPlus", "JackknifeAfterBootstrap", "JackknifePlus", "RefitGuarantee"],
     "lab.report": [
-        "Band",
         "BandDisplay",
         "CalibrationCurveDisplay",
         "CoverageDisplay",
@@ -184,7 +184,6 @@ SUBMODULES = {
         "PITDisplay",
         "Provenance",
         "RunningCoverageDisplay",
-        "Scene",
         "SourceFile",
         "WidthErrorDisplay",
         "draw_bands",

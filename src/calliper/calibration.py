@@ -39,6 +39,7 @@ from calliper._validation import (
     check_levels,
     check_vector,
     first_rows,
+    gathered,
     handler_of_collection,
     refuse_collection,
     row_values,
@@ -56,9 +57,9 @@ from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError, EmbeddingWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
-from calliper.models import fit_router, fresh, is_frozen
+from calliper.models import fit_router, fresh, is_frozen, takes_sparse
 from calliper.quantile import as_fraction
-from calliper.rows import Rows
+from calliper.rows import Rows, same_rows
 from calliper.scores import AbsoluteError, Score, as_score
 from calliper.shift import ShiftReport
 from calliper.space import (
@@ -245,7 +246,7 @@ class Calibration:
         made: Distribution = calibrator.predict_distribution(
             Z, np.zeros(len(y_pred)), bounds=bounds, weights=weights, groups=groups
         )
-        return made.placed(y_pred, self.score, index)
+        return made._placed(y_pred, self.score, index)
 
     def centre(self, y_pred: FloatArray) -> FloatArray:
         """One number a row, (m,): the prediction, or the middle of several."""
@@ -374,6 +375,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         By group, ``calibrators_[0].calibrators_[group].shift_report(weights)`` tells.
         """
         self._check_calibrated()
+        (weights,) = same_rows(X, "X", weights=weights)
         new = replace(self.calibration_.per_row, groups=None).new(X, weights=weights)
         report: ShiftReport = self.calibrators_[0].shift_report(new["weights"], coverage)
         return report
@@ -410,6 +412,11 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
             params["calibrator"] = FullRescaled()
         super().set_params(**params)
         return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = takes_sparse(self.estimator)
+        return tags
 
     def __sklearn_is_fitted__(self) -> bool:
         return "calibration_" in vars(self)
@@ -516,7 +523,7 @@ def rows_at_hand(X: Any, y: Any, groups: Any, weights: Any) -> tuple[Any, Any, P
     """
     per_row, handler = PerRow(groups=groups, weights=weights), handler_of_collection(X)
     if handler is None:
-        return X, y, per_row, None
+        return *gathered(X, y), per_row, None
     lazy = handler.LazyRows(X, y, per_row)
     return lazy.X, lazy.y, lazy.per_row, lazy
 

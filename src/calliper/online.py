@@ -46,11 +46,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
 
 from calliper._kept import Array, Field, Number
-from calliper._types import BoolArray, FloatArray, IndexedFrame, RadiusModel
+from calliper._types import BoolArray, FloatArray, RadiusModel
 from calliper._validation import at_least, check_level, check_vector, n_rows, row_values
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, unheard
 from calliper.intervals import Intervals
 from calliper.quantile import TOLERANCE
+from calliper.rows import labels_of, same_rows
 
 __all__ = ["RATES", "Controller", "History", "coverage_needed"]
 
@@ -216,8 +217,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
             return intervals
         middle = np.asarray(model.predict(X), dtype=np.float64)
         half = np.inf if level else 0.0
-        index = X.index if isinstance(X, IndexedFrame) else None
-        return Intervals(middle - half, middle + half, level, index)
+        return Intervals(middle - half, middle + half, level, labels_of(X))
 
     def predict_radius(self, calibrator: Any, Z: Any, **how: Any) -> FloatArray:
         """The radius of ``calibrator`` at the level to ask for, (m,); infinite at 1, 0 at 0."""
@@ -339,6 +339,7 @@ def coverage_needed(
     >>> coverage_needed(split, [[0.0], [0.0], [0.0]], [0.5, 5.5, 20.0])
     array([0. , 0.5, 0.9])
     """
+    y, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
     y = check_vector(y, "y", n=n_rows(X))
     given = {"groups": groups, "weights": weights}
     how = {name: row_values(each, X, name) for name, each in given.items() if each is not None}

@@ -45,7 +45,7 @@ from calliper.guarantees import (
 )
 from calliper.kernels import Kernel, as_kernel, check_length_scale, rescale
 from calliper.quantile import Shares
-from calliper.rows import Rows
+from calliper.rows import Rows, same_rows
 from calliper.shift import ShiftReport, as_shares, check_weights
 
 #: What a file keeps of rows: calibration, training and left-out ones.
@@ -188,7 +188,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             Distance in ``Z`` at which N points still count for one another, where the space has a
             unit of its own.
         """
-        rows = Rows(Z, scores, magnitudes, signs, weights, groups)
+        sizes = {"scores": scores, "magnitudes": magnitudes, "signs": signs}
+        rows = Rows.given(Z, **sizes, weights=weights, groups=groups)
         return self._fit(rows, training=training, left_out=left_out, length_scale=length_scale)
 
     def fit_to(self, rows: Rows, **apart: Any) -> Self:
@@ -334,7 +335,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             For the number of points that there are now. What else ``fit`` was given of other
             points still counts.
         """
-        rows = Rows(Z, scores, magnitudes, signs, weights, groups)
+        sizes = {"scores": scores, "magnitudes": magnitudes, "signs": signs}
+        rows = Rows.given(Z, **sizes, weights=weights, groups=groups)
         return self._extend(rows, window, length_scale)
 
     def _extend(self, new: Rows, window: int | None, length_scale: float | None) -> Self:
@@ -450,6 +452,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         if ``fit`` was given weights of the calibration points; ``groups``, (m,) labels, a column
         name or a function of the rows, are for :class:`Grouped`.
         """
+        weights, groups = same_rows(Z, "Z", weights=weights, groups=groups)
         asked = {"confidence": confidence, "weights": weights, "groups": groups}
         return valid.like_coverage(self.radii(Z, valid.check_levels(coverage), **asked), coverage)
 
@@ -496,6 +499,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
                 f"a distribution needs to know on which side each target lay: pass "
                 f"signs=np.sign(y - y_pred) to fit of {type(self).__name__}."
             )
+        y_pred, weights = same_rows(Z, "Z", y_pred=y_pred, weights=weights)
         Z = self._check_new(Z)
         centre = valid.check_vector(as_array(y_pred, "y_pred", Z), "y_pred", n=len(Z))
         ends = (-np.inf, np.inf) if bounds is None else valid.check_bounds(bounds)
@@ -503,7 +507,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         if shares is not None:
             shares = replace(shares, calibration=self._signed_weights / self._signed_weights.max())
         n, signed = self.n_calibration_, self.signed_thresholds
-        return Distribution(centre, Z, signed, n, bounds=ends, shares=shares)
+        return Distribution(centre, Z, signed, n, bounds=ends, _shares=shares)
 
     def signed_thresholds(self, Z: FloatArray, ranks: list[int] | None = None) -> FloatArray:
         """±t_i with the errors' signs: of a few rows all, (m, N), or of any rows those of ranks."""
