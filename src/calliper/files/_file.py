@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,7 +95,7 @@ def _write(handle: Any, contents: Contents) -> None:
         archive.writestr(zipfile.ZipInfo(HASH), total.hexdigest())
 
 
-def _order(array: NDArray[Any]) -> str:
+def _order(array: NDArray[Any]) -> Literal["C", "F"]:
     """How it lies in memory, which is kept: sums depend on it in their last digit."""
     return "F" if array.ndim > 1 and array.strides[0] < array.strides[-1] else "C"
 
