@@ -97,9 +97,11 @@ SUBMODULES = {
         "ShiftWarning",
         "SmallCalibrationWarning",
         "SparseBinsWarning",
+        "SplitGroupsWarning",
         "TornStoreWarning",
         "UnbalancedBoxWarning",
         "UnscaledFeaturesWarning",
+        "UnusedWarning",
         "ZeroScaleWarning",
     ],
     "guarantees": [
@@ -174,7 +176,6 @@ SUBMODULES = {
     "online": ["RATES", "Controller", "History", "coverage_needed"],
     "refitting": ["CVPlus", "JackknifeAfterBootstrap", "JackknifePlus", "RefitGuarantee"],
     "lab.report": [
-        "Band",
         "BandDisplay",
         "CalibrationCurveDisplay",
         "CoverageDisplay",
@@ -185,7 +186,6 @@ SUBMODULES = {
         "PITDisplay",
         "Provenance",
         "RunningCoverageDisplay",
-        "Scene",
         "SourceFile",
         "WidthErrorDisplay",
         "draw_bands",

@@ -10,14 +10,12 @@ import pytest
 
 from calliper.intervals import Intervals
 from calliper.lab.report import (
-    Band,
     BandDisplay,
     CalibrationCurveDisplay,
     CoverageDisplay,
     CoverageLawDisplay,
     EmbeddingDisplay,
     MetricCurveDisplay,
-    Scene,
     WidthErrorDisplay,
     draw_bands,
 )
@@ -243,9 +241,9 @@ def test_points_are_sorted_before_they_are_joined():
     assert list(joined[:, 0]) == [0.5, 0.8, 0.9] and np.all(np.diff(joined[:, 1]) >= 0)
     grid = np.random.default_rng(0).permutation(50) / 50
     around = Intervals(-1 - grid, 1 + grid)
-    scene = Scene(grid=grid, y_pred=0 * grid, oracle=around, x=grid, y=0 * grid)
-    band = Band("one", "", around, np.ones(50, dtype=bool))
-    for axis in draw_bands(scene, [band]).axes:
+    known = {"y": 0 * grid, "y_pred": 0 * grid, "oracle": around}
+    band = BandDisplay.from_intervals(grid, around, **known)
+    for axis in draw_bands({"one": band}).axes:
         assert all(np.all(np.diff(line.get_xdata()) >= 0) for line in axis.lines if len(
             line.get_xdata()) and line.get_linestyle() != "None")  # fmt: skip
 
