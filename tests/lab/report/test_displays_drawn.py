@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -245,6 +246,9 @@ def test_points_are_sorted_before_they_are_joined():
     around = Intervals(-1 - grid, 1 + grid)
     scene = Scene(grid=grid, y_pred=0 * grid, oracle=around, x=grid, y=0 * grid)
     band = Band("one", "", around, np.ones(50, dtype=bool))
+    wider = replace(band, intervals=Intervals(-9 - grid, 9 + grid))
+    low, high = draw_bands(scene, [band, wider]).axes[2].get_ylim()
+    assert low == 0 and high >= 10, "a scale that all share has room for all"
     for axis in draw_bands(scene, [band]).axes:
         assert all(np.all(np.diff(line.get_xdata()) >= 0) for line in axis.lines if len(
             line.get_xdata()) and line.get_linestyle() != "None")  # fmt: skip

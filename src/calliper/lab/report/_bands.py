@@ -231,10 +231,10 @@ def draw_bands(scene: Scene, bands: Sequence[Band]) -> Figure:
     for (data, half_width), band in zip(axes.T, bands, strict=True):
         _draw_data(data, scene, band)
         _draw_half_width(half_width, scene, band)
-        half_width.set_ylim(bottom=0)
         half_width.set_xlabel("x")
         half_width.margins(x=0)
         data.margins(x=0)
+    axes[1, 0].set_ylim(bottom=0)  # of all panels, whose scale is shared and known only now
     axes[0, 0].set_ylabel("y")
     axes[1, 0].set_ylabel("half-width")
     figure.legend(

@@ -201,7 +201,7 @@ def _remarks(curve: Curve) -> str:
 
 
 def draw_tuning(curve: TuningCurve) -> Figure:
-    """Above, the criterion against the length scale; below, how many points chose each.
+    """Above, the criterion against each candidate; below, how many points chose each.
 
     Parameters
     ----------
@@ -277,7 +277,7 @@ def _draw_counts(axis: Any, curve: TuningCurve) -> None:
     axis.set_ylim(0, 1.05 * len(curve.chosen))
     axis.set_yticks([0, len(curve.chosen)])
     axis.set_ylabel("points that\nchose it")
-    axis.set_xlabel("length scale")
+    axis.set_xlabel(curve.what)
 
 
 def _mark_favourite(axes: Any, curve: TuningCurve) -> None:
