@@ -7,7 +7,7 @@ import pytest
 
 from calliper import KNN, CalliperError, JackknifeRescaled
 from calliper.exceptions import ZeroScaleWarning
-from calliper.kernels import KNN, TunedKNN, TunedRBF
+from calliper.kernels import TunedKNN, TunedRBF
 from calliper.lab.report import draw_tuning
 from calliper.lab.tuning import TuningCurve, tuning_curve
 
