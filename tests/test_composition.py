@@ -59,7 +59,7 @@ def test_weighted_distribution_is_its_definition(method):
     model = ConformalRegressor(MODEL, method).calibrate(X, y, weights=heavier, **known)
     new, target = rows(12, seed=3, shift=0.5)
     found = model.predict_distribution(new)
-    points, own, w = found._points(slice(None)), heavier(new), found.shares.calibration
+    points, own, w = found._points(slice(None)), heavier(new), found._shares.calibration
     own = own / heavier(X).max()
     assert np.allclose(np.sort(w), np.sort(heavier(X) / heavier(X).max()))
     for i in range(len(new)):

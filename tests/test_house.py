@@ -92,6 +92,7 @@ SUBMODULES = {
         "NewerFormatError",
         "OtherModelError",
         "QuantileCrossingWarning",
+        "RowLabelsWarning",
         "RowOrderWarning",
         "SharedRowsWarning",
         "ShiftWarning",

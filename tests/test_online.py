@@ -12,16 +12,23 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 
 from calliper import KNN, ConformalRegressor, FullRescaled, Intervals, SignedError, Split
-from calliper.exceptions import CalliperError
+from calliper.calibrators import SLCP, ConditionalCalibration, Grouped, LoCart
+from calliper.exceptions import CalliperError, unheard
 from calliper.lab.report import RunningCoverageDisplay
 from calliper.online import RATES, Controller, coverage_needed
 
 
+def tell(control, needed):
+    """One step with a target that needs this level; it may look at the level, as an opponent."""
+    level = control.level
+    needed = needed(level) if callable(needed) else needed
+    return control.update(needed < level, needed=needed)
+
+
 def run(control, needed):
-    """The history after targets that need these levels; may look at the level, as an opponent."""
-    for t in range(len(needed)):
-        level = control.level
-        control.update(needed=needed[t](level) if callable(needed[t]) else needed[t])
+    """The history after targets that need these levels."""
+    for each in needed:
+        tell(control, each)
     return control.history
 
 
@@ -61,9 +68,7 @@ def test_bound_holds_for_every_sequence(runs, coverage, rate, start, decay):
     bounds = []
     for step, times in runs:
         for _ in range(times):
-            level = control.level
-            control.update(needed=step(level) if callable(step) else step)
-            bounds.append(control.bound)
+            bounds.append(tell(control, step).bound)
     T = len(bounds)
     off = np.abs(np.cumsum(control.history.outside) / np.arange(1, T + 1) - (1 - coverage))
     assert (off <= np.array(bounds) + 1e-9).all()
@@ -86,7 +91,7 @@ def test_bound_is_nearly_reached_by_a_patient_opponent(decay):
     control = Controller(0.5, rate=0.1, decay=decay)
     run(control, [kind] * 1000)
     while control.level < 1:
-        control.update(needed=spiteful(control.level))
+        tell(control, spiteful)
     off = abs(control.history.outside.mean() - 0.5)
     assert 0.65 * control.bound < off <= control.bound
 
@@ -165,6 +170,92 @@ def test_coverage_needed_of_scores_and_beyond_all():
     assert coverage_needed(split, np.zeros((2, 1)), [98.5, -1.0]) == pytest.approx([0.99, 0.0])
 
 
+def rows_of_two_sites(n, seed):
+    rng = np.random.default_rng(seed)
+    return rng.uniform(size=(n, 2)), np.abs(rng.normal(size=n))
+
+
+def grouped(method):
+    """Fitted to 9 rows of one group and to 99 of another, and how to ask about the latter."""
+    Z, scores = rows_of_two_sites(108, 7)
+    sites = np.repeat(["few", "many"], [9, 99])
+    return Grouped(method).fit(Z, scores, groups=sites), {"groups": ["many"] * 12}
+
+
+def weighted(method):
+    """Fitted with weights, and those of rows to ask about."""
+    Z, scores = rows_of_two_sites(60, 8)
+    weights = np.random.default_rng(9).uniform(0.1, 3.0, size=72)
+    return method.fit(Z, scores, weights=weights[:60]), {"weights": weights[60:]}
+
+
+@pytest.mark.parametrize(
+    "fitted",
+    [
+        lambda: grouped(Split()),
+        lambda: grouped(FullRescaled(KNN(5))),
+        lambda: weighted(Split()),
+        lambda: weighted(FullRescaled(KNN(5))),
+        lambda: (
+            LoCart(random_state=0).fit(
+                *rows_of_two_sites(200, 7), training=rows_of_two_sites(200, 6)
+            ),
+            {},
+        ),
+    ],
+)
+def test_coverage_needed_is_by_the_rows_own_group_weight_and_leaf(fitted):
+    method, how = fitted()
+    Z, scores = rows_of_two_sites(12, 10)
+    needed = coverage_needed(method, Z, scores, **how)
+    levels = np.unique([*np.linspace(0.005, 0.985, 197), *needed[(needed > 0) & (needed < 1)]])
+    with unheard(Warning):
+        held = scores[:, None] <= method.predict_radius(Z, levels, **how)
+    gap = levels - needed[:, None]
+    told = np.abs(gap) > (1e-10 if "weights" in how else -1)  # shares are no simple fractions
+    np.testing.assert_array_equal(held[told], (gap > 1e-12)[told])
+
+
+def test_controller_counts_what_happened_to_rows_of_a_large_group():
+    method, how = grouped(Split())
+    control, inside = Controller(0.85, rate=(0.05, 0.1)), []
+    for t in range(25):
+        Z, scores = rows_of_two_sites(12, 100 + t)
+        inside.append(scores <= control.predict_radius(method, Z, **how))
+        control.update(inside[-1], needed=coverage_needed(method, Z, scores, **how))
+    assert control.history.coverage == pytest.approx(np.mean(inside))
+    assert np.mean(inside) == pytest.approx(0.85, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"decay": 0.9}, {"rate": 0.5}, {"coverage": 0.5}, {"start": 0.5}, {"horizon": 9}],
+)
+def test_parameters_that_change_midway_are_refused(changed):
+    control = tell(Controller(0.9, rate=0.1), 0.5)
+    bound, before = control.bound, control.get_params()
+    control.set_params(**changed)
+    for use in (lambda: control.level, lambda: control.bound, lambda: control.update(True)):
+        with pytest.raises(CalliperError, match=r"\w+ was .* and is .* now, but its bound"):
+            use()
+    assert control.set_params(**before).bound == bound
+
+
+@pytest.mark.parametrize("make", [lambda: SLCP(KNN(5)), ConditionalCalibration])
+def test_memory_of_levels_is_bounded(make, monkeypatch):
+    for module in ("_calibrator", "_conditional"):
+        monkeypatch.setattr(f"calliper.calibrators.{module}.MOST_LEVELS", 8)
+    Z, scores = rows_of_two_sites(40, 11)
+    apart = {"training": (Z[20:], scores[20:])} if make is not ConditionalCalibration else {}
+    method = make().fit(Z[:20], scores[:20], **apart)
+    levels = np.linspace(0.3, 0.7, 40)
+    alone = [method.predict_radius(Z[:3], level)[0] for level in levels]
+    assert method.predict_radius(Z[:3], levels)[0].tolist() == alone
+    known = vars(method)
+    kept = [method.levels_asked_, known.get("_thresholds", ()), known.get("_vertices", ())]
+    assert len(method.levels_asked_) == 8 and max(map(len, kept)) <= len(levels)
+
+
 def test_one_loop_serves_all_rules_and_extends():
     model, X, y = model_and_rows()
     for control in (Controller(), Controller(rate=0.2, decay=0.6), Controller(rate=RATES)):
@@ -175,7 +266,7 @@ def test_one_loop_serves_all_rules_and_extends():
             assert isinstance(intervals, Intervals)
             needed = coverage_needed(growing, X[now], y[now])
             assert intervals.contains(y[now])[0] == (intervals.coverage > needed[0])
-            control.update(needed=needed)
+            control.update(intervals.contains(y[now]), needed=needed)
             growing.extend(X[now], y[now])
         assert growing.calibrator_.n_calibration_ == 130
         again = pickle.loads(pickle.dumps(control))
@@ -253,13 +344,14 @@ def test_bad_parameters_are_refused(parameters, words):
 @pytest.mark.parametrize(
     ("told", "words"),
     [
-        ({}, "takes inside or needed"),
-        ({"inside": True, "needed": 0.5}, "takes inside or needed"),
+        ({}, "needs inside"),
+        ({"needed": 0.5}, "needed comes beside it, not in its place"),
+        ({"inside": True, "needed": [0.5, 0.5]}, "needed"),
         ({"inside": 0.7}, "True or False for each row"),
         ({"inside": []}, "True or False for each row"),
-        ({"needed": 1.0}, "at least 0 and below 1"),
-        ({"needed": -0.1}, "at least 0 and below 1"),
-        ({"needed": np.nan}, "needed must be finite"),
+        ({"inside": True, "needed": 1.1}, "needed must be from 0 to 1"),
+        ({"inside": True, "needed": -0.1}, "needed must be from 0 to 1"),
+        ({"inside": True, "needed": np.nan}, "needed must be finite"),
     ],
 )
 def test_bad_news_is_refused_and_changes_nothing(told, words):

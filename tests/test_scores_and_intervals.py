@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -224,3 +225,49 @@ def test_quantiles_move_by_the_digits_that_their_unit_costs(variant, row, radius
 
 def test_quantiles_that_coincide_are_a_millionth_apart():
     assert QuantileError("ratio").measure(np.array([2.0]), np.ones((1, 2))) == 1 / 1e-6
+
+
+def test_some_rows_of_intervals_are_intervals_with_all_that_is_known():
+    lower, labels = np.arange(8.0).reshape(4, 2), pd.Index(list("abcd"))
+    intervals = Intervals(lower, lower + 1, (0.5, 0.9), labels, np.arange(4.0))
+    mask = np.array([True, False, False, True])
+    nullable = pd.array([True, False, False, True], dtype="boolean")
+    series = pd.Series(mask, labels)
+    for rows in (mask, series, nullable, [0, 3], slice(0, 4, 3), np.array([0, -1])):
+        some = intervals[rows]
+        np.testing.assert_array_equal(some.lower, lower[[0, 3]])
+        np.testing.assert_array_equal(some.upper, lower[[0, 3]] + 1)
+        assert some.coverage == (0.5, 0.9) and [*some.index] == ["a", "d"]
+        np.testing.assert_array_equal(some.centre, [0, 3])
+    assert intervals[[]].lower.shape == (0, 2)
+    assert Intervals([0.0, 1.0], [1.0, 2.0], index=["x", "y"])[1:].index == ["y"]
+    assert isinstance(Intervals(*np.zeros((2, 9)), index=pd.RangeIndex(9))[:5].index, pd.RangeIndex)
+
+
+@pytest.mark.parametrize("rows", [0, (0, 1), "lower", [0.5], [[0, 1]], [None, True]])
+def test_what_picks_no_rows_is_refused(rows):
+    with pytest.raises(CalliperError, match=r"takes rows.*intervals\[\[0\]\]"):
+        Intervals([0.0, 1.0], [1.0, 2.0])[rows if rows != (0, 1) else (slice(None), 1)]
+
+
+@pytest.mark.parametrize("rows", [[True], [2], [-3]])
+def test_rows_that_are_not_there(rows):
+    with pytest.raises(IndexError, match="there are 2 intervals"):
+        Intervals([0.0, 1.0], [1.0, 2.0])[rows]
+
+
+def test_intervals_as_an_array():
+    one = Intervals([0.0, 1.0], [1.0, 2.0])
+    np.testing.assert_array_equal(np.asarray(one), [[0, 1], [1, 2]])
+    assert np.array(one, dtype=np.float32).dtype == np.float32
+    several = Intervals(np.zeros((4, 3)), np.ones((4, 3)), (0.1, 0.2, 0.3))
+    assert np.asarray(several).shape == (4, 2, 3)
+    with pytest.raises(ValueError, match="copy"):
+        np.array(one, copy=False)
+
+
+def test_no_length_and_why():
+    intervals = Intervals(np.zeros(3), np.ones(3))
+    with pytest.raises(TypeError, match=r"unpack as lower, upper = intervals: there are 3 rows"):
+        len(intervals)
+    assert intervals and len([*intervals]) == 2

@@ -3,6 +3,9 @@
 import asyncio
 import json
 import math
+import sqlite3
+import subprocess
+import sys
 
 import httpx
 import numpy as np
@@ -11,7 +14,8 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 
-from studies.benchmarks.service import Client, hammer, loaded, serving
+from calliper import Intervals
+from studies.benchmarks.service import EXAMPLE, Client, hammer, loaded, serving
 
 pytestmark = pytest.mark.long
 
@@ -93,6 +97,48 @@ def test_what_is_no_request_is_refused(http, text):
     assert answer.status_code in (400, 422) and answer.json()["detail"]
 
 
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/intervals", '{"rows": [{"\\ud800": 1}]}'),
+        ("/intervals", '{"rows": [{"age": "\\ud800"}]}'),
+        ("/labels", '{"labels": [{"id": "\\ud800", "y": 3}]}'),
+        ("/labels", '{"labels": [{"id": "a", "y": {"\\ud800": "\\ud800"}}]}'),
+    ],
+)
+def test_half_a_surrogate_pair_is_refused(http, path, text):
+    answer = http.post(path, content=text, headers=JSON)
+    assert answer.status_code == 422 and answer.json()["detail"]
+
+
+def test_what_is_missing_is_said_in_words():
+    for file in ("app.py", "train.py"):
+        code = "import sys, runpy; sys.modules['skops'] = None; runpy.run_path(sys.argv[1])"
+        command = [sys.executable, "-c", code, str(EXAMPLE / file)]
+        said = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert said.returncode == 1 and "Traceback" not in said.stderr
+        assert said.stderr.endswith("the service needs pip install 'calliper[service]'.\n")
+
+
+def test_a_label_is_on_the_disk_when_it_is_taken(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    ledger = pytest.importorskip("ledger")
+    made, said = ledger.Ledger(tmp_path / "x.sqlite"), []
+    connect = sqlite3.connect
+
+    def watched(*given, **how):
+        database = connect(*given, **how)
+        database.set_trace_callback(said.append)
+        return database
+
+    monkeypatch.setattr(sqlite3, "connect", watched)
+    (name,) = made.add(Intervals(np.zeros(1), np.ones(1), 0.9))
+    said.clear()
+    made.label({name: 0.5})
+    assert said.index("PRAGMA synchronous = FULL") < said.index("COMMIT")
+    assert made.totals() == [(0.9, 1, 1)]
+
+
 def test_many_problems_are_cut(http):
     answer = http.post("/intervals", json={"rows": [{}] * 100})
     assert len(answer.json()["detail"]) == 21
@@ -118,6 +164,8 @@ def test_labels_are_counted_once_and_all_or_none(http):
         ([(second, 150.0), ("nobody", 3.0)], "no interval was answered by that id"),
         ([(second, "much")], "expected a number, got 'much'"),
         ([], "expected 1 to 1000 labels, got 0"),
+        ([(second, 150.0), (second, 3.0)], "label 0 has its id"),
+        ([(second, 150.0), (second, 150.0)], "label 0 has its id"),
     ]:
         status, _, detail = send(*labels)
         assert status == 422 and words in detail

@@ -21,12 +21,14 @@ import traceback
 import warnings
 import zipfile
 from contextlib import suppress
+from copy import deepcopy
 from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 
 import calliper
+import calliper.scale._device  # which is imported late, where a file names an engine
 from calliper import ErrorModel
 from calliper.exceptions import CalliperError
 from calliper.files import _codec, _file
@@ -287,7 +289,7 @@ def _node(header, nodes, arrays, rng):
     """A node is another, strange one, or one of those elsewhere."""
     here, key = rng.choice(nodes_of(nodes))
     there, other = rng.choice(nodes_of(nodes))
-    here[key] = json.loads(json.dumps(rng.choice([rng.choice(STRANGE), there[other]])))
+    here[key] = deepcopy(rng.choice([rng.choice(STRANGE), there[other]]))
 
 
 def _number_of_node(header, nodes, arrays, rng):
@@ -296,8 +298,9 @@ def _number_of_node(header, nodes, arrays, rng):
         (here, key) for here, key in nodes_of(nodes) if type(here[key]) in (int, float, bool)
     ]
     here, key = rng.choice(numbers)
+    twice = here[key] * 2 if abs(here[key]) < 1e300 else 1e308  # JSON has no infinity
     here[key] = rng.choice(
-        [0, 1, -1, 2, here[key] + 1, here[key] * 2, 10**6, 2**31, 1e300, 0.5, True, None, "1"]
+        [0, 1, -1, 2, here[key] + 1, twice, 10**6, 2**31, 1e300, 0.5, True, None, "1"]
     )
 
 
@@ -342,7 +345,7 @@ def _nesting(header, nodes, arrays, rng):
 def _head(header, nodes, arrays, rng):
     """The header says something else."""
     here, key = rng.choice(nodes_of(header))
-    here[key] = rng.choice(STRANGE)
+    here[key] = deepcopy(rng.choice(STRANGE))  # which may be changed in its turn
 
 
 FORGERIES = (_numbers, _arrays, _node, _number_of_node, _sharing, _name, _nesting, _head)

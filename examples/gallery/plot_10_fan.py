@@ -55,5 +55,5 @@ pyplot.show()
 # Other questions to the same object:
 
 eight = int(np.flatnonzero(hour[rows] == 8)[0])
-print(f"more than 500 at eight: {1 - distribution.cdf(500.0)[eight]:.0%}")
+print(f"more than 500 at eight: {distribution.exceedance(500.0)[eight]:.0%}")
 print(f"exceeded once in twenty days, at eight: {distribution.quantile(0.95)[eight]:.0f}")

@@ -9,6 +9,7 @@ there, and shared by all workers. Put a proxy before it that limits the size of 
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import AsyncIterator
@@ -16,13 +17,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-import skops.io
-from fastapi import FastAPI, HTTPException, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+try:
+    import pandas as pd
+    import skops.io
+    from fastapi import FastAPI, HTTPException, Request
+    from fastapi.exceptions import RequestValidationError
+    from fastapi.responses import JSONResponse
+    from pydantic import BaseModel
+except ImportError as error:
+    raise SystemExit(f"{error}: the service needs pip install 'calliper[service]'.") from error
 from ledger import Ledger, RefusedError
-from pydantic import BaseModel
 
 import calliper
 
@@ -71,11 +75,25 @@ async def start(app: FastAPI) -> AsyncIterator[None]:
 app = FastAPI(title="Prediction intervals", lifespan=start)
 
 
+class PlainResponse(JSONResponse):
+    """JSON in ASCII: a text that no encoding has, such as half a surrogate pair, is escaped."""
+
+    def render(self, content: Any) -> bytes:
+        """The bytes."""
+        return json.dumps(content, allow_nan=False).encode("ascii")
+
+
 @app.exception_handler(RequestValidationError)
-def refused(request: Request, error: RequestValidationError) -> JSONResponse:
+def misshapen(request: Request, error: RequestValidationError) -> JSONResponse:
     """What is wrong with the form of a request, without repeating what may not be JSON."""
     found = [{"where": list(map(str, e["loc"])), "problem": e["msg"]} for e in error.errors()]
-    return JSONResponse({"detail": found[:MOST_PROBLEMS]}, 422)
+    return PlainResponse({"detail": found[:MOST_PROBLEMS]}, 422)
+
+
+@app.exception_handler(HTTPException)
+def refused(request: Request, error: HTTPException) -> JSONResponse:
+    """What is wrong with what a request says."""
+    return PlainResponse({"detail": error.detail}, error.status_code)
 
 
 @app.get("/health")
@@ -117,6 +135,9 @@ def label(sent: Labels) -> dict[str, Any]:
     refuse_number(len(sent.labels), "labels")
     wrong = [(place, number_or_why(each.y)) for place, each in enumerate(sent.labels)]
     refuse([{"label": place, "problem": why} for place, why in wrong if isinstance(why, str)])
+    first = {each.id: place for place, each in reversed([*enumerate(sent.labels)])}
+    again = [place for place, each in enumerate(sent.labels) if first[each.id] != place]
+    refuse([{"label": p, "problem": f"label {first[sent.labels[p].id]} has its id"} for p in again])
     try:
         app.state.ledger.label({each.id: float(each.y) for each in sent.labels})
     except RefusedError as error:

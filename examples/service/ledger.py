@@ -29,6 +29,9 @@ class RefusedError(ValueError):
 class Ledger:
     """Answers by id, and how many labelled ones lay inside; safe across threads and workers.
 
+    A label that was taken is on the disk and survives a power failure, and so do the answers before
+    it. Answers since then may be lost: a label of theirs is refused.
+
     It grows with every answer. Delete the file, or old rows of ``answers``, as your rules say.
     """
 
@@ -39,10 +42,14 @@ class Ledger:
             database.executescript(SCHEMA)
 
     @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        """A connection of this call alone, in which nobody else writes; all is kept or nothing."""
+    def _open(self, synchronous: str) -> Iterator[sqlite3.Connection]:
+        """A connection of this call alone, in which nobody else writes; all is kept or nothing.
+
+        ``synchronous`` is FULL to wait for the disk at the end, NORMAL to leave that to a later
+        call.
+        """
         with closing(sqlite3.connect(self.path, timeout=30, isolation_level=None)) as database:
-            database.execute("PRAGMA synchronous = NORMAL")
+            database.execute(f"PRAGMA synchronous = {synchronous}")
             database.execute("BEGIN IMMEDIATE")
             yield database
             database.execute("COMMIT")
@@ -52,19 +59,20 @@ class Ledger:
         ids = [token_hex(8) for _ in answered.lower]
         ends = zip(ids, answered.lower.tolist(), answered.upper.tolist(), strict=True)
         rows = [(name, answered.coverage, low, high) for name, low, high in ends]
-        with self._open() as database:
+        with self._open("NORMAL") as database:
             database.executemany("INSERT INTO answers VALUES (?, ?, ?, ?, NULL)", rows)
         return ids
 
     def label(self, labels: dict[str, float]) -> None:
         """Count what came; all labels or, if one is refused, none."""
-        with self._open() as database:
+        with self._open("FULL") as database:
             for name, y in labels.items():
                 self._label(database, name, y)
 
     def _label(self, database: sqlite3.Connection, name: str, y: float) -> None:
         ask = "SELECT coverage, lower, upper, y FROM answers WHERE id = ?"
-        found = database.execute(ask, (name,)).fetchone()
+        # SQLite takes no text that UTF-8 has not; no id of ours is beyond ASCII.
+        found = database.execute(ask, (name,)).fetchone() if name.isascii() else None
         if found is None:
             raise RefusedError(f"id {name!r}: no interval was answered by that id")
         coverage, lower, upper, before = found

@@ -11,7 +11,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import skops.io
+try:
+    import pandas  # noqa: F401 (the rows are a frame)
+    import skops.io
+except ImportError as error:
+    raise SystemExit(f"{error}: the service needs pip install 'calliper[service]'.") from error
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import train_test_split

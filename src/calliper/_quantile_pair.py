@@ -28,6 +28,7 @@ from calliper._validation import check_known_rows, check_level, check_new_rows, 
 from calliper.exceptions import CalliperError
 from calliper.models import fit_router, fresh, predictions, routed
 from calliper.quantile import as_fraction
+from calliper.rows import same_rows
 
 
 class QuantilePair(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -80,6 +81,7 @@ class QuantilePair(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         middle = (0.5,) if self.median else ()
         quantiles = (float((1 - level) / 2), *middle, float((1 + level) / 2))
         name = _quantile_parameter(self.estimator)
+        y, _ = same_rows(X, "X", y=y, sample_weight=fit_params.get("sample_weight"))
         y = check_known_rows(self, X, y)
         fit_params = routed(self, fit_params)
         # CatBoost takes the level within the name of the loss.

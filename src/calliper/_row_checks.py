@@ -401,9 +401,7 @@ def state_of(X: Any) -> dict[str, Any] | None:
         return {"kind": "polars", "names": list(X.columns), "types": types, "columns": cells}
     if hasattr(X, "detach"):
         return {"kind": "tensor", "rows": X.detach().cpu().numpy()}
-    if isinstance(X, np.ndarray | list) or sparse.issparse(X):
-        return {"kind": "rows", "rows": sparse.csr_array(X) if sparse.issparse(X) else X}
-    return None
+    return {"kind": "rows", "rows": X} if isinstance(X, np.ndarray | list) else None
 
 
 def _pandas_column(column: Any) -> dict[str, Any] | None:

@@ -30,11 +30,14 @@ class Frame(Protocol):
 
 
 @runtime_checkable
-class IndexedFrame(Frame, Protocol):
-    """One whose rows have labels, as those of pandas."""
+class Labels(Protocol):
+    """Labels of rows, as pandas holds them."""
 
-    @property
-    def index(self) -> Any: ...
+    def equals(self, other: Any) -> bool: ...
+
+    def __getitem__(self, place: Any) -> Any: ...
+
+    def __len__(self) -> int: ...
 
 
 @runtime_checkable
@@ -55,4 +58,4 @@ class IntervalModel(Protocol):
 class RadiusModel(Protocol):
     """A calibrator, which answers with radii."""
 
-    def predict_radius(self, Z: Any, coverage: Any) -> Any: ...
+    def predict_radius(self, Z: Any, coverage: Any, **how: Any) -> Any: ...

@@ -40,11 +40,17 @@ LARGEST_SCORE = 1e302
 #: Rows by which a model is known again.
 N_PROBES = 5
 
-#: Collections that are computed later, elsewhere: by the package of their type, what answers them.
+#: Collections that are computed later, elsewhere: by the package of their type, or by it and
+#: the name, what answers them.
 COLLECTIONS = {"dask": "calliper.scale._dask", "dask_expr": "calliper.scale._dask"}
 
 #: Arrays of other libraries, likewise, and what makes rows or NumPy's arrays of them.
-TENSORS = {"torch": "calliper.scale._device"}
+TENSORS = {"torch.Tensor": "calliper.scale._device"}
+
+#: Inputs of networks by type, and what makes rows of them.
+INPUTS = dict.fromkeys(
+    ("builtins.dict", "collections.Mapping", "torch.DataLoader"), "calliper.models._networks"
+)
 
 #: Engines by the first part of their names: functions of the rest of it.
 ENGINES = {"torch": "calliper.scale._device"}
@@ -105,9 +111,18 @@ def handler_of_tensor(values: Any) -> Any:
 
 
 def _handler(what: Any, handlers: dict[str, str]) -> Any:
-    packages = (base.__module__.partition(".")[0] for base in type(what).__mro__)
-    found = next((handlers[package] for package in packages if package in handlers), None)
+    kinds = ((base.__module__.partition(".")[0], base.__name__) for base in type(what).__mro__)
+    names = (name for package, kind in kinds for name in (package, f"{package}.{kind}"))
+    found = next((handlers[name] for name in names if name in handlers), None)
     return None if found is None else import_module(found)
+
+
+def gathered(X: Any, y: Any = None) -> tuple[Any, Any]:
+    """Rows and targets; inputs by name, or of a loader, as rows that are counted and picked."""
+    if sparse.issparse(X):
+        return X.tocsr(), y
+    handler = _handler(X, INPUTS)
+    return (X, y) if handler is None else handler.gathered(X, y)
 
 
 def engine_of(rows: Any, named: str | None) -> Any:
@@ -126,13 +141,16 @@ def check_engine(named: Any) -> Any:
 
 
 def handled(method: Method) -> Method:
-    """Of a regressor: what is asked of rows that are computed later, their handler answers."""
+    """Of a regressor: what is asked of rows that are computed later, their handler answers.
+
+    Inputs by name, and those of a loader, come to it as rows.
+    """
 
     @wraps(method)
     def ask(self: Any, X: Any, *given: Any, **known: Any) -> Any:
         handler = handler_of_collection(X)
         if handler is None:
-            return method(self, X, *given, **known)
+            return method(self, gathered(X)[0], *given, **known)
         self._check_calibrated()
         return handler.answer(method.__name__, self, X, *given, **known)
 
@@ -164,17 +182,31 @@ def refuse_sparse(X: Any, name: str) -> None:
     """Refuse sparse rows, which have no cheap exact neighbours, before something densifies them."""
     if sparse.issparse(X):
         raise TypeError(
-            f"{name} is sparse ({type(X).__name__}), which calliper does not take: "
+            f"{name} is sparse ({type(X).__name__}), and distances need dense rows: "
             f"pass a dense array, or embed it first (for example with TruncatedSVD)."
         )
 
 
 def refuse_no_rows(X: Any, name: str) -> None:
-    """Refuse what has a length but no rows: a dictionary, a set, a text."""
-    if isinstance(X, Mapping | Set | str | bytes):
+    """Refuse what has no rows to count: a dictionary, a set, a text, a loader, a Polars query."""
+    kind = type(X).__name__
+    no_rows = isinstance(X, Mapping | Set | str | bytes) or kind in ("DataLoader", "LazyFrame")
+    if no_rows and not shape_of(X):
+        how = "Call collect()" if kind == "LazyFrame" else "Make an array or a frame of it first"
         raise CalliperError(
             f"{name} must be an array, a frame or a list with one entry for each row; got a "
-            f"{type(X).__name__} ({X!r:.40}). Make an array or a frame of it first."
+            f"{kind} ({X!r:.40}). {how}."
+        )
+
+
+def refuse_no_table(Z: Any, name: str) -> None:
+    """Refuse features that are no table of numbers: what has no rows, sparse rows, dictionaries."""
+    refuse_no_rows(Z, name)
+    refuse_sparse(Z, name)
+    if isinstance(Z, list) and Z and isinstance(Z[0], Mapping):
+        raise CalliperError(
+            f"{name} must have columns of numbers; got a list of {type(Z[0]).__name__}s, one for "
+            f"each row. Make a frame or an array of it first, as with DictVectorizer."
         )
 
 
@@ -275,7 +307,7 @@ def check_signs(signs: Any, scores: FloatArray) -> FloatArray:
 def check_features(Z: Any, name: str = "Z") -> FloatArray:
     """Rows in which nearness is judged, apart from any estimator."""
     if not _is_plain(Z):
-        refuse_sparse(Z, name)
+        refuse_no_table(Z, name)
         Z = check_array(Z, dtype=np.float64, order="C", input_name=name)
     return np.asarray(_refuse_huge(Z, name))
 
@@ -320,7 +352,7 @@ def check_calibration(
     estimator: Any, Z: Any, scores: Any, *, non_negative: bool = False
 ) -> tuple[FloatArray, FloatArray]:
     """Features and scores of the calibration points, copied; remembers columns on ``estimator``."""
-    refuse_sparse(Z, "Z")
+    refuse_no_table(Z, "Z")
     if scores is None:
         raise CalliperError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None: "
@@ -363,7 +395,7 @@ def check_new_features(estimator: Any, Z: Any) -> Any:
             known = estimator.n_features_in_
             raise CalliperError(f"Z has {Z.shape[1]} columns, and had {known} when it was fitted.")
     elif not (has_known_columns(estimator, Z) and _is_plain(Z)):
-        refuse_sparse(Z, "Z")
+        refuse_no_table(Z, "Z")
         Z = validate_data(estimator, Z, dtype=np.float64, order="C", reset=False)
     return _refuse_huge(Z, "Z")
 
@@ -425,17 +457,17 @@ def check_new_rows(estimator: Any, X: Any) -> None:
 
 
 def _refuse_rowless(X: Any) -> None:
-    refuse_sparse(X, "X")
     refuse_collection(X, "X")
     if X is None or np.ma.is_masked(X):
         what = "None" if X is None else "an array with masked values: fill them, or drop their rows"
         raise CalliperError(f"X must have rows; got {what}.")
-    if isinstance(X, Mapping):
+    if isinstance(X, Mapping) and not shape_of(X):
         raise TypeError(
             f"X must have rows that can be counted and picked; got a {type(X).__name__} with keys "
-            f"{', '.join(map(repr, list(X)[:5]))}. Pass an array, a frame or a list of rows, and a "
-            f"function that makes of them what the model takes."
+            f"{', '.join(map(repr, list(X)[:5]))}. Fit the model first: calibrate and what "
+            f"predicts take inputs by name. Here pass an array, a frame or a list of rows."
         )
+    refuse_no_rows(X, "X")
 
 
 def check_predictions(y_pred: Any, X: Any, n_outputs: int = 1) -> FloatArray:

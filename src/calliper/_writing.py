@@ -3,7 +3,8 @@
 **Files** are written under another name in the same folder and renamed when complete. Whoever
 writes a file holds a lock on it until it has its name, so a file without a lock was left by a
 killed run, and the next one to write in that folder removes it. This needs no clock: a file that
-looks abandoned between its making and its locking is simply made once more.
+looks abandoned between its making and its locking is simply made once more. A file that replaces
+another is at no time readable by more users than that one.
 
 **JSON** has no infinity and no NaN, and other languages refuse to read what Python writes for them.
 So infinities are the texts ``"inf"`` and ``"-inf"``, and NaN is null. All other floats come back
@@ -15,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from math import isinf, isnan, nan
@@ -30,7 +32,7 @@ class Unfinished:
 
     def __init__(self, target: Path) -> None:
         remove_abandoned(target.parent)
-        self.target, self.handle = target, _created(target.parent)  # the target is not a link
+        self.target, self.handle = target, _created(target)  # which is not a link
         self._path = Path(self.handle.name)
 
     def finish(self) -> None:
@@ -83,11 +85,13 @@ def lock(handle: Any) -> bool | None:
     return True
 
 
-def _created(folder: Path) -> Any:
-    """A new file, locked before another run took it for abandoned."""
+def _created(target: Path) -> Any:
+    """A new file beside it, locked before another run took it for abandoned."""
+    # The owner may write in any case: who sweeps opens the file to see whether it is locked.
+    mode = 0o600 | stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666
     while True:
-        path = folder / f".calliper-{token_hex(8)}.tmp"
-        handle = path.open("xb")
+        path = target.with_name(f".calliper-{token_hex(8)}.tmp")
+        handle = open(path, "xb", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
         if lock(handle) is not False and path.exists():
             return handle
         handle.close()

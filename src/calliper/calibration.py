@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, ClassVar, Self
 
@@ -39,6 +39,7 @@ from calliper._validation import (
     check_levels,
     check_vector,
     first_rows,
+    gathered,
     handler_of_collection,
     refuse_collection,
     row_values,
@@ -56,9 +57,9 @@ from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError, EmbeddingWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
-from calliper.models import fit_router, fresh, is_frozen
+from calliper.models import fit_router, fresh, is_frozen, takes_sparse
 from calliper.quantile import as_fraction
-from calliper.rows import Rows
+from calliper.rows import Rows, same_rows
 from calliper.scores import AbsoluteError, Score, as_score
 from calliper.shift import ShiftReport
 from calliper.space import (
@@ -108,7 +109,7 @@ class Calibration:
     per_row : what tells group and weight of a new row
     row_trend : how errors depend on the order of the rows, or None
     probe : a few calibration rows as plain values, or None
-    embed : what chose the space
+    chosen : parameters of the front door that the calibration followed, by name
     has_training : whether training rows were given
     trained : the model that ``fit`` trained, or None
     """
@@ -123,7 +124,7 @@ class Calibration:
     per_row: PerRow = PerRow()  # noqa: RUF009
     row_trend: Any = None
     probe: Any = None
-    embed: Any = None
+    chosen: Mapping[str, Any] = field(default_factory=dict)
     has_training: bool = False
     trained: TrainedHere | None = None
 
@@ -245,7 +246,7 @@ class Calibration:
         made: Distribution = calibrator.predict_distribution(
             Z, np.zeros(len(y_pred)), bounds=bounds, weights=weights, groups=groups
         )
-        return made.placed(y_pred, self.score, index)
+        return made._placed(y_pred, self.score, index)
 
     def centre(self, y_pred: FloatArray) -> FloatArray:
         """One number a row, (m,): the prediction, or the middle of several."""
@@ -328,14 +329,13 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
             "trend": made.row_trend,
             "n_columns": vars(self).get("n_features_in_"),
             "names": [*vars(self).get("feature_names_in_", ())],
+            **{name: value for name, value in made.chosen.items() if name in vars(self)},
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """What a file held, around the model that is given."""
         model, space, sketch = self.estimator, state["space"], state["sketch"]
         space.model = model
-        if state["calibrators"] and len(state["calibrators"]) != state["score"].n_tails:
-            raise CalliperError("a score must have a calibrator for each of its tails.")
         self.calibration_ = Calibration(
             score=state["score"],
             calibrators=state["calibrators"],
@@ -346,7 +346,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
             error_model=space.error_model,
             per_row=PerRow(groups=state["groups"], weights=state["weights"]),
             row_trend=state["trend"],
-            embed=self.embed,
+            chosen=_chosen(self),
             has_training=state["has_training"],
             trained=None if sketch is None else TrainedHere(model, model, sketch),
         )
@@ -375,6 +375,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         By group, ``calibrators_[0].calibrators_[group].shift_report(weights)`` tells.
         """
         self._check_calibrated()
+        (weights,) = same_rows(X, "X", weights=weights)
         new = replace(self.calibration_.per_row, groups=None).new(X, weights=weights)
         report: ShiftReport = self.calibrators_[0].shift_report(new["weights"], coverage)
         return report
@@ -411,6 +412,11 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
             params["calibrator"] = FullRescaled()
         super().set_params(**params)
         return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = takes_sparse(self.estimator)
+        return tags
 
     def __sklearn_is_fitted__(self) -> bool:
         return "calibration_" in vars(self)
@@ -517,7 +523,7 @@ def rows_at_hand(X: Any, y: Any, groups: Any, weights: Any) -> tuple[Any, Any, P
     """
     per_row, handler = PerRow(groups=groups, weights=weights), handler_of_collection(X)
     if handler is None:
-        return X, y, per_row, None
+        return *gathered(X, y), per_row, None
     lazy = handler.LazyRows(X, y, per_row)
     return lazy.X, lazy.y, lazy.per_row, lazy
 
@@ -577,9 +583,16 @@ def calibrate_model(
         per_row=per_row.remembered(),
         row_trend=warn_of_trend(made.errors(y, y_pred), order),
         probe=state_of(first_rows(X)),
-        embed=embed,
+        chosen=_chosen(front),
         has_training=training.X is not None,
     )
+
+
+def _chosen(front: Any) -> dict[str, Any]:
+    """The parameters that a calibration follows; others may be set on the front door later."""
+    own = vars(front)
+    names = ("calibrator", "embed", "score_function", "error_model")
+    return {name: own[name] for name in names if name in own}
 
 
 def _learn(
@@ -643,7 +656,7 @@ def warn_if_other(before: Calibration | None, now: Calibration) -> None:
     """Say that without training rows nearness is judged in another space than before."""
     if before is None or not before.has_training or now.has_training:
         return
-    same = before.model is now.model and before.embed is now.embed
+    same = before.model is now.model and before.chosen["embed"] is now.chosen["embed"]
     if same and before.space.space.name != now.space.space.name:
         warn(
             f"Without X_train nearness is now judged in another space: {now.space}, where it was "

@@ -11,7 +11,8 @@ statistics of y_i* are bounds, with −∞ at rank 0 and +∞ at rank N+1:
     P(Y ≤ y*_(⌈p(N+1)⌉)) ≥ p,     P(Y ≥ y*_(⌊p(N+1)⌋)) ≥ 1 − p.
 
 Between two points Π is known up to 1/(N+1) only. The curve with 1/N at each of them, which ``cdf``,
-``crps`` and ``sample`` take, lies in that band. Quantiles cost what intervals cost; all else needs
+``sf``, ``ppf``, ``mean``, ``std``, ``crps`` and ``sample`` take, lies in that band; ``exceedance``
+takes the middle of the band. Quantiles cost what intervals cost; all else needs
 the N numbers of a row, which exist for a block of rows at a time.
 
 Under a covariate shift the points count by their weights w_i, and the new row by its own, w, in
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,6 +47,7 @@ from calliper.quantile import (
     outward,
     row_thresholds,
 )
+from calliper.rows import same_rows
 from calliper.scores import AbsoluteError
 
 if TYPE_CHECKING:
@@ -66,13 +69,11 @@ class Distribution:
 
     Attributes
     ----------
-    y_pred, Z : predictions and features of the m rows
-    signed : for rows of ``Z``, all ±t_i, (m, N), or those of given ranks, (m, L)
+    y_pred : predictions of the m rows
     n_calibration : N
     score : how an error with its sign becomes a target
     bounds : (y_min, y_max), the range that y can have; infinite where it is open
     index : row labels of the frame that the rows came in
-    shares : weights of a covariate shift, of the points in the order of ``signed`` and of the rows
 
     Examples
     --------
@@ -85,16 +86,20 @@ class Distribution:
            [17., 22., 26.]])
     >>> distribution.cdf([10.5, 30.0]).round(3), distribution.interval(0.8).width.round(6)
     (array([0.333, 1.   ]), array([9., 9.]))
+    >>> distribution.exceedance(14.0), distribution.mean().round(3), distribution.std().round(3)
+    (array([0.3, 0.95]), array([11.667, 21.667]), array([3.018, 3.018]))
     """
 
+    # Features of the rows; of rows of them all ±t_i, (m, N), or those of given ranks, (m, L); and
+    # weights of a covariate shift, of the points in the order of ``_signed`` and of the rows.
     y_pred: FloatArray
-    Z: FloatArray
-    signed: Callable[..., FloatArray] = field(repr=False)
+    _Z: FloatArray
+    _signed: Callable[..., FloatArray] = field(repr=False)
     n_calibration: int
     score: Any = field(default_factory=AbsoluteError)
     bounds: tuple[float, float] = (-np.inf, np.inf)
     index: Any = None
-    shares: Shares | None = None
+    _shares: Shares | None = None
 
     def __len__(self) -> int:
         return len(self.y_pred)
@@ -131,14 +136,71 @@ class Distribution:
 
         ``y`` is one number for all rows, one a row, (m,), or L of them, (m, L) or (1, L).
         """
+        _, not_above = self._counts(y, bounded=True)
         # Weights may add up to more than their total, by rounding.
-        return np.minimum(self._counts(y, bounded=True)[1] / self._total, 1.0)
+        return np.minimum(not_above / _beside(self._total, not_above), 1.0)
+
+    def sf(self, y: Any) -> FloatArray:
+        """1 − :meth:`cdf`, the share of the N points above y; a point at y itself is not.
+
+        So it is one step, 1/N, below the share at or above y where y is one of the points, as
+        quantiles are, and too low by about as much: :meth:`exceedance` is not.
+        """
+        return 1 - self.cdf(y)
+
+    def exceedance(self, y: Any) -> FloatArray:
+        """How likely a target is above y: 1 − Π(y, ½), the middle of what is proved.
+
+        A point at y counts half, and so does the new row, which may lie on either side:
+        (#{i : y_i* > y} + (1 + #{i : y_i* = y})/2) / (N+1). No other τ is farther from it than
+        (1 + #{i : y_i* = y})/(2(N+1)), and above ``quantile(p)`` it is 1 − p, but for rounding of
+        the rank. ``y`` as in :meth:`cdf`.
+        """
+        low, high = self.cdf_band(y)
+        return 1 - (low + high) / 2
+
+    def ppf(self, q: Any) -> FloatArray:
+        """The inverse of :meth:`cdf`: the least point with a share of at least q at or below it.
+
+        (m,), or (m, L) for L levels from 0 to 1, in any order. Nothing is promised of it, and it is
+        finite where points are; :meth:`quantile` is the bound that a target keeps to.
+        """
+        levels = np.atleast_1d(_targets(q))
+        if levels.ndim > 1 or not np.all((levels >= 0) & (levels <= 1)):
+            raise CalliperError(f"q must be levels from 0 to 1, one or several; got {q!r:.80}.")
+
+        def invert(points: FloatArray, share: FloatArray) -> FloatArray:
+            n = points.shape[1]
+            if share.ndim == 1:
+                ranks = [max(ceil(as_fraction(level) * n), 1) for level in levels]
+                return points[:, np.array(ranks) - 1]
+            # Sums of weights are rounded; a level of 0 is that of the first point with a weight.
+            need, reached = np.maximum(levels * (1 - 1e-12), 1e-300), np.cumsum(share, axis=1)
+            place = np.stack([count_true(reached < each) for each in need], axis=1)
+            return np.take_along_axis(points, np.minimum(place, n - 1), axis=1)
+
+        return valid.like_coverage(self._of_curve(invert), q)
+
+    def mean(self) -> FloatArray:
+        """The mean of the curve of :meth:`cdf`, (m,).
+
+        Infinite where a point stands at infinity, and NaN where points stand at both: there is no
+        mean. With ``bounds`` none does.
+        """
+        return self._of_curve(_mean)
+
+    def std(self) -> FloatArray:
+        """The standard deviation of the curve of :meth:`cdf`, (m,).
+
+        Infinite where a point stands at infinity, on whichever side.
+        """
+        return self._of_curve(_deviation)
 
     def cdf_band(self, y: Any) -> tuple[FloatArray, FloatArray]:
         """Between what Π(y, τ) lies, whatever τ; ``y`` as in :meth:`cdf`."""
         below, not_above = self._counts(y, bounded=True)
-        own = self._own[:, None] if below.ndim == 2 else self._own
-        most = self._total + own
+        own = _beside(self._own, below)
+        most = _beside(self._total, below) + own
         return np.minimum(below / most, 1.0), np.minimum((not_above + own) / most, 1.0)
 
     def pit(self, y: Any, *, random_state: Any = None) -> FloatArray:
@@ -146,6 +208,7 @@ class Distribution:
 
         τ is drawn for each row. ``bounds`` do not enter: ends moved into them would tie.
         """
+        (y,) = same_rows(self, "distribution", y=y)
         below, not_above = self._counts(valid.check_vector(y, "y", n=len(self)), bounded=False)
         tau = check_random_state(random_state).uniform(size=len(self))
         own = self._own
@@ -158,32 +221,15 @@ class Distribution:
         ∫ (F(x) − 1{y ≤ x})² dx for the curve F of :meth:`cdf`; infinite where a point stands at
         infinity, unless ``bounds`` are known.
         """
-        target = valid.check_vector(y, "y", n=len(self))[:, None]
-        mass = np.full(self.n_calibration, 1.0)
-        mass = (mass if self.shares is None else self.shares.calibration) / self._total
-
-        def score(rows: slice) -> FloatArray:
-            points, share = self._points(rows), mass
-            if self.shares is None:
-                gap = np.sort(points, axis=1) - target[rows]
-            else:
-                order = np.argsort(points, axis=1)
-                gap, share = np.take_along_axis(points, order, axis=1) - target[rows], mass[order]
-            infinite = np.any(np.isinf(gap) & (share > 0), axis=1)
-            gap = np.where(infinite[:, None] | (share == 0), 0.0, gap)
-            rest = share * (2 * np.cumsum(share, axis=-1) - share - 1)
-            found = (np.abs(gap) * share - gap * rest).sum(axis=1)
-            return np.where(infinite, np.inf, np.maximum(found, 0.0))
-
-        return self._by_blocks(score)
+        (y,) = same_rows(self, "distribution", y=y)
+        return self._of_curve(_crps, valid.check_vector(y, "y", n=len(self)))
 
     def sample(self, n: int, *, random_state: Any = None) -> FloatArray:
         """Draws for each row, (m, n), independent of one another, from the curve of :meth:`cdf`."""
         rng, size = check_random_state(random_state), (len(self), valid.at_least(n, 1, "n"))
         chosen = rng.randint(self.n_calibration, size=size)
-        if self.shares is not None:
-            mass = self.shares.calibration / self._total
-            chosen = rng.choice(self.n_calibration, size=size, p=mass / mass.sum())
+        if self._shares is not None:
+            chosen = rng.choice(self.n_calibration, size=size, p=self._mass / self._mass.sum())
         return self._by_blocks(lambda rows: np.take_along_axis(self._points(rows), chosen[rows], 1))
 
     def to_frame(self, p: Sequence[float] = SHOWN_QUANTILES) -> pd.DataFrame:
@@ -193,7 +239,7 @@ class Distribution:
         names = [f"quantile_{level:g}" for level in valid.check_levels(p, "p")]
         return pd.DataFrame(self.quantile(list(p)), columns=names, index=self.index)
 
-    def placed(self, y_pred: FloatArray, score: Any, index: Any = None) -> Distribution:
+    def _placed(self, y_pred: FloatArray, score: Any, index: Any = None) -> Distribution:
         """The same errors around other predictions, (m,), as this score places them."""
         return replace(self, y_pred=y_pred, score=score, index=index)
 
@@ -205,22 +251,30 @@ class Distribution:
     @property
     def n_effective(self) -> float:
         """How many points of equal weight would say as much as the N do."""
-        shares = self.shares
+        shares = self._shares
         return self.n_calibration if shares is None else effective_size(shares.calibration)
 
     @property
-    def _total(self) -> float:
-        """What the points count for together: N, or the sum of their weights."""
-        return self.n_calibration if self.shares is None else float(self.shares.reached[-1])
+    def _total(self) -> FloatArray:
+        """What the points of each row count for together, (m,): N, or the sum of their weights."""
+        total = self.n_calibration if self._shares is None else self._shares.reached[-1]
+        return np.full(len(self), float(total))
+
+    @property
+    def _mass(self) -> FloatArray:
+        """The share of each point, (N,)."""
+        if self._shares is None:
+            return np.full(self.n_calibration, 1 / self.n_calibration)
+        return self._shares.calibration / float(self._shares.reached[-1])
 
     @property
     def _own(self) -> FloatArray:
         """What each row counts for by itself, (m,)."""
-        return np.ones(len(self)) if self.shares is None else self.shares.new
+        return np.ones(len(self)) if self._shares is None else self._shares.new
 
     def _ends(self, levels: Sequence[float], upward: Any) -> FloatArray:
         """Bounds that a target keeps to with given probabilities, from above or below, (m, L)."""
-        ranked = self._by_rank if self.shares is None else self._by_weight
+        ranked = self._by_rank if self._shares is None else self._by_weight
         low, high = self._around(self.y_pred[:, None], ranked(levels, upward))
         y = np.where(upward, high, low)
         # Where the new row's scale is zero, too, an infinite point only ties with targets beyond ŷ.
@@ -237,14 +291,14 @@ class Distribution:
         signed = np.tile(np.where(ranks > 0, np.inf, -np.inf), (len(self), 1))
         inside = (ranks > 0) & (ranks <= n)
         if inside.any():
-            signed[:, inside] = self.signed(self.Z, ranks[inside].tolist())
+            signed[:, inside] = self._signed(self._Z, ranks[inside].tolist())
         return signed
 
     def _by_weight(self, levels: Sequence[float], upward: Any) -> FloatArray:
         """The same where weights decide; bounds from below are those from above, mirrored."""
 
         def select(rows: slice) -> FloatArray:
-            values, own = self.signed(self.Z[rows]), self.shares and self.shares.of_rows(rows)
+            values, own = self._signed(self._Z[rows]), self._shares and self._shares.of_rows(rows)
             above, below = (row_thresholds(side * values, levels, own) for side in (1, -1))
             return np.where(upward, above, -below)
 
@@ -252,8 +306,25 @@ class Distribution:
 
     def _points(self, rows: slice) -> FloatArray:
         """All y_i* of some rows, (m, N), in no order."""
-        points = self.score.place(self.y_pred[rows][:, None], self.signed(self.Z[rows]))
+        points = self.score.place(self.y_pred[rows][:, None], self._signed(self._Z[rows]))
         return np.asarray(np.clip(points, *self.bounds))
+
+    def _of_curve(self, ask: Callable[..., FloatArray], *beside: FloatArray) -> FloatArray:
+        """What ``ask`` says of the ascending points of rows, (m, N), with their shares.
+
+        Shares are (N,), or (m, N) by weight. It is also told the values ``beside`` of these rows.
+        """
+
+        def answer(rows: slice) -> FloatArray:
+            points, share = self._points(rows), self._mass
+            if self._shares is None:
+                points = np.sort(points, axis=1)
+            else:
+                order = np.argsort(points, axis=1)
+                points, share = np.take_along_axis(points, order, axis=1), share[order]
+            return ask(points, share, *(each[rows] for each in beside))
+
+        return self._by_blocks(answer)
 
     def _around(self, y_pred: FloatArray, signed: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Where targets with these errors may lie, rounding considered: from where, up to where.
@@ -268,6 +339,7 @@ class Distribution:
 
     def _counts(self, y: Any, *, bounded: bool) -> tuple[FloatArray, FloatArray]:
         """How many of the N points, or what weight, lies below each y, and how much not above."""
+        (y,) = same_rows(self, "distribution", y=y)
         given = _targets(y)
         columns = np.atleast_2d(given[:, None] if given.ndim == 1 else given)
         if len(columns) not in (1, len(self)):
@@ -275,7 +347,7 @@ class Distribution:
         target = np.broadcast_to(columns, (len(self), columns.shape[1]))
 
         def count(rows: slice) -> FloatArray:
-            low, high = self._around(self.y_pred[rows][:, None], self.signed(self.Z[rows]))
+            low, high = self._around(self.y_pred[rows][:, None], self._signed(self._Z[rows]))
             if bounded:
                 low, high = np.clip(low, *self.bounds), np.clip(high, *self.bounds)
             each = target[rows].T[:, :, None]
@@ -288,14 +360,43 @@ class Distribution:
 
     def _sum(self, mask: BoolArray) -> FloatArray | IntArray:
         """The number, or the weight, of the points of each row for which ``mask`` holds."""
-        if self.shares is None:
+        if self._shares is None:
             return count_true(mask)
-        return np.asarray(mask @ self.shares.calibration)
+        return np.asarray(mask @ self._shares.calibration)
 
     def _by_blocks(self, work: Callable[[slice], Any]) -> FloatArray:
         """``work(rows)`` of blocks of rows whose points fit in memory, joined."""
         step = max(1, MOST_FLOATS // self.n_calibration)
         return np.concatenate(map_slices(work, row_slices(len(self), step)))
+
+
+def _beside(of_rows: FloatArray, values: FloatArray) -> FloatArray:
+    """A value for each row, (m,), in the shape to compute with values of (m,) or (m, L)."""
+    return of_rows.reshape(-1, *[1] * (values.ndim - 1))
+
+
+def _crps(points: FloatArray, share: FloatArray, target: FloatArray) -> FloatArray:
+    """∫ (F(x) − 1{y ≤ x})² dx of each row, (m,)."""
+    gap = points - target[:, None]
+    infinite = np.any(np.isinf(gap) & (share > 0), axis=1)
+    gap = np.where(infinite[:, None] | (share == 0), 0.0, gap)
+    rest = share * (2 * np.cumsum(share, axis=-1) - share - 1)
+    found = (np.abs(gap) * share - gap * rest).sum(axis=1)
+    return np.where(infinite, np.inf, np.maximum(found, 0.0))
+
+
+def _mean(points: FloatArray, share: FloatArray) -> FloatArray:
+    """Σ share · point of each row, (m,); infinities of both signs have no sum."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(share > 0, points * share, 0.0).sum(axis=1))
+
+
+def _deviation(points: FloatArray, share: FloatArray) -> FloatArray:
+    """√(Σ share · (point − mean)²) of each row, (m,); infinite where a point is."""
+    infinite = np.any(np.isinf(points) & (share > 0), axis=1)
+    known = np.where(infinite[:, None] | (share == 0), 0.0, points)
+    gap = known - _mean(known, share)[:, None]
+    return np.where(infinite, np.inf, np.sqrt((share * gap**2).sum(axis=1)))
 
 
 def _up(signed: FloatArray) -> FloatArray:
@@ -329,9 +430,9 @@ class GroupedDistribution(Distribution):
 
     parts: tuple[tuple[IntArray, Distribution], ...] = ()
 
-    def placed(self, y_pred: FloatArray, score: Any, index: Any = None) -> GroupedDistribution:
+    def _placed(self, y_pred: FloatArray, score: Any, index: Any = None) -> GroupedDistribution:
         """The same errors around other predictions, (m,), as this score places them."""
-        parts = tuple((rows, part.placed(y_pred[rows], score)) for rows, part in self.parts)
+        parts = tuple((rows, part._placed(y_pred[rows], score)) for rows, part in self.parts)
         return replace(self, y_pred=y_pred, score=score, index=index, parts=parts)
 
     @property
@@ -339,36 +440,43 @@ class GroupedDistribution(Distribution):
         """How many points of equal weight would say as much as those of all groups do."""
         return sum(part.n_effective for _, part in self.parts)
 
-    def crps(self, y: Any) -> FloatArray:
-        """As that of each group's distribution."""
-        target = valid.check_vector(y, "y", n=len(self))
-        return self._of_each(lambda part, rows: part.crps(target[rows]))
-
     def sample(self, n: int, *, random_state: Any = None) -> FloatArray:
         """As that of each group's distribution."""
         rng = check_random_state(random_state)
         return self._of_each(lambda part, rows: part.sample(n, random_state=rng))
 
-    def cdf(self, y: Any) -> FloatArray:
-        """As that of each group's distribution."""
-        return self._of_each(lambda part, rows: part.cdf(self._of_rows(y, rows)))
-
-    def cdf_band(self, y: Any) -> tuple[FloatArray, FloatArray]:
-        """As that of each group's distribution."""
-        low, high = (
-            self._of_each(lambda part, rows, end=end: part.cdf_band(self._of_rows(y, rows))[end])
-            for end in (0, 1)
-        )
-        return low, high
-
     def pit(self, y: Any, *, random_state: Any = None) -> FloatArray:
         """As that of each group's distribution."""
+        (y,) = same_rows(self, "distribution", y=y)
         target, rng = valid.check_vector(y, "y", n=len(self)), check_random_state(random_state)
         return self._of_each(lambda part, rows: part.pit(target[rows], random_state=rng))
 
     def _ends(self, levels: Sequence[float], upward: Any) -> FloatArray:
         """Bounds of each row by its group, (m, L)."""
         return self._of_each(lambda part, rows: part._ends(levels, upward))
+
+    @property
+    def _total(self) -> FloatArray:
+        return self._of_each(lambda part, rows: part._total)
+
+    @property
+    def _own(self) -> FloatArray:
+        return self._of_each(lambda part, rows: part._own)
+
+    def _counts(self, y: Any, *, bounded: bool) -> tuple[FloatArray, FloatArray]:
+        (y,) = same_rows(self, "distribution", y=y)
+        both = self._of_each(
+            lambda part, rows: np.stack(
+                part._counts(self._of_rows(y, rows), bounded=bounded), axis=-1
+            )
+        )
+        return both[..., 0], both[..., 1]
+
+    def _of_curve(self, ask: Callable[..., FloatArray], *beside: FloatArray) -> FloatArray:
+        """What each group's distribution answers."""
+        return self._of_each(
+            lambda part, rows: part._of_curve(ask, *(each[rows] for each in beside))
+        )
 
     def _of_rows(self, y: Any, rows: IntArray) -> Any:
         """Those of some rows if there is a value for each row; else the values as they are."""

@@ -38,6 +38,7 @@ __all__ = [
     "NewerFormatError",
     "OtherModelError",
     "QuantileCrossingWarning",
+    "RowLabelsWarning",
     "RowOrderWarning",
     "SharedRowsWarning",
     "ShiftWarning",
@@ -108,6 +109,10 @@ class ShiftWarning(UserWarning):
 
 class RowOrderWarning(UserWarning):
     """Errors depend on the row number, so errors of later rows may differ from those seen."""
+
+
+class RowLabelsWarning(UserWarning):
+    """Values are taken by position, though their labels are the row numbers in another order."""
 
 
 class QuantileCrossingWarning(UserWarning):

@@ -41,6 +41,7 @@ from calliper._draws import seed_of
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError
+from calliper.rows import same_rows
 
 __all__ = ["MutualInformation", "mutual_information"]
 
@@ -140,6 +141,7 @@ def mutual_information(
     """
     features = check_features(Z)
     n = len(features)
+    (scores,) = same_rows(Z, "Z", scores=scores)
     values = _check_scores(scores, n)
     if not 1 <= n_neighbors < n - 1:
         raise CalliperError(

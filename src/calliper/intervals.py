@@ -11,10 +11,11 @@ import numpy as np
 from sklearn import get_config
 
 from calliper._notebook import aligned, card, interval_bars, sampled, table
-from calliper._types import BoolArray, FloatArray, Frame
+from calliper._types import BoolArray, FloatArray, Frame, IntArray, Labels
 from calliper._validation import check_option, check_vector
 from calliper._writing import number, plain, to_text
 from calliper.exceptions import CalliperError
+from calliper.rows import labels_of, same_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +29,9 @@ N_SHOWN, N_TARGETS_SHOWN = 5, 6
 class Intervals:
     """Closed prediction intervals; unpacks as ``lower, upper``.
 
+    ``intervals[rows]``, with a slice, a mask or row numbers, are the intervals of these rows.
+    ``np.asarray(intervals)`` has both ends side by side: (m, 2), or (m, 2, L) for L levels.
+
     Parameters
     ----------
     lower, upper : array of shape (m,), or (m, L) for L levels
@@ -35,7 +39,7 @@ class Intervals:
     coverage : float or tuple of floats, optional
         The level or levels that were asked for.
     index : optional
-        Row labels of the frame that the intervals belong to.
+        Row labels of the frame that the intervals belong to; those of ``lower``, if it has any.
     centre : array of shape (m,), optional
         What the intervals lie around: the prediction, or the prediction moved by the error that
         is expected there.
@@ -48,6 +52,8 @@ class Intervals:
     array([2. , 0.5])
     >>> intervals.contains([3.0, 2.6])
     array([ True, False])
+    >>> np.asarray(intervals[intervals.width < 1])
+    array([[2. , 2.5]])
     >>> intervals
     Intervals(2 rows)
        lower  upper
@@ -80,12 +86,64 @@ class Intervals:
             raise CalliperError(
                 f"there are {lower.shape[1]} columns of ends but {n_levels} levels."
             )
+        same_rows(self.lower, "lower", upper=self.upper)
+        if self.index is None:
+            object.__setattr__(self, "index", labels_of(self.lower))
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
 
     def __iter__(self) -> Iterator[FloatArray]:
         yield self.lower
         yield self.upper
+
+    def __len__(self) -> int:
+        raise TypeError(
+            f"Intervals have no length, since they unpack as lower, upper = intervals: there are "
+            f"{len(self.lower)} rows (len(intervals.lower))."
+        )
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getitem__(self, rows: Any) -> Intervals:
+        """The intervals of some rows: a slice, a mask, or row numbers."""
+        if not isinstance(rows, slice):
+            rows = self._row_numbers(rows)
+        labels, centre = self.index, self.centre
+        if labels is not None:
+            numbers = np.arange(len(self.lower))[rows]
+            labels = labels[rows] if isinstance(labels, Labels) else [labels[i] for i in numbers]
+        if centre is not None:
+            centre = np.asarray(centre)[rows]
+        return Intervals(self.lower[rows], self.upper[rows], self.coverage, labels, centre)
+
+    def _row_numbers(self, rows: Any) -> IntArray:
+        """Rows that a mask or numbers pick, (n,)."""
+        found, m = np.asarray(rows), len(self.lower)
+        if found.dtype == object and all(isinstance(each, bool | np.bool_) for each in found.flat):
+            found = found.astype(bool)  # as pandas has a mask that could have gaps
+        if found.ndim != 1 or (found.size and found.dtype.kind not in "biu"):
+            raise CalliperError(
+                f"intervals[...] takes rows: a slice, a mask or numbers, such as intervals[[0]]; "
+                f"got {rows!r:.60}. intervals.lower and intervals.upper are the ends, "
+                f"intervals.at(level) those of one level."
+            )
+        if found.dtype == bool:
+            same_rows(self, "intervals", mask=rows)
+            found = np.flatnonzero(found) if len(found) == m else np.array([m])
+        numbers: IntArray = found.astype(np.intp)
+        if not np.all((numbers >= -m) & (numbers < m)):
+            raise IndexError(
+                f"there are {m} intervals: a mask must have one value for each, and numbers must "
+                f"be below {m}; got {rows!r:.60}."
+            )
+        return numbers
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> FloatArray:
+        """Lower and upper ends side by side: (m, 2), or (m, 2, L) for L levels."""
+        if copy is False:
+            raise ValueError("an array of both ends is a copy of them: leave copy=False out.")
+        return np.stack([self.lower, self.upper], axis=1).astype(dtype or float, copy=False)
 
     @property
     def width(self) -> FloatArray:
@@ -96,8 +154,10 @@ class Intervals:
     def contains(self, y: Any) -> BoolArray:
         """Whether each target lies in its interval; the ends belong to it.
 
-        ``y`` has one value a row; with several levels the answer has a column for each.
+        ``y`` has one value a row; with several levels the answer has a column for each. Where the
+        rows and ``y`` have labels, as those of pandas do, they must be in the same order.
         """
+        (y,) = same_rows(self, "intervals", y=y)
         target = check_vector(y, "y", n=len(self.lower))
         if self.lower.ndim == 2:
             target = target[:, None]
@@ -309,6 +369,7 @@ class Boxes:
 
     def contains(self, y: Any) -> BoolArray:
         """Whether all targets of a row, (m, k), lie in their intervals: (m,), or (m, L)."""
+        same_rows(self.intervals[0], "intervals", y=y)
         columns = check_targets(y, "y", self.names).T
         inside = [each.contains(y) for each, y in zip(self.intervals, columns, strict=True)]
         return np.asarray(np.all(inside, axis=0))

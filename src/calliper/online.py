@@ -22,7 +22,8 @@ weights that follow the pinball losses ℓ of their α_i at β_t, the largest α
 which loses little against the best rates over any I steps. As long as η is constant that bounds no
 long-run mean, so a guard is added here: should misses exceed their share by about as much as the
 slowest rate alone allows, the next interval is infinite, and should they fall short by as much,
-it is empty. Hence the bound, that of the slowest rate. It is hardly ever needed.
+it is empty. Hence the bound, that of the slowest rate. It is hardly ever needed. It counts what
+happened; β_t only decides whom to follow.
 
 Letters: 1 − α_t → ``level``, γ_1 → ``rate``, 1 − β_t → ``needed``, I → ``horizon``.
 
@@ -36,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from fractions import Fraction
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -44,17 +46,22 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
 
 from calliper._kept import Array, Field, Number
-from calliper._types import BoolArray, FloatArray, IndexedFrame, RadiusModel
-from calliper._validation import at_least, check_level, check_vector, n_rows
+from calliper._types import BoolArray, FloatArray, RadiusModel
+from calliper._validation import at_least, check_level, check_vector, n_rows, row_values
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, unheard
 from calliper.intervals import Intervals
+from calliper.quantile import TOLERANCE
+from calliper.rows import labels_of, same_rows
 
 __all__ = ["RATES", "Controller", "History", "coverage_needed"]
 
 #: Rates to follow at once: those of the paper.
 RATES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
-#: Levels that are asked for at a time where the one that a target needs is searched.
-AT_A_TIME = 7
+#: Rows whose level is searched together, and into how many parts a question divides what is left.
+ROWS, PARTS = 8, 16
+#: To what a level is searched, still far above the rounding of levels; and up to which N + 1, times
+#: the number of tails, it is then told exactly.
+CLOSE, STEPS = 1e-10, (10**3, 10**4, 10**5, 10**6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +99,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
     rate : float or sequence of floats, default 0.01
         How far the level moves after a step. Large follows drift closely, with levels that jump
         about; small is steady. Of several, such as ``RATES``, those that did best lately count
-        most; ``update`` must then be told ``needed``.
+        most; ``update`` must then be told ``needed``, too.
     decay : float, default 0
         Step t is t^−``decay`` times as large as the first: 0 for steps that stay as they are. From
         0.5 on, and below 1, the level settles where nothing drifts: 0.6, with a larger rate.
@@ -133,10 +140,19 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         return bool(len(self._levels))
 
     def _begin(self) -> None:
-        """Check the parameters and set the first level, unless that has happened."""
+        """Check the parameters and set the first level; later, refuse parameters that changed."""
+        given = {"coverage": self.coverage, "rate": np.atleast_1d(self.rate).tolist()}
+        given |= {"decay": self.decay, "start": self.start, "horizon": self.horizon}
         if len(self._levels):
+            if given != self._given:
+                name = next(name for name in given if given[name] != self._given[name])
+                raise CalliperError(
+                    f"{name} was {self._given[name]!r} when the controller began and is "
+                    f"{given[name]!r} now, but its bound holds for parameters that stay. Set it "
+                    f"back, or go on with a new Controller."
+                )
             return
-        rates = np.array([_check_rate(rate) for rate in np.atleast_1d(self.rate).tolist()])
+        rates = np.array([_check_rate(rate) for rate in given["rate"]])
         if not len(rates):
             raise CalliperError("rate must name at least one rate, such as 0.01; got none.")
         if not isinstance(self.decay, Real) or not 0 <= float(self.decay) < 1:
@@ -144,6 +160,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         at_least(self.horizon, 1, "horizon")
         self._miss: float = 1 - check_level(self.coverage)
         first = 1 - self._miss if self.start is None else check_level(self.start, "start")
+        self._given: dict[str, Any] = given
         self._rates: FloatArray = rates
         self._levels = np.full(len(rates), first)
         self._weights: FloatArray = np.full(len(rates), 1 / len(rates))
@@ -200,15 +217,14 @@ class Controller(BaseEstimator):  # type: ignore[misc]
             return intervals
         middle = np.asarray(model.predict(X), dtype=np.float64)
         half = np.inf if level else 0.0
-        index = X.index if isinstance(X, IndexedFrame) else None
-        return Intervals(middle - half, middle + half, level, index)
+        return Intervals(middle - half, middle + half, level, labels_of(X))
 
-    def predict_radius(self, calibrator: Any, Z: Any) -> FloatArray:
+    def predict_radius(self, calibrator: Any, Z: Any, **how: Any) -> FloatArray:
         """The radius of ``calibrator`` at the level to ask for, (m,); infinite at 1, 0 at 0."""
         level = self.level
         if 0 < level < 1:
             with unheard(SmallCalibrationWarning):
-                return np.asarray(calibrator.predict_radius(Z, coverage=level))
+                return np.asarray(calibrator.predict_radius(Z, coverage=level, **how))
         return np.full(n_rows(Z), np.inf if level else 0.0)
 
     def update(self, inside: Any = None, *, needed: Any = None) -> Self:
@@ -217,10 +233,12 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         inside : bool or (m,) of bool
-            Whether the target lay in its interval. Rows that were asked for together count
-            together, as one step. At level 0 nothing counts as inside.
-        needed : float or (m,), in place of ``inside``
-            The coverage up to which intervals do not hold the target, by :func:`coverage_needed`.
+            Whether the target lay in its interval, which is what coverage and bound count. Rows
+            that were asked for together count together, as one step. At level 0 nothing counts as
+            inside.
+        needed : float or (m,), optional
+            The coverage up to which intervals do not hold the target, by :func:`coverage_needed`:
+            what several rates are compared by. One rate does without.
         """
         self._begin()
         if not self._asked:
@@ -228,17 +246,20 @@ class Controller(BaseEstimator):  # type: ignore[misc]
                 "update was called before a level was asked for: call predict_interval(model, X) "
                 "or read level, and then update once with what came of it."
             )
-        if (inside is None) == (needed is None):
-            raise CalliperError("update takes inside or needed, one of them.")
-        if inside is not None and len(self._rates) > 1:
+        if inside is None:
+            raise CalliperError(
+                "update needs inside, whether each target lay in its interval, as "
+                "intervals.contains(y) says it; needed comes beside it, not in its place."
+            )
+        if needed is None and len(self._rates) > 1:
             raise CalliperError(
                 f"{len(self._rates)} rates are followed, and inside does not say what their levels "
-                f"would have done: update(needed=coverage_needed(model, X, y)) does."
+                f"would have done: update(inside, needed=coverage_needed(model, X, y)) does."
             )
         level = self._level()
-        known = None if needed is None else _check_needed(needed)
-        missing = ~_check_inside(inside, level) if known is None else known >= level
-        outside = float(missing.mean()) if level else 1.0
+        held = _check_inside(inside, level)
+        known = None if needed is None else _check_needed(needed, len(held))
+        outside = float((~held).mean()) if level else 1.0
         missed = np.array([outside])
         if known is not None and len(self._rates) > 1:
             missed = self._judge(known)
@@ -287,20 +308,29 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         return float((far + first) / first + (1 + first) * (1 / last - 1 / first))
 
 
-def coverage_needed(model: Any, X: Any, y: Any) -> FloatArray:
+def coverage_needed(
+    model: Any, X: Any, y: Any, *, groups: Any = None, weights: Any = None
+) -> FloatArray:
     """For each row, the coverage up to which intervals of the model do not hold its target, (m,).
 
-    An interval holds y if its level is above this: 1 less the conformal p-value of y, in steps of
-    1/(N+1), as far as N calibration points can tell.
+    An interval holds y if its level is above this: 1 less the conformal p-value of y, by the points
+    of the row's own group and by the weight of the row itself.
+
+    Where intervals need not grow with the level (``SLCP``, ``RCP``, ``LVD``,
+    ``ConditionalCalibration``, ``statistic="quantile"``) there may be several such levels, and this
+    is one of them; where something is drawn for each row (``RLCP``) it is that of another draw. So
+    a :class:`Controller` is told what happened beside it.
 
     Parameters
     ----------
     model : a calibrated object, or a calibrator
     X, y : (m, d) and (m,) rows and targets; for a calibrator, features and scores
+    groups, weights : as ``predict_interval`` or ``predict_radius`` of the model takes them
 
     Returns
     -------
     array of shape (m,)
+        From 0 to 1; 1 where no interval holds the target.
 
     Examples
     --------
@@ -309,27 +339,45 @@ def coverage_needed(model: Any, X: Any, y: Any) -> FloatArray:
     >>> coverage_needed(split, [[0.0], [0.0], [0.0]], [0.5, 5.5, 20.0])
     array([0. , 0.5, 0.9])
     """
+    y, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
     y = check_vector(y, "y", n=n_rows(X))
-    promise = model.guarantee(0.5)
-    size = promise.tails * (promise.n_calibration + 1)
-    low, high = np.zeros(len(y), dtype=int), np.full(len(y), size)
-    with unheard(SmallCalibrationWarning):
-        while (high - low > 1).any():  # held from step ``high`` on, and not up to ``low``
-            first = np.argmax(high - low)
-            rows = np.flatnonzero((low == low[first]) & (high == high[first]))
-            steps = np.unique(np.linspace(low[first], high[first], AT_A_TIME + 2).astype(int))[1:-1]
-            held = _holds(model, _safe_indexing(X, rows), y[rows], (steps - 0.5) / size)
-            high[rows] = np.where(held, steps, high[first]).min(axis=1)
-            before = steps < high[rows, None]
-            low[rows] = np.where(before, steps, low[first]).max(axis=1)
-    return np.asarray(low / size)
+    given = {"groups": groups, "weights": weights}
+    how = {name: row_values(each, X, name) for name, each in given.items() if each is not None}
+    needed = np.empty(len(y))
+    for start in range(0, len(y), ROWS):
+        rows = np.arange(start, min(start + ROWS, len(y)))
+        of_rows = {name: _safe_indexing(values, rows) for name, values in how.items()}
+        needed[rows] = _searched(model, _safe_indexing(X, rows), y[rows], of_rows)
+    return needed
 
 
-def _holds(model: Any, X: Any, y: FloatArray, levels: FloatArray) -> Any:
+def _searched(model: Any, X: Any, y: FloatArray, how: dict[str, Any]) -> list[float]:
+    """The level of each of a few rows."""
+    low, high = np.zeros(len(y)), np.ones(len(y))
+    while (wide := high - low > CLOSE).any():
+        levels = np.unique(np.linspace(low[wide], high[wide], PARTS + 1)[1:-1])
+        with unheard(Warning):  # whoever predicts hears it
+            held = _holds(model, X, y, levels, how)
+        between = (levels > low[:, None]) & (levels < high[:, None])
+        high = np.where(between & held, levels, high[:, None]).min(axis=1)
+        low = np.where(between & (levels < high[:, None]), levels, low[:, None]).max(axis=1)
+    return [_as_rank(*ends) for ends in zip(low.tolist(), high.tolist(), strict=True)]
+
+
+def _as_rank(low: float, high: float) -> float:
+    """The level between these, as a rank over N + 1 if there is one."""
+    for n in STEPS:
+        rank = Fraction(high).limit_denominator(n)
+        if low - 2 * TOLERANCE <= rank <= high:
+            return float(rank)
+    return high
+
+
+def _holds(model: Any, X: Any, y: FloatArray, levels: FloatArray, how: dict[str, Any]) -> Any:
     """Whether the interval of each row holds its target at each level, (m, L)."""
     if isinstance(model, RadiusModel):
-        return y[:, None] <= model.predict_radius(X, levels)
-    return model.predict_interval(X, coverage=levels).contains(y)
+        return y[:, None] <= model.predict_radius(X, levels, **how)
+    return model.predict_interval(X, coverage=levels, **how).contains(y)
 
 
 def _check_rate(rate: Any) -> float:
@@ -338,11 +386,11 @@ def _check_rate(rate: Any) -> float:
     return float(rate)
 
 
-def _check_needed(needed: Any) -> FloatArray:
-    values = check_vector(np.atleast_1d(needed), "needed")
-    if not len(values) or values.min() < 0 or values.max() >= 1:
+def _check_needed(needed: Any, n: int) -> FloatArray:
+    values = check_vector(np.atleast_1d(needed), "needed", n=n)
+    if values.min() < 0 or values.max() > 1:
         raise CalliperError(
-            f"needed must be at least 0 and below 1, as coverage_needed gives it; got {needed!r}."
+            f"needed must be from 0 to 1, as coverage_needed gives it; got {needed!r}."
         )
     return values
 

@@ -241,8 +241,10 @@ def column_thresholds(values: FloatArray, levels: Sequence[float], shares: Share
 
 def in_order(values: FloatArray, weights: FloatArray | None) -> tuple[FloatArray, Any]:
     """Ascending values, and their weights with them, if there are any."""
+    if weights is None:
+        return np.sort(values), None
     order = np.argsort(values)
-    return values[order], None if weights is None else weights[order]
+    return values[order], weights[order]
 
 
 def effective_size(weights: FloatArray) -> float:

@@ -11,11 +11,12 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_consistent_length
 
-from calliper._types import Coverage, FloatArray, IndexedFrame
+from calliper._types import Coverage, FloatArray
 from calliper._validation import (
     check_known_rows,
     check_new_rows,
     check_vector,
+    gathered,
     handled,
     unchanged_if_refused,
 )
@@ -24,6 +25,7 @@ from calliper.distribution import Distribution
 from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.models import predictions
+from calliper.rows import labels_of, same_rows
 from calliper.scores import Score, as_score
 
 
@@ -43,7 +45,7 @@ class ConformalRegressor(FrontDoor):
         What is called an error; ``SignedError`` gives one-sided bounds or two radii,
         ``QuantileError`` takes a model of quantiles (with ``Split``, that is CQR). (Plain
         ``score`` is taken: it is scikit-learn's method that rates the predictions.)
-    embed : "auto", "inputs", "prediction", transformer or callable, default "auto"
+    embed : "auto", "inputs", "prediction", layer name, transformer or callable, default "auto"
         The space where nearness is judged.
 
         ``"auto"`` looks at the fitted model: prediction and spread of the members for forests and
@@ -59,7 +61,8 @@ class ConformalRegressor(FrontDoor):
         What works on the inputs themselves (``ForestProximity(forest)``, the basis of
         ``ConditionalCalibration``) gets them as they are.
 
-        A transformer is fitted to training rows, a function or ``Layer`` is taken as it is.
+        Any other text names a layer of a PyTorch module, as ``module.named_modules()`` does. A
+        transformer is fitted to training rows, a function or ``Layer`` is taken as it is.
         Nothing is learnt from calibration rows: they would be treated unlike a new point, which
         costs the guarantee.
     calibration_size : float or int, default 0.25
@@ -136,6 +139,13 @@ class ConformalRegressor(FrontDoor):
         self.random_state = random_state
         self.progress = progress
 
+    def restore(self, state: dict[str, Any]) -> None:
+        """What a file held, around the model that is given."""
+        n, tails = len(state["calibrators"]), state["score"].n_tails
+        if n != tails:
+            raise CalliperError(f"the score takes {tails} calibrators, one for each tail; got {n}.")
+        super().restore(state)
+
     @unchanged_if_refused
     def fit(self, X: Any, y: Any, *, groups: Any = None, **fit_params: Any) -> Self:
         """Hold out a part, train a copy of the estimator on the rest, calibrate on the part.
@@ -154,6 +164,8 @@ class ConformalRegressor(FrontDoor):
             is enabled. What has a value for each row is split with the rows. Nothing of it
             reaches the calibrator: calibration rows all weigh the same.
         """
+        known = {"sample_weight": fit_params.get("sample_weight")}
+        y, groups, _ = same_rows(X, "X", y=y, groups=groups, **known)
         y = check_known_rows(self, X, y)
         self.calibration_ = fit_apart(self, X, y, groups, fit_params)
         return self
@@ -162,7 +174,7 @@ class ConformalRegressor(FrontDoor):
     def calibrate(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
         X_train: Any = None,
         y_train: Any = None,
@@ -170,6 +182,10 @@ class ConformalRegressor(FrontDoor):
         weights: Any = None,
     ) -> Self:
         """Calibrate a model that is already fitted, on rows that it has not seen.
+
+        Rows are an array, a frame, a sparse matrix, a tensor, or a list of what the model takes;
+        for a network also a dict of arrays or tensors, or a ``DataLoader`` that does not shuffle,
+        whose batches (inputs, targets) leave ``y`` out.
 
         After :meth:`fit` that is the model trained there, so that newer rows take the place of
         those held out.
@@ -188,9 +204,12 @@ class ConformalRegressor(FrontDoor):
         values, a column name, or a function of the rows such as a fitted
         :class:`calliper.shift.LikelihoodRatio`. The promise is then one for the new rows.
         """
+        y, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
         X, y, per_row, lazy = rows_at_hand(X, y, groups, weights)
         y = check_known_rows(self, X, y)
+        X_train, y_train = gathered(X_train, y_train)
         if y_train is not None and X_train is not None:
+            (y_train,) = same_rows(X_train, "X_train", y_train=y_train)
             check_consistent_length(X_train, y_train)
             y_train = check_vector(y_train, "y_train")
         training = given_training(self, X_train, y_train)
@@ -221,6 +240,8 @@ class ConformalRegressor(FrontDoor):
         groups, weights : of these rows, if calibration was given such
         """
         self._check_calibrated()
+        y, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
+        X, y = gathered(X, y)
         self._extend(X, check_vector(y, "y"), window, groups, weights)
         return self
 
@@ -237,7 +258,7 @@ class ConformalRegressor(FrontDoor):
         """The model's prediction, (m,): the middle, if it predicts several quantiles."""
         self._check_calibrated()
         check_new_rows(self, X)
-        score = as_score(self.score_function)
+        score = as_score(self.calibration_.chosen["score_function"])
         y_pred = predictions(self.estimator_, X, score.n_outputs)
         return y_pred if y_pred.ndim == 1 else np.asarray(score.centre(y_pred))
 
@@ -293,6 +314,7 @@ class ConformalRegressor(FrontDoor):
         """Predictions and features; and labels, groups and weights of the rows, by name."""
         self._check_calibrated()
         check_new_rows(self, X)
+        groups, weights = same_rows(X, "X", groups=groups, weights=weights)
         per_row = self.calibration_.per_row.new(X, groups=groups, weights=weights)
         y_pred, Z = self.calibration_.space.predict_and_transform(X)
-        return y_pred, Z, {"index": X.index if isinstance(X, IndexedFrame) else None, **per_row}
+        return y_pred, Z, {"index": labels_of(X), **per_row}

@@ -1,20 +1,23 @@
 """Rows: what is known of some points, one value each, whatever they are used for.
 
-Calibration, training and left-out rows are all held so.
+Calibration, training and left-out rows are all held so. Where values of the same rows come with
+labels, as series and frames of pandas do, the labels must agree.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from calliper._types import IntArray
-from calliper._validation import n_rows
-from calliper.exceptions import CalliperError
+from calliper._types import Frame, IntArray, Labels
+from calliper._validation import handler_of_collection, n_rows
+from calliper.exceptions import CalliperError, RowLabelsWarning, warn
 
 #: What may be known of a row besides its features.
 KNOWN = ("scores", "magnitudes", "signs", "weights", "groups", "targets")
@@ -62,6 +65,11 @@ class Rows:
             )
         Z, scores, targets = (*given, None, None)[:3]
         return cls(Z, scores=scores, targets=targets)
+
+    @classmethod
+    def given(cls, Z: Any, **known: Any) -> Rows:
+        """Rows of what a user passes; row labels must agree, and are left out."""
+        return cls(Z, **dict(zip(known, same_rows(Z, "Z", **known), strict=True)))
 
     def __len__(self) -> int:
         return n_rows(self.Z) if self.scores is None else len(self.scores)
@@ -135,3 +143,84 @@ def _is_missing(label: Any) -> bool:
         return label is None or bool(label != label)
     except TypeError:  # a missing value of pandas does not say whether it equals itself
         return True
+
+
+def labels_of(values: Any) -> Any:
+    """Labels of the rows, as a series or a frame of pandas has them; None of anything else."""
+    index = getattr(values, "index", None)  # of a list it is a method
+    lazy = callable(index) or handler_of_collection(values) is not None
+    return None if lazy else index
+
+
+def same_rows(rows: Any, name: str, /, **values: Any) -> tuple[Any, ...]:
+    """Values of the same rows, series as arrays; refused if labels say that rows are others.
+
+    Where two have labels, ``rows`` or any of the values, these must be the same in the same order.
+    A plain ``RangeIndex`` only counts rows, since scaled frames lose their labels: position decides
+    then, with one warning if the other's labels are the same numbers in another order.
+    """
+    given = {name: rows, **values}
+    labels = {each: found for each, of in given.items() if (found := labels_of(of)) is not None}
+    moved = [pair for pair in combinations(labels, 2) if _is_moved(*pair, labels)]
+    if moved:
+        counted, other = moved[0]
+        warn(
+            f"{other} is taken by position: of {counted} and {other} one has no labels but the "
+            f"row numbers, and the other has these numbers in another order. If rows are in order, "
+            f"pass {other}.to_numpy(); if labels are right, pass {other}.loc[{counted}.index].",
+            RowLabelsWarning,
+        )
+    return tuple(
+        np.asarray(of) if each in labels and not isinstance(of, Frame) else of
+        for each, of in values.items()
+    )
+
+
+def _is_moved(first: str, second: str, known: dict[str, Any]) -> bool:
+    """Whether one counts the rows and the other has the same numbers in another order.
+
+    Labels that differ otherwise are refused.
+    """
+    labels, others = known[first], known[second]
+    if len(labels) != len(others) or not len(labels) or labels is others:
+        return False  # another number of rows is refused elsewhere
+    held = isinstance(labels, Labels) and isinstance(others, Labels)
+    if held and labels.equals(others):
+        return False
+    if _only_counts(labels) or _only_counts(others):
+        one, two = np.asarray(labels), np.asarray(others)
+        whole = one.dtype.kind in "iu" and two.dtype.kind in "iu" and not np.array_equal(one, two)
+        return whole and np.array_equal(np.sort(one), np.sort(two))
+    # Moments in two time zones are equal one by one; JSON has dates as text.
+    listed = ([*each] if held else [*map(str, each)] for each in (labels, others))
+    _refuse_unequal(first, second, *listed)
+    return False
+
+
+def _only_counts(labels: Any) -> bool:
+    """Whether labels are a plain ``RangeIndex``, or the list that JSON makes of it."""
+    if not isinstance(labels, Labels):
+        return [*labels] == [*range(len(labels))]
+    n = len(labels)
+    return type(labels).__name__ == "RangeIndex" and labels[0] == 0 and labels[n - 1] == n - 1
+
+
+def _refuse_unequal(name: str, other: str, labels: list[Any], others: list[Any]) -> None:
+    """Say how labels differ, and what to do about it, if they do."""
+    if labels == others:
+        return
+    by_position = f"{other}.to_numpy() if rows are in order"
+    if Counter(labels) != Counter(others):
+        strange = next((each for each in others if each not in labels), others[0])
+        raise CalliperError(
+            f"{other} has other row labels than {name}, {strange!r:.40} for one: they are not the "
+            f"same rows. Pass the values of those of {name}, or {by_position}."
+        )
+    at = next(place for place, label in enumerate(labels) if label != others[place])
+    unique = len(set(labels)) == len(labels)
+    by_label = f"{other}.loc[{name}.index], or " if unique else "(labels are not unique) "
+    raise CalliperError(
+        f"{other} has the row labels of {name} in another order: the row at position {at} is "
+        f"{labels[at]!r:.40} in {name} and {others[at]!r:.40} in {other}. Pass {by_label}"
+        f"{by_position}."
+    )

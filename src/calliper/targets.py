@@ -43,6 +43,7 @@ from calliper.exceptions import CalliperError, UnbalancedBoxWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Boxes, Intervals, check_targets, listed, target_names
 from calliper.regressor import ConformalRegressor
+from calliper.rows import same_rows
 from calliper.scores import AbsoluteError, JointError
 from calliper.space import Training, fit_embedding, train_apart
 
@@ -120,6 +121,8 @@ class MultiTargetRegressor(FrontDoor):
     @unchanged_if_refused
     def fit(self, X: Any, y: Any, *, groups: Any = None, **fit_params: Any) -> Self:
         """As :meth:`ConformalRegressor.fit`; y has a column for each target."""
+        known = {"sample_weight": fit_params.get("sample_weight")}
+        _, groups, _ = same_rows(X, "X", y=y, groups=groups, **known)
         y = self._check_known(X, y)
         labels = None if groups is None else row_values(groups, X, "groups")
         model, held_out, training = train_apart(self, X, y, labels, fit_params)
@@ -142,12 +145,14 @@ class MultiTargetRegressor(FrontDoor):
         weights: Any = None,
     ) -> Self:
         """As :meth:`ConformalRegressor.calibrate`; y has a column for each target."""
+        _, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
         X, y, per_row, lazy = calibration.rows_at_hand(X, y, groups, weights)
         before = self.calibration_ if self.__sklearn_is_fitted__() else None
         trained = None if before is None else before.trained
         here = trained is not None and trained.estimator is self.estimator
         y = self._check_known(X, y, self.target_names_ if here else None)
         if X_train is not None and y_train is not None:
+            same_rows(X_train, "X_train", y_train=y_train)
             check_consistent_length(X_train, y_train)
             y_train = self._check_targets(y_train, "y_train")
         training = calibration.given_training(self, X_train, y_train)
@@ -162,6 +167,7 @@ class MultiTargetRegressor(FrontDoor):
     ) -> Self:
         """As :meth:`ConformalRegressor.extend`; y has a column for each target."""
         self._check_calibrated()
+        _, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
         y = self._check_targets(y)
         columns = y.T if len(self.regressors_) > 1 else [y]
         grown = tuple(copy(each) for each in self.regressors_)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
@@ -49,6 +50,25 @@ def test_sparse_input_is_refused(method):
         method.fit(sparse.csr_array(Z), SCORES)
     with pytest.raises(TypeError, match="pass a dense array"):
         method.fit(Z, SCORES).predict_radius(sparse.csr_array(NEW))
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({"a": Z[:, 0], "b": Z[:, 1]}, r"must be an array.* got a dict"),
+        (pl.LazyFrame({"a": Z[:, 0], "b": Z[:, 1]}), r"got a LazyFrame .*\. Call collect\(\)"),
+        ([{"a": 1.0, "b": 2.0}] * 50, "got a list of dicts"),
+    ],
+    ids=["dict", "LazyFrame", "dicts"],
+)
+def test_dictionaries_and_queries_are_refused(method, rows, message):
+    if isinstance(rows, list) and isinstance(method, Split):
+        return  # which only counts them
+    with pytest.raises(CalliperError, match=message):
+        method.fit(rows, SCORES)
+    with pytest.raises(CalliperError, match=message):
+        method.fit(Z, SCORES).predict_radius(rows)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=repr)

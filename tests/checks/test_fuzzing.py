@@ -12,6 +12,7 @@ from sklearn.utils import _safe_indexing, check_array
 
 from calliper import Split
 from checks.fuzzing import campaign, machines, readers
+from checks.promises import book
 
 pytestmark = pytest.mark.long
 
@@ -43,6 +44,11 @@ def test_the_campaign_was_long_and_found_nothing():
     results = json.loads(campaign.RESULTS.read_text(encoding="utf-8"))
     assert sum(state["inputs"] for state in results.values()) >= 10**6
     assert all(state["found"] == [] for state in results.values())
+
+
+def test_the_page_names_whose_levels_may_cross():
+    (said,) = [part for part in book.FUZZING.split(". ") if "its own for each level" in part]
+    assert all(word in said for word in machines.EACH_LEVEL)
 
 
 @pytest.mark.parametrize(

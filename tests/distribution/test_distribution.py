@@ -1,10 +1,12 @@
 """Predictive distributions as users meet them: questions, frames, bounds, bad input."""
 
 import pickle
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression
 
@@ -19,8 +21,10 @@ from calliper import (
     Split,
 )
 from calliper.calibrators import LCP, RCP, SLCP, MADSplit, NormalizedKNN
+from calliper.distribution import Distribution
 from calliper.exceptions import SmallCalibrationWarning
 from calliper.kernels import Mahalanobis, TunedRBF
+from calliper.shift import as_shares
 
 ERRORS = np.array([-3.0, -2.0, -1.0, 0.0, 0.0, 1.0, 2.0, 4.0, 8.0])
 
@@ -188,7 +192,7 @@ def test_a_regressor_with_any_method_that_can(method, problem):
     ranks = [1, 100, batch.n_calibration]
     points = np.sort(batch._points(slice(None)), axis=1)[:, [rank - 1 for rank in ranks]]
     y_pred, _ = model.embedding_.predict_and_transform(X[:20])  # or centre and units
-    placed = model.score_.place(y_pred[:, None], batch.signed(batch.Z, ranks))
+    placed = model.score_.place(y_pred[:, None], batch._signed(batch._Z, ranks))
     np.testing.assert_allclose(placed, points, rtol=1e-6, atol=1e-9)
 
 
@@ -276,3 +280,95 @@ def test_a_model_that_waits_for_its_level_is_asked_once():
         made.predict_distribution(Z[:5], np.zeros(5)).quantile(0.7), first
     )
     assert made._signed is kept
+
+
+def literal(points, weights, own=1.0):
+    """Moments, inverse and exceedance of one row from their definitions, in exact fractions."""
+    pairs = sorted(zip(points, weights, strict=True))
+    exact = [(float(y), Fraction(float(w))) for y, w in pairs if w > 0]
+    total = sum(w for _, w in exact)
+    ends = {y for y, _ in exact if np.isinf(y)}
+    mean, std = (ends.pop() if len(ends) == 1 else np.nan), np.inf
+    if not any(np.isinf(y) for y, _ in exact):
+        middle = sum(Fraction(y) * w for y, w in exact) / total
+        mean, std = (
+            float(middle),
+            float(sum((Fraction(y) - middle) ** 2 * w for y, w in exact) / total) ** 0.5,
+        )
+
+    def ppf(q):
+        return next(
+            y for y, _ in exact if sum(w for x, w in exact if x <= y) >= Fraction(q) * total
+        )
+
+    def exceedance(at):
+        above, at_it = (sum(w for y, w in exact if test(y)) for test in (at.__lt__, at.__eq__))
+        return float((above + (at_it + Fraction(own)) / 2) / (total + Fraction(own)))
+
+    return mean, std, ppf, exceedance
+
+
+INFINITE = np.array([-np.inf, -2.0, 0.0, 0.0, 1.0, 1.0, 5.0])
+
+
+@pytest.mark.parametrize("errors", [ERRORS, INFINITE, -INFINITE, np.append(INFINITE, np.inf)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_moments_inverse_and_exceedance_by_definition(errors, weighted):
+    n = len(errors)
+    weights = np.resize([1.0, 0.5, 0.0, 2.0], n) if weighted else np.ones(n)
+    shares = as_shares(weights, np.array([2.0, 1.0])) if weighted else None
+    batch = Distribution(
+        np.zeros(2), np.zeros((2, 1)), lambda Z: np.tile(errors, (len(Z), 1)), n, _shares=shares
+    )
+    for row, own in enumerate((2.0, 1.0) if weighted else (1.0, 1.0)):
+        mean, std, ppf, exceedance = literal(errors, weights, own)
+        np.testing.assert_allclose(batch.mean()[row], mean, rtol=1e-12)
+        np.testing.assert_allclose(batch.std()[row], std, rtol=1e-12)
+        for q in (0.0, 0.125, 0.5, 0.75, 1.0):
+            assert batch.ppf([1.0, q])[row, 1] == ppf(q)
+            if q:
+                assert batch.cdf(ppf(q))[row] >= q - 1e-12
+        for y in (-9.0, -2.0, 0.0, 0.5, 1.0, 8.0):
+            np.testing.assert_allclose(batch.exceedance(y)[row], exceedance(y), rtol=1e-12)
+            np.testing.assert_allclose(batch.sf(y)[row], 1 - batch.cdf(y)[row])
+
+
+def test_with_bounds_all_moments_are_finite():
+    batch = Distribution(
+        np.zeros(1), np.zeros((1, 1)), lambda Z: INFINITE[None], 7, bounds=(-4.0, 4.0)
+    )
+    clipped = np.clip(INFINITE, -4, 4)
+    assert (batch.mean()[0], batch.std()[0]) == pytest.approx((clipped.mean(), clipped.std()))
+
+
+def test_exceedance_is_right_on_average_above_a_quantile():
+    """The crisp curve is a step of 1/N too low there, as the share above its own points."""
+    rng, p, n = np.random.default_rng(0), 0.9, 99
+    errors = rng.normal(size=(400, n))
+    above = np.array(
+        [
+            [batch.exceedance(at)[0], batch.sf(at)[0], norm.sf(at[0])]
+            for each in errors
+            for batch in [known(m=1, errors=each)]
+            for at in [batch.quantile(p)]
+        ]
+    )
+    middle, crisp, truth = above.mean(axis=0)
+    error = above[:, 2].std() / 20
+    assert abs(middle - truth) < 4 * error < 0.0075 and middle == pytest.approx(1 - p)
+    assert crisp == pytest.approx(9 / 99)
+
+
+def test_groups_answer_by_their_own_points():
+    X, y = np.tile([[0.0], [1.0]], (20, 1)), np.tile([1.0, 9.0, -1.0, -5.0], 10)
+    model = ConformalRegressor(lambda rows: np.zeros(len(rows)), Split(), embed="inputs")
+    batch = model.calibrate(X, y, groups=lambda rows: rows[:, 0]).predict_distribution(X[:2])
+    np.testing.assert_allclose(batch.mean(), [0.0, 2.0], atol=1e-9)
+    np.testing.assert_allclose(batch.std(), [1.0, 7.0])
+    np.testing.assert_allclose(batch.ppf([0.25, 1.0]), [[-1, 1], [-5, 9]])
+    np.testing.assert_allclose(batch.exceedance([[5.0]])[:, 0], [0.5 / 21, 10.5 / 21])
+
+
+def test_what_makes_a_distribution_is_not_public():
+    public = {name for name in dir(known()) if not name.startswith("_")}
+    assert not public & {"Z", "signed", "shares", "placed"}

@@ -9,7 +9,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.preprocessing import StandardScaler
 
 import calliper
-from calliper import ConformalRegressor, FullRescaled, Split
+from calliper import ConformalRegressor, FullRescaled, MultiTargetRegressor, Split
 from calliper.calibrators import MADSplit
 from calliper.exceptions import CalliperError, CannotSaveError, OtherModelError
 from calliper.kernels import ForestProximity
@@ -94,3 +94,40 @@ def test_classes_and_labels_of_ones_own_are_refused_when_saving(path):
     with pytest.raises(CannotSaveError, match="a group is called Period"):
         calliper.save(made, path)
     assert not path.exists()
+
+
+def test_another_embed_is_blamed_and_not_the_model(path):
+    scaler = StandardScaler().fit(X[TRAIN])
+    made = ConformalRegressor(MODEL, embed=scaler).calibrate(
+        X[CAL], Y[CAL], X_train=X[TRAIN], y_train=Y[TRAIN]
+    )
+    calliper.save(made, path)
+    calliper.load(path, MODEL, embed=made.embedding_.transformer)
+    for other in (StandardScaler().fit(9 * X), StandardScaler().fit(X[:, :2]), StandardScaler()):
+        with pytest.raises(OtherModelError, match=r"^the embed that was brought .* that very one"):
+            calliper.load(path, MODEL, embed=other)
+    with pytest.raises(OtherModelError, match=r"^Ridge predicts"):
+        calliper.load(path, Ridge().fit(X, -Y), embed=made.embedding_.transformer)
+
+
+def test_a_class_is_no_fitted_model(path):
+    calliper.save(ConformalRegressor(MODEL, Split()).calibrate(X[CAL], Y[CAL]), path)
+    with pytest.raises(CalliperError, match="model is the class Ridge: pass a fitted one"):
+        calliper.load(path, Ridge)
+    with pytest.raises(CalliperError, match="embed is the class StandardScaler"):
+        calliper.load(path, MODEL, embed=StandardScaler)
+
+
+@pytest.mark.parametrize("kind", [ConformalRegressor, MultiTargetRegressor])
+def test_a_file_holds_the_parameters_that_were_calibrated_with(path, kind):
+    y = Y[CAL] if kind is ConformalRegressor else Y[CAL, None]
+    made = kind(MODEL, Split()).calibrate(X[CAL], y)
+    before = made.predict_interval(X[CAL])
+    made.set_params(embed=StandardScaler(), calibrator=MADSplit(KNeighborsRegressor(5)))
+    calliper.save(made, path)
+    assert calliper.files.inspect(path).header["brought"] == {}
+    again = calliper.load(path, MODEL)
+    assert again.embed == "auto" and isinstance(again.calibrator, Split)
+    np.testing.assert_array_equal(again.predict_interval(X[CAL]).lower, before.lower)
+    again.calibrate(X[CAL], y)
+    np.testing.assert_array_equal(again.predict_interval(X[CAL]).lower, before.lower)

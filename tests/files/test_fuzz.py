@@ -234,6 +234,16 @@ def test_a_generator_is_somewhere_in_its_sequence(load):
             load("drawn", change)
 
 
+@pytest.mark.parametrize("name", ["ridge", "signed", "joint"])
+def test_there_is_a_calibrator_for_each_tail(load, name):
+    def change(header, nodes, arrays):
+        one = state(nodes)["parts"][0]["state"] if name == "joint" else state(nodes)
+        one["calibrators"].pop()
+
+    with pytest.raises(DamagedFileError, match="one for each tail; got"):
+        load(name, change)
+
+
 def test_what_the_header_asks_for_is_limited(load):
     with pytest.raises(DamagedFileError, match="columns"):
         load("ridge", lambda header, *_: header["needs"].update(columns=10**12))

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -22,7 +23,7 @@ from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeRegressor
 
 import calliper
-from calliper import KNN, ConformalRegressor, JackknifeRescaled, Split
+from calliper import KNN, ConformalRegressor, JackknifeRescaled, Split, _writing
 from calliper.calibrators import MADSplit
 from calliper.exceptions import (
     CalliperError,
@@ -207,7 +208,7 @@ def test_a_regressor_of_ones_own_is_brought_fitted_or_as_it_was(path):
 
 @pytest.mark.parametrize("fails_at", range(0, 33, 2))
 def test_a_full_disk_leaves_the_old_file_and_nothing_else(ridge, path, monkeypatch, fails_at):
-    before, opened = path.read_bytes(), Path.open
+    before = path.read_bytes()
 
     class Full(io.FileIO):
         left = fails_at
@@ -218,10 +219,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(ridge, path, monkeypat
             Full.left -= 1
             return super().write(data)
 
-    def full(self, mode="r", *rest, **known):
-        return Full(self, mode) if "x" in mode else opened(self, mode, *rest, **known)
-
-    monkeypatch.setattr(Path, "open", full)
+    monkeypatch.setattr(_writing, "open", Full, raising=False)
     other = ConformalRegressor(RIDGE, Split()).calibrate(X[60:], Y[60:])
     with pytest.raises(CalliperError, match=r"No space left"):
         calliper.save(other, path)
@@ -244,6 +242,7 @@ def test_permission_is_refused_by_name(ridge, path, monkeypatch):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr(Path, "open", forbidden)
+    monkeypatch.setattr(_writing, "open", forbidden, raising=False)
     with pytest.raises(CalliperError, match=r"Permission denied.*permission to write"):
         calliper.save(ridge, path)
     with pytest.raises(CalliperError, match=r"cannot be read: Permission denied"):
@@ -274,6 +273,24 @@ def test_a_link_stays_a_link(ridge, path, tmp_path):
     calliper.save(ridge, link)
     assert link.is_symlink() and path.stat().st_size > 1000
     calliper.load(link, RIDGE)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no such modes")
+def test_a_private_file_is_private_while_it_is_rewritten_too(tmp_path):
+    before = os.umask(0o022)
+    try:
+        for mode in (0o600, 0o640, 0o400, 0o666, None):  # None: there is no file yet
+            path = tmp_path / str(mode)
+            if mode is not None:
+                path.touch()
+                path.chmod(mode)
+            with _writing.whole_file(path) as handle:
+                handle.write(b"secret")
+                open_to = stat.S_IMODE(os.stat(handle.name).st_mode)
+                assert not open_to & ~(0o644 if mode is None else mode | 0o600)
+            assert stat.S_IMODE(path.stat().st_mode) == (0o644 if mode is None else mode)
+    finally:
+        os.umask(before)
 
 
 @pytest.mark.parametrize("what", ["text", "empty", "npz", "zip", "cut", "flipped"])

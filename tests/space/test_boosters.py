@@ -4,18 +4,24 @@ import pickle
 import subprocess
 import sys
 import warnings
+from datetime import date
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from calliper import CalliperError, ConformalRegressor, Split, metrics
 from calliper.exceptions import EmbeddingWarning
+from calliper.refitting import CVPlus
 
 NAMES = ["xgboost", "lightgbm", "catboost"]
 LIBRARIES = pytest.mark.parametrize("name", NAMES)
@@ -355,3 +361,69 @@ def test_no_library_is_imported_for_other_models():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+@LIBRARIES
+def test_names_bring_no_warning_that_the_library_does_not_give(name):
+    frame = FRAME[["a", "b", "c"]]
+    model = regressor(name).fit(frame[:300], Y[:300])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*feature names")
+        model.predict(frame)
+        known = {"X_train": frame[:300], "y_train": Y[:300]}
+        asked = ConformalRegressor(model).calibrate(frame[300:600], Y[300:600], **known)
+        asked.predict_interval(frame[600:])
+        asked.predict_interval(frame[600:601])
+        ConformalRegressor(regressor(name), left_out_folds=2, random_state=0).fit(frame, Y)
+
+
+@LIBRARIES
+def test_polars_frames_are_read_as_pandas_frames_are(name):
+    frame = FRAME[["a", "b", "c"]]
+    model = regressor(name).fit(frame[:300], Y[:300])
+    answers = [
+        ConformalRegressor(model).calibrate(rows[300:600], Y[300:600]).predict_interval(rows[600:])
+        for rows in (frame, pl.from_pandas(frame))
+    ]
+    np.testing.assert_array_equal(answers[0].lower, answers[1].lower)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("lightgbm", "String"),
+        ("lightgbm", "Categorical"),
+        ("catboost", "Date"),
+        ("xgboost", "String"),
+    ],
+)
+def test_polars_columns_at_which_the_library_fails_are_refused(name, kind):
+    """LightGBM and CatBoost end the process at some, without an exception."""
+    rows = pl.from_pandas(FRAME[["a", "b"]]).with_columns(
+        pl.lit(date(2020, 1, 1)) if kind == "Date" else pl.lit("x").cast(getattr(pl, kind))
+    )
+    model = regressor(name).fit(NUMBERS[:300], Y[:300])
+    with pytest.raises(CalliperError, match=rf"column 'literal' .* type {kind}: pass X\.to_pandas"):
+        ConformalRegressor(model).calibrate(rows[300:], Y[300:])
+    for front in (ConformalRegressor, CVPlus):
+        with pytest.raises(CalliperError, match=r"pass X\.to_pandas"):
+            front(regressor(name)).fit(rows, Y)
+
+
+@pytest.mark.parametrize("name", ["xgboost", "lightgbm", "catboost", "forest", "ridge"])
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csc_matrix, sparse.coo_matrix])
+def test_sparse_rows_may_be_given(name, kind):
+    models = {"forest": RandomForestRegressor(5, random_state=0), "ridge": Ridge()}
+    model = models[name] if name in models else regressor(name)
+    X = np.where(NUMBERS > 0, NUMBERS, 0.0)
+    rows = sparse.csr_matrix(X)
+    model.fit(rows[:300], Y[:300])
+    known = {"X_train": kind(rows[:300]), "y_train": Y[:300]}
+    asked = ConformalRegressor(model).calibrate(kind(rows[300:600]), Y[300:600], **known)
+    answer = asked.predict_interval(kind(rows[600:]))
+    one = asked.predict_interval(kind(rows[600:601]))
+    np.testing.assert_allclose(one.lower, answer.lower[:1], rtol=1e-6)
+    if name != "xgboost":  # to which what is not stored is missing
+        known["X_train"] = X[:300]
+        dense = ConformalRegressor(model).calibrate(X[300:600], Y[300:600], **known)
+        np.testing.assert_allclose(answer.lower, dense.predict_interval(X[600:]).lower, rtol=1e-6)

@@ -170,7 +170,7 @@ def test_a_module_that_answers_with_a_tuple():
         def forward(self, rows):
             return rows[:, 0], rows[:, 1]
 
-    with pytest.raises(CalliperError, match="must answer with a tensor; got a tuple"):
+    with pytest.raises(CalliperError, match=r"must answer with a tensor, .*; got a tuple"):
         ConformalRegressor(Two(), embed="prediction").calibrate(X_CAL, Y_CAL)
 
 
@@ -195,12 +195,6 @@ def test_frames_bring_no_warning_of_torch(net):
         warnings.simplefilter("error")
         model = ConformalRegressor(net).calibrate(frame[:200], Y_CAL)
         model.predict_interval(frame[200:])
-
-
-def test_a_dict_is_refused_in_words(net):
-    rows = {"ids": torch.zeros(200, 4), "mask": torch.ones(200, 4)}
-    with pytest.raises(TypeError, match=r"got a dict with keys 'ids', 'mask'.*a function"):
-        ConformalRegressor(net).calibrate(rows, Y_CAL)
 
 
 def test_a_module_that_works_in_place_on_its_input_is_noticed():

@@ -45,7 +45,7 @@ from calliper.guarantees import (
 )
 from calliper.kernels import Kernel, as_kernel, check_length_scale, rescale
 from calliper.quantile import Shares
-from calliper.rows import Rows
+from calliper.rows import Rows, same_rows
 from calliper.shift import ShiftReport, as_shares, check_weights
 
 #: What a file keeps of rows: calibration, training and left-out ones.
@@ -67,6 +67,9 @@ ROWS: dict[str, Field] = {
 
 #: Most training points that a method tries its settings on, where that takes all pairs.
 MOST_POINTS = 2000
+
+#: Levels that are remembered, since a controller asks for another one at each step.
+MOST_LEVELS = 1000
 
 #: Methods by their names on the command line.
 _METHODS: dict[str, type[Calibrator]] = {}
@@ -127,7 +130,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         return False
 
     n_calibration_: int
-    #: Levels that a radius was asked for since ``fit``.
+    #: Levels that a radius was asked for since ``fit``, the first of them.
     levels_asked_: set[float]
     #: What ``fit`` was given: calibration, training and left-out rows, and a length scale.
     _rows: Any = None
@@ -185,7 +188,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             Distance in ``Z`` at which N points still count for one another, where the space has a
             unit of its own.
         """
-        rows = Rows(Z, scores, magnitudes, signs, weights, groups)
+        sizes = {"scores": scores, "magnitudes": magnitudes, "signs": signs}
+        rows = Rows.given(Z, **sizes, weights=weights, groups=groups)
         return self._fit(rows, training=training, left_out=left_out, length_scale=length_scale)
 
     def fit_to(self, rows: Rows, **apart: Any) -> Self:
@@ -331,7 +335,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             For the number of points that there are now. What else ``fit`` was given of other
             points still counts.
         """
-        rows = Rows(Z, scores, magnitudes, signs, weights, groups)
+        sizes = {"scores": scores, "magnitudes": magnitudes, "signs": signs}
+        rows = Rows.given(Z, **sizes, weights=weights, groups=groups)
         return self._extend(rows, window, length_scale)
 
     def _extend(self, new: Rows, window: int | None, length_scale: float | None) -> Self:
@@ -447,6 +452,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         if ``fit`` was given weights of the calibration points; ``groups``, (m,) labels, a column
         name or a function of the rows, are for :class:`Grouped`.
         """
+        weights, groups = same_rows(Z, "Z", weights=weights, groups=groups)
         asked = {"confidence": confidence, "weights": weights, "groups": groups}
         return valid.like_coverage(self.radii(Z, valid.check_levels(coverage), **asked), coverage)
 
@@ -465,7 +471,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             self._refuse_unused(groups=groups)
         Z, n = self._check_new(Z), self.n_calibration_
         reached, shares = list(range(len(levels))), self._shares(weights, len(Z), levels)
-        self.levels_asked_.update(levels)
+        if len(self.levels_asked_) < MOST_LEVELS:
+            self.levels_asked_.update(levels)
         if confidence is not None:
             levels = self._confident(levels, confidence, warned=True)
         if self.by_rank and shares is None:
@@ -492,6 +499,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
                 f"a distribution needs to know on which side each target lay: pass "
                 f"signs=np.sign(y - y_pred) to fit of {type(self).__name__}."
             )
+        y_pred, weights = same_rows(Z, "Z", y_pred=y_pred, weights=weights)
         Z = self._check_new(Z)
         centre = valid.check_vector(as_array(y_pred, "y_pred", Z), "y_pred", n=len(Z))
         ends = (-np.inf, np.inf) if bounds is None else valid.check_bounds(bounds)
@@ -499,7 +507,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         if shares is not None:
             shares = replace(shares, calibration=self._signed_weights / self._signed_weights.max())
         n, signed = self.n_calibration_, self.signed_thresholds
-        return Distribution(centre, Z, signed, n, bounds=ends, shares=shares)
+        return Distribution(centre, Z, signed, n, bounds=ends, _shares=shares)
 
     def signed_thresholds(self, Z: FloatArray, ranks: list[int] | None = None) -> FloatArray:
         """±t_i with the errors' signs: of a few rows all, (m, N), or of any rows those of ranks."""
@@ -518,11 +526,13 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         """Thresholds (L,) of the scores ``_at_levels``, each found once; by weight (m, L)."""
         if shares is not None:
             return quantile.column_thresholds(self._at_levels(levels), levels, shares)
-        new = [level for level in levels if level not in self._thresholds]
+        known = self._thresholds if len(self._thresholds) < MOST_LEVELS else {}
+        new = [level for level in levels if level not in known]
         if new:
             for level, column in zip(new, np.sort(self._at_levels(new), axis=0).T, strict=True):
-                self._thresholds[level] = quantile.conformal_thresholds(column, [level])[0]
-        return np.array([self._thresholds[level] for level in levels])
+                known[level] = quantile.conformal_thresholds(column, [level])[0]
+            self._thresholds = known
+        return np.array([known[level] for level in levels])
 
     def _at_levels(self, levels: list[float]) -> FloatArray:
         """What calibration scores are by a scale of each level, (N, L)."""

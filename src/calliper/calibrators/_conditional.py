@@ -67,7 +67,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from calliper import _validation as valid
 from calliper._types import BoolArray, FloatArray, IntArray
-from calliper.calibrators._calibrator import Calibrator
+from calliper.calibrators._calibrator import MOST_LEVELS, Calibrator
 from calliper.declarations import About
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.quantile import Shares, conformal_rank, power_of_two
@@ -224,14 +224,16 @@ class ConditionalCalibration(Calibrator):
 
     def _calibration_vertex(self, level: float) -> IntArray:
         """The fit to the calibration points alone, where every new point's descent starts."""
-        if level not in self._vertices:
+        known = self._vertices if len(self._vertices) < MOST_LEVELS else {}
+        if level not in known:
             nothing, start = np.zeros(self.n_dimensions_), any_vertex(self._design)
             try:
                 vertex = lowest_vertex(self._design, self._scores, level, nothing, start)
             except TooManyEdgesError:  # any start will do
                 vertex = None
-            self._vertices[level] = start if vertex is None else vertex
-        return self._vertices[level]
+            known[level] = start if vertex is None else vertex
+            self._vertices = known
+        return known[level]
 
     def _warn_if_infinite(self, radius: FloatArray, levels: list[float]) -> None:
         for level, column in zip(levels, radius.T, strict=True):

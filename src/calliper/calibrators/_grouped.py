@@ -34,7 +34,7 @@ from calliper.distribution import Distribution, GroupedDistribution
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.guarantees import Guarantee, required_for_confidence
 from calliper.quantile import Shares, required_calibration_size
-from calliper.rows import Rows, rows_of_groups
+from calliper.rows import Rows, rows_of_groups, same_rows
 
 #: Groups that a warning names before it only counts.
 NAMED = 5
@@ -169,6 +169,7 @@ class Grouped(Calibrator):
         """The distribution at each row, by the calibrator of its group; see :meth:`fit`."""
         check_is_fitted(self)
         refuse_distribution(self)
+        y_pred, weights, groups = same_rows(Z, "Z", y_pred=y_pred, weights=weights, groups=groups)
         numbers, weights = self._numbers(groups, Z), _checked(weights, "weights", Z)
         unseen = [label for label in numbers if label not in self.calibrators_]
         if unseen:

@@ -10,9 +10,10 @@ infinity. Nothing else happens: no level is corrected.
 The paper finds A too large in many dimensions, so that most intervals are infinite. ``tuned=True``
 is its remedy: λA with the largest λ ≤ 1 for which at least 1−α of a training sample have an
 effective number of neighbours exp H(w) ≥ 2/α, H the entropy of their weights w to the others. λ
-depends on the level and is computed once for each. A point's H falls as λ grows, so λ is found by
-bisection on log λ; a point that has enough neighbours at some λ has enough at every smaller one,
-so each step looks only at those that the steps before left open.
+depends on the level and is computed once for each, so that radii need not grow with the level. A
+point's H falls as λ grows, so λ is found by bisection on log λ; a point that has enough neighbours
+at some λ has enough at every smaller one, so each step looks only at those that the steps before
+left open.
 
 Letters: s → ``scores``, A → ``metric_``, d → ``n_directions``, λ → ``factors_``.
 

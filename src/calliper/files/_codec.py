@@ -135,10 +135,11 @@ class Writer:
             )
         if not issubclass(type(value), BaseEstimator):
             return {"class": name, "params": self.fields(keeps, value.for_file()), "state": None}
-        given = value.get_params(deep=False)
-        written = {each: self.write(keeps.get(each, PLAIN), given[each], each) for each in params}
         state = {each: keeps[each] for each in keeps if each not in params}
         fitted = value.for_file() if state and value.__sklearn_is_fitted__() else None
+        # What is fitted may know better which parameters it was fitted with.
+        given = {**value.get_params(deep=False), **(fitted or {})}
+        written = {each: self.write(keeps.get(each, PLAIN), given[each], each) for each in params}
         return {
             "class": name,
             "params": written,

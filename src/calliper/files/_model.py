@@ -8,6 +8,7 @@ model, or the same one trained anew, answers otherwise and is refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -65,10 +66,20 @@ def models_again(given: Any, needs: dict[str, int], what: str, most: int) -> lis
         return []
     several = n > 1 and isinstance(given, Sequence)
     models = list(given) if several else [given]
+    for each in models:
+        refuse_class(each, "model")
     if given is None or len(models) != n:
         count = "pass the fitted model, model=…" if n == 1 else f"pass its {n} models, model=[…]"
         raise CalliperError(f"the file holds {what} around a model, which is not in it: {count}.")
     return models + [column_of(models[0], place, k) for place in range(k)]
+
+
+def refuse_class(given: Any, name: str) -> None:
+    """Ask for something fitted where a class was given."""
+    if isinstance(given, type):
+        raise CalliperError(
+            f"{name} is the class {given.__name__}: pass a fitted one, the one that was calibrated."
+        )
 
 
 def fingerprint(model: Any) -> dict[str, Any]:
@@ -96,29 +107,52 @@ def ask(calibrated: Any, X: Any) -> dict[str, FloatArray]:
     return {"y_pred": y_pred, **({"Z": Z} if plain else {})}
 
 
-def check_same(calibrated: Any, X: Any, expected: dict[str, FloatArray], made_for: str) -> None:
-    """Refuse a model that answers otherwise than the one that was calibrated."""
+def check_same(
+    calibrated: Any, X: Any, expected: dict[str, FloatArray], made_for: str, embed: str | None
+) -> None:
+    """Refuse a model that answers otherwise than the calibrated one; or an ``embed``, if brought.
+
+    ``made_for`` and ``embed`` are what there was when it was saved, in words.
+    """
     model = type(unwrapped(getattr(calibrated, "estimator_", calibrated.estimator))).__name__
-    advice = f"This file was made for {made_for}; pass that very model, trained as it was then."
+    blamed = {"y_pred": (model, "predicts", made_for, "model")}
+    blamed["Z"] = (model, "places", made_for, "model")
+    if embed is not None:
+        blamed["Z"] = ("the embed that was brought", "places", f"embed={embed}", "one")
     try:
         found = ask(calibrated, X)
     except Exception as error:  # whatever a model may raise that meets strange columns
+        who, _, what, one = blamed[
+            "Z" if embed is not None and _predicts(calibrated, X) else "y_pred"
+        ]
         raise OtherModelError(
-            f"{model} cannot be asked about the rows that the file remembers "
-            f"({type(error).__name__}: {error}). {advice}"
+            f"{who} cannot be asked about the rows that the file remembers "
+            f"({type(error).__name__}: {error}). {_advice(what, one)}"
         ) from error
     for name, before in expected.items():
         now = found.get(name)
         if now is None or now.shape != before.shape or _differs(now, before):
-            said = "predicts" if name == "y_pred" else "places"
+            who, does, what, one = blamed[name]
             shown = [
                 np.array2string(np.ravel(np.asarray(each))[:3], precision=6)
                 for each in (now, before)
             ]
             raise OtherModelError(
-                f"{model} {said} the {len(before)} rows that the file remembers otherwise: "
-                f"{shown[0]} in place of {shown[1]} for the first of them. {advice}"
+                f"{who} {does} the {len(before)} rows that the file remembers otherwise: "
+                f"{shown[0]} in place of {shown[1]} for the first of them. {_advice(what, one)}"
             )
+
+
+def _advice(made_for: str, one: str) -> str:
+    return f"This file was made for {made_for}; pass that very {one}, trained as it was then."
+
+
+def _predicts(calibrated: Any, X: Any) -> bool:
+    """Whether the model answers, so that the fault lies elsewhere."""
+    with suppress(Exception):
+        calibrated.predict(X)
+        return True
+    return False
 
 
 def check_class(model: Any, before: dict[str, Any]) -> None:

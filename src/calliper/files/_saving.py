@@ -38,6 +38,7 @@ from calliper.files._model import (
     models_again,
     needed,
     parts_of,
+    refuse_class,
     slots_of,
 )
 from calliper.online import Controller
@@ -436,6 +437,7 @@ def _brought(needs: dict[str, str], embed: Any, bring: Any) -> dict[str, Any]:
         raise TypeError(
             f"bring takes a dict, as bring={{'basis': my_function}}; got {bring!r:.60}."
         )
+    refuse_class(embed, "embed")
     given = dict(bring) | ({} if embed is None else {"embed": embed})
     needless = [name for name in given if name not in needs]
     if needless:
@@ -458,7 +460,7 @@ def _compare(calibrated: Any, probe: Any, models: list[Any], header: dict[str, A
     """Refuse another model: by what it says of the rows that are remembered, or by its class."""
     if probe is not None:
         rows, made_for = rows_again(probe["rows"]), _in_words(header["model"])
-        check_same(calibrated, rows, probe["said"], made_for)
+        check_same(calibrated, rows, probe["said"], made_for, header["brought"].get("embed"))
         for name, said in _functions(calibrated, rows).items():
             if said != probe["functions"].get(name):
                 raise OtherModelError(

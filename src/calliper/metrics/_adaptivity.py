@@ -22,6 +22,7 @@ from calliper.exceptions import CalliperError, SparseBinsWarning, warn
 from calliper.intervals import Intervals
 from calliper.metrics._inputs import IntervalsLike, level_of, one_level, undefined
 from calliper.quantile import as_fraction
+from calliper.rows import same_rows
 
 Infinite = Literal["keep", "cap", "drop"]
 BinWidth = Literal["median", "midpoint"]
@@ -239,6 +240,7 @@ def scores_and_widths(
     The rows come in the order of their scores, which saves the caller a sort.
     """
     cap = _checked_cap(infinite, max_score)
+    y, y_pred = same_rows(intervals, "intervals", y=y, y_pred=y_pred)
     n, width = len(intervals.lower), intervals.width
     kept = ~np.isinf(width) if infinite == "drop" else np.ones(n, dtype=bool)
     target = check_vector(y, "y", n=n)[kept]

@@ -17,6 +17,7 @@ from calliper._validation import check_vector
 from calliper.metrics import _inputs as inputs
 from calliper.metrics._inputs import IntervalsLike, as_intervals, mean_over_rows
 from calliper.quantile import as_fraction
+from calliper.rows import same_rows
 
 
 def empirical_coverage(y: Any, intervals: IntervalsLike) -> float | FloatArray:
@@ -196,6 +197,7 @@ def interval_scores(
     array([2., 7.])
     """
     read = inputs.one_level(intervals)
+    (y,) = same_rows(read, "intervals", y=y)
     target = check_vector(y, "y", n=len(read.lower))
     penalty = float(2 / (1 - as_fraction(inputs.level_of(read, coverage))))
     outside = np.maximum(read.lower - target, 0.0) + np.maximum(target - read.upper, 0.0)

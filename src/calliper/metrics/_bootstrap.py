@@ -21,6 +21,7 @@ from calliper.intervals import Intervals
 from calliper.metrics._by_bin import ONE_SIGMA_TAIL
 from calliper.metrics._conditional import excess_risk_of_target_coverage, worst_slab_coverage
 from calliper.metrics._inputs import IntervalsLike, one_level
+from calliper.rows import labels_of, same_rows
 
 _SPLIT_THE_ROWS = (worst_slab_coverage, excess_risk_of_target_coverage)
 
@@ -133,6 +134,9 @@ def bootstrap(
     takes = signature(metric).parameters
     without_y, seeded = next(iter(takes)) == "intervals", "random_state" in takes
     along = {name: value for name, value in parameters.items() if _n_entries(value) == n}
+    parts = {"y": y, **{f"rows[{at}]": part for at, part in enumerate(rows)}, **along}
+    y, *rest = (_unlabelled(part) for part in same_rows(read, "intervals", **parts))
+    rows, along = tuple(rest[: len(rows)]), dict(zip(along, rest[len(rows) :], strict=True))
     rng = check_random_state(random_state)
 
     def measure(drawn: Any) -> float:
@@ -177,6 +181,11 @@ def _splits_the_rows(metric: Any) -> bool:
     while isinstance(metric := unwrap(metric), partial):
         metric = metric.func
     return metric in _SPLIT_THE_ROWS
+
+
+def _unlabelled(rows: Any) -> Any:
+    """Without labels, which drawn rows would have several times."""
+    return rows if labels_of(rows) is None else rows.reset_index(drop=True)
 
 
 def _n_entries(value: Any) -> int | None:

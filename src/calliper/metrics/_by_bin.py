@@ -16,6 +16,7 @@ from calliper._validation import at_least, check_vector
 from calliper.exceptions import CalliperError, SparseBinsWarning, warn
 from calliper.metrics._adaptivity import sort_widths
 from calliper.metrics._inputs import FEWEST, IntervalsLike, one_level
+from calliper.rows import same_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -221,6 +222,7 @@ def coverage_by_value(
     array([1.   , 0.984, 0.92 , 0.812])
     """
     read = one_level(intervals)
+    y, values = same_rows(read, "intervals", y=y, values=values)
     covered = read.contains(y)
     numbers = _with_gaps(values, len(covered))
     order = np.argsort(numbers)
@@ -272,6 +274,7 @@ def coverage_by_group(y: Any, intervals: IntervalsLike, groups: Any) -> Coverage
     array([0.75, 1.  ])
     """
     read = one_level(intervals)
+    y, groups = same_rows(read, "intervals", y=y, groups=groups)
     covered = read.contains(y)
     names, group = _numbered(groups, len(covered))
     order = np.argsort(group, kind="stable")

@@ -55,6 +55,7 @@ from calliper.intervals import Intervals
 from calliper.metrics import _inputs as inputs
 from calliper.metrics._adaptivity import sort_widths
 from calliper.metrics._inputs import IntervalsLike, undefined
+from calliper.rows import same_rows
 
 Loss = Literal["l1", "l2", "kl"]
 Side = Literal["both", "under", "over"]
@@ -265,6 +266,7 @@ def worst_slab_coverage(
     0.47
     """
     read = inputs.one_level(intervals)
+    y, X = same_rows(read, "intervals", y=y, X=X)
     covered = read.contains(y)
     features = inputs.check_rows(X, len(covered))
     for name, share in (("slab", slab), ("test_size", test_size)):
@@ -397,6 +399,7 @@ def excess_risk_of_target_coverage(
     """
     read = inputs.one_level(intervals)
     level = inputs.level_of(read, coverage)
+    y, X = same_rows(read, "intervals", y=y, X=X)
     covered = read.contains(y)
     features = inputs.check_rows(X, len(covered))
     check_option(loss, get_args(Loss), "loss")

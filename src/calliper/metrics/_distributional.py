@@ -19,6 +19,7 @@ from calliper._types import FloatArray
 from calliper._validation import at_least, check_levels, check_vector
 from calliper.distribution import Distribution
 from calliper.quantile import conformal_rank
+from calliper.rows import same_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -168,6 +169,7 @@ def quantile_calibration(
     array([0.75, 1.  ])
     """
     levels = check_levels(p, "p")
+    (y,) = same_rows(distribution, "distribution", y=y)
     target, n = check_vector(y, "y", n=len(distribution)), distribution.n_effective
     share = (target[:, None] <= distribution.quantile(levels)).mean(axis=0)
     ranks = np.array(levels) * (n + 1)

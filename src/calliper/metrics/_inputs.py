@@ -36,7 +36,8 @@ def as_intervals(intervals: IntervalsLike) -> Intervals:
     return read
 
 
-def _ends(intervals: Any) -> tuple[FloatArray, FloatArray]:
+def _ends(intervals: Any) -> tuple[Any, Any]:
+    """A lower and an upper end for each row, with their labels if they have any."""
     shape = np.shape(intervals) if isinstance(intervals, np.ndarray) else None
     try:
         if isinstance(intervals, Frame) and {"lower", "upper"} <= set(intervals.columns):
@@ -48,7 +49,8 @@ def _ends(intervals: Any) -> tuple[FloatArray, FloatArray]:
             raise ValueError("the ends are in the columns")
         else:
             lower, upper = intervals
-        return np.asarray(lower, float), np.asarray(upper, float)
+        np.asarray(lower, float), np.asarray(upper, float)
+        return lower, upper
     except (TypeError, ValueError):
         what = type(intervals).__name__ + ("" if shape is None else f" of shape {shape}")
         raise CalliperError(

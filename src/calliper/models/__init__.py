@@ -41,6 +41,8 @@ from calliper.models._asking import (
     open_model,
     predictions,
     predicts_as,
+    refuse_crashing,
+    takes_sparse,
     unwrapped,
     without_names,
 )
@@ -78,7 +80,9 @@ __all__ = [
     "open_model",
     "predictions",
     "predicts_as",
+    "refuse_crashing",
     "routed",
+    "takes_sparse",
     "trainable",
     "untrained_core",
     "unwrapped",

@@ -18,6 +18,7 @@ prediction m and spreads v, on the scale of about the standard deviation of the 
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -34,7 +35,7 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
-from sklearn.utils import get_tags
+from sklearn.utils import Tags, get_tags
 
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_predictions, is_frame, shape_of
@@ -176,13 +177,25 @@ def _check_last_step(pipeline: Pipeline) -> None:
         )
 
 
-def _check_regressor(core: Any) -> None:
-    if not hasattr(core, "__sklearn_tags__"):  # scikit-learn 1.7 guesses, and warns of it
-        return
+def tags_of(model: Any) -> Tags | None:
+    """What an estimator of scikit-learn says of itself; None for any other model."""
+    if not hasattr(model, "__sklearn_tags__"):  # scikit-learn 1.7 guesses, and warns of it
+        return None
     try:
-        kind = get_tags(core).estimator_type
+        return get_tags(model)
     except AttributeError:  # half an estimator of scikit-learn
-        return
+        return None
+
+
+def takes_sparse(model: Any) -> bool:
+    """Whether a model may take sparse rows."""
+    tags = tags_of(model)
+    return tags is None or bool(tags.input_tags.sparse)
+
+
+def _check_regressor(core: Any) -> None:
+    tags = tags_of(core)
+    kind = None if tags is None else tags.estimator_type
     if kind not in (None, "regressor"):
         raise CalliperError(
             f"intervals need a regressor; {type(core).__name__} is a {kind.replace('_', ' ')}. "
@@ -228,6 +241,7 @@ def predictions(model: Any, X: Any, n_outputs: int = 1) -> FloatArray:
         raise TypeError(
             f"estimator must have a predict method or be a function of the inputs; got {model!r}."
         )
+    refuse_crashing(model, X)
     rows = xgboost_matrix(model, X) if is_native_xgboost(model) else X
     if is_module(model):
         from calliper.models._networks import outputs
@@ -238,6 +252,21 @@ def predictions(model: Any, X: Any, n_outputs: int = 1) -> FloatArray:
     if is_tensor(y_pred):
         y_pred = y_pred.detach().cpu().numpy()
     return check_predictions(y_pred, X, n_outputs)
+
+
+def refuse_crashing(model: Any, X: Any) -> None:
+    """Refuse columns of Polars at which the model's library ends the process, or has no words."""
+    if not comes_from(X, "polars") or len(shape_of(X)) != 2:
+        return
+    taken = family_of(model).polars
+    for name, kind in ((name, type(each).__name__) for name, each in X.schema.items()):
+        if re.fullmatch(taken, kind):
+            continue
+        raise CalliperError(
+            f"{type(model).__name__} cannot read column {name!r} of this Polars frame, which is of "
+            f"type {kind}: pass X.to_pandas() wherever the model gets rows, its training included, "
+            f"or turn the column into numbers."
+        )
 
 
 @contextmanager
@@ -315,11 +344,13 @@ class ModelFamily:
     weights : of the logarithm of each spread, the prediction having 1
     in_unit : whether each spread is in the unit of y, or has none
     floor : part of the unit below which spreads are all alike; near 0 logarithms show rounding
+    polars : types of Polars columns that it reads, as a regular expression
     """
 
     weights: ClassVar[tuple[float, ...]] = (2.0,)
     in_unit: ClassVar[tuple[bool, ...]] = (True, True)
     floor: ClassVar[float] = 0.01
+    polars: ClassVar[str] = ".*"
 
     def __init__(self, core: Any) -> None:
         self.core = core

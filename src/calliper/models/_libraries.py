@@ -55,6 +55,8 @@ from calliper.models._asking import (
 EARLY = 10
 #: So many rows are better off with one call for the leaves of all stages.
 FEW_ROWS = 30
+#: Types of Polars columns that all of them read.
+NUMBERS = r"U?Int(8|16|32|64)|Float(32|64)|Boolean"
 #: Names by which the libraries know the number of rounds, and by which two of them stop early.
 ROUNDS_NAMES = (
     *("n_estimators", "iterations", "max_iter", "n_iter", "nrounds", "num_boost_round"),
@@ -176,8 +178,8 @@ class Library(ModelFamily):
         raise NotImplementedError
 
     def matrix(self, rows: Any) -> Any:
-        """Rows as ``leaves`` takes them."""
-        return rows
+        """Rows as ``leaves`` takes them, once the prediction has checked their names."""
+        return without_names(rows, "f")  # frames are costly to take apart a second time
 
     def leaves(self, matrix: Any, first: int, stop: int) -> NDArray[Any]:
         """(m, trees) leaf indices in the stages from ``first`` until before ``stop``."""
@@ -187,8 +189,7 @@ class Library(ModelFamily):
         """The prediction (m,); steps, in the unit of y, and scarcity of rows, without, (2, m)."""
         self._check_columns(rows)
         y_pred = predictions(self.core, rows)
-        # The prediction has checked the names, and frames are costly to take apart a second time.
-        matrix = self.matrix(without_names(rows, "f"))
+        matrix = self.matrix(rows)
         tables = (self.steps, self.sparse)
         if len(y_pred) <= FEW_ROWS or self.all_stages:
             leaves = self.leaves(matrix, 0, self.n_stages)
@@ -258,6 +259,7 @@ class XGBoost(Library):
     """``XGBRegressor`` and its like, and ``xgboost.Booster``, which predicts by all its trees."""
 
     library = "xgboost"
+    polars = f"{NUMBERS}|Categorical|Enum"
 
     def __init__(self, core: Any) -> None:
         self.parts: dict[tuple[int, int], Any] = {}
@@ -306,7 +308,7 @@ class XGBoost(Library):
 
     def matrix(self, rows: Any) -> Any:
         """A ``DMatrix``, made with the settings of the wrapper."""
-        return xgboost_matrix(self.core, rows)
+        return xgboost_matrix(self.core, super().matrix(rows))
 
     def leaves(self, matrix: Any, first: int, stop: int) -> NDArray[Any]:
         """By a slice of the model, since leaves are told from the first stage on only.
@@ -348,6 +350,7 @@ class LightGBM(Library):
     """``LGBMRegressor`` and its like, and ``lightgbm.Booster``."""
 
     library = "lightgbm"
+    polars = NUMBERS
     all_stages = True
 
     def inside(self) -> tuple[Any, int]:
@@ -371,6 +374,10 @@ class LightGBM(Library):
             squares=objective == "regression",
             objective=objective,
         )
+
+    def matrix(self, rows: Any) -> Any:
+        """Few rows for the model inside; the wrapper warns of names that it misses."""
+        return super().matrix(rows) if n_rows(rows) <= FEW_ROWS else rows
 
     def leaves(self, matrix: Any, first: int, stop: int) -> NDArray[Any]:
         """As the library tells them, of as many stages as predictions ask.
@@ -407,6 +414,7 @@ class CatBoost(Library):
     """``CatBoostRegressor`` and ``CatBoost``; a best model has lost its later trees in training."""
 
     library = "catboost"
+    polars = f"{NUMBERS}|String|Decimal"
     rounds_name = "iterations"
 
     def inside(self) -> tuple[Any, int]:

@@ -4,12 +4,17 @@ A module answers in evaluation mode and without gradients, on the device where i
 then put back into the mode that it was in. The last hidden layer of a network that was trained on y
 holds what it knows of an input in the form from which one more linear map makes the prediction:
 nearness is judged there, as in the paper.
+
+What a network takes need not be one array: inputs come by name (a dict, or a dict for each row), or
+in batches from a ``DataLoader``, which is read once, whole and in order. A module whose ``forward``
+has parameters of these names gets the parts as such, any other the dict.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from threading import RLock
 from typing import Any, Self
 
@@ -44,27 +49,181 @@ def _evaluating(module: Any) -> Iterator[None]:
                 part.training = mode
 
 
+class NamedInputs(dict[str, Any]):
+    """A dict of arrays or tensors, one entry of each a row, as rows that are counted and picked.
+
+    It is a dict to whoever predicts or embeds, but for ``len``, which is the number of rows.
+    """
+
+    def __init__(self, parts: Mapping[str, Any]) -> None:
+        super().__init__(
+            {name: part if is_tensor(part) else np.asarray(part) for name, part in parts.items()}
+        )
+        shapes = {name: tuple(part.shape) for name, part in self.items()}
+        if not shapes or len({shape[:1] for shape in shapes.values()} | {()}) != 2:
+            raise CalliperError(
+                f"inputs by name must be arrays or tensors with one entry for each row; got shapes "
+                f"{shapes}."
+            )
+        self.shape = next(iter(shapes.values()))[:1]
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __getitem__(self, which: Any) -> Any:
+        """A part by its name; else some of the rows."""
+        if isinstance(which, str):
+            return super().__getitem__(which)
+        rows = which[0] if isinstance(which, tuple) else which  # as scikit-learn indexes arrays
+        return NamedInputs({name: part[rows] for name, part in self.items()})
+
+    def __reduce__(self) -> Any:
+        return NamedInputs, (dict(self),)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> FloatArray:
+        """All parts side by side, (n, d)."""
+        parts = [as_array(part) if is_tensor(part) else part for part in self.values()]
+        return np.hstack([part.reshape(len(self), -1) for part in parts]).astype(dtype)
+
+
+def gathered(X: Any, y: Any = None) -> tuple[Any, Any]:
+    """Rows that can be counted and picked, and their targets, from a dict or a ``DataLoader``."""
+    if isinstance(X, Mapping):
+        return X if isinstance(X, NamedInputs) else NamedInputs(X), y
+    _refuse_reordering(X)
+    batches = [_inputs_and_targets(batch) for batch in X]
+    if not batches:
+        raise CalliperError("X must have rows; got a DataLoader without batches.")
+    rows, targets = _joined([inputs for inputs, _ in batches]), [each for _, each in batches]
+    if targets[0] is None:
+        return rows, y
+    if y is not None:
+        raise CalliperError("y was given beside a DataLoader that has targets: leave one out.")
+    known = np.asarray(_joined(targets))
+    return rows, known.reshape(-1) if known.shape[1:] == (1,) else known
+
+
+def _refuse_reordering(loader: Any) -> None:
+    """Rows must come as they lie in the data set, all of them, or answers belong to other rows."""
+    from torch.utils.data import BatchSampler, IterableDataset, SequentialSampler
+
+    batches = loader.batch_sampler
+    sampler = batches.sampler if isinstance(batches, BatchSampler) else batches or loader.sampler
+    in_order = isinstance(sampler, SequentialSampler) or isinstance(loader.dataset, IterableDataset)
+    if not in_order:
+        raise CalliperError(
+            f"the DataLoader changes the order of its rows (by a {type(sampler).__name__}), and no "
+            f"answer could be told from another: make it with shuffle=False."
+        )
+    if loader.drop_last:
+        raise CalliperError("the DataLoader may leave out its last rows: pass drop_last=False.")
+
+
+def _inputs_and_targets(batch: Any) -> tuple[Any, Any]:
+    """Of a batch (inputs, targets), of inputs alone, or of a dict with "labels"; None for none."""
+    if isinstance(batch, Mapping):
+        return {name: batch[name] for name in batch if name != "labels"}, batch.get("labels")
+    inputs, targets = batch, None
+    if isinstance(batch, list | tuple) and 1 <= len(batch) <= 2:
+        inputs, targets = (*batch, None)[:2]
+    if not isinstance(inputs, Mapping) and not hasattr(inputs, "shape"):
+        size = f" of {len(batch)}" if isinstance(batch, list | tuple) else ""
+        raise CalliperError(
+            f"batches of a DataLoader must be (inputs, targets), inputs a tensor or a dict of "
+            f"tensors; got a {type(batch).__name__}{size}. Name inputs that are several, as "
+            f"{{'ids': ids, 'mask': mask}}."
+        )
+    return inputs, targets
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """One after another: tensors, arrays, or dicts of such."""
+    import torch
+
+    if isinstance(parts[0], Mapping):
+        return NamedInputs({name: _joined([part[name] for part in parts]) for name in parts[0]})
+    try:
+        if is_tensor(parts[0]):
+            return torch.cat([*parts])
+        return np.concatenate([np.asarray(part) for part in parts])
+    except (RuntimeError, ValueError) as error:
+        shapes = sorted({tuple(np.shape(part))[1:] for part in parts})
+        listed = ", ".join(map(str, shapes[:4]))
+        raise CalliperError(
+            f"rows must all be of one shape, and those of a batch are of {listed}: pad all of them "
+            f"to one length ({error})."
+        ) from error
+
+
+def _collated(rows: Sequence[Mapping[str, Any]]) -> NamedInputs:
+    """Inputs by name, of a dict for each row."""
+    odd = next((number for number, row in enumerate(rows) if {*row} != {*rows[0]}), None)
+    if odd is not None:
+        raise CalliperError(
+            f"rows must all have inputs of the same names; row 0 has {[*rows[0]]}, row {odd} "
+            f"{[*rows[odd]]}."
+        )
+    return NamedInputs(
+        {
+            name: _joined([(v if is_tensor(v) else np.asarray(v))[None] for v in column])
+            for name, column in ((name, [row[name] for row in rows]) for name in rows[0])
+        }
+    )
+
+
 def _batches(module: Any, X: Any, batch_rows: int = BATCH_ROWS) -> Iterator[Any]:
     """Rows as tensors on the module's device, of its floating type; integers stay integers."""
     import torch
 
+    if isinstance(X, list) and X and isinstance(X[0], Mapping):
+        X = _collated(X)
+    named = isinstance(X, Mapping)
+    X = gathered(X)[0] if named else X
     weight = next(module.parameters(), torch.zeros(0))
+
+    def placed(part: Any) -> Any:
+        dtype = weight.dtype if part.is_floating_point() else part.dtype
+        return part.to(weight.device, dtype)
+
+    parts = {name: _as_tensor(part) for name, part in (X if named else {"": X}).items()}
+    for start in range(0, max(1, n_rows(X)), batch_rows):
+        some = slice(start, start + batch_rows)
+        batch = {name: placed(part[some]) for name, part in parts.items()}
+        yield batch if named else batch[""]
+
+
+def _as_tensor(part: Any) -> Any:
+    import torch
+
     # Frames hand out memory that must not be written to, which torch warns of.
-    rows = X if torch.is_tensor(X) else torch.as_tensor(np.require(X, requirements="W"))
-    for start in range(0, max(1, n_rows(rows)), batch_rows):
-        batch = rows[start : start + batch_rows]
-        dtype = weight.dtype if batch.is_floating_point() else batch.dtype
-        yield batch.to(weight.device, dtype)
+    return part if torch.is_tensor(part) else torch.as_tensor(np.require(part, requirements="W"))
+
+
+def _ask(module: Any, batch: Any) -> Any:
+    """What the module answers: a tensor, the ``logits`` of an answer that has some, or the rest."""
+    answer = module(**batch) if _takes_by_name(module, batch) else module(batch)
+    return answer if is_tensor(answer) else getattr(answer, "logits", answer)
+
+
+def _takes_by_name(module: Any, batch: Any) -> bool:
+    if not isinstance(batch, Mapping):
+        return False
+    try:
+        signature(module.forward).bind(**batch)
+    except TypeError:
+        return False
+    return True
 
 
 def outputs(module: Any, X: Any) -> FloatArray:
     """What a module answers to rows: (m,) or (m, n_outputs)."""
     with _evaluating(module):
-        answers = [module(batch) for batch in _batches(module, X)]
+        answers = [_ask(module, batch) for batch in _batches(module, X)]
     if not is_tensor(answers[0]):
         raise CalliperError(
-            f"{type(module).__name__} must answer with a tensor; got a "
-            f"{type(answers[0]).__name__}: pass a function that takes the predictions out of it."
+            f"{type(module).__name__} must answer with a tensor, or with an object that has "
+            f"logits; got a {type(answers[0]).__name__}: pass a function that takes the "
+            f"predictions out of it."
         )
     return np.concatenate([as_array(answer) for answer in answers])
 
@@ -83,8 +242,8 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     module : torch.nn.Module
-        Takes a batch of rows. Rows that are not tensors are turned into tensors of the module's
-        own floating type; integers stay integers.
+        Takes a batch of rows, or of inputs by name. What is not a tensor is turned into one of the
+        module's own floating type; integers stay integers.
     name : str, optional
         A layer by its name in ``module.named_modules()``; its output is the place, flattened. By
         default the input of the last linear layer: the penultimate layer.
@@ -130,8 +289,9 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             try:
                 for batch in _batches(self.module, X, self.batch_size):
                     seen.clear()
-                    answers.append(self.module(batch))
-                    places.append(self._place(seen, len(batch)))
+                    answers.append(_ask(self.module, batch))
+                    first = next(iter(batch.values())) if isinstance(batch, Mapping) else batch
+                    places.append(self._place(seen, len(first)))
             finally:
                 for hook in hooks:
                     hook.remove()

@@ -34,6 +34,7 @@ from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.quantile import above, around, below, conformal_rank, row_order_statistics
+from calliper.rows import labels_of, same_rows
 
 #: Predictions held at a time, models times new rows: 128 MB.
 CHUNK_FLOATS = 1 << 24
@@ -147,6 +148,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
 
         ``fit_params`` go to ``fit`` of each, a value for each row (``sample_weight``) with the row.
         """
+        y, _ = same_rows(X, "X", y=y, sample_weight=fit_params.get("sample_weight"))
         y = valid.check_known_rows(self, X, y)
         self._probe = state_of(valid.first_rows(X))
         if len(y) < 2:
@@ -155,6 +157,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
                 f"got n_samples = {len(y)}."
             )
         models.check_sample_weight(fit_params, len(y))
+        models.refuse_crashing(self.estimator, X)
         self._train(indexable(X)[0], y, models.routed(self, fit_params))
         return self
 
@@ -181,6 +184,11 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     @abstractmethod
     def _remark(self, coverage: float) -> str:
         """What is known beyond the bound, in a sentence."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = models.takes_sparse(self.estimator)
+        return tags
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "residuals_")
@@ -220,7 +228,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
             valid.like_coverage(lower, coverage),
             valid.like_coverage(upper, coverage),
             levels[0] if np.ndim(coverage) == 0 else levels,
-            getattr(X, "index", None) if hasattr(X, "columns") else None,
+            labels_of(X),
         )
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:

@@ -325,7 +325,7 @@ def fit_embedding(
 
     Parameters
     ----------
-    embed : "auto", "inputs" (or None), "prediction", transformer or callable
+    embed : "auto", "inputs" (or None), "prediction", name of a layer, transformer or callable
     X_train : rows that the model was trained on, or None
     X_calibration : rows on which the map is tried out; nothing is learnt from them
     model : fitted regressor or callable, for "auto" and "prediction"
@@ -375,6 +375,8 @@ class SpaceChoice:
             return self._auto()
         if name == "prediction":
             return self.bare
+        if name and is_module(core := open_model(self.model).core):
+            return Network(Layer(core, name))
         if isinstance(embed, Layer) and embed.module is self.model:
             return Network(embed)
         if is_transformer(embed) and not isinstance(embed, Layer):
@@ -384,7 +386,8 @@ class SpaceChoice:
             return Mapped(mapping=embed, name=_name_of(embed))
         raise TypeError(
             f"embed must be a function of the inputs, a transformer with a transform method, "
-            f"'auto', 'inputs' or 'prediction'; got {embed!r}."
+            f"'auto', 'inputs', 'prediction', or the name of a layer where the model is a PyTorch "
+            f"module; got {embed!r}."
         )
 
     def _inputs(self) -> Space:

@@ -29,6 +29,7 @@ from calliper.models import (
     fit_params_of,
     fresh,
     is_frozen,
+    refuse_crashing,
     routed,
     trainable,
     unwrapped,
@@ -120,6 +121,7 @@ class Training:
     def train(self, model: Any, rows: IntArray, fit_params: Mapping[str, Any] | None = None) -> Any:
         """A copy of the model, trained on some of the rows."""
         X = indexable(self.X)[0]
+        refuse_crashing(model, X)
         params = fit_params_of(X, {**(fit_params or {}), **self.fit_params}, rows)
         return fresh(model).fit(_safe_indexing(X, rows), self._targets[rows], **params)
 

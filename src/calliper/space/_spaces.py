@@ -322,4 +322,5 @@ def _table(values: Any, name: str) -> Any:
     refuse_sparse(values, name)
     if is_tensor(values):
         values = values.detach().cpu().numpy()
-    return np.asarray(values).reshape(-1, 1) if len(shape_of(values)) == 1 else values
+    one = len(shape_of(values)) == 1  # a column, or inputs by name
+    return np.asarray(values).reshape(len(values), -1) if one else values

@@ -38,10 +38,11 @@ def follow(
     for t in range(len(Z)):
         now = slice(t, t + 1)
         radii[now] = control.predict_radius(calibrator, Z[now])
+        inside = errors[now] <= radii[now]
         if window is None:
-            control.update(errors[now] <= radii[now])
+            control.update(inside)
         else:
-            control.update(needed=coverage_needed(calibrator, Z[now], errors[now]))
+            control.update(inside, needed=coverage_needed(calibrator, Z[now], errors[now]))
             calibrator.extend(Z[now], errors[now], window=window)
     return radii
 

@@ -37,6 +37,7 @@ from calliper._notebook import card, floored, folded, share_bar, table
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import check_features, check_level, check_vector
 from calliper.exceptions import CalliperError
+from calliper.rows import same_rows
 
 #: Cells that a notebook shows.
 SHOWN_CELLS = 30
@@ -221,6 +222,7 @@ def cell_coverage(
     [('a', 100, 0.92, 0.848), ('b', 50, 1.0, 0.929)]
     """
     level = check_level(confidence, "confidence")
+    cells, covered = same_rows(None, "rows", cells=cells, covered=covered)
     names = _check_labels(cells, "cells")
     hits = _check_covered(covered, len(names))
     every = _distinct(names) if labels is None else _distinct(_check_labels(list(labels), "labels"))

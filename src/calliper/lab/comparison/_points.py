@@ -12,6 +12,7 @@ from scipy.stats import rankdata
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError
+from calliper.rows import same_rows
 
 #: The label of rows that have none.
 NO_LABEL = "(missing)"
@@ -49,6 +50,7 @@ class Points:
     feature_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        same_rows(self.Z, "Z", y=self.y, y_pred=self.y_pred, ids=self.ids)
         y = check_vector(self.y, "y")
         _refuse_missing(self.y_pred)
         one = np.ndim(self.Z) == 1

@@ -11,6 +11,7 @@ import numpy as np
 from calliper._types import FloatArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError
+from calliper.rows import same_rows
 from calliper.scores import Score, as_score
 
 
@@ -62,7 +63,8 @@ class Problem:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise CalliperError(f"name must be a text that is not empty; got {self.name!r}.")
-        checked = _checked("", self.Z, self.y, self.y_pred, self.outputs)
+        more = {"groups": self.groups, "X": self.X}
+        checked = _checked("", self.Z, self.y, self.y_pred, self.outputs, **more)
         known: dict[str, Any] = {"y": self.y_train, "y_pred": self.y_pred_train}
         known["outputs"] = self.outputs_train or None
         if self.Z_train is not None:
@@ -85,11 +87,13 @@ class Problem:
         return f"Problem({self.name!r}, {rows} held-out rows, {columns} features)"
 
 
-def _checked(suffix: str, Z: Any, y: Any, y_pred: Any, outputs: Any) -> dict[str, Any]:
+def _checked(suffix: str, Z: Any, y: Any, y_pred: Any, outputs: Any, **more: Any) -> dict[str, Any]:
     """One set of rows, held out or trained on, as arrays of numbers by the names of its fields."""
+    known = {f"y{suffix}": y, f"y_pred{suffix}": y_pred}
+    same_rows(Z, f"Z{suffix}", **known, **more, **(outputs or {}))
     features = check_features(Z, f"Z{suffix}")
     checked: dict[str, Any] = {f"Z{suffix}": features}
-    for name, values in ((f"y{suffix}", y), (f"y_pred{suffix}", y_pred)):
+    for name, values in known.items():
         if values is not None:
             checked[name] = check_vector(values, name, n=len(features))
     checked[f"outputs{suffix}"] = {

@@ -14,6 +14,7 @@ from calliper.exceptions import CalliperError
 from calliper.intervals import Intervals
 from calliper.lab.report import _style as style
 from calliper.metrics import IntervalsLike, one_level
+from calliper.rows import same_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -86,7 +87,8 @@ class BandDisplay(style.Display):
             The best intervals there are at each x, if the law of the data is known.
         """
         read = one_level(intervals)
-        n = len(read.lower)
+        n, names = len(read.lower), (style.name_of(x, "x"), style.name_of(y, "y"))
+        x, y, y_pred = same_rows(read, "intervals", x=x, y=y, y_pred=y_pred)
         if np.ndim(x) == 2 and np.shape(x)[1] != 1:
             raise CalliperError(
                 f"x must be one input a row; got {np.shape(x)[1]} columns: pass one of them, or "
@@ -107,7 +109,7 @@ class BandDisplay(style.Display):
             y_pred=None if y_pred is None else check_vector(y_pred, "y_pred", n=n)[order],
             oracle=None if best is None else Intervals(best.lower[order], best.upper[order]),
             coverage=level,
-            names=(style.name_of(x, "x"), style.name_of(y, "y")),
+            names=names,
         )
 
     @property

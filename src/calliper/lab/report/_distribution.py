@@ -14,6 +14,7 @@ from calliper.distribution import Distribution
 from calliper.intervals import Intervals
 from calliper.lab.report import _style as style
 from calliper.metrics import ShareTable, pit_histogram
+from calliper.rows import same_rows
 
 
 @dataclass(eq=False)
@@ -57,7 +58,8 @@ class FanDisplay(style.Display):
         coverage: Sequence[float] = (0.5, 0.8, 0.95),
     ) -> Self:
         """Equal tails at each level and the median, sorted by x; a series names its axis."""
-        n = len(distribution)
+        n, names = len(distribution), (style.name_of(x, "x"), style.name_of(y, "y"))
+        x, y = same_rows(distribution, "distribution", x=x, y=y)
         place = check_vector(x, "x", n=n)
         order = np.argsort(place, kind="stable")
         lower, upper = distribution.interval(list(coverage))
@@ -66,7 +68,7 @@ class FanDisplay(style.Display):
             intervals=Intervals(lower[order], upper[order], tuple(coverage)),
             median=distribution.quantile(0.5)[order],
             y=None if y is None else check_vector(y, "y", n=n)[order],
-            names=(style.name_of(x, "x"), style.name_of(y, "y")),
+            names=names,
         )
 
     def plot(self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE) -> Self:

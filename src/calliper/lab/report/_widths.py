@@ -14,6 +14,7 @@ from calliper._types import FloatArray
 from calliper._validation import check_features
 from calliper.exceptions import CalliperError
 from calliper.lab.report import _style as style
+from calliper.rows import same_rows
 
 
 @dataclass(eq=False)
@@ -194,6 +195,7 @@ class EmbeddingDisplay(style.Display):
             Seed of that choice.
         """
         read = metrics.one_level(intervals)
+        same_rows(read, "intervals", X=X)
         features = check_features(X, "X")
         n, d = features.shape
         if n != len(read.lower):
