@@ -175,7 +175,6 @@ SUBMODULES = {
     "online": ["RATES", "Controller", "History", "coverage_needed"],
     "refitting": ["CVPlus", "JackknifeAfterBootstrap", "JackknifePlus", "RefitGuarantee"],
     "lab.report": [
-        "Band",
         "BandDisplay",
         "CalibrationCurveDisplay",
         "CoverageDisplay",
@@ -186,7 +185,6 @@ SUBMODULES = {
         "PITDisplay",
         "Provenance",
         "RunningCoverageDisplay",
-        "Scene",
         "SourceFile",
         "WidthErrorDisplay",
         "draw_bands",

@@ -138,6 +138,28 @@ def rows_of_groups(labels: Sequence[Any]) -> dict[Any, IntArray]:
     return {label: np.array(numbers, dtype=np.intp) for label, numbers in rows.items()}
 
 
+def numbered(labels: Any, name: str) -> tuple[list[Any], IntArray]:
+    """The different labels in order, and the number of each row's, (n,); gaps are refused."""
+    array = np.asarray(labels)
+    if array.ndim != 1 or not len(array):
+        raise CalliperError(
+            f"{name} must be one label a row, of at least one row; got shape {array.shape}."
+        )
+    rows = array.tolist()
+    missing = [row for row, label in enumerate(rows) if _is_missing(label)]
+    if missing:
+        raise CalliperError(
+            f"{name} must have a label in every row: {len(missing)} of {len(rows)} are missing, "
+            f"the first at position {missing[0]}. Fill them, for example with 'unknown'."
+        )
+    try:
+        different = sorted(set(rows))
+    except TypeError as error:
+        raise CalliperError(f"{name} must be labels of one kind: {error}.") from None
+    number = {label: place for place, label in enumerate(different)}
+    return different, np.array([number[label] for label in rows], dtype=np.intp)
+
+
 def _is_missing(label: Any) -> bool:
     try:
         return label is None or bool(label != label)

@@ -169,7 +169,7 @@ def test_frame_and_gap():
 @pytest.mark.parametrize(
     ("groups", "message"),
     [
-        (["a"] * 29, r"one label for each of 30 rows; got shape \(29,\)"),
+        (["a"] * 29, r"groups has 29 labels for 30 rows"),
         (["a", None] * 15, r"15 of 30 are missing, the first at position 1"),
         ([1.0, np.nan] * 15, r"15 of 30 are missing, the first at position 1"),
         (np.array([1, "a"] * 15, dtype=object), "labels of one kind"),

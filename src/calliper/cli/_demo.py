@@ -7,6 +7,7 @@ the picture show the same intervals.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import floor
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,14 @@ import click
 import numpy as np
 
 from calliper import metrics
-from calliper._types import IntArray
 from calliper.calibrators import FullRescaled, JackknifeRescaled, MADSplit, Split
 from calliper.cli import _output as out
 from calliper.cli._compare import command_without_folders
 from calliper.cli._options import seed as seed_option
-from calliper.intervals import Intervals
 from calliper.kernels import KNN, RBF
-from calliper.lab.comparison import Answer, Comparison, Points, compare
+from calliper.lab.comparison import Comparison, Points, compare
 from calliper.lab.datasets import OneDimensional, one_dimensional
-from calliper.lab.report import Band, Provenance, Scene, draw_bands, render_page
+from calliper.lab.report import BandDisplay, Provenance, draw_bands, render_page
 
 DEMO_LEVEL, K = 0.9, 20
 N_TRAINING, N_CALIBRATION, N_TEST = 2000, 1000, 5000
@@ -135,31 +134,21 @@ def measured(comparison: Comparison, problem: OneDimensional) -> list[DemoRow]:
     return [*rows, ("(oracle)", None, (*map(float, of_best), score))]
 
 
-def _picture(comparison: Comparison, problem: OneDimensional) -> tuple[Scene, list[Band]]:
-    """A constant and two adaptive bands at the test points, around the oracle."""
-    test = comparison.test
-    order, shown = np.argsort(test.Z[:, 0]), slice(_N_SHOWN)
-    shown_answers = [answer for answer in comparison.answers if answer.method in _CAPTIONS]
-    bands = [_band(comparison, answer, order) for answer in shown_answers]
-    scene = Scene(
-        grid=test.Z[order, 0],
-        y_pred=test.y_pred[order],
-        oracle=problem.oracle(test.Z[order], DEMO_LEVEL),
-        x=test.Z[shown, 0],
-        y=test.y[shown],
-    )
-    return scene, bands
-
-
-def _band(comparison: Comparison, answer: Answer, order: IntArray) -> Band:
-    ends, proved = answer.at(DEMO_LEVEL), comparison.record(answer.method, DEMO_LEVEL).proved
-    return Band(
-        title=answer.method,
-        caption=_CAPTIONS[answer.method].format(promise(proved)),
-        intervals=Intervals(ends.lower[order], ends.upper[order], DEMO_LEVEL),
-        covered=ends.contains(comparison.test.y)[:_N_SHOWN],
-        adaptive=not answer.constant,
-    )
+def _picture(
+    comparison: Comparison, problem: OneDimensional
+) -> tuple[dict[str, BandDisplay], dict[str, str]]:
+    """A constant and two adaptive bands at the test points, around the oracle; and captions."""
+    test, bands, captions = comparison.test, {}, {}
+    known: Any = {"y_pred": test.y_pred, "oracle": problem.oracle(test.Z, DEMO_LEVEL)}
+    order = np.argsort(test.Z[:, 0], kind="stable")
+    drawn = np.where(order < _N_SHOWN, test.y[order], np.nan)
+    for answer in comparison.answers:
+        if answer.method in _CAPTIONS:
+            band = BandDisplay.from_intervals(test.Z, answer.at(DEMO_LEVEL), y=test.y, **known)
+            bands[answer.method] = replace(band, y=drawn)
+            proved = comparison.record(answer.method, DEMO_LEVEL).proved
+            captions[answer.method] = _CAPTIONS[answer.method].format(promise(proved))
+    return bands, captions
 
 
 def _page(comparison: Comparison, *, figure: str) -> str:

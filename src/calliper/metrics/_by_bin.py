@@ -16,7 +16,7 @@ from calliper._validation import at_least, check_vector
 from calliper.exceptions import CalliperError, SparseBinsWarning, warn
 from calliper.metrics._adaptivity import sort_widths
 from calliper.metrics._inputs import FEWEST, IntervalsLike, one_level
-from calliper.rows import same_rows
+from calliper.rows import numbered, same_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -276,7 +276,10 @@ def coverage_by_group(y: Any, intervals: IntervalsLike, groups: Any) -> Coverage
     read = one_level(intervals)
     y, groups = same_rows(read, "intervals", y=y, groups=groups)
     covered = read.contains(y)
-    names, group = _numbered(groups, len(covered))
+    labels, group = numbered(groups, "groups")
+    if len(group) != len(covered):
+        raise CalliperError(f"groups has {len(group)} labels for {len(covered)} rows.")
+    names = [*map(str, labels)]
     order = np.argsort(group, kind="stable")
     start = np.append(0, np.cumsum(np.bincount(group))[:-1])
     _warn_of_few(start, group[order].astype(float), "groups", names)
@@ -320,28 +323,6 @@ def _labels(edges: FloatArray) -> list[str]:
         if len(set(names)) == distinct:
             break
     return [low if low == high else f"{low} to {high}" for low, high in pairwise(names)]
-
-
-def _numbered(groups: Any, n: int) -> tuple[list[str], IntArray]:
-    """The names of the groups in order, and which of them each row belongs to."""
-    array = np.asarray(groups)
-    if array.shape != (n,):
-        raise CalliperError(
-            f"groups must have one label for each of {n} rows; got shape {array.shape}."
-        )
-    labels = array.tolist()
-    missing = [row for row, label in enumerate(labels) if label is None or label != label]
-    if missing:
-        raise CalliperError(
-            f"groups must have a label in every row: {len(missing)} of {n} are missing, the first "
-            f"at position {missing[0]}. Fill them, for example with 'unknown'."
-        )
-    try:
-        names = sorted(set(labels))
-    except TypeError as error:
-        raise CalliperError(f"groups must be labels of one kind: {error}.") from None
-    number = {name: group for group, name in enumerate(names)}
-    return [str(name) for name in names], np.array([number[label] for label in labels], np.intp)
 
 
 def _warn_of_few(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +10,12 @@ import pytest
 
 from calliper.intervals import Intervals
 from calliper.lab.report import (
-    Band,
     BandDisplay,
     CalibrationCurveDisplay,
     CoverageDisplay,
     CoverageLawDisplay,
     EmbeddingDisplay,
     MetricCurveDisplay,
-    Scene,
     WidthErrorDisplay,
     draw_bands,
 )
@@ -244,12 +241,12 @@ def test_points_are_sorted_before_they_are_joined():
     assert list(joined[:, 0]) == [0.5, 0.8, 0.9] and np.all(np.diff(joined[:, 1]) >= 0)
     grid = np.random.default_rng(0).permutation(50) / 50
     around = Intervals(-1 - grid, 1 + grid)
-    scene = Scene(grid=grid, y_pred=0 * grid, oracle=around, x=grid, y=0 * grid)
-    band = Band("one", "", around, np.ones(50, dtype=bool))
-    wider = replace(band, intervals=Intervals(-9 - grid, 9 + grid))
-    low, high = draw_bands(scene, [band, wider]).axes[2].get_ylim()
+    known = {"y": 0 * grid, "y_pred": 0 * grid, "oracle": around}
+    band = BandDisplay.from_intervals(grid, around, **known)
+    wider = BandDisplay.from_intervals(grid, Intervals(-9 - grid, 9 + grid), **known)
+    low, high = draw_bands({"one": band, "two": wider}).axes[2].get_ylim()
     assert low == 0 and high >= 10, "a scale that all share has room for all"
-    for axis in draw_bands(scene, [band]).axes:
+    for axis in draw_bands({"one": band}).axes:
         assert all(np.all(np.diff(line.get_xdata()) >= 0) for line in axis.lines if len(
             line.get_xdata()) and line.get_linestyle() != "None")  # fmt: skip
 

@@ -37,7 +37,7 @@ from calliper._notebook import card, floored, folded, share_bar, table
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import check_features, check_level, check_vector
 from calliper.exceptions import CalliperError
-from calliper.rows import same_rows
+from calliper.rows import numbered, same_rows
 
 #: Cells that a notebook shows.
 SHOWN_CELLS = 30
@@ -223,14 +223,13 @@ def cell_coverage(
     """
     level = check_level(confidence, "confidence")
     cells, covered = same_rows(None, "rows", cells=cells, covered=covered)
-    names = _check_labels(cells, "cells")
-    hits = _check_covered(covered, len(names))
-    every = _distinct(names) if labels is None else _distinct(_check_labels(list(labels), "labels"))
-    unknown = _distinct(set(names) - set(every))
+    names, cell = numbered(cells, "cells")
+    hits = _check_covered(covered, len(cell))
+    every = names if labels is None else numbered(list(labels), "labels")[0]
+    unknown = [name for name in names if name not in every]
     if unknown:
         raise CalliperError(f"labels must name all cells; {unknown} of cells are not in {every}.")
-    position = {label: i for i, label in enumerate(every)}
-    cell = np.array([position[name] for name in names], dtype=np.intp)
+    cell = np.array([every.index(name) for name in names])[cell]
     n, k = (np.bincount(rows, minlength=len(every)) for rows in (cell, cell[hits]))
     # Clopper and Pearson's one-sided bounds; 0 without a success.
     bound = stats.beta.ppf((1 - level) / len(every), np.maximum(k, 1), n - k + 1)
@@ -242,31 +241,6 @@ def cell_coverage(
         ),
         level,
     )
-
-
-def _check_labels(cells: Any, name: str) -> list[Any]:
-    """One label a row, as plain Python values."""
-    values = np.asarray(cells)
-    if values.ndim != 1 or not len(values):
-        raise CalliperError(
-            f"{name} must be one label a row, of at least one row; got shape {values.shape}."
-        )
-    labels: list[Any] = values.tolist()
-    missing = [row for row, label in enumerate(labels) if label is None or label != label]
-    if missing:
-        raise CalliperError(
-            f"{name} must have a label in every row: {len(missing)} of {len(labels)} are missing, "
-            f"the first at position {missing[0]}."
-        )
-    return labels
-
-
-def _distinct(labels: Iterable[Any]) -> list[Any]:
-    """Each label once, in order."""
-    try:
-        return sorted(set(labels))
-    except TypeError as error:
-        raise CalliperError(f"cells must be labels of one kind: {error}.") from None
 
 
 def _check_covered(covered: Any, n: int) -> BoolArray:

@@ -66,7 +66,7 @@ from scipy.special import xlog1py
 
 from calliper._notebook import card, floored, folded, table
 from calliper._types import BoolArray, FloatArray
-from calliper._validation import check_level
+from calliper._validation import check_level, check_option
 from calliper.exceptions import CalliperError
 from calliper.information import MutualInformation, mutual_information
 
@@ -113,7 +113,7 @@ def local_coverage_bound(
     >>> round(local_coverage_bound(np.inf, 0.95, 0.25), 3)  # from coverage over all inputs alone
     0.8
     """
-    _check_form(form)
+    check_option(form, ("binary", "paper"), "form")
     level = check_level(coverage)
     information, share = _broadcast(
         mutual_information=_check_information(mutual_information), rho=_check_rho(rho)
@@ -224,7 +224,7 @@ def plug_in_local_coverage(
     >>> np.round(result.bound, 2), np.round(result.cautious_bound, 2)
     (array([0.74, 0.86]), array([0.56, 0.82]))
     """
-    _check_form(form)
+    check_option(form, ("binary", "paper"), "form")
     level, share = check_level(coverage), _like_input(_check_rho(rho))
     found = mutual_information(
         Z,
@@ -322,12 +322,6 @@ def cantelli_threshold(coverage: float, variation: Any) -> float | FloatArray:
     """
     level, r = check_level(coverage), _check_ratio(variation, "variation")
     return _like_input(1 + r * np.sqrt(level / (1 - level)))
-
-
-def _check_form(form: str) -> None:
-    """Refuse a form of the bound that does not exist."""
-    if form not in ("binary", "paper"):
-        raise CalliperError(f"form must be 'binary' or 'paper'; got {form!r}.")
 
 
 def _binary_deficit(information: FloatArray, c: float, rho: FloatArray) -> FloatArray:

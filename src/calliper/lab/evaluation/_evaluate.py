@@ -67,7 +67,7 @@ def evaluate(
         Where each finished trial (one method on one split of one problem) is appended at once. A
         later call with this store computes only what is missing: trials whose data, parameters,
         levels, measures and versions are all the same are read. Trials in which the method or a
-        measure raised are computed again. Functions are compared by their text, their defaults
+        measure raised are computed again. Functions are compared by what they do, their defaults
         and what they close over, but not what they call, nor the code of your own classes: start
         another store if that has changed.
     measures : mapping from a name to a function or a :class:`calliper.metrics.Measure`

@@ -5,14 +5,13 @@ versions of calliper, numpy, scipy and scikit-learn are the same. Objects are co
 class's name and what they hold, arrays by their numbers. A function is compared by
 
 - its module and qualified name,
-- its text, as its file reads when the key is made, without comments and layout,
+- its instructions, and the version of Python that compiled them,
 - the values of its defaults, and of what it has closed over.
 
 Pickling would keep a function by its name, so that two measures made by one factory, or one measure
-before and after an edit, would look the same. A function without text, such as one typed at a bare
-prompt, is known by its instructions, and by the version of Python that compiled them. What a
-function reads from its module and the code of classes are left to their names: the version of
-calliper stands for its own.
+before and after an edit, would look the same. Comments and layout are no part of the instructions.
+What a function reads from its module and the code of classes are left to their names: the version
+of calliper stands for its own.
 
 The store holds one line of JSON a trial, appended in one piece. A run that is killed leaves whole
 lines, or at most a torn last one, which is cut off when the store is next opened. The single writer
@@ -21,13 +20,11 @@ is the process that called ``evaluate``.
 
 from __future__ import annotations
 
-import ast
 import json
-import linecache
 import os
 import platform
 import sys
-from functools import cache, lru_cache
+from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -43,8 +40,6 @@ from calliper.exceptions import CalliperError, TornStoreWarning, warn
 from calliper.lab.evaluation._plan import Trial
 from calliper.lab.evaluation._records import Row, read_row
 from calliper.metrics import Measure
-
-_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 class Store:
@@ -185,8 +180,7 @@ class _Hasher(NumpyHasher):  # type: ignore[misc]
 
 def _parts(function: FunctionType) -> Any:
     """All that decides what a function computes, but for what it reads from its module."""
-    text = _text(function)
-    does = (sys.version_info[:2], function.__code__) if text is None else text
+    does = sys.version_info[:2], function.__code__
     closed = [_closed_over(cell) for cell in function.__closure__ or ()]
     return does, function.__defaults__, function.__kwdefaults__, closed
 
@@ -198,54 +192,8 @@ def _closed_over(cell: Any) -> Any:
         return "empty"
 
 
-def _text(function: FunctionType) -> str | None:
-    """The text of a function without comments and layout; None where its file cannot be read."""
-    code = function.__code__
-    linecache.checkcache(code.co_filename)
-    file = "".join(linecache.getlines(code.co_filename, function.__globals__))
-    start = code.co_name, code.co_firstlineno
-    found = [node for node in _functions(file) if _starts(node) == start]
-    if len(found) > 1:  # several lambdas on a line: those that hold the code, the innermost last
-        found = [node for node in found if _holds(node, code)]
-    return ast.unparse(found[-1]) if found else None
-
-
-@lru_cache(maxsize=64)
-def _functions(file: str) -> tuple[_Function, ...]:
-    """All functions in a text, outer ones before those inside them."""
-    try:
-        tree = ast.parse(file)
-    except SyntaxError:
-        return ()
-    return tuple(node for node in ast.walk(tree) if isinstance(node, _Function))
-
-
-def _starts(node: _Function) -> tuple[str, int]:
-    """Name and first line of a function, as its code knows them."""
-    if isinstance(node, ast.Lambda):
-        return "<lambda>", node.lineno
-    return node.name, min([node.lineno, *(mark.lineno for mark in node.decorator_list)])
-
-
-def _holds(node: _Function, code: CodeType) -> bool:
-    """Whether every instruction stems from the body of this function."""
-    parts = node.body if isinstance(node.body, list) else [node.body]
-    first, last = _span(parts[0])[0], _span(parts[-1])[1]
-    spans = [
-        ((line, column), (end_line, end_column))
-        for line, end_line, column, end_column in code.co_positions()
-        if None not in (line, end_line, column, end_column)
-    ]
-    own = [(start, end) for start, end in spans if start < end]  # the others are of no place
-    return bool(own) and all(first <= start and end <= last for start, end in own)
-
-
-def _span(node: Any) -> tuple[tuple[int, int], tuple[int, int]]:
-    return (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
-
-
 def _instructions(code: CodeType) -> tuple[Any, ...]:
-    """What code does that has no text; not where it stands in which file."""
+    """What code does; not where it stands in which file."""
     # Constants one by one: whether equal ones are one object depends on who compiled them.
     constants = [content_hash((type(c).__name__, c)) for c in code.co_consts]
     counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)

@@ -1,6 +1,6 @@
 """What a person looks at: figures, and one page that compares methods. Nothing is printed."""
 
-from calliper.lab.report._bands import Band, BandDisplay, Scene, draw_bands
+from calliper.lab.report._bands import BandDisplay, draw_bands
 from calliper.lab.report._coverage import (
     CalibrationCurveDisplay,
     CoverageDisplay,
@@ -13,7 +13,6 @@ from calliper.lab.report._widths import EmbeddingDisplay, WidthErrorDisplay, dra
 from calliper.lab.report.page import Provenance, SourceFile, render_page
 
 __all__ = [
-    "Band",
     "BandDisplay",
     "CalibrationCurveDisplay",
     "CoverageDisplay",
@@ -24,7 +23,6 @@ __all__ = [
     "PITDisplay",
     "Provenance",
     "RunningCoverageDisplay",
-    "Scene",
     "SourceFile",
     "WidthErrorDisplay",
     "draw_bands",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -107,10 +107,16 @@ class BandDisplay(style.Display):
             y=None if y is None else check_vector(y, "y", n=n)[order],
             covered=None if y is None else read.contains(y)[order],
             y_pred=None if y_pred is None else check_vector(y_pred, "y_pred", n=n)[order],
-            oracle=None if best is None else Intervals(best.lower[order], best.upper[order]),
+            oracle=None if best is None else best[order],
             coverage=level,
             names=names,
         )
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether some intervals are wider than others, by more than rounding."""
+        width = self.upper - self.lower
+        return bool(np.ptp(width) > 1e-9 * width.max())
 
     @property
     def n_infinite(self) -> int:
@@ -152,65 +158,17 @@ class BandDisplay(style.Display):
         return words
 
 
-@dataclass(frozen=True, eq=False)
-class Band:
-    """What one panel shows.
-
-    Attributes
-    ----------
-    title, caption : name of the method, and what to see
-    intervals : its intervals at each x of the grid
-    covered : whether each test point lies in its interval
-    adaptive : whether the width may change with x
-
-    Examples
-    --------
-    >>> from calliper import Intervals
-    >>> Band("growing", "a line", Intervals([-1.0], [1.0], 0.9), np.array([True])).adaptive
-    True
-    """
-
-    title: str
-    caption: str
-    intervals: Intervals
-    covered: BoolArray
-    adaptive: bool = True
-
-
-@dataclass(frozen=True, eq=False)
-class Scene:
-    """What all panels share.
-
-    Attributes
-    ----------
-    grid, y_pred : (m,) x of the lines, and the model's predictions there
-    oracle : the best intervals there are, at each x of the grid
-    x, y : (n,) test points
-
-    Examples
-    --------
-    >>> from calliper import Intervals
-    >>> x = np.linspace(0, 1, 50)
-    >>> Scene(grid=x, y_pred=0 * x, oracle=Intervals(-x, x, 0.9), x=x, y=x / 2).grid.shape
-    (50,)
-    """
-
-    grid: FloatArray
-    y_pred: FloatArray
-    oracle: Intervals
-    x: FloatArray
-    y: FloatArray
-
-
-def draw_bands(scene: Scene, bands: Sequence[Band]) -> Figure:
+def draw_bands(
+    bands: Mapping[str, BandDisplay], captions: Mapping[str, str] | None = None
+) -> Figure:
     """A column for each band: above it lies over the data, below its half-width stands alone.
 
     Parameters
     ----------
-    scene : Scene
-        What all panels share.
-    bands : sequence of Band
-        A column each.
+    bands : mapping from a title to a BandDisplay
+        All with targets, predictions and the oracle. Targets that are NaN are not drawn.
+    captions : mapping from a title to a line, optional
+        What to see.
 
     Returns
     -------
@@ -221,18 +179,23 @@ def draw_bands(scene: Scene, bands: Sequence[Band]) -> Figure:
     >>> import numpy as np
     >>> from calliper import Intervals
     >>> x = np.linspace(0, 1, 50)
-    >>> intervals = Intervals(-x, x, 0.9)
-    >>> scene = Scene(grid=x, y_pred=0 * x, oracle=intervals, x=x, y=x / 2)
-    >>> band = Band("growing", "a line", intervals, np.ones(50, dtype=bool))
-    >>> len(draw_bands(scene, [band]).axes)
+    >>> known = {"y": x / 2, "y_pred": 0 * x, "oracle": (-x, x)}
+    >>> band = BandDisplay.from_intervals(x, Intervals(-x, x, 0.9), **known)
+    >>> len(draw_bands({"growing": band}, {"growing": "a line"}).axes)
     2
     """
-    scene, bands = _in_order(scene, bands)
+    for title, band in bands.items():
+        if band.oracle is None or band.y_pred is None:
+            raise CalliperError(f"the band {title!r} has no oracle, or no y_pred: give it both.")
     shared: dict[str, Any] = {"sharex": True, "sharey": "row", "squeeze": False}
     figure, axes = style.blank_figure((10.7, 5.6), 2, len(bands), height_ratios=(5, 3), **shared)
-    for (data, half_width), band in zip(axes.T, bands, strict=True):
-        _draw_data(data, scene, band)
-        _draw_half_width(half_width, scene, band)
+    for (data, half_width), (title, band) in zip(axes.T, bands.items(), strict=True):
+        _draw_data(data, band)
+        data.set_title(f"{title}\n", loc="left", fontweight="bold", fontsize=12)
+        where: dict[str, Any] = {"transform": data.transAxes, "fontsize": 9.5, "color": style.QUIET}
+        caption = data.text(0, 1.03, (captions or {}).get(title, ""), **where)
+        caption.set_in_layout(False)  # a long one must not push the panels apart
+        _draw_half_width(half_width, band)
         half_width.set_xlabel("x")
         half_width.margins(x=0)
         data.margins(x=0)
@@ -245,41 +208,25 @@ def draw_bands(scene: Scene, bands: Sequence[Band]) -> Figure:
     return figure
 
 
-def _in_order(scene: Scene, bands: Sequence[Band]) -> tuple[Scene, list[Band]]:
-    """The same along an ascending grid: lines join neighbours."""
-    order = np.argsort(scene.grid, kind="stable")
-
-    def ordered(ends: Intervals) -> Intervals:
-        return Intervals(ends.lower[order], ends.upper[order])
-
-    grid, y_pred, oracle = scene.grid[order], scene.y_pred[order], ordered(scene.oracle)
-    scene = replace(scene, grid=grid, y_pred=y_pred, oracle=oracle)
-    return scene, [replace(band, intervals=ordered(band.intervals)) for band in bands]
+def _draw_data(axis: Any, band: BandDisplay) -> None:
+    axis.fill_between(band.x, band.lower, band.upper, color=_colour(band), alpha=0.4, linewidth=0)
+    axis.plot(band.x, band.y_pred, **_MODEL)
+    for end in band.oracle or ():
+        axis.plot(band.x, end, **style.TARGET)
+    if band.y is not None and band.covered is not None:
+        for rows, look in ((band.covered, _INSIDE), (~band.covered, _OUTSIDE)):
+            axis.plot(band.x[rows], band.y[rows], **look)
 
 
-def _draw_data(axis: Any, scene: Scene, band: Band) -> None:
-    axis.fill_between(scene.grid, *band.intervals, color=_colour(band), alpha=0.4, linewidth=0)
-    axis.plot(scene.grid, scene.y_pred, **_MODEL)
-    for end in scene.oracle:
-        axis.plot(scene.grid, end, **style.TARGET)
-    outside = ~band.covered
-    axis.plot(scene.x[~outside], scene.y[~outside], **_INSIDE)
-    axis.plot(scene.x[outside], scene.y[outside], **_OUTSIDE)
-    axis.set_title(f"{band.title}\n", loc="left", fontweight="bold", fontsize=12)
-    caption = axis.text(
-        0, 1.03, band.caption, transform=axis.transAxes, fontsize=9.5, color=style.QUIET
-    )
-    caption.set_in_layout(False)  # a long one must not push the panels apart
-
-
-def _draw_half_width(axis: Any, scene: Scene, band: Band) -> None:
-    best, own = scene.oracle.width / 2, band.intervals.width / 2
+def _draw_half_width(axis: Any, band: BandDisplay) -> None:
+    assert band.oracle is not None
+    best, own = band.oracle.width / 2, (band.upper - band.lower) / 2
     colour = _colour(band)
-    axis.fill_between(scene.grid, best, own, color=colour, alpha=0.25, linewidth=0)
-    axis.plot(scene.grid, own, color=colour, linewidth=1.6)
-    axis.plot(scene.grid, best, **style.TARGET)
+    axis.fill_between(band.x, best, own, color=colour, alpha=0.25, linewidth=0)
+    axis.plot(band.x, own, color=colour, linewidth=1.6)
+    axis.plot(band.x, best, **style.TARGET)
     if not band.adaptive:
-        _say_where_wrong(axis, scene.grid, best, own)
+        _say_where_wrong(axis, band.x, best, own)
 
 
 def _say_where_wrong(axis: Any, grid: FloatArray, best: FloatArray, own: FloatArray) -> None:
@@ -299,11 +246,11 @@ def _say_where_wrong(axis: Any, grid: FloatArray, best: FloatArray, own: FloatAr
         )
 
 
-def _legend(bands: Sequence[Band]) -> list[Any]:
+def _legend(bands: Mapping[str, BandDisplay]) -> list[Any]:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    kinds = {band.adaptive: _colour(band) for band in bands}
+    kinds = {band.adaptive: _colour(band) for band in bands.values()}
     names = {False: "constant band", True: "adaptive band"}
     return [
         *(Patch(color=colour, alpha=0.5, label=names[kind]) for kind, colour in kinds.items()),
@@ -314,5 +261,5 @@ def _legend(bands: Sequence[Band]) -> list[Any]:
     ]
 
 
-def _colour(band: Band) -> str:
+def _colour(band: BandDisplay) -> str:
     return style.BLUE if band.adaptive else style.ORANGE
