@@ -98,9 +98,11 @@ SUBMODULES = {
         "ShiftWarning",
         "SmallCalibrationWarning",
         "SparseBinsWarning",
+        "SplitGroupsWarning",
         "TornStoreWarning",
         "UnbalancedBoxWarning",
         "UnscaledFeaturesWarning",
+        "UnusedWarning",
         "ZeroScaleWarning",
     ],
     "guarantees": [
