@@ -97,9 +97,11 @@ SUBMODULES = {
         "ShiftWarning",
         "SmallCalibrationWarning",
         "SparseBinsWarning",
+        "SplitGroupsWarning",
         "TornStoreWarning",
         "UnbalancedBoxWarning",
         "UnscaledFeaturesWarning",
+        "UnusedWarning",
         "ZeroScaleWarning",
     ],
     "guarantees": [

@@ -43,9 +43,11 @@ __all__ = [
     "ShiftWarning",
     "SmallCalibrationWarning",
     "SparseBinsWarning",
+    "SplitGroupsWarning",
     "TornStoreWarning",
     "UnbalancedBoxWarning",
     "UnscaledFeaturesWarning",
+    "UnusedWarning",
     "ZeroScaleWarning",
 ]
 
@@ -103,7 +105,15 @@ class ShiftWarning(UserWarning):
 
 
 class RowOrderWarning(UserWarning):
-    """Errors depend on the row number, so errors of later rows may differ from those seen."""
+    """Rows are in order of time, or errors depend on the row number: later ones may differ."""
+
+
+class SplitGroupsWarning(UserWarning):
+    """Rows of one group were held out together, so nothing is promised for rows of new groups."""
+
+
+class UnusedWarning(UserWarning):
+    """Something was given that changes nothing; the text says what would."""
 
 
 class RowLabelsWarning(UserWarning):

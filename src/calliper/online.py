@@ -316,10 +316,9 @@ def coverage_needed(
     An interval holds y if its level is above this: 1 less the conformal p-value of y, by the points
     of the row's own group and by the weight of the row itself.
 
-    Where intervals need not grow with the level (``SLCP``, ``RCP``, ``LVD``,
+    Where intervals need not grow with the level (``SLCP``, ``RCP``, ``LVD``, ``LCP``,
     ``ConditionalCalibration``, ``statistic="quantile"``) there may be several such levels, and this
-    is one of them; where something is drawn for each row (``RLCP``) it is that of another draw. So
-    a :class:`Controller` is told what happened beside it.
+    is one of them. So a :class:`Controller` is told what happened beside it.
 
     Parameters
     ----------

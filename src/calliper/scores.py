@@ -36,7 +36,7 @@ doi:10.1002/sta4.261 (CQR-r).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -110,6 +110,19 @@ class Score(BaseEstimator, ABC):  # type: ignore[misc]
         raise NotImplementedError
 
 
+@runtime_checkable
+class Measures(Protocol):
+    """What a score of another library must have."""
+
+    n_tails: int
+
+    def measure(self, y: Any, y_pred: Any) -> Any: ...
+
+    def magnitude(self, y: Any, y_pred: Any) -> Any: ...
+
+    def invert(self, y_pred: Any, radius: Any) -> Any: ...
+
+
 class ForeignScore(Score):
     """A score of another library, of which nothing is known but what every score has.
 
@@ -144,7 +157,14 @@ def as_score(score: Any) -> Score:
     """A score of calliper as it is, a foreign one in its adapter, the absolute error for None."""
     if score is None:
         return AbsoluteError()
-    return score if isinstance(score, Score) else ForeignScore(score)
+    if isinstance(score, Score):
+        return score
+    if isinstance(score, type) or not isinstance(score, Measures):
+        raise TypeError(
+            f"score_function must be a score such as AbsoluteError() or SignedError(); got "
+            f"{score!r}. One of your own has n_tails, measure, magnitude and invert."
+        )
+    return ForeignScore(score)
 
 
 class AbsoluteError(Score):

@@ -113,8 +113,8 @@ def test_bad_levels(method, coverage, message):
 @pytest.mark.parametrize(
     ("method", "error", "message"),
     [
-        (FullRescaled(KNN(0)), ValueError, "integer >= 1; got 0"),
-        (FullRescaled(KNN(2.5)), ValueError, "integer >= 1; got 2.5"),
+        (FullRescaled(KNN(0)), ValueError, "integer of at least 1; got 0"),
+        (FullRescaled(KNN(2.5)), ValueError, "integer of at least 1; got 2.5"),
         (FullRescaled(RBF(0.0)), ValueError, "positive, finite number; got 0.0"),
         (FullRescaled(RBF(np.inf)), ValueError, "positive, finite number"),
         (FullRescaled(RBF("mean")), ValueError, "a number or 'median'"),

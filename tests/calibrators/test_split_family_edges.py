@@ -102,8 +102,8 @@ def test_bad_calibration_data_and_new_rows(method):
     [
         (SLCP("knn"), TypeError, "kernel must be KNN"),
         (SLCP(RBF(0.0)), ValueError, "positive, finite number; got 0.0"),
-        (SLCP(KNN(0)), ValueError, "integer >= 1; got 0"),
-        (NormalizedKNN(0), ValueError, "integer >= 1; got 0"),
+        (SLCP(KNN(0)), ValueError, "integer of at least 1; got 0"),
+        (NormalizedKNN(0), ValueError, "integer of at least 1; got 0"),
         (NormalizedKNN(difficulty="hard"), ValueError, "difficulty must be"),
         (NormalizedKNN(form="product"), ValueError, "'sum' or 'exp'; got 'product'"),
         (NormalizedKNN(gamma=-1), ValueError, "finite numbers >= 0; got -1"),
@@ -115,8 +115,8 @@ def test_bad_calibration_data_and_new_rows(method):
         (RCP(QuantileRegressor(), kernel=KNN(5)), ValueError, "not both"),
         (RCP(kernel=RBF(1.0)), TypeError, "kernel must be KNN"),
         (RCP(offset=-1), ValueError, "offset must be"),
-        (LoCart(min_leaf=0), ValueError, "min_leaf must be an integer >= 1 or None; got 0"),
-        (LoCart(max_leaves=2.5), ValueError, "max_leaves must be an integer >= 1 or None"),
+        (LoCart(min_leaf=0), ValueError, "min_leaf must be an integer of at least 1; got 0"),
+        (LoCart(max_leaves=2.5), ValueError, "max_leaves must be an integer of at least 1"),
     ],
     ids=repr,
 )

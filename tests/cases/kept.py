@@ -226,8 +226,7 @@ def forging_cases():
 def _controller():
     control = Controller(0.9, rate=[0.01, 0.1])
     for needed in (0.2, 0.95, 0.5):
-        _ = control.level
-        control.update(needed=needed)
+        control.update(needed < control.level, needed=needed)
     return control
 
 

@@ -211,9 +211,17 @@ def test_what_is_no_cell_is_refused_by_name():
             method.fit(Z, scores, **rest)
     for cells, error, match in (
         ("many", TypeError, "cells must be Cells.*got 'many'"),
-        (0, ValueError, "n_cells of Cells must be an integer >= 1; got 0"),
-        (Cells(4, n_probes=0), ValueError, "n_probes of Cells must be an integer >= 1; got 0"),
-        (Cells(4, n_probes=2.5), ValueError, "n_probes of Cells must be an integer >= 1; got 2.5"),
+        (0, ValueError, "n_cells of Cells must be an integer of at least 1; got 0"),
+        (
+            Cells(4, n_probes=0),
+            ValueError,
+            "n_probes .* must be an integer of at least 1; got 0",
+        ),
+        (
+            Cells(4, n_probes=2.5),
+            ValueError,
+            "n_probes .* must be an integer of at least 1; got 2.5",
+        ),
         (Cells(50), CalliperError, "50 cells need at least as many training rows; got 40"),
     ):
         with pytest.raises(error, match=match):

@@ -10,7 +10,6 @@ from sklearn.linear_model import LinearRegression
 from calliper import KNN, RBF, CalliperError, ConformalRegressor, FullRescaled, JackknifeRescaled
 from calliper.calibrators import MADSplit
 from calliper.kernels import Mahalanobis, TunedKNN, _learnt, learn_metric
-from calliper.rows import Rows
 
 rng = np.random.default_rng(0)
 Z = rng.normal(size=(900, 6))
@@ -96,8 +95,13 @@ def test_it_works_through_the_regressor_and_its_clones():
         (Mahalanobis(), {}, CalliperError, "learns its metric on training errors"),
         (Mahalanobis(TunedKNN()), TRAIN, TypeError, "takes KNN"),
         (Mahalanobis("nearest"), TRAIN, TypeError, "takes KNN.* got 'nearest'"),
-        (Mahalanobis(KNN(0), max_iter=3), TRAIN, ValueError, "integer >= 1; got 0"),
-        (Mahalanobis(n_directions=0), TRAIN, ValueError, "n_directions must be an integer >= 1"),
+        (Mahalanobis(KNN(0), max_iter=3), TRAIN, ValueError, "integer of at least 1; got 0"),
+        (
+            Mahalanobis(n_directions=0),
+            TRAIN,
+            ValueError,
+            "n_directions must be an integer",
+        ),
         (
             Mahalanobis(),
             {"training": (Z, np.zeros(900))},
@@ -130,13 +134,20 @@ def test_a_metric_is_learnt_on_so_many_errors_at_most(monkeypatch):
     np.testing.assert_array_equal(found, kernel._learn(Z[drawn], errors[drawn], state).matrix)
 
 
-def test_thresholds_of_a_learnt_space_are_asked_at_the_middle():
+@pytest.mark.parametrize("statistic", ["mean", "quantile"])
+def test_a_learnt_space_is_the_inner_kernel_on_moved_rows(statistic):
     rng = np.random.default_rng(0)
-    Z, errors = rng.normal(size=(60, 3)), rng.exponential(size=60)
-    kernel = Mahalanobis(KNN(6), max_iter=3).fixed(Z, errors, np.random.RandomState(0))
-    bag = kernel.bag(Rows(Z, errors, errors), statistic="quantile", offset=0.0)
-    moved = kernel.metric.transform(Z[:5] + 0.1)
-    np.testing.assert_array_equal(bag.thresholds(Z[:5] + 0.1), bag.bag.thresholds(moved, 0.5))
+    Z, errors = rng.normal(size=(90, 3)), rng.exponential(size=90)
+    kernel = Mahalanobis(KNN(6), max_iter=3)
+    how = {"shrinkage": 0.2, "statistic": statistic, "random_state": 0}
+    method = FullRescaled(kernel, **how)
+    method.fit(Z[:58], errors[:58], training=(Z[60:], errors[60:])).extend(Z[58:60], errors[58:60])
+    moved = method.kernel_.moved(Z)
+    plain = FullRescaled(KNN(6), **how).fit(moved[:60], errors[:60])
+    for rows, at in ((Z, moved), (Z[7:8] + 0.1, method.kernel_.moved(Z[7:8] + 0.1))):
+        np.testing.assert_array_equal(
+            method.predict_radius(rows, [0.5, 0.9]), plain.predict_radius(at, [0.5, 0.9])
+        )
 
 
 def test_stopping_early_is_no_matter_to_warn_about():

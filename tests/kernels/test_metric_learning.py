@@ -109,8 +109,8 @@ def test_constant_labels_and_repeated_rows():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"n_directions": 0}, "n_directions must be an integer >= 1; got 0"),
-        ({"max_iter": 2.5}, "max_iter must be an integer >= 1; got 2.5"),
+        ({"n_directions": 0}, "n_directions must be an integer of at least 1; got 0"),
+        ({"max_iter": 2.5}, "max_iter must be an integer of at least 1; got 2.5"),
         ({"smoothing": -1}, "smoothing must be a finite number >= 0; got -1"),
         ({"smoothing": np.inf}, "smoothing must be a finite number >= 0; got inf"),
     ],

@@ -116,7 +116,7 @@ def test_fold_radius(criterion, n_folds):
     assert sorted(np.bincount(scale.fold)) == sorted(np.bincount(np.arange(20) % n_folds))
     expected = [
         tuning_oracles.fold_tuned_radius(
-            Z, magnitudes, magnitudes, z, scale.fold, scale.scale_of_fold, "0.8"
+            Z, magnitudes, magnitudes, z, scale.fold, scale.of_each, "0.8"
         )
         for z in new
     ]

@@ -66,15 +66,15 @@ def test_copies_of_inputs_do_not_shrink_the_grid():
     [
         (TunedRBF(), CalliperError, "pass training=Z .* or the grid itself as length_scales"),
         (TunedRBF("mad", length_scales=[1]), ValueError, "one of .*'mse', 'deviance', 'mi'"),
-        (TunedRBF(n_scan=0), ValueError, "n_scan must be an integer >= 1; got 0"),
-        (TunedRBF(n_sample=0), ValueError, "n_sample must be an integer >= 1"),
+        (TunedRBF(n_scan=0), ValueError, "n_scan must be an integer of at least 1; got 0"),
+        (TunedRBF(n_sample=0), ValueError, "n_sample must be an integer of at least 1"),
         (TunedRBF(expand=0.5), ValueError, "expand must be a finite number >= 1; got 0.5"),
         (TunedRBF(grid="fine"), ValueError, "'auto', 'guarded' or 'paper'; got 'fine'"),
-        (TunedRBF(n_folds=1), ValueError, "n_folds must be an integer >= 2"),
+        (TunedRBF(n_folds=1), ValueError, "n_folds must be an integer of at least 2"),
         (TunedRBF(length_scales=[1.0, -1.0]), ValueError, "positive, finite number; got -1.0"),
         (TunedRBF(chosen=[1.0, 2.0]), CalliperError, "chosen has 2 length scales for 80 points"),
         (TunedRBF("mi", length_scales=[1.0], n_components=1), CalliperError, "say in its own"),
-        (TunedKNN(n_neighbors=[0, 3]), ValueError, "integer >= 1; got 0"),
+        (TunedKNN(n_neighbors=[0, 3]), ValueError, "integer of at least 1; got 0"),
         (TunedKNN("x"), ValueError, "criterion must be one of"),
     ],
 )
@@ -219,8 +219,8 @@ def test_tuning_narrows_the_intervals_at_equal_coverage():
 @pytest.mark.parametrize(
     ("kernel", "message"),
     [
-        (TunedKNN(mi_neighbors=0), "mi_neighbors must be an integer >= 1; got 0"),
-        (TunedKNN(mi_neighbors=1.5), "mi_neighbors must be an integer >= 1; got 1.5"),
+        (TunedKNN(mi_neighbors=0), "mi_neighbors must be an integer of at least 1; got 0"),
+        (TunedKNN(mi_neighbors=1.5), "mi_neighbors must be an integer of at least 1; got 1.5"),
         (TunedKNN(n_neighbors=[]), "n_neighbors must hold at least one value"),
         (TunedRBF(length_scales=[]), "length_scales must hold at least one value"),
         (TunedRBF(chosen=[1.0], n_folds=2), "chosen scales belong to points, not to folds"),
@@ -275,7 +275,7 @@ def test_the_guard_of_many_points_is_that_of_a_sample():
 def test_two_folds_are_the_fewest():
     kernel = TunedRBF(length_scales=[1.0], n_folds=2)
     assert kernel.resolved(TRAIN).n_folds == 2
-    with pytest.raises(ValueError, match="n_folds must be an integer >= 2 or None; got 1"):
+    with pytest.raises(ValueError, match="n_folds must be an integer of at least 2; got 1"):
         kernel.set_params(n_folds=1).resolved(TRAIN)
 
 

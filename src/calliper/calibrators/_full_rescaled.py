@@ -32,9 +32,8 @@ doi:10.1093/biomet/asac040. To our knowledge it is not published in this form.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -251,16 +250,14 @@ class FullRescaled(Calibrator):
         scaled = np.ldexp(rows.magnitudes, self.shift_) ** power
         self.least_ = self._least(rows.magnitudes, scaled)
         scores = np.ldexp(rows.scores, self.shift_) ** power
+        members = Rows(self.kernel_.moved(rows.Z), scores, scaled)
         if before is None:
             offset = float(np.ldexp(offset, self.shift_)) ** power / (1 - self.shrinkage_)
             how: dict[str, Any] = {"statistic": self.statistic_, "offset": offset}
-            known = {name: self._known.get(f"{name}_") for name in ("near", "wide")}
-            bag: Callable[..., Any] = self.kernel_.bag
-            if known["near"] is not None:
-                bag = partial(self.kernel_.bag_again, known)
-            local = bag(Rows(rows.Z, scores, scaled), **how)
+            known = {name.rstrip("_"): kept for name, kept in self._known.items()}
+            local = self.kernel_.bag(members, **how, known=known)
         else:
-            local = before.extended(Rows(rows.Z, scores, scaled))
+            local = before.extended(members)
         shrunk = local is not None and self.shrinkage_
         return ShrunkBag(local, scaled, self.shrinkage_) if shrunk else local
 
@@ -292,7 +289,7 @@ class FullRescaled(Calibrator):
         if self.bag_ is None:
             threshold = quantile.conformal_thresholds(self.scores_, levels, shares)
             return np.broadcast_to(threshold, (len(Z), len(levels)))
-        return self._in_unit(self.bag_.order_statistics(Z, levels, shares))
+        return self._in_unit(self.bag_.order_statistics(self.kernel_.moved(Z), levels, shares))
 
     def _in_unit(self, threshold: FloatArray) -> FloatArray:
         """Thresholds of the bag in the unit of the scores, and not as squares."""
@@ -309,6 +306,7 @@ class FullRescaled(Calibrator):
         """±t_i of the bag, of all points or of some ranks."""
         if self.bag_ is None:
             return super().signed_thresholds(Z, ranks)
+        Z = self.kernel_.moved(Z)
         if ranks is None:
             return quantile.with_signs(self._in_unit(self.bag_.thresholds(Z)), self._rows.signs)
         found = self.bag_.signed_order_statistics(Z, self._rows.signs, ranks)

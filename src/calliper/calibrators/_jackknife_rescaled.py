@@ -38,7 +38,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -85,13 +84,10 @@ class LeaveTwoOutMethod(Calibrator):
         if len(rows.scores) > 1:
             everything = np.hstack([rows.scores, rows.magnitudes, offset])
             self._lift = shift = quantile.lift(everything)
-            scales, given = self.kernel_.leave_two_out, self._known.items()
-            known = {name.rstrip("_"): kept for name, kept in given if kept is not None}
-            if "without_one" in known:
-                scales = partial(self.kernel_.leave_two_out_again, known)
+            known = {name.rstrip("_"): kept for name, kept in self._known.items()}
             sizes = Rows(rows.Z, magnitudes=quantile.lifted(rows.magnitudes, shift))
-            offset = float(np.ldexp(offset, shift))
-            self.scale_ = scales(sizes, offset=offset, rng=rng, Z_train=train.Z)
+            how: dict[str, Any] = {"offset": float(np.ldexp(offset, shift)), "rng": rng}
+            self.scale_ = self.kernel_.leave_two_out(sizes, **how, Z_train=train.Z, known=known)
             scores = quantile.lifted(rows.scores, shift)
             self.rescaled_scores_ = self._rescaled(self.scale_, scores)
             warn_if_zero_scales(self.scale_.without_one)

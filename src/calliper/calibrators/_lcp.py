@@ -50,6 +50,7 @@ conformal prediction", Biometrika 110, doi:10.1093/biomet/asac040.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -80,6 +81,7 @@ MOST_INFINITE = 0.05
 MULTIPLES = 2.0 ** np.arange(-7, 5.5, 0.75)
 
 
+@dataclass(eq=False, repr=False)
 class LCP(Calibrator):
     """Localised conformal prediction, guarantee 1 − α; takes any real score.
 
@@ -137,16 +139,10 @@ class LCP(Calibrator):
         "sample_": Array("int32", ("s",), least=0, most="n", optional=True, becomes="int64")
     }
 
-    def __init__(
-        self,
-        localizer: str | None = None,
-        *,
-        bandwidth: float | str = "auto",
-        random_state: Any = None,
-    ) -> None:
-        self.localizer = localizer
-        self.bandwidth = bandwidth
-        self.random_state = random_state
+    localizer: str | None = None
+    _: KW_ONLY
+    bandwidth: float | str = "auto"
+    random_state: Any = None
 
     def _learn(self, rows: Rows) -> None:
         self.localizer_ = "exponential" if self.localizer is None else self.localizer

@@ -23,9 +23,8 @@ prediction intervals", Information Sciences, doi:10.1016/j.ins.2024.121369.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from math import ceil
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,6 +32,7 @@ import numpy as np
 from calliper._kept import Field, Inline
 from calliper._trees import PlainTrees
 from calliper._types import FloatArray
+from calliper._validation import at_least
 from calliper.calibrators._calibrator import Calibrator
 from calliper.declarations import About, Uses
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
@@ -67,6 +67,7 @@ class LeafGuarantee(Guarantee):
         )
 
 
+@dataclass(eq=False, repr=False)
 class LoCart(Calibrator):
     """Split conformal in each leaf of a tree grown on training errors; takes any real score.
 
@@ -118,16 +119,10 @@ class LoCart(Calibrator):
     rounded = True
     learns: ClassVar[Mapping[str, Field]] = {"nodes_": Inline(PlainTrees)}
 
-    def __init__(
-        self,
-        *,
-        min_leaf: int | None = None,
-        max_leaves: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.min_leaf = min_leaf
-        self.max_leaves = max_leaves
-        self.random_state = random_state
+    _: KW_ONLY
+    min_leaf: int | None = None
+    max_leaves: int | None = None
+    random_state: Any = None
 
     def _learn(self, rows: Rows) -> None:
         train = self._training
@@ -154,8 +149,8 @@ class LoCart(Calibrator):
         from sklearn.tree import DecisionTreeRegressor
 
         for name, value in (("min_leaf", self.min_leaf), ("max_leaves", self.max_leaves)):
-            if value is not None and (not isinstance(value, Integral) or value < 1):
-                raise ValueError(f"{name} must be an integer >= 1 or None; got {value!r}.")
+            if value is not None:
+                at_least(value, 1, name)
         n = len(Z)
         default = max(LEAST_TRAINING, ceil(EXPECTED_IN_LEAF * n / n_calibration))
         tree = DecisionTreeRegressor(

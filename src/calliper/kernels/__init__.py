@@ -19,7 +19,6 @@ from calliper.kernels._kernel import Known as Known
 from calliper.kernels._kernel import LeaveTwoOut as LeaveTwoOut
 from calliper.kernels._kernel import Rng as Rng
 from calliper.kernels._kernel import as_kernel as as_kernel
-from calliper.kernels._kernel import check_count as check_count
 from calliper.kernels._kernel import named_kernels as named_kernels
 from calliper.kernels._knn import KNN
 from calliper.kernels._knn import Asked as Asked

@@ -31,18 +31,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
-from calliper._blocks import map_row_blocks
 from calliper._types import FloatArray, IntArray
 from calliper.information import random_ranks, rank_ksg
 from calliper.kernels._arithmetic import rescale
 from calliper.kernels._kernel import LeaveTwoOut, Rng
-from calliper.kernels._radial import FAINT, mean_without
-from calliper.kernels._search import Metric
-from calliper.kernels._weighted import RadialExponents, to_weights
 
 CRITERIA = ("mse", "deviance", "mi")
 
@@ -118,13 +115,20 @@ def choose(criteria: FloatArray) -> IntArray:
 
 
 class KernelFamily(Protocol):
-    """Kernels that differ in one number."""
+    """Kernels that differ in one number, and what is left out: single points, or folds."""
+
+    @property
+    def fold(self) -> IntArray | None:
+        """(N,) the fold of every calibration point, 0 … F−1; None if each is left out alone."""
 
     def without_two(self, candidate: float) -> FloatArray:
-        """(N, N) means at point i (row) without i and m (column); the diagonal without i only."""
+        """(N, N) means at point i (row) without i and m (column); the diagonal without i only.
+
+        With folds, (N, F) means without i and without each fold.
+        """
 
     def means_without(self, candidate: float, members: IntArray) -> MeansWithout:
-        """For new rows, the means without each of the ``members``."""
+        """For new rows, the means without each of the ``members``, which are points or folds."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +140,16 @@ class Tuning:
     information: RescaledInformation | None
     progress: Callable[[float], None]
 
-    def values(self, magnitudes: FloatArray, without_two: FloatArray) -> FloatArray:
-        """The criterion of every point left out, (N,)."""
+    def values(
+        self, magnitudes: FloatArray, without_two: FloatArray, fold: IntArray | None = None
+    ) -> FloatArray:
+        """The criterion of all others for every point left out, (N,), or every fold, (F,)."""
+        if fold is not None:
+            values = []
+            for number, means in enumerate(without_two.T):
+                kept = np.flatnonzero(fold != number)
+                values.append(self.value(magnitudes[kept], means[kept], kept))
+            return np.array(values)
         n = len(magnitudes)
         if self.information is not None:
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -155,13 +167,14 @@ class Tuning:
 
 
 class LeaveTwoOutTuned(LeaveTwoOut):
-    """Local means of calibration magnitudes, with a candidate for each point left out.
+    """Local means of calibration magnitudes, with a candidate for each point or fold left out.
 
     Attributes
     ----------
-    candidates, criteria : the grid (G,), and the criterion at each candidate and point, (G, N)
-    chosen : (N,) the candidate that goes with every calibration point
-    without_one : (N,) ŝ_m(λ_m; all but m)
+    candidates, criteria : the grid (G,), and the criterion at each candidate and point, (G, N),
+        or fold, (G, F)
+    chosen : (N,) the candidate that goes with every calibration point, that of its fold
+    without_one : (N,) ŝ_m(λ_m; all but m), or all but its fold
     """
 
     def __init__(
@@ -175,170 +188,70 @@ class LeaveTwoOutTuned(LeaveTwoOut):
         without_one: FloatArray | None = None,
     ) -> None:
         self.family, self.magnitudes, self.offset = family, magnitudes, offset
-        if without_one is not None:
-            assert chosen is not None
-            self.chosen, self.without_one = chosen, without_one
-            self.candidates = np.unique(chosen)
-            return
-        own = np.arange(len(magnitudes))
+        self.fold, points = family.fold, np.arange(len(magnitudes))
+        self.n_folds = None if self.fold is None else int(self.fold.max()) + 1
+        self._out = points if self.fold is None else self.fold
         if tuning is not None:
             self.candidates = tuning.candidates
             self.criteria, means = self._scan(tuning)
-            index = choose(self.criteria)
+            index = choose(self.criteria)[self._out]
             self.chosen = self.candidates[index]
         else:
             assert chosen is not None
             self.chosen = chosen
             self.candidates, index = np.unique(chosen, return_inverse=True)
+            if without_one is not None:
+                self.without_one = without_one
+                return
             means = np.stack([np.diagonal(family.without_two(c)) for c in self.candidates])
-        self.without_one = means[index, own] + offset
+        self.without_one = means[index, points] + offset
 
     def _scan(self, tuning: Tuning) -> tuple[FloatArray, FloatArray]:
-        """Criteria, and means without one point, both (G, N)."""
+        """Criteria, (G, N) or (G, F), and means without one point or its fold, (G, N)."""
         criteria, means = [], []
         for done, candidate in enumerate(tuning.candidates, start=1):
             without_two = self.family.without_two(candidate)
-            means.append(np.diagonal(without_two).copy())
+            means.append(without_two[np.arange(len(self._out)), self._out])
             without_two += self.offset
-            criteria.append(tuning.values(self.magnitudes, without_two))
+            criteria.append(tuning.values(self.magnitudes, without_two, self.fold))
             tuning.progress(done / len(tuning.candidates))
         return np.stack(criteria), np.stack(means)
 
     def for_file(self) -> dict[str, Any]:
-        """What was chosen, and the scales that it leads to."""
-        return {"chosen": self.chosen, "without_one": self.without_one}
+        """What was drawn and chosen, and the scales that it leads to."""
+        found = {"chosen": self.chosen, "without_one": self.without_one}
+        return found if self.fold is None else {"fold": self.fold, **found}
 
-    def prepare(self, scores: FloatArray) -> FloatArray:
-        """Rescaled scores s_m⁺; points are grouped by candidate."""
-        self.groups = []
-        for candidate in np.unique(self.chosen):
-            members = np.flatnonzero(self.chosen == candidate)
-            self.groups.append((members, self.family.means_without(candidate, members)))
-        return super().prepare(scores)
+    @cached_property
+    def of_each(self) -> FloatArray:
+        """The candidate of every point, (N,), or every fold, (F,)."""
+        candidates = np.ones(self.n_folds or len(self.chosen))
+        candidates[self._out] = self.chosen
+        return candidates
+
+    @cached_property
+    def _groups(self) -> list[tuple[IntArray, MeansWithout]]:
+        """Points or folds of one candidate each, and means at new rows without each of them."""
+        groups = []
+        for candidate in np.unique(self.of_each).tolist():
+            members = np.flatnonzero(self.of_each == candidate)
+            groups.append((members, self.family.means_without(candidate, members)))
+        return groups
 
     def without_each(self, Z: FloatArray) -> FloatArray:
-        """(m, N) scales at new rows, each without one point and with the candidate of that one."""
-        means = np.empty((len(Z), len(self.magnitudes)))
-        for members, means_without in self.groups:
+        """(m, N) scales at new rows, each without one point or its fold, by the candidate of it."""
+        means = np.empty((len(Z), len(self.of_each)))
+        for members, means_without in self._groups:
             means[:, members] = means_without(Z)
         means += self.offset
-        return means
+        return means if self.fold is None else means[:, self.fold]
 
 
-def best_for_all(
-    family: KernelFamily, magnitudes: FloatArray, tuning: Tuning
-) -> tuple[float, FloatArray]:
-    """One candidate for a whole data set, by leave-one-out, and the criterion of each."""
+def best_for_all(family: KernelFamily, magnitudes: FloatArray, tuning: Tuning) -> float:
+    """One candidate for a whole data set, by leave-one-out."""
     values, everyone = [], np.arange(len(magnitudes))
     for done, candidate in enumerate(tuning.candidates, start=1):
         means = np.diagonal(family.without_two(candidate))
         values.append(tuning.value(magnitudes, means, everyone))
         tuning.progress(done / len(tuning.candidates))
-    criteria = np.array(values)
-    return float(tuning.candidates[choose(criteria[:, None])[0]]), criteria
-
-
-class LeaveFoldOutRBF(LeaveTwoOut):
-    """Radial means without the fold of each calibration point.
-
-    Attributes
-    ----------
-    fold : (N,) the fold of every calibration point, 0 … F−1
-    candidates, criteria : the grid (G,), and the criterion at each scale and fold, (G, F)
-    chosen : (N,) the length scale of every calibration point, that of its fold
-    without_one : (N,) ŝ_m(l_f; all but fold f)
-    n_folds : F
-    """
-
-    n_folds: int
-
-    def __init__(
-        self,
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        fold: IntArray,
-        *,
-        metric: Metric,
-        offset: float,
-        tuning: Tuning | None = None,
-        chosen: FloatArray | None = None,
-        without_one: FloatArray | None = None,
-    ) -> None:
-        self.Z, self.magnitudes, self.metric, self.offset = Z, magnitudes, metric, offset
-        self.fold, self.n_folds = fold, int(fold.max()) + 1
-        inside = np.equal.outer(fold, np.arange(self.n_folds)).astype(np.float64)
-        self.fold_sums = np.hstack([inside * magnitudes[:, None], inside])
-        if tuning is None:
-            assert chosen is not None
-            assert without_one is not None
-            self.scale_of_fold = np.ones(self.n_folds)
-            self.scale_of_fold[fold] = chosen
-            self.candidates, self.without_one = np.unique(chosen), without_one
-            self.chosen = self.scale_of_fold[fold]
-            return
-        self.candidates = tuning.candidates
-        criteria, means = [], []
-        for done, scale in enumerate(tuning.candidates, start=1):
-            without_fold = self._at_points(scale) + offset
-            criteria.append(self._criterion(without_fold, tuning))
-            means.append(without_fold[np.arange(len(Z)), fold])
-            tuning.progress(done / len(tuning.candidates))
-        self.criteria = np.stack(criteria)
-        index = choose(self.criteria)
-        self.scale_of_fold = self.candidates[index]
-        self.chosen = self.scale_of_fold[fold]
-        self.without_one = np.stack(means)[index[fold], np.arange(len(Z))]
-
-    def for_file(self) -> dict[str, Any]:
-        """What was drawn and chosen, and the scales that it leads to."""
-        return {"fold": self.fold, "chosen": self.chosen, "without_one": self.without_one}
-
-    def without_each(self, Z: FloatArray) -> FloatArray:
-        """(m, N) scales at new rows without the fold of each calibration point."""
-        means = np.empty((len(Z), self.n_folds))
-        for scale in np.unique(self.scale_of_fold):
-            folds = np.flatnonzero(self.scale_of_fold == scale)
-            exponents = RadialExponents(self.Z, float(scale), self.metric)
-            means[:, folds] = self._without_folds(exponents, Z, None)[:, folds]
-        means += self.offset
-        return means[:, self.fold]
-
-    def _at_points(self, length_scale: float) -> FloatArray:
-        """(N, F) means at every calibration point without itself and without each fold."""
-        exponents = RadialExponents(self.Z, length_scale, self.metric)
-        blocks = map_row_blocks(
-            lambda rows: self._without_folds(
-                exponents, self.Z[rows], np.arange(rows.start, rows.stop)
-            ),
-            len(self.Z),
-            len(self.Z),
-        )
-        return np.concatenate(blocks)
-
-    def _without_folds(
-        self, exponents: RadialExponents, Z: FloatArray, own: IntArray | None
-    ) -> FloatArray:
-        """(m, F) means at rows without each fold; ``own`` (m,) is left out as well."""
-        exponent, _ = exponents.to(Z)
-        rows = np.arange(len(Z))
-        if own is not None:
-            exponent[rows, own] = -np.inf
-        weight = to_weights(exponent, exponent.max(axis=1))
-        all_but_one = 1.0 - np.eye(self.n_folds)
-        by_fold = weight @ self.fold_sums
-        total = by_fold[:, : self.n_folds] @ all_but_one
-        total_weight = by_fold[:, self.n_folds :] @ all_but_one
-        mean: FloatArray = total / np.where(total_weight > 0, total_weight, 1.0)
-        for row, fold in zip(*np.nonzero(total_weight < FAINT), strict=True):
-            out = np.flatnonzero(self.fold == fold).tolist()
-            out += [] if own is None else [own[row]]
-            mean[row, fold] = mean_without(exponents, Z[row], self.magnitudes, out)
-        return mean
-
-    def _criterion(self, without_fold: FloatArray, tuning: Tuning) -> FloatArray:
-        """The criterion on all points outside each fold, (F,)."""
-        values = []
-        for fold in range(self.n_folds):
-            kept = np.flatnonzero(self.fold != fold)
-            values.append(tuning.value(self.magnitudes[kept], without_fold[kept, fold], kept))
-        return np.array(values)
+    return float(tuning.candidates[choose(np.array(values)[:, None])[0]])

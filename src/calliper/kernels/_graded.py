@@ -21,7 +21,15 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from calliper._types import FloatArray, IntArray
-from calliper.kernels._kernel import Kernel, Known, Rng, ScalesAtLevel, check_count
+from calliper._validation import at_least
+from calliper.kernels._kernel import (
+    NOTHING,
+    Found,
+    Kernel,
+    Known,
+    Rng,
+    ScalesAtLevel,
+)
 from calliper.kernels._knn import KNN, BagKNN
 from calliper.kernels._neighbors import search_of
 from calliper.kernels._search import EUCLIDEAN, Metric, check_metric
@@ -67,7 +75,7 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
     def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> GradedKNN:
         """A copy with its parameters checked."""
         check_metric(self.metric)
-        return GradedKNN(check_count(self.n_neighbors, "n_neighbors"), metric=self.metric)
+        return GradedKNN(at_least(self.n_neighbors, 1, "n_neighbors"), metric=self.metric)
 
     @property
     def parts(self) -> tuple[KNN, KNN]:
@@ -75,31 +83,21 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
         k = self.n_neighbors
         return KNN(k, metric=self.metric), KNN(WIDER * k, metric=self.metric)
 
-    def bag(self, rows: Rows, *, statistic: str, offset: float) -> BagGraded:
+    def bag(
+        self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING
+    ) -> BagGraded:
         """Thresholds of full conformal."""
-        how = {"statistic": statistic, "offset": offset}
-        return self.bag_again({}, rows, **how)
-
-    def bag_again(self, known: dict[str, Any], rows: Rows, **how: Any) -> BagGraded:
-        """As :meth:`bag`; with what was found before, no neighbours of all points are searched."""
-        if how["statistic"] == "quantile":
+        if statistic == "quantile":
             raise TypeError(f"no quantile over {self!r} is known: use KNN(...), or the mean.")
         Z, (near, wide) = rows.Z, self.parts
-        search = search_of(Z, self.metric)
+        points = search_of(Z, self.metric), rows.magnitudes, rows.scores
         mean: dict[str, Any] = {"statistic": MeanStatistic, "offset": 0.0}
         sizes = {"near": min(near.n_neighbors, len(Z)), "wide": wide.at_most(len(Z))}
         inner, outer = (
-            BagKNN(
-                search,
-                rows.magnitudes,
-                rows.scores,
-                n_neighbors=k,
-                known=known.get(name),
-                **mean,
-            )
+            BagKNN(*points, n_neighbors=k, known=known.get(name), **mean)
             for name, k in sizes.items()
         )
-        return BagGraded(inner, outer, how["offset"])
+        return BagGraded(inner, outer, offset)
 
     def widened(self, multiple: float, most: int) -> GradedKNN:
         """The same with K multiplied, at least 1, and 4K at most ``most``."""

@@ -10,9 +10,10 @@ numbers that do not depend on scores, ``Weights`` of ``_weighted.py`` is all the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from numbers import Integral, Real
+from numbers import Real
+from types import MappingProxyType
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -28,6 +29,10 @@ Rng = np.random.RandomState
 
 #: Rows, or numbers for each, where they are known.
 Known = FloatArray | None
+
+#: What was found before and is dear, by name.
+Found = Mapping[str, Any]
+NOTHING: Found = MappingProxyType({})
 
 #: Scales at some level, (candidates, N).
 ScalesAtLevel = Callable[[float], FloatArray]
@@ -182,6 +187,7 @@ class Kernel:
     Attributes
     ----------
     cli : what the command line calls it, if it is known there
+    needs : what :meth:`resolved` cannot do without, as ``fit`` of a method names it
     learns_on_errors : whether :meth:`fixed` needs training or left-out errors
     takes_inputs : whether features are raw inputs, not places whose distances say who is near
     by_distance : whether nearness is a fixed function of distances, in whatever space
@@ -198,6 +204,8 @@ class Kernel:
     """
 
     cli: str | None = None
+    needs: tuple[str, ...] = ()
+    takes_inputs: bool = False
     learns_on_errors: bool = False
     by_distance: bool = False
     counts_neighbors: bool = False
@@ -210,16 +218,6 @@ class Kernel:
         if cls.cli is not None:
             _NAMED.setdefault(cls.cli, cls)
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Names of what :meth:`resolved` cannot do without, as ``fit`` of a method names it."""
-        return ()
-
-    @property
-    def takes_inputs(self) -> bool:
-        """Whether features are raw inputs, and not places whose distances say who is near."""
-        return False
-
     def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Kernel:
         """A copy with its parameters checked and those that training inputs decide filled in."""
         return self
@@ -229,7 +227,7 @@ class Kernel:
         return self
 
     def leave_two_out(
-        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None
+        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Found = NOTHING
     ) -> LeaveTwoOut:
         """Scales of the Jackknife+.
 
@@ -239,29 +237,27 @@ class Kernel:
         offset : constant added to every scale
         rng : draws what a tuned kernel needs drawn
         Z_train : (n, d) training inputs, if there are any
+        known : what such scales of these rows said in ``for_file``
         """
         raise TypeError(
             f"no leave-two-out scale is known for {self!r}: use FullRescaled, or another kernel."
         )
 
-    def bag(self, rows: Rows, *, statistic: str, offset: float) -> Bag:
-        """Thresholds of full conformal.
+    def moved(self, Z: FloatArray) -> FloatArray:
+        """Rows in the space that the kernel was fixed in: for most of them, as they are."""
+        return Z
+
+    def bag(self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING) -> Bag:
+        """Thresholds of full conformal, whose rows are asked for as :meth:`moved` gives them.
 
         Parameters
         ----------
-        rows : calibration points, magnitudes that scales are made of, and scores to be divided
+        rows : calibration points, moved, magnitudes that scales are made of, scores to be divided
         statistic : "mean", "rms" or "quantile" of the neighbours; for "rms", squares are given
         offset : constant added to every scale
+        known : what such a bag of these rows said in ``for_file``
         """
         raise TypeError(f"no scale over the bag is known for {self!r}.")
-
-    def leave_two_out_again(self, known: dict[str, Any], *given: Any, **how: Any) -> LeaveTwoOut:
-        """As :meth:`leave_two_out`, with what it said in ``for_file`` before."""
-        return self.leave_two_out(*given, **how)
-
-    def bag_again(self, known: dict[str, Any], *given: Any, **how: Any) -> Bag:
-        """As :meth:`bag`, with what it said in ``for_file`` before."""
-        return self.bag(*given, **how)
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray) -> LocalMean:
         """The local mean, at new rows, of ``magnitudes`` observed at ``Z``."""
@@ -290,13 +286,6 @@ class Kernel:
     ) -> ScalesAtLevel:
         """Scales of all points without themselves, for several kernels of this class at once."""
         raise TypeError(f"no scales to compare are known for {cls.__name__}.")
-
-
-def check_count(value: Any, name: str) -> int:
-    """A whole number of something, at least one."""
-    if not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name} must be an integer >= 1; got {value!r}.")
-    return int(value)
 
 
 def check_size(value: Any, name: str, least: int = 0) -> float:

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from importlib import import_module
 from typing import Any, ClassVar, Self
@@ -40,17 +40,18 @@ from sklearn.base import BaseEstimator
 from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_row_blocks, row_slices
 from calliper._kept import Array, Field, Keeps
 from calliper._types import FloatArray, IntArray
-from calliper._validation import CELLS, check_engine
+from calliper._validation import CELLS, at_least, check_engine
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.kernels._arithmetic import rescale, signed_root, times
 from calliper.kernels._kernel import (
+    NOTHING,
     Bag,
+    Found,
     Kernel,
     Known,
     LeaveTwoOut,
     Rng,
     ScalesAtLevel,
-    check_count,
 )
 from calliper.kernels._nearest import (
     NearestMean,
@@ -88,6 +89,7 @@ MOST_PAIRS = 1 << 22
 MOST_CHANGED = 0.25
 
 
+@dataclass(eq=False, repr=False)
 class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
     """K(x, x') = 1 if x' is among the K nearest of x, else 0: the kernel of the paper, K = 10.
 
@@ -127,24 +129,17 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
     counts_neighbors = True
     engines = ("torch",)
 
-    def __init__(
-        self,
-        n_neighbors: int = 10,
-        *,
-        metric: Metric = EUCLIDEAN,
-        engine: str | None = None,
-        cells: Any = None,
-    ) -> None:
-        self.n_neighbors = n_neighbors
-        self.metric = metric
-        self.engine = engine
-        self.cells = cells
+    n_neighbors: int = 10
+    _: KW_ONLY
+    metric: Metric = EUCLIDEAN
+    engine: str | None = None
+    cells: Any = None
 
     def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> KNN:
         """A copy with its parameters checked, and with its cells in their places."""
         check_metric(self.metric)
         check_engine(self.engine)
-        k, cells = check_count(self.n_neighbors, "n_neighbors"), self._cells()
+        k, cells = at_least(self.n_neighbors, 1, "n_neighbors"), self._cells()
         if cells is not None and (self.metric != EUCLIDEAN or self.engine is not None):
             raise ValueError(
                 f"cells are Euclidean and searched by the processor; got metric={self.metric!r}, "
@@ -178,19 +173,13 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         return int(min(self.n_neighbors, largest))
 
     def leave_two_out(
-        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None
+        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Found = NOTHING
     ) -> LeaveTwoOutKNN:
         """Scales of the Jackknife+ for N ≥ 2 calibration points."""
-        search = self._search(rows.Z, "scales without two points")
-        return LeaveTwoOutKNN(search, rows.magnitudes, self.at_most(len(rows.Z) - 1), offset)
-
-    def leave_two_out_again(self, known: dict[str, Any], rows: Rows, **how: Any) -> LeaveTwoOutKNN:
-        """As :meth:`leave_two_out`, without a search for the neighbours of all points."""
         search, k = self._search(rows.Z, "scales without two points"), self.at_most(len(rows.Z) - 1)
-        before = known.get("without_one")
-        return LeaveTwoOutKNN(search, rows.magnitudes, k, how["offset"], before)
+        return LeaveTwoOutKNN(search, rows.magnitudes, k, offset, known.get("without_one"))
 
-    def bag(self, rows: Rows, *, statistic: str, offset: float) -> BagKNN:
+    def bag(self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING) -> BagKNN:
         """Thresholds of full conformal."""
         k = self.at_most(len(rows.Z))
         if self.cells is not None and statistic != "quantile":
@@ -199,16 +188,8 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
             return bag
         how: dict[str, Any] = {"statistic": STATISTICS[statistic], "offset": offset}
         search = self._search(rows.Z, "local quantiles")
-        return BagKNN(search, rows.magnitudes, rows.scores, n_neighbors=k, **how)
-
-    def bag_again(self, known: dict[str, Any], rows: Rows, **how: Any) -> Bag:
-        """As :meth:`bag`, without a search for the neighbours of all points."""
-        near = known.get("near")
-        if near is None or self.cells is not None or how["statistic"] == "quantile":
-            return self.bag(rows, **how)
-        search, k = self._search(rows.Z, "local quantiles"), self.at_most(len(rows.Z))
-        mean: dict[str, Any] = {"statistic": MeanStatistic, "offset": how["offset"], "known": near}
-        return BagKNN(search, rows.magnitudes, rows.scores, n_neighbors=k, **mean)
+        near = None if statistic == "quantile" else known.get("near")
+        return BagKNN(search, rows.magnitudes, rows.scores, n_neighbors=k, known=near, **how)
 
     def mean(self, Z: FloatArray, magnitudes: FloatArray) -> NearestMean:
         """Mean over the K nearest."""

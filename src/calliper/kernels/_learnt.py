@@ -27,8 +27,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -40,11 +39,10 @@ from sklearn.utils import check_random_state
 from calliper._blocks import Scratch, map_row_blocks
 from calliper._kept import Array, Field, Inline, Keeps, Number, Part
 from calliper._types import FloatArray, IntArray
-from calliper._validation import check_features, check_vector
+from calliper._validation import at_least, check_features, check_vector
 from calliper.exceptions import CalliperError, warn
-from calliper.kernels._kernel import Bag, Kernel, Known, Rng, check_count, check_size
+from calliper.kernels._kernel import Bag, Kernel, Known, Rng, check_size
 from calliper.kernels._knn import KNN
-from calliper.quantile import Shares
 from calliper.rows import Rows
 
 #: A feature whose standard deviation does not exceed this says nothing.
@@ -216,53 +214,13 @@ class LearntKernel(Kernel, Keeps):
     def __repr__(self) -> str:
         return f"{self.kernel!r} in {len(self.metric.matrix)} learnt directions"
 
-    def bag(self, rows: Rows, *, statistic: str, offset: float) -> LearntBag:
-        """Thresholds of full conformal, on mapped rows."""
-        how: dict[str, Any] = {"statistic": statistic, "offset": offset}
-        return self.bag_again({}, rows, **how)
+    def moved(self, Z: FloatArray) -> FloatArray:
+        """Rows in the learnt space, (m, k)."""
+        return self.metric.transform(Z)
 
-    def bag_again(self, known: dict[str, Any], rows: Rows, **how: Any) -> LearntBag:
-        """As :meth:`bag`, with what its bag kept."""
-        mapped = replace(rows, Z=self.metric.transform(rows.Z))
-        return LearntBag(self.kernel.bag_again(known, mapped, **how), self.metric)
-
-
-class LearntBag(Bag):
-    """Thresholds of the full method in the learnt space."""
-
-    def __init__(self, bag: Bag, metric: LearntMetric) -> None:
-        self.bag, self.metric, self.offset, self.scores = bag, metric, bag.offset, bag.scores
-
-    def for_file(self) -> dict[str, Any]:
-        """What the bag in the learnt space keeps."""
-        return self.bag.for_file()
-
-    def with_offset(self, offset: float) -> LearntBag:
-        """The same bag with another constant added to every scale."""
-        other = copy(self)
-        other.bag, other.offset = self.bag.with_offset(offset), offset
-        return other
-
-    def calibration_scale(self, level: float) -> FloatArray:
-        """Scales of the calibration points without the new one, (N,)."""
-        return self.bag.calibration_scale(level)
-
-    def order_statistics(
-        self, Z: FloatArray, levels: list[float], shares: Shares | None = None
-    ) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
-        return self.bag.order_statistics(self.metric.transform(Z), levels, shares)
-
-    def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
-        """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
-        return self.bag.thresholds(self.metric.transform(Z), level, slope)
-
-    def signed_order_statistics(
-        self, Z: FloatArray, signs: FloatArray, ranks: list[int], *, slope: float = 0.0
-    ) -> FloatArray:
-        """For each row and rank, the rank-th smallest of ±t_i with signs (N,): (m, L)."""
-        rows = self.metric.transform(Z)
-        return self.bag.signed_order_statistics(rows, signs, ranks, slope=slope)
+    def bag(self, rows: Rows, **how: Any) -> Bag:
+        """Thresholds of full conformal, in the learnt space."""
+        return self.kernel.bag(rows, **how)
 
 
 def learn_metric(
@@ -305,8 +263,8 @@ def learn_metric(
     >>> (abs(moved[1:] - moved[0]) ** 2).sum(axis=1).round(-1)
     array([50.,  0.])
     """
-    check_count(n_directions, "n_directions")
-    check_count(max_iter, "max_iter")
+    at_least(n_directions, 1, "n_directions")
+    at_least(max_iter, 1, "max_iter")
     check_size(smoothing, "smoothing")
     Z = check_features(Z, "Z_train")
     y = check_vector(y, "y_train", n=len(Z))

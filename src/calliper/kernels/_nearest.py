@@ -53,6 +53,8 @@ class NearestQuantile:
 class NearestFamily:
     """Nearest-neighbour kernels on fixed points; the candidate is K, at most N − 2."""
 
+    fold = None
+
     def __init__(self, search: Search, magnitudes: FloatArray) -> None:
         self.search, self.magnitudes = search, magnitudes
 

@@ -59,7 +59,7 @@ class ForestProximity(WeightedKernel, BaseEstimator):  # type: ignore[misc]
         self.forest = forest
 
     @property
-    def takes_inputs(self) -> bool:
+    def takes_inputs(self) -> bool:  # type: ignore[override]
         """Whether features are raw inputs, and not places whose distances say who is near."""
         return self.forest is not None
 

@@ -28,8 +28,9 @@ With smoothing, all weights have a floor and need no shift: see ``_weighted.py``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
+from functools import partial
 
 import numpy as np
 
@@ -344,6 +345,8 @@ class RadialQuantile:
 class RadialFamily:
     """RBF kernels on fixed points; the candidate is the length scale."""
 
+    fold = None
+
     def __init__(self, Z: FloatArray, magnitudes: FloatArray, metric: Metric) -> None:
         self.Z, self.magnitudes, self.metric = Z, magnitudes, metric
 
@@ -398,3 +401,57 @@ class RadialMeansWithout:
                 self.exponents, Z[row], self.magnitudes, left_out
             )
         return mean
+
+
+class RadialFolds:
+    """As :class:`RadialFamily`, where whole folds (N,) are left out.
+
+    Sums over all folds but one are added up from those of the single folds: nothing is subtracted.
+    """
+
+    def __init__(
+        self, Z: FloatArray, magnitudes: FloatArray, metric: Metric, fold: IntArray
+    ) -> None:
+        self.Z, self.magnitudes, self.metric, self.fold = Z, magnitudes, metric, fold
+        self.n_folds = int(fold.max()) + 1
+        inside = np.equal.outer(fold, np.arange(self.n_folds)).astype(np.float64)
+        self.fold_sums = np.hstack([inside * magnitudes[:, None], inside])
+
+    def without_two(self, candidate: float) -> FloatArray:
+        """(N, F) means at every calibration point without itself and without each fold."""
+        exponents, n = RadialExponents(self.Z, candidate, self.metric), len(self.Z)
+
+        def block(rows: slice) -> FloatArray:
+            return self._means(exponents, self.Z[rows], np.arange(rows.start, rows.stop))
+
+        return np.concatenate(map_row_blocks(block, n, n))
+
+    def means_without(
+        self, candidate: float, members: IntArray
+    ) -> Callable[[FloatArray], FloatArray]:
+        """For new rows, the means without each of the folds ``members``."""
+        exponents = RadialExponents(self.Z, candidate, self.metric)
+        return partial(self._means, exponents, members=members)
+
+    def _means(
+        self,
+        exponents: RadialExponents,
+        Z: FloatArray,
+        own: IntArray | None = None,
+        members: IntArray | slice = slice(None),
+    ) -> FloatArray:
+        """(m, F) means at rows without each fold, or some; ``own`` (m,) is left out as well."""
+        exponent, _ = exponents.to(Z)
+        if own is not None:
+            exponent[np.arange(len(Z)), own] = -np.inf
+        weight = to_weights(exponent, exponent.max(axis=1))
+        all_but_one = 1.0 - np.eye(self.n_folds)
+        by_fold = weight @ self.fold_sums
+        total = by_fold[:, : self.n_folds] @ all_but_one
+        total_weight = by_fold[:, self.n_folds :] @ all_but_one
+        mean: FloatArray = total / np.where(total_weight > 0, total_weight, 1.0)
+        for row, fold in zip(*np.nonzero(total_weight < FAINT), strict=True):
+            out = np.flatnonzero(self.fold == fold).tolist()
+            out += [] if own is None else [own[row]]
+            mean[row, fold] = mean_without(exponents, Z[row], self.magnitudes, out)
+        return mean[:, members]

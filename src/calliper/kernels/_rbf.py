@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any
 
@@ -14,7 +15,9 @@ from calliper._types import FloatArray
 from calliper._validation import check_engine, engine_of
 from calliper.exceptions import CalliperError
 from calliper.kernels._kernel import (
+    NOTHING,
     Bag,
+    Found,
     Kernel,
     Known,
     LeaveTwoOut,
@@ -39,6 +42,7 @@ from calliper.kernels._weighted import (
 from calliper.rows import Rows
 
 
+@dataclass(eq=False, repr=False)
 class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
     """K(x, x') = exp(−‖x − x'‖² / 2l²), or a little more for all pairs alike.
 
@@ -80,23 +84,15 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
     by_distance = True
     engines = ("torch",)
 
-    def __init__(
-        self,
-        length_scale: float | str = "median",
-        *,
-        smoothing: float = 0.0,
-        step: float = 0.0,
-        metric: Metric = EUCLIDEAN,
-        engine: str | None = None,
-    ) -> None:
-        self.length_scale = length_scale
-        self.smoothing = smoothing
-        self.step = step
-        self.metric = metric
-        self.engine = engine
+    length_scale: float | str = "median"
+    _: KW_ONLY
+    smoothing: float = 0.0
+    step: float = 0.0
+    metric: Metric = EUCLIDEAN
+    engine: str | None = None
 
     @property
-    def needs(self) -> tuple[str, ...]:
+    def needs(self) -> tuple[str, ...]:  # type: ignore[override]
         """Training inputs, if the length scale is their median distance."""
         return ("training",) if isinstance(self.length_scale, str) else ()
 
@@ -135,12 +131,12 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         return median
 
     def leave_two_out(
-        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None
+        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Found = NOTHING
     ) -> LeaveTwoOut:
         """Scales of the Jackknife+ for N ≥ 2 calibration points."""
         return self._radial(rows.Z).leave_two_out(rows.magnitudes, offset)
 
-    def bag(self, rows: Rows, *, statistic: str, offset: float) -> Bag:
+    def bag(self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING) -> Bag:
         """Thresholds of full conformal."""
         refuse_quantile(statistic)
         return self._radial(rows.Z).bag(rows.magnitudes, rows.scores, offset)

@@ -11,7 +11,7 @@ holds k of n points holds them in a volume V_d r^d, a radial kernel weighs a vol
 from __future__ import annotations
 
 from copy import copy
-from numbers import Integral
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -21,22 +21,30 @@ from sklearn.base import BaseEstimator, clone
 from calliper._draws import seed_of
 from calliper._notebook import Progress, reporter
 from calliper._types import FloatArray
+from calliper._validation import at_least
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
 from calliper.information import principal_components
 from calliper.kernels._criterion import (
     CRITERIA,
     KernelFamily,
-    LeaveFoldOutRBF,
     LeaveTwoOutTuned,
     RescaledInformation,
     Tuning,
     best_for_all,
 )
-from calliper.kernels._kernel import Kernel, Known, LeaveTwoOut, Rng, check_count, check_size
+from calliper.kernels._kernel import (
+    NOTHING,
+    Found,
+    Kernel,
+    Known,
+    LeaveTwoOut,
+    Rng,
+    check_size,
+)
 from calliper.kernels._knn import KNN, same_length
 from calliper.kernels._nearest import NearestFamily
 from calliper.kernels._neighbors import NeighborSearch
-from calliper.kernels._radial import RadialFamily
+from calliper.kernels._radial import RadialFamily, RadialFolds
 from calliper.kernels._rbf import RBF, check_length_scale
 from calliper.kernels._search import EUCLIDEAN, Metric, check_metric
 from calliper.kernels._weighted import squared_distances
@@ -72,7 +80,7 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
         return type(self)(**copies, progress=progress)
 
     @property
-    def needs(self) -> tuple[str, ...]:
+    def needs(self) -> tuple[str, ...]:  # type: ignore[override]
         """Training inputs, if there is a grid to span by them or components to find in them."""
         components = self.criterion == "mi" and self.n_components is not None
         return ("training",) if components or not self._has_candidates else ()
@@ -82,36 +90,28 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
         return True
 
     def leave_two_out(
-        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None
+        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Found = NOTHING
     ) -> LeaveTwoOut:
         """Scales of the Jackknife+ with a kernel for each point left out."""
         Z, magnitudes, n = rows.Z, rows.magnitudes, len(rows.Z)
+        fold, how = None, {}
+        if known.get("without_one") is not None:
+            how = {name: same_length(known[name], Z) for name in ("chosen", "without_one")}
+            fold = known.get("fold")
+        elif self.chosen is not None:
+            how["chosen"] = np.asarray(self.chosen)
+            if len(self.chosen) != n:
+                raise CalliperError(f"chosen has {len(self.chosen)} length scales for {n} points.")
+        elif n < LEAST_POINTS + (self.mi_neighbors if self.criterion == "mi" else 0):
+            how["chosen"] = self._smoothest_of_too_few(self._candidates(n), n)
+        else:
+            how["tuning"] = self._tuning(self._candidates(n), Z, magnitudes, Z_train, rng)
+            if self.n_folds is not None and self.n_folds < n:
+                fold = rng.permutation(np.arange(n) % self.n_folds)
         family = self._family(Z, magnitudes)
-        if self.chosen is not None:
-            chosen = np.asarray(self.chosen)
-            if len(chosen) != n:
-                raise CalliperError(f"chosen has {len(chosen)} length scales for {n} points.")
-            return LeaveTwoOutTuned(family, magnitudes, offset=offset, chosen=chosen)
-        candidates = self._candidates(n)
-        if n < LEAST_POINTS + (self.mi_neighbors if self.criterion == "mi" else 0):
-            smoothest = self._smoothest_of_too_few(candidates, n)
-            return LeaveTwoOutTuned(family, magnitudes, offset=offset, chosen=smoothest)
-        tuning = self._tuning(candidates, Z, magnitudes, Z_train, rng)
-        if self.n_folds is not None and self.n_folds < n:
-            fold = rng.permutation(np.arange(n) % self.n_folds)
-            return LeaveFoldOutRBF(
-                Z, magnitudes, fold, metric=self.metric, offset=offset, tuning=tuning
-            )
-        return LeaveTwoOutTuned(family, magnitudes, offset=offset, tuning=tuning)
-
-    def leave_two_out_again(self, known: dict[str, Any], rows: Rows, **how: Any) -> LeaveTwoOut:
-        """As :meth:`leave_two_out`, with what was chosen before."""
-        Z, magnitudes, fold = rows.Z, rows.magnitudes, known.get("fold")
-        before = {name: same_length(known[name], Z) for name in ("chosen", "without_one")}
-        before["offset"] = how["offset"]
-        if fold is None:
-            return LeaveTwoOutTuned(self._family(Z, magnitudes), magnitudes, **before)
-        return LeaveFoldOutRBF(Z, magnitudes, same_length(fold, Z), metric=self.metric, **before)
+        if fold is not None:
+            family = RadialFolds(Z, magnitudes, self.metric, same_length(fold, Z))
+        return LeaveTwoOutTuned(family, magnitudes, offset=offset, **how)
 
     def fixed(self, Z_train: Known, scores_train: Known, rng: Rng) -> Kernel:
         """The best candidate for training errors."""
@@ -135,14 +135,14 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
         candidates = self._candidates(len(Z_train))
         family = self._family(Z_train, scores_train)
         tuning = self._tuning(candidates, Z_train, scores_train, Z_train, rng)
-        return self._kernel(best_for_all(family, scores_train, tuning)[0])
+        return self._kernel(best_for_all(family, scores_train, tuning))
 
     def _check(self) -> None:
         """Refuse what both kinds of tuned kernels refuse."""
         check_metric(self.metric)
         if self.criterion not in CRITERIA:
             raise ValueError(f"criterion must be one of {[*CRITERIA]}; got {self.criterion!r}.")
-        check_count(self.mi_neighbors, "mi_neighbors")
+        at_least(self.mi_neighbors, 1, "mi_neighbors")
 
     def _with(self, **parameters: Any) -> Self:
         """A copy with some parameters replaced; the rest, a progress callback too, is shared."""
@@ -194,6 +194,7 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
         return np.full(n, candidates[-1])
 
 
+@dataclass(eq=False, repr=False)
 class TunedRBF(_Tuned):
     """RBF whose length scale is chosen from a grid (paper, Algorithm S.2).
 
@@ -250,34 +251,19 @@ class TunedRBF(_Tuned):
 
     cli = "tuned-rbf"
 
-    def __init__(
-        self,
-        criterion: str = "mse",
-        *,
-        n_scan: int = 30,
-        n_sample: int = 1000,
-        expand: float = 1.0,
-        grid: str = "auto",
-        length_scales: Any = None,
-        chosen: Any = None,
-        n_folds: int | None = None,
-        n_components: int | None = None,
-        mi_neighbors: int = 3,
-        metric: Metric = EUCLIDEAN,
-        progress: Any = None,
-    ) -> None:
-        self.criterion = criterion
-        self.n_scan = n_scan
-        self.n_sample = n_sample
-        self.expand = expand
-        self.grid = grid
-        self.length_scales = length_scales
-        self.chosen = chosen
-        self.n_folds = n_folds
-        self.n_components = n_components
-        self.mi_neighbors = mi_neighbors
-        self.metric = metric
-        self.progress = progress
+    criterion: str = "mse"
+    _: KW_ONLY
+    n_scan: int = 30
+    n_sample: int = 1000
+    expand: float = 1.0
+    grid: str = "auto"
+    length_scales: Any = None
+    chosen: Any = None
+    n_folds: int | None = None
+    n_components: int | None = None
+    mi_neighbors: int = 3
+    metric: Metric = EUCLIDEAN
+    progress: Any = None
 
     @property
     def _has_candidates(self) -> bool:
@@ -305,14 +291,13 @@ class TunedRBF(_Tuned):
         return self._with(length_scales=grid)
 
     def _check_grid(self) -> None:
-        check_count(self.n_scan, "n_scan")
-        check_count(self.n_sample, "n_sample")
+        at_least(self.n_scan, 1, "n_scan")
+        at_least(self.n_sample, 1, "n_sample")
         check_size(self.expand, "expand", least=1)
         if self.grid not in ("auto", "guarded", "paper"):
             raise ValueError(f"grid must be 'auto', 'guarded' or 'paper'; got {self.grid!r}.")
-        folds = self.n_folds
-        if folds is not None and (not isinstance(folds, Integral) or folds < 2):
-            raise ValueError(f"n_folds must be an integer >= 2 or None; got {folds!r}.")
+        if self.n_folds is not None:
+            at_least(self.n_folds, 2, "n_folds")
 
     def _family(self, Z: FloatArray, magnitudes: FloatArray) -> KernelFamily:
         return RadialFamily(Z, magnitudes, self.metric)
@@ -324,6 +309,7 @@ class TunedRBF(_Tuned):
         return RBF(candidate, metric=self.metric)
 
 
+@dataclass(eq=False, repr=False)
 class TunedKNN(_Tuned):
     """K nearest neighbours whose K is chosen from a grid, by the same rule as ``TunedRBF``.
 
@@ -350,28 +336,19 @@ class TunedKNN(_Tuned):
 
     cli = "tuned-knn"
 
-    def __init__(
-        self,
-        criterion: str = "mse",
-        *,
-        n_neighbors: Any = (3, 5, 7, 10, 15, 20, 30, 50, 70, 100),
-        n_components: int | None = None,
-        mi_neighbors: int = 3,
-        metric: Metric = EUCLIDEAN,
-        progress: Any = None,
-    ) -> None:
-        self.criterion = criterion
-        self.n_neighbors = n_neighbors
-        self.n_components = n_components
-        self.mi_neighbors = mi_neighbors
-        self.metric = metric
-        self.progress = progress
+    criterion: str = "mse"
+    _: KW_ONLY
+    n_neighbors: Any = (3, 5, 7, 10, 15, 20, 30, 50, 70, 100)
+    n_components: int | None = None
+    mi_neighbors: int = 3
+    metric: Metric = EUCLIDEAN
+    progress: Any = None
 
     def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> TunedKNN:
         """A copy with its parameters checked and the values of K in order."""
         self._check()
         candidates = sorted(
-            {check_count(k, "n_neighbors") for k in np.ravel(self.n_neighbors).tolist()}
+            {at_least(k, 1, "n_neighbors") for k in np.ravel(self.n_neighbors).tolist()}
         )
         return self._with(n_neighbors=tuple(_some(candidates, "n_neighbors")))
 

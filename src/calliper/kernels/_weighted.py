@@ -40,7 +40,7 @@ from calliper._blocks import Scratch, map_row_blocks, row_slices
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
 from calliper.kernels._arithmetic import DOMINANT, signed_root
-from calliper.kernels._kernel import Bag, Kernel, Known, LeaveTwoOut, Rng
+from calliper.kernels._kernel import NOTHING, Bag, Found, Kernel, Known, LeaveTwoOut, Rng
 from calliper.kernels._search import EUCLIDEAN, Metric, all_distances
 from calliper.quantile import Shares, row_thresholds
 from calliper.rows import Rows
@@ -94,12 +94,14 @@ class WeightedKernel(Kernel, ABC):
         """The weights of calibration points."""
 
     def leave_two_out(
-        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None
+        self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Found = NOTHING
     ) -> LeaveTwoOutWeighted:
         """Scales of the Jackknife+ for N ≥ 2 calibration points."""
         return LeaveTwoOutWeighted(self.weights(rows.Z), rows.magnitudes, offset)
 
-    def bag(self, rows: Rows, *, statistic: str, offset: float) -> BagWeighted:
+    def bag(
+        self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING
+    ) -> BagWeighted:
         """Thresholds of full conformal."""
         refuse_quantile(statistic)
         return BagWeighted(self.weights(rows.Z), rows.magnitudes, rows.scores, offset)

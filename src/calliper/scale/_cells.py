@@ -36,6 +36,7 @@ from sklearn.utils import check_random_state
 from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_slices, row_slices
 from calliper._kept import Array, Field, Keeps, Number
 from calliper._types import BoolArray, FloatArray, IntArray
+from calliper._validation import at_least
 from calliper.exceptions import CalliperError
 from calliper.kernels import (
     EUCLIDEAN,
@@ -47,7 +48,6 @@ from calliper.kernels import (
     Pairs,
     Rng,
     all_distances,
-    check_count,
     joined,
     paired_distances,
     selected,
@@ -103,9 +103,9 @@ class Cells(BaseEstimator):  # type: ignore[misc]
 
     def placed(self, Z_train: Known, rng: Rng | None) -> PlacedCells:
         """The partition, which depends on training rows alone."""
-        check_count(self.n_probes, "n_probes of Cells")
+        at_least(self.n_probes, 1, "n_probes of Cells")
         if self.n_cells is not None:
-            check_count(self.n_cells, "n_cells of Cells")
+            at_least(self.n_cells, 1, "n_cells of Cells")
         own = check_random_state(self.random_state) if self.random_state is not None else rng
         own = check_random_state(own)
         centres = None if Z_train is None else self._learnt(Z_train, own)
