@@ -153,6 +153,7 @@ def test_the_figure(data):
     line, reference = above.get_lines()[:2]
     np.testing.assert_array_equal(line.get_ydata(), curve.mean)
     assert set(reference.get_ydata()) == {curve.reference_value}
-    assert [text.get_text() for text in above.texts] == ["10 nearest neighbours"]
+    reference, favourite = (text.get_text() for text in above.get_legend().get_texts())
+    assert reference == "10 nearest neighbours"
+    assert f"chosen by {curve.counts.max()} of {N}" in favourite
     assert [bar.get_height() for bar in below.patches] == curve.counts.tolist()
-    assert f"chosen by {curve.counts.max()} of {N}" in below.texts[0].get_text()

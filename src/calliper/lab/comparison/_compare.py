@@ -17,6 +17,7 @@ from calliper.lab.comparison._contest import Redrawn, Resamples, Scores, redraw
 from calliper.lab.comparison._points import Points, check_labels
 from calliper.lab.comparison._tables import CoveragePart, Deciles, Record, cut, deciles, measure
 from calliper.lab.comparison._verdict import Case, Verdict, judge
+from calliper.rows import same_rows
 from calliper.scores import Score
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
@@ -185,6 +186,7 @@ def compare(
     """
     level = check_levels(float(coverage))[0]
     every = check_levels(sorted({*map(float, levels), level}))
+    (groups,) = same_rows(test, "test", groups=groups)
     labels = None if groups is None else check_labels(groups, "groups", n=len(test))
     sets = Sets(
         calibration=calibration,
