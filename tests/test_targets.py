@@ -366,5 +366,5 @@ def test_a_conformal_regressor_refuses_several_targets_by_name(data):
     X, y = data
     with pytest.raises(CalliperError, match=r"got shape \(300, 2\).*MultiTargetRegressor"):
         ConformalRegressor(Ridge()).fit(X, y)
-    with pytest.raises(CalliperError, match=r"shape \(300, 2\).*MultiTargetRegressor"):
+    with pytest.raises(CalliperError, match=r"shape \(\d+, 2\).*MultiTargetRegressor"):
         ConformalRegressor(means).calibrate(X, y[:, 0])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from calliper._lazy import on_demand
 from calliper._version import __version__ as __version__
-from calliper.calibrators import FullRescaled, JackknifeRescaled, Split
+from calliper.calibrators import FullRescaled, Split
 from calliper.exceptions import CalliperError
 from calliper.intervals import Boxes, Intervals
 from calliper.kernels import KNN, RBF
@@ -18,6 +18,7 @@ from calliper.space import ErrorModel
 
 if TYPE_CHECKING:
     from calliper._quantile_pair import QuantilePair
+    from calliper.calibrators import JackknifeRescaled
     from calliper.files import load, save
     from calliper.lab.comparison import compare
     from calliper.lab.evaluation import evaluate
@@ -68,6 +69,7 @@ __all__ = [
 __getattr__ = on_demand(
     __name__,
     {
+        "JackknifeRescaled": "calibrators",
         "MultiTargetRegressor": "targets",
         "QuantilePair": "_quantile_pair",
         "compare": "lab.comparison",

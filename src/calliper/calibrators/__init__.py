@@ -11,13 +11,16 @@ from calliper.calibrators._calibrator import refuse_distribution as refuse_distr
 from calliper.calibrators._calibrator import takers_of_weights as takers_of_weights
 from calliper.calibrators._full_rescaled import LARGEST as LARGEST
 from calliper.calibrators._full_rescaled import FullRescaled
-from calliper.calibrators._jackknife_rescaled import JackknifeMinmaxRescaled, JackknifeRescaled
 from calliper.calibrators._locality import ShrunkBag as ShrunkBag
 from calliper.calibrators._split import Split
 
 if TYPE_CHECKING:
     from calliper.calibrators._conditional import ConditionalCalibration as ConditionalCalibration
     from calliper.calibrators._grouped import Grouped as Grouped
+    from calliper.calibrators._jackknife_rescaled import (
+        JackknifeMinmaxRescaled as JackknifeMinmaxRescaled,
+    )
+    from calliper.calibrators._jackknife_rescaled import JackknifeRescaled as JackknifeRescaled
     from calliper.calibrators._lcp import LCP as LCP
     from calliper.calibrators._locart import LoCart as LoCart
     from calliper.calibrators._lvd import LVD as LVD
@@ -36,11 +39,13 @@ _MODULES = {
     "SLCP": "_slcp",
     "ConditionalCalibration": "_conditional",
     "Grouped": "_grouped",
+    "JackknifeMinmaxRescaled": "_jackknife_rescaled",
+    "JackknifeRescaled": "_jackknife_rescaled",
     "LoCart": "_locart",
     "MADSplit": "_mad_split",
     "NormalizedKNN": "_normalized_knn",
 }
 
-__all__ = ["FullRescaled", "JackknifeMinmaxRescaled", "JackknifeRescaled", "Split", *_MODULES]
+__all__ = ["FullRescaled", "Split", *_MODULES]
 
 __getattr__ = on_demand(__name__, _MODULES)

@@ -10,9 +10,16 @@ from calliper.space._embedding import (
     warn_if_poor,
 )
 from calliper.space._error_model import ErrorModel, Expected
-from calliper.space._learning_part import LearningPart, deal
 from calliper.space._learnt_error import learn_errors
-from calliper.space._left_out import LeftOut, Training, split_rows, train_apart, why_no_refit
+from calliper.space._left_out import (
+    LearningPart,
+    LeftOut,
+    Training,
+    deal,
+    split_rows,
+    train_apart,
+    why_no_refit,
+)
 
 __all__ = [
     "RAW",

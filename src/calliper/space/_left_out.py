@@ -1,22 +1,38 @@
-"""Training rows as strangers: what models that have not seen them say.
+"""Rows as strangers: what models that have not seen them say.
 
-A model has seen its training rows, so its errors there are too small and its spread is another.
-Where the members of a bagged model each left rows out, those members speak for them (out of
-bag) at no training; otherwise clones are trained on all folds but one.
+*Training rows.* A model has seen its training rows, so its errors there are too small and its
+spread is another. Where the members of a bagged model each left rows out, those members speak for
+them (out of bag) at no training; otherwise clones are trained on all folds but one.
 
 Spread is what the model knows of its own doubt; the errors that it makes on rows left out show the
 rest, and a model of those errors is learnt from them: see ``_learnt_error.py``.
+
+*Calibration rows that teach.* A part of them shows how the model errs, the others calibrate.
+
+The model has not seen the calibration rows, so its errors there are honest ones, and better than
+those of refits, which are errors of weaker models. N rows are dealt into a *learning part* L and a
+*kept part* C, by position and seed alone. What L teaches (the expected error as a coordinate, bias,
+reach on either side, how local to be) is fixed before C is looked at; C calibrates.
+
+Guarantee: given L and the model, the rows of C and a new one are exchangeable, so every promise
+holds with N replaced by the number of rows in C. Dealing by position makes the method depend on the
+order of rows: the promise is for rows in exchangeable order, else on average over the deal.
+
+Which rows calibrate is decided by counts alone. To fall back on all rows after a look at L would
+select on L, and costs coverage: with N = 3, two rows in L and α = ½, "fall back if the mean error
+of L is below ½" covers 7/16. Where L teaches nothing that clearly helps, C calibrates all the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, train_test_split
-from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils import _safe_indexing, check_random_state, indexable
 
 from calliper._kept import Array, Field, Number, Text
 from calliper._notebook import Progress, reporter
@@ -40,6 +56,10 @@ from calliper.space._spaces import one_target
 
 #: Refits behind left-out errors, where nothing else was said.
 N_REFITS = 5
+#: Rows that calibrate, at least: in number, and as a part of all. Rows that teach, at least and
+#: at most.
+FEWEST_KEPT, PART_KEPT = 200, 0.35
+FEWEST_TAUGHT, MOST_TAUGHT = 100, 8_000
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -276,3 +296,63 @@ def split_rows(
     split = GroupShuffleSplit(1, test_size=size, random_state=random_state)
     train, held_out = next(split.split(np.empty(n), groups=groups))
     return train, held_out
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningPart(Training):
+    """Rows that the model has not seen: its own errors there are left-out errors."""
+
+    def left_out(self, embedding: Embedding) -> LeftOut:
+        """The rows as the model itself sees them."""
+        y_pred, Z = embedding.predict_and_transform(self.X)
+        n = len(y_pred)
+        return LeftOut(
+            Z,
+            targets=self.y,
+            numbers=np.arange(n),
+            y_pred=y_pred,
+            n_training=n,
+            source="calibration rows that were set apart",
+        )
+
+
+def n_teaching(n: int, asked: Any) -> int:
+    """How many of n rows teach: a number, a share, by a rule of n for "auto", 0 for None."""
+    if asked is None:
+        return 0
+    if isinstance(asked, str) and asked == "auto":
+        most = n - max(FEWEST_KEPT, int(np.ceil(PART_KEPT * n)))
+        return min(most, MOST_TAUGHT) if most >= FEWEST_TAUGHT else 0
+    if isinstance(asked, Real) and not isinstance(asked, bool):
+        number = float(asked)
+        if isinstance(asked, Integral) and 0 <= number < n:
+            return int(number)
+        if not isinstance(asked, Integral) and 0 < number < 1:
+            return min(int(number * n), n - 1)
+    raise CalliperError(
+        f"learning_part must be 'auto', None, a share between 0 and 1, or a number of rows that "
+        f"leaves some of {n} to calibrate on, at most {n - 1}; got {asked!r}."
+    )
+
+
+def deal(
+    n: int, asked: Any, *, labels: Any = None, shuffle: bool = True, random_state: Any = None
+) -> tuple[IntArray, IntArray]:
+    """Numbers of the rows that teach, and of those that calibrate, each in ascending order.
+
+    With labels each group is dealt by itself, a number as that share of each, so that by "auto" one
+    of few rows keeps them all. Without shuffling the first rows teach. None as ``random_state``
+    deals by a fixed seed.
+    """
+    if labels is not None and n_teaching(n, asked) and not isinstance(asked, str):
+        asked = n_teaching(n, asked) / n
+    random = check_random_state(0 if random_state is None else random_state)
+    teaches = np.zeros(n, dtype=bool)
+    groups = (
+        np.zeros(n) if labels is None else np.unique(np.asarray(labels), return_inverse=True)[1]
+    )
+    for group in np.unique(groups):
+        rows = np.flatnonzero(groups == group)
+        order = random.permutation(rows) if shuffle else rows
+        teaches[order[: n_teaching(len(rows), asked)]] = True
+    return np.flatnonzero(teaches), np.flatnonzero(~teaches)
