@@ -1,9 +1,10 @@
 """What left-out errors teach, put to use: a centre and units beside the prediction, a coordinate.
 
 An :class:`ErrorModel` is learnt from the signed errors on rows that the model had not seen. Its
-clues are the inputs (as numbers: see ``_encoding.py``), the prediction (centred, since trees
-compute in single precision) and the model's spread. It does two things for a row: it moves the
-centre of the interval and gives each side its unit, and where the space was chosen here it adds
+clues are the inputs (as numbers: see ``_encoding.py``; for pictures and texts what the network
+makes of them), the prediction (centred, since trees compute in single precision) and the model's
+spread. It does two things for a row: it moves the centre of the interval and gives each side its
+unit, and where the space was chosen here it adds
 
     SIZE_WEIGHT · log(max(ê(x), LEAST_SIZE · mean e) / u + SIZE_FLOOR),     u the deviation of y,
 
@@ -26,6 +27,7 @@ from sklearn.utils import _safe_indexing, indexable
 
 from calliper._kept import Field, Inline, Keeps, Number, OneOf, Opened, Part
 from calliper._types import FloatArray
+from calliper._validation import check_predictions
 from calliper.exceptions import EmbeddingWarning, warn
 from calliper.models import ModelFamily, OpenedModel, open_model, unwrapped
 from calliper.scores import ScaledError
@@ -35,6 +37,8 @@ from calliper.space._error_model import FEWEST_ERRORS, ErrorModel, Expected
 from calliper.space._left_out import LeftOut, Training
 from calliper.space._spaces import (
     InputsAndPrediction,
+    Mapped,
+    Network,
     Predict,
     Prediction,
     Space,
@@ -55,7 +59,8 @@ class WithErrorModel(Keeps):
     base : the space
     opened : the model, whose inputs are the first clues
     errors : the fitted model of errors
-    encode : makes numbers of the inputs; levels are in the order of their left-out errors
+    encode : makes numbers of the inputs, levels in the order of their left-out errors; None where
+        they have no columns, and coordinates take their place
     centre, unit : mean and standard deviation of the training targets
     adds : whether the expected error is one coordinate more
     adjusts : whether predictions become centre and units
@@ -64,7 +69,7 @@ class WithErrorModel(Keeps):
     base: Space
     opened: OpenedModel
     errors: ErrorModel
-    encode: ColumnEncoder
+    encode: ColumnEncoder | None
     centre: float
     unit: float
     adds: bool
@@ -74,7 +79,7 @@ class WithErrorModel(Keeps):
         "base": OneOf(BASES),
         "opened": Opened(),
         "errors": Part("space"),
-        "encode": Inline(ColumnEncoder),
+        "encode": Inline(ColumnEncoder, optional=True),
         "centre": Number(),
         "unit": Number(least=np.finfo(float).tiny),
         "adds": Number(bool),
@@ -99,8 +104,9 @@ class WithErrorModel(Keeps):
             y_pred, Z = self.base.place(rows, X, predict)
         else:
             predicted, Z = self.base.locate(X, predict)
-            y_pred = predict(X) if predicted is None else predicted
-        expected = self.errors.predict(self.clues(self.encode(rows), y_pred, Z))
+            y_pred = predict(X) if predicted is None else check_predictions(predicted, X, 1)
+        features = Z if self.encode is None else self.encode(rows)
+        expected = self.errors.predict(self.clues(features, y_pred, Z))
         if self.adds:
             Z = np.column_stack([Z, self.coordinate(expected.size)])
         return (adjusted(y_pred, expected) if self.adjusts else y_pred), Z
@@ -175,16 +181,20 @@ def _fitted_space(
         return None
     opened = base.opened if base else _opened(embedding.model)
     X = _safe_indexing(indexable(training.X)[0], unseen.numbers)
+    encode: ColumnEncoder | None = None
+    features = unseen.Z
     try:
         encode, features = ColumnEncoder.learn_and_encode(opened.prepare(X), np.abs(errors))
     except (TypeError, ValueError) as error:
-        if not isinstance(embedding.space, Prediction):  # of which this was said before
-            warn(
-                f"Where the model errs was not learnt from the inputs, since they cannot be "
-                f"turned into numbers: {error}",
-                EmbeddingWarning,
-            )
-        return None
+        # What a network, or the user, makes of rows without columns takes their place.
+        if not isinstance(embedding.space, Network | Mapped):
+            if not isinstance(embedding.space, Prediction):  # of which this was said before
+                warn(
+                    f"Where the model errs was not learnt from the inputs, since they cannot be "
+                    f"turned into numbers: {error}",
+                    EmbeddingWarning,
+                )
+            return None
     Z = unseen.Z
     if base is not None and base is not embedding.space:  # inputs go into the expected error
         Z = base.coordinates(unseen.y_pred, np.empty((0, len(errors))))
