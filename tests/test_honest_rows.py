@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn import config_context
 from sklearn.base import BaseEstimator, RegressorMixin, clone
@@ -13,6 +14,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from calliper import CalliperError, ConformalRegressor, Intervals, SignedError, Split, load, save
@@ -21,7 +24,13 @@ from calliper._row_checks import TREND_LEVEL, find_trend
 from calliper._stored import calibrate_stored, rows_with_errors
 from calliper.calibration import UNCHECKED
 from calliper.calibrators import ConditionalCalibration
-from calliper.exceptions import EmbeddingWarning, RowOrderWarning, SharedRowsWarning
+from calliper.exceptions import (
+    EmbeddingWarning,
+    RowOrderWarning,
+    SharedRowsWarning,
+    SplitGroupsWarning,
+    UnusedWarning,
+)
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(600, 3))
@@ -111,6 +120,29 @@ def test_errors_that_grow_with_the_row_number_are_pointed_out():
         ConformalRegressor(MODEL, Split()).calibrate(X_CAL, drifting)
 
 
+@pytest.mark.parametrize("of", ["index", "zoned index", "column", "polars", "y", "latest first"])
+def test_rows_in_order_of_time_are_pointed_out_before_they_are_shuffled(of):
+    rows, y = pd.DataFrame(X[:100], columns=list("abc")), pd.Series(Y[:100])
+    days = pd.Series(pd.date_range("2024-01-01", periods=100, tz="UTC" if "z" in of else None))
+    if of in ("column", "polars"):
+        rows["day"] = days
+    elif of == "y":
+        y.index = days
+    else:
+        rows.index = days[::-1] if of == "latest first" else days
+    rows = pl.from_pandas(rows) if of == "polars" else rows
+    model = make_pipeline(FunctionTransformer(lambda rows: rows[["a", "b", "c"]]), Ridge())
+    with pytest.warns(RowOrderWarning, match=r"at random, and .* times that (rise|fall) all along"):
+        ConformalRegressor(model, Split()).fit(rows, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RowOrderWarning)
+        for shuffle in (True, False):
+            ConformalRegressor(model, Split(), shuffle=shuffle).fit(rows, y)
+        mixed = np.random.default_rng(0).permutation(100)
+        if of != "polars":
+            ConformalRegressor(model, Split()).fit(rows.iloc[mixed], y.to_numpy()[mixed])
+
+
 def test_rows_in_random_order_hardly_ever_alarm():
     """By law at most TREND_LEVEL of the sets, whatever the errors: skewed, tied, few."""
     draw, alarms, sets = np.random.default_rng(5), 0, 4_000
@@ -166,14 +198,15 @@ def test_groups_are_never_torn():
     Recorded.calls.clear()
     groups = rng.integers(0, 40, 600)
     numbered = np.column_stack([np.arange(600.0), X])
-    ConformalRegressor(Recorded(), random_state=0).fit(numbered, Y, groups=groups)
+    with pytest.warns(SplitGroupsWarning, match="pass groups= and leave split_groups out"):
+        ConformalRegressor(Recorded(), random_state=0).fit(numbered, Y, split_groups=groups)
     assert len(Recorded.calls) == 6
     train = Recorded.calls[0][0].astype(int)
     assert not set(groups[train]) & set(np.delete(groups, train))
     for part in (call[0].astype(int) for call in Recorded.calls[1:]):
         assert not set(groups[part]) & set(groups[np.setdiff1d(train, part)])
     with pytest.raises(CalliperError, match="shuffle=False"):
-        ConformalRegressor(Recorded(), shuffle=False).fit(numbered, Y, groups=groups)
+        ConformalRegressor(Recorded(), shuffle=False).fit(numbered, Y, split_groups=groups)
 
 
 @pytest.mark.parametrize("routing", [False, True])
@@ -384,33 +417,51 @@ def test_weights_of_another_length_and_names_of_methods_are_refused():
         ConformalRegressor(Ridge(), "split").fit(X, Y)
 
 
+@pytest.mark.filterwarnings("ignore::calliper.exceptions.SplitGroupsWarning")
 def test_fit_takes_groups_by_the_name_of_a_column():
     frame = pd.DataFrame(X, columns=[f"x{place}" for place in range(X.shape[1])])
     frame["x0"] = np.repeat(np.arange(60.0), 10)
+    made = ConformalRegressor(Ridge(), random_state=0)
     ends = [
-        ConformalRegressor(Ridge(), random_state=0)
-        .fit(frame, Y, groups=groups)
-        .predict_interval(frame)
+        made.fit(frame, Y, split_groups=groups).predict_interval(frame)
         for groups in ("x0", frame["x0"])
     ]
     np.testing.assert_array_equal(ends[0].lower, ends[1].lower)
-    with pytest.raises(CalliperError, match="groups='site' names a column of X, and there are"):
-        ConformalRegressor(Ridge()).fit(frame, Y, groups="site")
+    for name in ("groups", "split_groups"):
+        with pytest.raises(CalliperError, match=f"{name}='site' names a column of X, and there"):
+            ConformalRegressor(Ridge()).fit(frame, Y, **{name: "site"})
+
+
+def test_groups_are_a_promise_in_each_group_for_fit_as_for_calibrate():
+    site = np.where(np.arange(600) % 3, "a", "b")
+    made = [
+        ConformalRegressor(Ridge(), Split(), random_state=0).fit(X, Y, groups=groups)
+        for groups in (site, lambda rows: np.where(rows[:, 0] > 0, "a", "b"))
+    ]
+    by_label, by_function = made
+    assert by_label.guarantee(0.9).groups == by_function.guarantee(0.9).groups == 2
+    assert "Within each group" in by_label.guarantee(0.9).describe()
+    first, second = by_label.predict_interval(X[:2], groups=["a", "b"]).width
+    assert first != second
+    with pytest.raises(CalliperError, match="pass groups= for the new rows, too"):
+        by_label.predict_interval(X[:2])
+    assert by_function.predict_interval(X[:2]).width.shape == (2,)
 
 
 def test_folds_without_training_rows_are_pointed_out():
     model = ConformalRegressor(Ridge().fit(X[:300], Y[:300]), left_out_folds=5)
     for known in ({}, {"X_train": X[:300]}):
-        with pytest.warns(EmbeddingWarning, match="left_out_folds=5 asks for errors on training"):
+        with pytest.warns(UnusedWarning, match="left_out_folds=5 asks for errors on training"):
             model.calibrate(X[300:], Y[300:], **known)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", EmbeddingWarning)
+        warnings.simplefilter("error", UnusedWarning)
         model = ConformalRegressor(model.estimator, left_out_folds=0).calibrate(X[300:], Y[300:])
 
 
 def test_groups_promise_nothing_for_new_groups():
     groups = np.repeat(np.arange(60), 10)
-    model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, groups=groups)
+    with pytest.warns(SplitGroupsWarning, match="150 calibration rows come in 15 groups"):
+        model = ConformalRegressor(Ridge(), random_state=0).fit(X, Y, split_groups=groups)
     assert model.guaranteed_coverage(0.9) == 0
     assert "150 calibration rows come in 15 groups" in model.guarantee(0.9).describe()
     assert ConformalRegressor(Ridge(), random_state=0).fit(X, Y).no_guarantee_ is None

@@ -101,9 +101,9 @@ def test_through_pipelines_and_searches():
         last = make_pipeline(scaler, ConformalRegressor(asking(Ridge()), **FEW))
         last.fit(X, Y, sample_weight=WEIGHT)
         grouped = make_pipeline(
-            scaler, ConformalRegressor(asking(Ridge()), **FEW).set_fit_request(groups=True)
+            scaler, ConformalRegressor(asking(Ridge()), **FEW).set_fit_request(split_groups=True)
         )
-        grouped.fit(X, Y, sample_weight=WEIGHT, groups=np.arange(240) // 4)
+        grouped.fit(X, Y, sample_weight=WEIGHT, split_groups=np.arange(240) // 4)
         assert "60 groups" in grouped[-1].no_guarantee_ or "groups" in grouped[-1].no_guarantee_
         searched = GridSearchCV(
             ConformalRegressor(asking(Seen()), **FEW),

@@ -26,7 +26,7 @@ from calliper import (
     Split,
 )
 from calliper.calibrators import LVD, MADSplit
-from calliper.exceptions import SharedRowsWarning, UnbalancedBoxWarning
+from calliper.exceptions import SharedRowsWarning, SplitGroupsWarning, UnbalancedBoxWarning
 from calliper.space import split_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::calliper.exceptions.EmbeddingWarning")
@@ -269,7 +269,8 @@ def test_promises_say_whether_they_are_joint(data):
             model.calibrate(X, y)
         assert model.guaranteed_coverage(0.9) == 0
         assert "nothing is promised" in model.guarantee().describe()
-        model.fit(X, y, groups=np.arange(300) // 10)
+        with pytest.warns(SplitGroupsWarning):
+            model.fit(X, y, split_groups=np.arange(300) // 10)
         assert "groups" in model.guarantee().describe()
 
 

@@ -61,6 +61,8 @@ GAPS = frozenset({"", "None", "nan", "NaN", "NaT", "<NA>"})
 AGREEMENT = 1e-4
 #: Share of sets in random order whose errors are said to have a trend.
 TREND_LEVEL = 1e-4
+#: How types of times begin, in pandas and in Polars; rows that are hardly in order by chance.
+TIMES, FEWEST_TIMES = ("datetime64", "period", "Date"), 8
 #: Standard deviations beyond chance, and how often rows are dealt anew to know it.
 BEYOND, N_DEALT = 6.0, 40
 #: Shared rows that are noticed where only copies can coincide: how many and what share at least.
@@ -348,6 +350,26 @@ def warn_of_trend(errors: Any, order: Any = None) -> RowTrend | None:
     if trend is not None:
         warn(trend.describe(), RowOrderWarning)
     return trend
+
+
+def times_in_order(table: Any) -> str | None:
+    """Which times of a frame or a series rise or fall all along, as a clause; None without."""
+    if not hasattr(table, "dtypes"):
+        return None
+    found = {"the index": table.index} if hasattr(table, "iloc") else {}
+    for place, name in enumerate(table.columns if isinstance(table, Frame) else ()):
+        if str(list(table.dtypes)[place]).startswith(TIMES):
+            column = table.iloc[:, place] if hasattr(table, "iloc") else table[name]
+            found[f"column {name!r}"] = column
+    for where, values in found.items():
+        times: Any = values.to_numpy() if str(values.dtype).startswith(TIMES) else ()
+        if len(times) < FEWEST_TIMES or times[0] == times[-1]:
+            continue
+        if (times[1:] >= times[:-1]).all():
+            return f"{where} holds times that rise all along"
+        if (times[1:] <= times[:-1]).all():
+            return f"{where} holds times that fall all along (sort rows by time first)"
+    return None
 
 
 def _trend(values: FloatArray, *, of_size: bool) -> RowTrend:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass
 from functools import wraps
 from importlib import import_module
+from inspect import signature
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
@@ -58,6 +59,13 @@ ENGINE_NAMES = "None, 'torch' (the current CUDA device) or 'torch:DEVICE', such 
 
 #: What makes cells of whatever ``KNN(cells=...)`` was given.
 CELLS = "calliper.scale._cells"
+
+#: The level where none is said; this very object, so that a 0.9 that is said is told from it.
+USUAL = float("0.9")
+#: What other libraries call a share of misses, and a level; what we call it, elsewhere.
+MISSES = frozenset({"alpha", "significance", "significance_level"})
+LEVEL_WORDS = MISSES | {"confidence_level", "level"}
+OUR_WORDS = LEVEL_WORDS | {"coverage", "confidence"}
 
 #: Stands for values that were given at calibration, which belong to its rows alone.
 GIVEN = Ellipsis
@@ -150,11 +158,49 @@ def handled(method: Method) -> Method:
     def ask(self: Any, X: Any, *given: Any, **known: Any) -> Any:
         handler = handler_of_collection(X)
         if handler is None:
+            refuse_level_words(method, known)
             return method(self, gathered(X)[0], *given, **known)
         self._check_calibrated()
         return handler.answer(method.__name__, self, X, *given, **known)
 
     return ask  # type: ignore[return-value]
+
+
+def refuse_level_words(made: Any, known: Mapping[str, Any]) -> None:
+    """Point to ``coverage=`` if a class or a method is given a level by a name that it lacks."""
+    for name in known.keys() & (OUR_WORDS if isinstance(made, type) else LEVEL_WORDS):
+        if name in signature(made).parameters:
+            continue
+        value, of_misses = known[name], name in MISSES
+        level = USUAL if not isinstance(value, Real) else float(value)
+        level = 1 - level if of_misses and level is not USUAL else level
+        raise TypeError(
+            f"{made.__name__} takes no {name}=: the level is said where intervals are asked for, "
+            f"predict_interval(X, coverage={level:g})"
+            f"{', which is 1 less the share of misses' if of_misses else ''}."
+        )
+
+
+def says_coverage(method: Method) -> Method:
+    """Of a method that is asked for intervals: names of other libraries are pointed out."""
+
+    @wraps(method)
+    def ask(self: Any, *given: Any, **known: Any) -> Any:
+        refuse_level_words(method, known)
+        return method(self, *given, **known)
+
+    return ask  # type: ignore[return-value]
+
+
+def refuse_lone_confidence(coverage: Any, confidence: Any) -> None:
+    """A confidence is about a level, which is to be said beside it."""
+    if confidence is not None and coverage is USUAL:
+        raise CalliperError(
+            f"confidence={confidence!r} wants coverage= beside it: coverage is the share of "
+            f"targets that intervals hold, confidence the share of calibration sets with which "
+            f"they do. For intervals that hold {confidence!r} of targets, say "
+            f"coverage={confidence!r} alone."
+        )
 
 
 def as_array(values: Any, name: str, beside: Any = None) -> Any:
@@ -449,9 +495,12 @@ def check_new_rows(estimator: Any, X: Any) -> None:
         return
     _refuse_rowless(X)
     if len(shape_of(X)) == 1 and getattr(estimator, "n_features_in_", None) is not None:
+        how = "X.reshape(-1, 1) for one input, X.reshape(1, -1) for one row"
+        if hasattr(X, "iloc"):
+            how = "df.iloc[[0]] for one row of a frame, X.to_frame() for one input"
         raise CalliperError(
-            f"X must have rows and columns; got shape {X.shape}. Reshape your data: "
-            f"X.reshape(-1, 1) for one input, X.reshape(1, -1) for one row."
+            f"X must have rows and columns; got a {type(X).__name__} of shape {X.shape}. Reshape "
+            f"your data: {how}."
         )
     validate_data(estimator, X, skip_check_array=True, reset=False)
 

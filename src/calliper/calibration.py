@@ -10,58 +10,48 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
-from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.metadata_routing import MetadataRouter
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import clone
 
-from calliper._kept import Field, Inline, Number, Part, Plain, Text
-from calliper._notebook import card, floored, reporter
+from calliper._notebook import floored
 from calliper._row_checks import (
     RowSketch,
-    RowTrend,
     refuse_seen,
-    sketch_rows,
     state_of,
     warn_of_trend,
 )
-from calliper._types import Coverage, FloatArray
+from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import (
     PerRow,
     at_least,
     check_bounds,
-    check_folds,
     check_level,
     check_levels,
     check_vector,
     first_rows,
-    gathered,
-    handler_of_collection,
-    refuse_collection,
-    row_values,
 )
 from calliper.calibrators import (
     Calibrator,
     FullRescaled,
     Grouped,
     as_calibrator,
-    picture_of,
     refuse_distribution,
     takers_of_weights,
 )
 from calliper.distribution import Distribution
-from calliper.exceptions import CalliperError, EmbeddingWarning, warn
+from calliper.exceptions import (
+    CalliperError,
+    QuantileCrossingWarning,
+    unheard,
+)
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
-from calliper.models import fit_router, fresh, is_frozen, takes_sparse
+from calliper.models import is_frozen
 from calliper.quantile import as_fraction
-from calliper.rows import Rows, same_rows
+from calliper.rows import Rows
 from calliper.scores import AbsoluteError, Score, as_score
-from calliper.shift import ShiftReport
 from calliper.space import (
     RAW,
     UNTOUCHED,
@@ -72,7 +62,6 @@ from calliper.space import (
     fit_embedding,
     learn_errors,
     refuse_changing,
-    train_apart,
     warn_if_poor,
 )
 
@@ -81,6 +70,15 @@ CHECKED = "Checked when calibrating: no sign that the model was trained on these
 UNCHECKED = (
     "Not checked: whether the model was trained on these rows, since no training rows were given "
     "(calibrate with X_train and y_train)."
+)
+#: What is known of the assumption that calibration and new rows are predicted alike.
+NOT_ALONE = (
+    "Not checked: whether the model predicts rows alone as beside others, since it could not be "
+    "asked for one row."
+)
+OTHERWISE = (
+    "The model predicts some rows otherwise alone than beside others, by rounding. So {:.1g} is "
+    "added to each radius, twice what was seen; the promise assumes that no error moves by more."
 )
 
 
@@ -112,6 +110,8 @@ class Calibration:
     chosen : parameters of the front door that the calibration followed, by name
     has_training : whether training rows were given
     trained : the model that ``fit`` trained, or None
+    slack : added to every radius, since the model predicts rows otherwise alone than beside others;
+        None if it cannot be asked for one row
     """
 
     score: Score
@@ -127,6 +127,7 @@ class Calibration:
     chosen: Mapping[str, Any] = field(default_factory=dict)
     has_training: bool = False
     trained: TrainedHere | None = None
+    slack: float | None = 0.0
 
     @property
     def around(self) -> str:
@@ -139,6 +140,15 @@ class Calibration:
         if self.trained is not None and self.trained.model is self.model:
             return is_frozen(self.model)  # it was trained elsewhere, on whatever rows
         return not self.has_training
+
+    def checks(self) -> list[str]:
+        """What was looked at of the assumptions, and what came of it: a line each."""
+        lines = [UNCHECKED if self.unchecked else CHECKED]
+        if self.slack is None:
+            lines.append(NOT_ALONE)
+        elif self.slack:
+            lines.append(OTHERWISE.format(self.slack))
+        return lines
 
     def describe(self, promise: Guarantee) -> list[str]:
         """What was calibrated, where and how near, and what is promised at 0.9: a line each."""
@@ -187,7 +197,7 @@ class Calibration:
         known = {"confidence": confidence, "weights": weights, "groups": groups}
         asked = {name: value for name, value in known.items() if value is not None}
         tails = [each.predict_radius(Z, per_tail, **asked) for each in self.calibrators]
-        radius = np.stack(tails, axis=-1)
+        radius = np.stack(tails, axis=-1) + (self.slack or 0.0)
         per_level = y_pred[:, None]  # predictions are the same at every level
         one_tail = len(self.calibrators) == 1
         lower, upper = self.score.invert(per_level, radius[..., 0] if one_tail else radius)
@@ -293,241 +303,6 @@ class Calibration:
         return float(1 - (1 - as_fraction(level)) / len(self.calibrators))
 
 
-class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Parameters as scikit-learn knows them, and what follows from ``calibration_`` alone."""
-
-    #: What a file keeps of a calibrated one; the model stays outside.
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "calibrators": Part("calibrators", several=True),
-        "space": Inline(Embedding),
-        "score": Plain("score_function"),
-        "no_guarantee": Text(optional=True),
-        "groups": Plain("groups"),
-        "weights": Plain("weights"),
-        "has_training": Number(bool),
-        "sketch": Inline(RowSketch, optional=True),
-        "left_out": Inline(LeftOut, optional=True),
-        "trend": Inline(RowTrend, optional=True),
-        "n_columns": Number(int, 0, optional=True),
-        "names": Plain(),
-    }
-
-    def for_file(self) -> dict[str, Any]:
-        """What a file holds of a calibrated one."""
-        made = self.calibration_
-        here = made.trained is not None and made.trained.model is made.model
-        return {
-            "calibrators": made.calibrators,
-            "space": made.space,
-            "score": made.score,
-            "no_guarantee": made.no_guarantee,
-            "groups": made.per_row.groups,
-            "weights": made.per_row.weights,
-            "has_training": made.has_training,
-            "sketch": made.trained.rows if here and made.trained is not None else None,
-            "left_out": made.left_out,
-            "trend": made.row_trend,
-            "n_columns": vars(self).get("n_features_in_"),
-            "names": [*vars(self).get("feature_names_in_", ())],
-            **{name: value for name, value in made.chosen.items() if name in vars(self)},
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """What a file held, around the model that is given."""
-        model, space, sketch = self.estimator, state["space"], state["sketch"]
-        space.model = model
-        self.calibration_ = Calibration(
-            score=state["score"],
-            calibrators=state["calibrators"],
-            no_guarantee=state["no_guarantee"],
-            model=model,
-            space=space,
-            left_out=state["left_out"],
-            error_model=space.error_model,
-            per_row=PerRow(groups=state["groups"], weights=state["weights"]),
-            row_trend=state["trend"],
-            chosen=_chosen(self),
-            has_training=state["has_training"],
-            trained=None if sketch is None else TrainedHere(model, model, sketch),
-        )
-        if state["n_columns"] is not None:
-            self.n_features_in_ = state["n_columns"]
-        if state["names"]:
-            self.feature_names_in_ = np.array(state["names"], dtype=object)
-
-    estimator: Any
-    calibrator: Any
-    embed: Any
-    calibration_: Calibration
-    estimator_ = property(attrgetter("calibration_.model"), doc="The model that predicts.")
-    calibrators_ = property(attrgetter("calibration_.calibrators"), doc="One for each tail.")
-    embedding_ = property(attrgetter("calibration_.space"), doc="Where nearness is judged.")
-    score_ = property(attrgetter("calibration_.score"), doc="What is called an error.")
-    left_out_ = property(attrgetter("calibration_.left_out"), doc="Left-out rows, or None.")
-    error_model_ = property(attrgetter("calibration_.error_model"), doc="Of errors, or None.")
-    no_guarantee_ = property(
-        attrgetter("calibration_.no_guarantee"), doc="Why nothing is promised, or None."
-    )
-
-    def shift_report(self, X: Any, coverage: float = 0.9, *, weights: Any = None) -> ShiftReport:
-        """What weights leave for these rows: effective calibration rows, infinite intervals.
-
-        By group, ``calibrators_[0].calibrators_[group].shift_report(weights)`` tells.
-        """
-        self._check_calibrated()
-        (weights,) = same_rows(X, "X", weights=weights)
-        new = replace(self.calibration_.per_row, groups=None).new(X, weights=weights)
-        report: ShiftReport = self.calibrators_[0].shift_report(new["weights"], coverage)
-        return report
-
-    def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
-        """The proved marginal coverage; with two tails, by the union bound."""
-        self._check_calibrated()
-        return self._promising.guaranteed_coverage(coverage)
-
-    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
-        """The promise with its assumptions; ``.describe()`` puts it in words."""
-        self._check_calibrated()
-        promise = self._promising.guarantee(coverage, confidence)
-        seen = UNCHECKED if self.calibration_.unchecked else CHECKED
-        return replace(promise, checks=f"{seen}\n{promise.checks}")
-
-    @property
-    def _promising(self) -> Calibration:
-        """What the promise is read from."""
-        return self.calibration_
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name; ``calibrator__`` and its like name those of the default, too."""
-        params: dict[str, Any] = super().get_params(deep)
-        if deep and self.calibrator is None:
-            nested = FullRescaled().get_params().items()
-            params.update({f"calibrator__{name}": value for name, value in nested})
-        return params
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by name; to set one of the default calibrator's makes it explicit."""
-        nested = any(name.startswith("calibrator__") for name in params)
-        if nested and params.get("calibrator", self.calibrator) is None:
-            params["calibrator"] = FullRescaled()
-        super().set_params(**params)
-        return self
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = takes_sparse(self.estimator)
-        return tags
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return "calibration_" in vars(self)
-
-    def __sklearn_clone__(self) -> Self:
-        """As usual, but for estimators that cannot be cloned; these are copied."""
-        around = copy(self)
-        around.estimator = None
-        cloned: Self = BaseEstimator.__sklearn_clone__(around)
-        cloned.estimator = fresh(self.estimator)
-        return cloned
-
-    def _check_calibrated(self) -> None:
-        check_is_fitted(
-            self,
-            msg="This %(name)s is not calibrated yet: call calibrate(X, y) with rows that the "
-            "fitted model has not seen, or fit(X, y) to train a new model on a part of the rows.",
-        )
-
-    @property
-    def calibrator_(self) -> Calibrator:
-        """The fitted calibrator; of a score with two tails there are two, in ``calibrators_``."""
-        fitted: tuple[Calibrator, ...] = self.calibrators_ if self.__sklearn_is_fitted__() else ()
-        if len(fitted) != 1:
-            raise AttributeError(
-                f"there is no calibrator_: {len(fitted)} are fitted"
-                f"{' (see calibrators_)' if fitted else ' (call calibrate or fit)'}."
-            )
-        return fitted[0]
-
-    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        words: str = super().__repr__(N_CHAR_MAX)
-        return "\n  ".join([words, *self._state()])
-
-    def _html_repr(self) -> str:
-        diagram: str = super()._html_repr()
-        if not self.__sklearn_is_fitted__():
-            return diagram + card("", ["not calibrated yet: calibrate(X, y) or fit(X, y)"])
-        state = card("", self._state(), picture_of(self.calibrators_[0]))
-        return f"{diagram}{state}{self.guarantee(0.9)._repr_html_()}"
-
-    def _state(self) -> list[str]:
-        """What was calibrated, and what is promised; nothing before."""
-        fitted = self.__sklearn_is_fitted__()
-        return self.calibration_.describe(self.guarantee(0.9)) if fitted else []
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        """How fit parameters travel, for scikit-learn's metadata routing."""
-        return fit_router(self)
-
-
-def fit_apart(
-    front: Any, X: Any, y: FloatArray, groups: Any, fit_params: dict[str, Any]
-) -> Calibration:
-    """Train a copy of the estimator on a part of the rows, and calibrate it on the others.
-
-    ``front`` is the regressor, whose parameters say how.
-    """
-    labels = None if groups is None else row_values(groups, X, "groups")
-    model, held_out, training = train_apart(front, X, y, labels, fit_params)
-    made = calibrate_model(
-        front, model, _safe_indexing(indexable(X)[0], held_out), y[held_out], training, held_out
-    )
-    training.report(1.0)
-    if labels is not None:
-        made = replace(made, no_guarantee=few_groups(_safe_indexing(labels, held_out)))
-    rows = sketch_rows(training.X, training.y)
-    return replace(made, trained=TrainedHere(front.estimator, model, rows))
-
-
-def calibrate_given(
-    front: Any,
-    before: Calibration | None,
-    X: Any,
-    y: FloatArray,
-    training: Training,
-    per_row: PerRow,
-    lazy: Any,
-) -> Calibration:
-    """Calibrate the estimator of ``front``, or what ``fit`` trained of it before."""
-    trained = None if before is None else before.trained
-    model, no_guarantee = known_model(front.estimator, trained, X, y, training)
-    made = calibrate_model(front, model, X, y, training, per_row=per_row, lazy=lazy)
-    warn_if_other(before, made)
-    return replace(made, no_guarantee=no_guarantee, trained=trained)
-
-
-def known_model(
-    estimator: Any, trained: TrainedHere | None, X: Any, y: FloatArray, training: Training
-) -> tuple[Any, str | None]:
-    """The estimator, or what ``fit`` trained of it; and why nothing is promised on these rows."""
-    model, why = estimator, None
-    if trained is not None and trained.estimator is estimator:
-        model, why = trained.model, refuse_seen(trained.rows, X, y)
-    if training.X is not None:
-        why = why or refuse_seen(sketch_rows(training.X, training.y), X, y)
-    return model, why
-
-
-def rows_at_hand(X: Any, y: Any, groups: Any, weights: Any) -> tuple[Any, Any, PerRow, Any]:
-    """Calibration rows, targets and what tells groups and weights; the first rows of a collection.
-
-    Last, what places all rows of a collection; None where all rows are at hand.
-    """
-    per_row, handler = PerRow(groups=groups, weights=weights), handler_of_collection(X)
-    if handler is None:
-        return *gathered(X, y), per_row, None
-    lazy = handler.LazyRows(X, y, per_row)
-    return lazy.X, lazy.y, lazy.per_row, lazy
-
-
 def calibrate_model(
     front: Any,
     model: Any,
@@ -559,7 +334,7 @@ def calibrate_model(
         model, method, X, training, score, embed, front.error_model
     )
     y_pred, Z = space.predict_and_transform(X)
-    refuse_changing(space, X, y_pred, Z)
+    slack = slack_of(score, y, y_pred, *refuse_changing(space, X, y_pred, Z))
     if lazy is not None:
         y, y_pred, Z, given = lazy.located(space)
         several = np.ndim(y) == 2 and np.shape(y)[1] > 1
@@ -583,16 +358,35 @@ def calibrate_model(
         per_row=per_row.remembered(),
         row_trend=warn_of_trend(made.errors(y, y_pred), order),
         probe=state_of(first_rows(X)),
-        chosen=_chosen(front),
+        chosen=chosen_of(front),
         has_training=training.X is not None,
+        slack=slack,
     )
 
 
-def _chosen(front: Any) -> dict[str, Any]:
+def chosen_of(front: Any) -> dict[str, Any]:
     """The parameters that a calibration follows; others may be set on the front door later."""
     own = vars(front)
     names = ("calibrator", "embed", "score_function", "error_model")
     return {name: own[name] for name in names if name in own}
+
+
+def slack_of(
+    score: Score, y: FloatArray, y_pred: FloatArray, few: IntArray, answers: list[FloatArray]
+) -> float | None:
+    """Twice the most that a score moves where the model is asked for ``few`` rows otherwise.
+
+    A target that ties with the threshold is held by its interval whatever rows are asked for beside
+    it. Each row's prediction is scored with the targets of all of them, so that a side on which a
+    target does not lie counts, too. None if the model could not be asked for one row.
+    """
+    row, target = (each.ravel() for each in np.indices((len(few), len(few))))
+    with unheard(QuantileCrossingWarning):
+        first, *later = (
+            score.measure(y[few[target]], each[row]) for each in (y_pred[few], *answers)
+        )
+    moved = [np.abs(each - first).max() for each in later]
+    return 2 * float(max(moved)) if len(answers) > 1 else None
 
 
 def _learn(
@@ -650,53 +444,6 @@ def _checked_error_model(given: Any, score: Score, *, asks: bool) -> ErrorModel 
             f"function is {score!r}. Leave out one of them."
         )
     return given
-
-
-def warn_if_other(before: Calibration | None, now: Calibration) -> None:
-    """Say that without training rows nearness is judged in another space than before."""
-    if before is None or not before.has_training or now.has_training:
-        return
-    same = before.model is now.model and before.chosen["embed"] is now.chosen["embed"]
-    if same and before.space.space.name != now.space.space.name:
-        warn(
-            f"Without X_train nearness is now judged in another space: {now.space}, where it was "
-            f"{before.space}. Pass X_train and y_train, the rows that the model was trained on, to "
-            f"keep it.",
-            EmbeddingWarning,
-        )
-
-
-def few_groups(held_out: Any) -> str:
-    """Why rows of groups promise nothing for rows of new ones."""
-    n, n_groups = len(held_out), len({str(group) for group in held_out})
-    return (
-        f"The {n:,} calibration rows come in {n_groups:,} groups, and rows of one group are alike: "
-        f"they are not exchangeable with rows of new groups, for which coverage may be lower."
-    )
-
-
-def given_training(front: Any, X_train: Any, y_train: Any) -> Training:
-    """Training rows that ``calibrate`` was given, and how the model may be trained again."""
-    check_folds(front.left_out_folds)
-    if X_train is not None:
-        refuse_collection(X_train, "X_train")
-    elif y_train is not None:
-        raise CalliperError("y_train was given without X_train: pass both.")
-    if y_train is None and front.left_out_folds:
-        warn(
-            f"left_out_folds={front.left_out_folds} asks for errors on training rows, and "
-            f"calibrate was not given these: nothing is trained again. Pass X_train and "
-            f"y_train, or leave left_out_folds out.",
-            EmbeddingWarning,
-        )
-    return Training(
-        X=X_train,
-        y=y_train,
-        n_refits=front.left_out_folds or 0,
-        random_state=front.random_state,
-        shuffle=front.shuffle,
-        progress=reporter(front.progress, "training") if front.left_out_folds else None,
-    )
 
 
 def calibrate(

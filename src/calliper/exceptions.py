@@ -34,6 +34,7 @@ __all__ = [
     "EmbeddingWarning",
     "FailedTrialsWarning",
     "InEveryBootstrapWarning",
+    "MissingFileError",
     "NewerFormatError",
     "OtherModelError",
     "QuantileCrossingWarning",
@@ -43,9 +44,11 @@ __all__ = [
     "ShiftWarning",
     "SmallCalibrationWarning",
     "SparseBinsWarning",
+    "SplitGroupsWarning",
     "TornStoreWarning",
     "UnbalancedBoxWarning",
     "UnscaledFeaturesWarning",
+    "UnusedWarning",
     "ZeroScaleWarning",
 ]
 
@@ -56,6 +59,10 @@ class CalliperError(ValueError):
 
 class CannotSaveError(CalliperError):
     """Something of the user's own, such as a lambda, that a file of plain data cannot hold."""
+
+
+class MissingFileError(CalliperError, FileNotFoundError):
+    """There is no file of this name."""
 
 
 class DamagedFileError(CalliperError):
@@ -103,7 +110,15 @@ class ShiftWarning(UserWarning):
 
 
 class RowOrderWarning(UserWarning):
-    """Errors depend on the row number, so errors of later rows may differ from those seen."""
+    """Rows are in order of time, or errors depend on the row number: later ones may differ."""
+
+
+class SplitGroupsWarning(UserWarning):
+    """Rows of one group were held out together, so nothing is promised for rows of new groups."""
+
+
+class UnusedWarning(UserWarning):
+    """Something was given that changes nothing; the text says what would."""
 
 
 class RowLabelsWarning(UserWarning):

@@ -36,7 +36,8 @@ doi:10.1002/sta4.261 (CQR-r).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -71,6 +72,7 @@ class Score(BaseEstimator, ABC):  # type: ignore[misc]
     has_sides : whether ``signed`` tells on which side of the prediction a target lies
     has_distribution : whether ``place`` is the inverse of ``signed``, so that there is one
     about : what people choose it by, where it makes a method of its own
+    cli : its names on the command line, each with the parameters that it stands for
 
     Examples
     --------
@@ -84,6 +86,7 @@ class Score(BaseEstimator, ABC):  # type: ignore[misc]
     has_sides = False
     has_distribution = False
     about: About | None = None
+    cli: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     @abstractmethod
     def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
@@ -108,6 +111,19 @@ class Score(BaseEstimator, ABC):  # type: ignore[misc]
     def place(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
         """The target whose signed score this is."""
         raise NotImplementedError
+
+
+@runtime_checkable
+class Measures(Protocol):
+    """What a score of another library must have."""
+
+    n_tails: int
+
+    def measure(self, y: Any, y_pred: Any) -> Any: ...
+
+    def magnitude(self, y: Any, y_pred: Any) -> Any: ...
+
+    def invert(self, y_pred: Any, radius: Any) -> Any: ...
 
 
 class ForeignScore(Score):
@@ -144,7 +160,20 @@ def as_score(score: Any) -> Score:
     """A score of calliper as it is, a foreign one in its adapter, the absolute error for None."""
     if score is None:
         return AbsoluteError()
-    return score if isinstance(score, Score) else ForeignScore(score)
+    if isinstance(score, Score):
+        return score
+    if isinstance(score, type) or not isinstance(score, Measures):
+        raise TypeError(
+            f"score_function must be a score such as AbsoluteError() or SignedError(); got "
+            f"{score!r}. One of your own has n_tails, measure, magnitude and invert."
+        )
+    return ForeignScore(score)
+
+
+def named_scores() -> dict[str, Score]:
+    """Every score that has a name on the command line, by that name."""
+    kinds: list[type[Score]] = [globals()[name] for name in __all__]
+    return {name: kind(**how) for kind in kinds for name, how in kind.cli.items()}
 
 
 class AbsoluteError(Score):
@@ -154,6 +183,7 @@ class AbsoluteError(Score):
     array([1., 2.])
     """
 
+    cli: ClassVar = {"absolute": {}}
     has_sides = True
     has_distribution = True
 
@@ -258,6 +288,8 @@ class SignedError(Score):
     >>> SignedError("upper").measure(y, y_pred)
     array([0., 3.])
     """
+
+    cli: ClassVar = {"signed": {}, "lower": {"side": "lower"}, "upper": {"side": "upper"}}
 
     def __init__(self, side: str = "both") -> None:
         self.side = side

@@ -22,30 +22,29 @@ from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.utils import _safe_indexing, check_consistent_length, indexable
 
-from calliper import calibration, models
+from calliper import models
 from calliper._kept import Array, Field, Part, Plain
-from calliper._row_checks import sketch_rows
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import (
+    USUAL,
     check_bounds,
     check_known_rows,
     check_new_rows,
     handled,
     refuse_collection,
-    row_values,
+    refuse_lone_confidence,
     unchanged_if_refused,
 )
-from calliper.calibration import Calibration, FrontDoor, TrainedHere, calibrate_model, few_groups
+from calliper.calibration import Calibration, TrainedHere, calibrate_model
 from calliper.calibrators import FullRescaled, as_calibrator
 from calliper.exceptions import CalliperError, UnbalancedBoxWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Boxes, Intervals, check_targets, listed, target_names
-from calliper.regressor import ConformalRegressor
+from calliper.regressor import ConformalRegressor, FrontDoor
 from calliper.rows import same_rows
 from calliper.scores import AbsoluteError, JointError
-from calliper.space import Training, fit_embedding, train_apart
+from calliper.space import Training, fit_embedding
 
 
 @dataclass(eq=False, repr=False)
@@ -88,7 +87,7 @@ class MultiTargetRegressor(FrontDoor):
     units: Any = None
     embed: Any = "auto"
     calibration_size: float = 0.25
-    shuffle: bool = True
+    shuffle: bool | None = None
     left_out_folds: int | None = None
     random_state: Any = None
     progress: Any = None
@@ -119,49 +118,6 @@ class MultiTargetRegressor(FrontDoor):
         self.calibration_ = replace(self.calibration_, calibrators=calibrators, **known)
 
     @unchanged_if_refused
-    def fit(self, X: Any, y: Any, *, groups: Any = None, **fit_params: Any) -> Self:
-        """As :meth:`ConformalRegressor.fit`; y has a column for each target."""
-        known = {"sample_weight": fit_params.get("sample_weight")}
-        _, groups, _ = same_rows(X, "X", y=y, groups=groups, **known)
-        y = self._check_known(X, y)
-        labels = None if groups is None else row_values(groups, X, "groups")
-        model, held_out, training = train_apart(self, X, y, labels, fit_params)
-        rows = _safe_indexing(indexable(X)[0], held_out)
-        made = self._calibrated(model, rows, y[held_out], training, order=held_out)
-        training.report(1.0)
-        no_guarantee = None if labels is None else few_groups(_safe_indexing(labels, held_out))
-        trained = TrainedHere(self.estimator, model, sketch_rows(training.X, training.y))
-        return self._keep(made, model, no_guarantee, trained)
-
-    @unchanged_if_refused
-    def calibrate(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        X_train: Any = None,
-        y_train: Any = None,
-        groups: Any = None,
-        weights: Any = None,
-    ) -> Self:
-        """As :meth:`ConformalRegressor.calibrate`; y has a column for each target."""
-        _, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
-        X, y, per_row, lazy = calibration.rows_at_hand(X, y, groups, weights)
-        before = self.calibration_ if self.__sklearn_is_fitted__() else None
-        trained = None if before is None else before.trained
-        here = trained is not None and trained.estimator is self.estimator
-        y = self._check_known(X, y, self.target_names_ if here else None)
-        if X_train is not None and y_train is not None:
-            same_rows(X_train, "X_train", y_train=y_train)
-            check_consistent_length(X_train, y_train)
-            y_train = self._check_targets(y_train, "y_train")
-        training = calibration.given_training(self, X_train, y_train)
-        model, no_guarantee = calibration.known_model(self.estimator, trained, X, y, training)
-        made = self._calibrated(model, X, y, training, per_row=per_row, lazy=lazy)
-        calibration.warn_if_other(before, made[0].calibration_)
-        return self._keep(made, model, no_guarantee, trained)
-
-    @unchanged_if_refused
     def extend(
         self, X: Any, y: Any, *, window: int | None = None, groups: Any = None, weights: Any = None
     ) -> Self:
@@ -175,7 +131,8 @@ class MultiTargetRegressor(FrontDoor):
             each._extend(X, column, window, groups, weights)
         seen = grown[0].no_guarantee_ if len(grown) == 1 else None
         now = self.calibration_
-        return self._keep(grown, now.model, now.no_guarantee or seen, now.trained)
+        self._keep(grown, now.model, now.no_guarantee or seen, now.trained)
+        return self
 
     @handled
     def predict(self, X: Any) -> FloatArray:
@@ -189,7 +146,7 @@ class MultiTargetRegressor(FrontDoor):
     def predict_interval(
         self,
         X: Any,
-        coverage: Coverage = 0.9,
+        coverage: Coverage = USUAL,
         *,
         bounds: Any = None,
         confidence: float | None = None,
@@ -202,6 +159,7 @@ class MultiTargetRegressor(FrontDoor):
         ``predict_interval`` of :class:`ConformalRegressor`.
         """
         self._check_calibrated()
+        refuse_lone_confidence(coverage, confidence)
         names, limits = self.target_names_, _ranges(bounds, len(self.target_names_))
         if len(self.regressors_) == len(names):
             how = {"confidence": confidence, "groups": groups, "weights": weights}
@@ -243,7 +201,7 @@ class MultiTargetRegressor(FrontDoor):
         )
         return dict(zip(self.target_names_, found, strict=True))
 
-    def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
+    def guarantee(self, coverage: float = USUAL, confidence: float | None = None) -> Guarantee:
         """The promise, and whether it is for all targets together."""
         promise, k = super().guarantee(coverage, confidence), len(self.target_names_)
         event = f"all {k} targets of a new row lie in their intervals together"
@@ -262,11 +220,11 @@ class MultiTargetRegressor(FrontDoor):
         least = min(self.regressors_, key=ConformalRegressor.guaranteed_coverage)
         return replace(least.calibration_, no_guarantee=self.no_guarantee_)
 
-    def _check_known(self, X: Any, y: Any, names: Any = None) -> FloatArray:
+    def _check_known(self, X: Any, y: Any, *, again: bool = False) -> FloatArray:
         """Targets (n, k), or (n,) if there is one, in the order that the model was trained on."""
         if y is None:
             return check_known_rows(self, X, y)
-        names = target_names(y) if names is None else names
+        names = self.target_names_ if again else target_names(y)
         check_known_rows(self, X, check_targets(y, "y", names)[:, 0])
         self.target_names_ = names
         return self._check_targets(y)
@@ -278,23 +236,21 @@ class MultiTargetRegressor(FrontDoor):
 
     def _keep(
         self,
-        regressors: tuple[ConformalRegressor, ...],
+        made: tuple[ConformalRegressor, ...],
         model: Any,
         no_guarantee: str | None,
         trained: TrainedHere | None,
-    ) -> Self:
-        """Answer by these from now on."""
-        made = replace(
-            regressors[0].calibration_,
-            calibrators=tuple(own for each in regressors for own in each.calibrators_),
+    ) -> None:
+        self.calibration_ = replace(
+            made[0].calibration_,
+            calibrators=tuple(own for each in made for own in each.calibrators_),
             model=model,
             no_guarantee=no_guarantee,
             trained=trained,
         )
-        if len(regressors) == 1:
-            regressors[0].calibration_ = made
-        self.regressors_, self.calibration_ = regressors, made
-        return self
+        if len(made) == 1:
+            made[0].calibration_ = self.calibration_
+        self.regressors_ = made
 
     def _calibrated(
         self, model: Any, X: Any, y: FloatArray, training: Training, **how: Any

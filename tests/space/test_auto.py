@@ -239,7 +239,7 @@ class Counting:
 def test_each_row_is_predicted_once(embed):
     counting = Counting(FOREST)
     model = ConformalRegressor(counting, embed=embed).calibrate(X_CAL, Y_CAL)
-    assert len(X_CAL) <= counting.rows <= len(X_CAL) + 8  # some are seen again, to compare
+    assert len(X_CAL) <= counting.rows <= len(X_CAL) + 25  # some are seen again, to compare
     counting.rows = 0
     model.predict_interval(X_NEW)
     assert counting.rows == len(X_NEW)

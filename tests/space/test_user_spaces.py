@@ -52,8 +52,8 @@ def test_equals_the_calibrator_on_arrays(embed, with_training, place, name):
     errors = np.abs(Y_CAL - MODEL.predict(X_CAL))
     radius = clone(calibrator).fit(place(X_CAL), errors).predict_radius(place(X_NEW), 0.95)
     lower, upper = model.predict_interval(X_NEW, 0.95)
-    np.testing.assert_allclose(lower, MODEL.predict(X_NEW) - radius, rtol=1e-13)
-    np.testing.assert_allclose(upper, MODEL.predict(X_NEW) + radius, rtol=1e-13)
+    np.testing.assert_allclose(lower, MODEL.predict(X_NEW) - radius, rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(upper, MODEL.predict(X_NEW) + radius, rtol=1e-13, atol=1e-14)
     assert model.embedding_.space.name == name
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict_interval(X_NEW, 0.95).lower, lower)

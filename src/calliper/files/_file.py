@@ -28,7 +28,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calliper._writing import whole_file
-from calliper.exceptions import CalliperError, DamagedFileError, NewerFormatError
+from calliper.exceptions import (
+    CalliperError,
+    DamagedFileError,
+    MissingFileError,
+    NewerFormatError,
+)
 
 #: Number of the format that is written, and the largest that is read.
 FORMAT = 2
@@ -143,6 +148,8 @@ def read(path: Any) -> Contents:
     try:
         handle = place.open("rb")
     except (OSError, ValueError) as error:  # a path that holds a zero is a ValueError
+        if isinstance(error, FileNotFoundError):
+            raise MissingFileError(f"there is no file {str(place)!r}: check the path.") from error
         why = getattr(error, "strerror", None) or error
         raise CalliperError(f"{str(place)!r} cannot be read: {why}.") from error
     with handle, refused_as_damaged(place):
@@ -156,6 +163,11 @@ def refused_as_damaged(place: Path) -> Iterator[None]:
         yield
     except (CalliperError, Warning):  # a warning may have been made an error
         raise
+    except zipfile.BadZipFile as error:
+        raise DamagedFileError(
+            f"{str(place)!r} is no whole file of calliper: it was cut off, or is of another kind; "
+            f"calliper.save and calliper calibrate write such files."
+        ) from error
     except Exception as error:
         raise DamagedFileError(
             f"{str(place)!r} is no whole file of calliper: {type(error).__name__}: {error!s:.200}"

@@ -20,7 +20,6 @@ from calliper._stored import CalibratedOnStored
 from calliper._types import FloatArray
 from calliper._validation import row_values
 from calliper._version import __version__
-from calliper.calibration import FrontDoor
 from calliper.calibrators import Calibrator, Grouped
 from calliper.exceptions import (
     CalliperError,
@@ -43,6 +42,7 @@ from calliper.files._model import (
 )
 from calliper.online import Controller
 from calliper.refitting import RefittedRegressor
+from calliper.regressor import FrontDoor
 from calliper.shift import LikelihoodRatio
 
 #: What numbers may depend on.

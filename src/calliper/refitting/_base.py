@@ -134,6 +134,11 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         if state["names"]:
             self.feature_names_in_ = np.array(state["names"], dtype=object)
 
+    def __new__(cls, *given: Any, **known: Any) -> Self:
+        valid.refuse_level_words(cls, known)
+        made: Self = super().__new__(cls)
+        return made
+
     estimator: Any
     n_jobs: int | None
     minmax = False
@@ -203,6 +208,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         valid.check_new_rows(self, X)
         return models.predictions(self.estimator_, X)
 
+    @valid.says_coverage
     def predict_interval(self, X: Any, coverage: Coverage = 0.9) -> Intervals:
         """Intervals at one level, or at each of several.
 

@@ -5,12 +5,13 @@ from calliper.space._embedding import (
     UNTOUCHED,
     Embedding,
     fit_embedding,
+    learnt_from_training,
     refuse_changing,
     warn_if_poor,
 )
 from calliper.space._error_model import ErrorModel, Expected
 from calliper.space._learnt_error import learn_errors
-from calliper.space._left_out import LeftOut, Training, split_rows, train_apart
+from calliper.space._left_out import LeftOut, Training, split_rows, train_apart, why_no_refit
 
 __all__ = [
     "RAW",
@@ -22,8 +23,10 @@ __all__ = [
     "Training",
     "fit_embedding",
     "learn_errors",
+    "learnt_from_training",
     "refuse_changing",
     "split_rows",
     "train_apart",
     "warn_if_poor",
+    "why_no_refit",
 ]

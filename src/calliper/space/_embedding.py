@@ -51,7 +51,7 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from calliper._kept import Field, Keeps, Number, OneOf, Opened, Text
-from calliper._types import FloatArray
+from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_predictions, n_rows, shape_of
 from calliper.exceptions import CalliperError, EmbeddingWarning, UnscaledFeaturesWarning, warn
 from calliper.models import (
@@ -94,8 +94,8 @@ LENGTH, SHORTEST, LONGEST = 4.0, 0.25, 1.5
 N_CHECKED = 1000
 #: Ratio of the spreads of two raw inputs beyond which the larger alone decides who is near.
 SPREAD_RATIO = 100.0
-#: Rows that are predicted and mapped twice to see whether the same comes out.
-N_REPEATED = 8
+#: Rows that are predicted and mapped again, together and alone, to see whether the same comes out.
+N_REPEATED = 10
 #: By how much two calls may differ, since batches of other sizes round otherwise: part of the range
 #: of a column, and of its largest value, which single precision rounds.
 REPEAT_TOLERANCE, REPEAT_ROUNDING = 1e-3, 1e-6
@@ -502,6 +502,15 @@ class SpaceChoice:
         )
 
 
+def learnt_from_training(space: Space) -> bool:
+    """Whether training rows had a part in a space that was chosen with them."""
+    if isinstance(space, PredictionAndSpread):
+        return not space.predicts or space.doubt.unit() is None
+    if isinstance(space, Mapped) and not isinstance(space.mapping, Layer):
+        return space.scaling is not None or is_transformer(space.mapping)
+    return isinstance(space, OneInput | InputsAndPrediction)
+
+
 def _warn_of_space(why: str) -> None:
     warn(f"{why}; pass embed= to choose a space.", EmbeddingWarning)
 
@@ -586,21 +595,38 @@ def _reduction(embedding: Embedding) -> str:
     return "embed=make_pipeline(Layer(module), PCA(5))" if layer else "embed=PCA(5)"
 
 
-def refuse_changing(embedding: Embedding, X: Any, y_pred: FloatArray, Z: FloatArray) -> None:
-    """Some rows are predicted and mapped again, in a smaller batch: the same must come out.
+def refuse_changing(
+    embedding: Embedding, X: Any, y_pred: FloatArray, Z: FloatArray
+) -> tuple[IntArray, list[FloatArray]]:
+    """Some rows are predicted and mapped again, in a smaller batch and alone: the same must come.
 
     Dropout left on fails since it is random, batch normalisation in training mode since rows
     change with the rows beside them; then calibration and new rows would not be treated alike.
+    Returns the numbers of these rows and what was predicted of them each time, which may differ by
+    rounding; only the first time if the model cannot be asked for one row.
     """
-    few = np.arange(min(N_REPEATED, (n_rows(X) + 1) // 2))
-    y_again, again = embedding.predict_and_transform(_safe_indexing(indexable(X)[0], few))
-    _refuse_change(y_pred.reshape(len(y_pred), -1), y_again.reshape(len(few), -1), "the model")
-    if not isinstance(embedding.space, Untouched):
-        _refuse_change(Z, again, f"the space ({embedding.space.name})")
+    ask, touched = embedding.predict_and_transform, not isinstance(embedding.space, Untouched)
+    rows, n = indexable(X)[0], n_rows(X)
+    few = np.linspace(0, n - 1, min(N_REPEATED, (n + 1) // 2)).astype(np.intp)
+    answers: list[FloatArray] = []
+    for batches in ([few], few[:, None]):
+        try:
+            asked = [ask(_safe_indexing(rows, each)) for each in batches]
+        except Exception:  # whatever a model may raise that is made for batches
+            if not answers:
+                raise
+            break
+        y_again, places = zip(*asked, strict=True)
+        answers.append(np.concatenate(y_again))
+        _refuse_change(y_pred, answers[-1], few, "the model")
+        if touched:
+            _refuse_change(Z, np.concatenate(places), few, f"the space ({embedding.space.name})")
+    return few, answers
 
 
-def _refuse_change(before: FloatArray, again: FloatArray, what: str) -> None:
-    change = np.abs(before[: len(again)] - again).max(axis=0, initial=0.0)
+def _refuse_change(before: FloatArray, again: FloatArray, rows: IntArray, what: str) -> None:
+    before, again = before.reshape(len(before), -1), again.reshape(len(rows), -1)
+    change = np.abs(before[rows] - again).max(axis=0, initial=0.0)
     allowed = REPEAT_TOLERANCE * np.ptp(before, axis=0) + REPEAT_ROUNDING * np.abs(before).max(
         axis=0
     )
@@ -609,8 +635,8 @@ def _refuse_change(before: FloatArray, again: FloatArray, what: str) -> None:
         worst = moved[np.argmax((change / np.maximum(allowed, 1e-300))[moved])]
         column = f" in column {worst}" if len(change) > 1 else ""
         raise CalliperError(
-            f"{what} changes between calls: the same rows, asked for in a smaller batch, moved by "
-            f"up to {change[worst]:.3g}{column} (of a range of "
+            f"{what} changes between calls: the same rows, asked for in a smaller batch or alone, "
+            f"moved by up to {change[worst]:.3g}{column} (of a range of "
             f"{np.ptp(before[:, worst]):.3g}). Is dropout or batch normalisation left on? Put the "
             f"network into evaluation mode (module.eval()), or fix the random state."
         )

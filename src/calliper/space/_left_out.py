@@ -152,8 +152,8 @@ class Training:
         if self.X is None or self.y is None:
             return None
         found, model = _out_of_bag(embedding, self), embedding.model
-        can_refit = hasattr(unwrapped(model), "fit") and not is_frozen(model)
-        if found is not None or self.n_refits == 0 or not can_refit or len(self.y) < 2:
+        unable = self.n_refits == 0 or len(self.y) < 2 or why_no_refit(model) is not None
+        if found is not None or unable:
             return found
         try:
             return _out_of_fold(embedding, self)
@@ -167,6 +167,13 @@ class Training:
                 EmbeddingWarning,
             )
             return None
+
+
+def why_no_refit(model: Any) -> str | None:
+    """Why a model cannot be trained again, as the end of a sentence; None if it can."""
+    if is_frozen(model):
+        return "is frozen"
+    return None if hasattr(unwrapped(model), "fit") else "has no fit"
 
 
 def _out_of_bag(embedding: Embedding, training: Training) -> LeftOut | None:
@@ -226,11 +233,12 @@ def train_apart(
             f"fit needs at least 2 rows, one to train and one to calibrate; got n_samples = "
             f"{len(y)}."
         )
+    shuffle = front.shuffle is None or front.shuffle
     train, held_out = split_rows(
         len(y),
         groups,
         size=front.calibration_size,
-        shuffle=front.shuffle,
+        shuffle=shuffle,
         random_state=front.random_state,
     )
     check_sample_weight(fit_params, len(y))
@@ -240,7 +248,7 @@ def train_apart(
         y=y[train],
         n_refits=N_REFITS if front.left_out_folds is None else front.left_out_folds,
         random_state=front.random_state,
-        shuffle=front.shuffle,
+        shuffle=shuffle,
         groups=None if groups is None else _safe_indexing(groups, train),
         fit_params=fit_params_of(X, fit_params, train),
         progress=reporter(front.progress, "training"),
@@ -262,7 +270,7 @@ def split_rows(
         return train, held_out
     if not shuffle:
         raise CalliperError(
-            "groups are held out at random, and shuffle=False asks for the last rows: leave "
+            "split_groups are held out at random, and shuffle=False asks for the last rows: leave "
             "out one of them, or split the rows yourself and use calibrate."
         )
     split = GroupShuffleSplit(1, test_size=size, random_state=random_state)

@@ -1,0 +1,192 @@
+"""What is given and cannot be used, or is called otherwise elsewhere, is said; ties are kept."""
+
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
+
+from calliper import (
+    AbsoluteError,
+    CalliperError,
+    ConformalRegressor,
+    MultiTargetRegressor,
+    QuantileError,
+    SignedError,
+    Split,
+    load,
+    save,
+)
+from calliper.calibration import NOT_ALONE
+from calliper.exceptions import UnusedWarning
+from calliper.refitting import JackknifePlus
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(400, 3))
+Y = X[:, 0] + np.exp(X[:, 1]) * rng.normal(size=400)
+CAL, TRAIN = (X[200:], Y[200:]), {"X_train": X[:200], "y_train": Y[:200]}
+MODEL = LinearRegression().fit(X[:200], Y[:200])
+pytestmark = pytest.mark.filterwarnings("ignore::calliper.exceptions.EmbeddingWarning")
+
+
+# Ties that a model loses by rounding
+
+
+def ten_kinds(seed):
+    """A linear model, noise-free rows of ten kinds, and which kind each calibration row is of."""
+    draw = np.random.default_rng(seed)
+    kinds, weights, rows = draw.normal(size=(10, 20)), draw.normal(size=20), np.eye(20)
+    model = LinearRegression().fit(np.vstack([rows, -rows]), np.hstack([weights, -weights]))
+    return model, kinds, kinds @ weights, draw.integers(10, size=999)
+
+
+@pytest.mark.parametrize("score", [None, SignedError()], ids=repr)
+def test_ties_are_kept_where_rows_are_predicted_otherwise_alone(score, tmp_path):
+    lost = 0
+    for seed in range(20):
+        model, kinds, targets, drawn = ten_kinds(seed)
+        made = ConformalRegressor(model, Split(), score_function=score)
+        made.calibrate(kinds[drawn], targets[drawn])
+        together = made.predict_interval(kinds[drawn], 0.85).contains(targets[drawn])
+        held = [
+            made.predict_interval(kinds[[kind]], 0.85).contains(targets[[kind]])[0]
+            for kind in range(10)
+        ]
+        lost += sum(together & ~np.array(held)[drawn])
+    assert not lost
+    assert made.calibration_.slack > 0 and "otherwise alone" in made.guarantee(0.9).describe()
+    save(made, tmp_path / "kept")
+    assert load(tmp_path / "kept", model).calibration_.slack == made.calibration_.slack
+
+
+def test_nothing_changes_for_models_that_answer_alike():
+    forest = RandomForestRegressor(10, random_state=0).fit(X[:200], Y[:200])
+    for model in (forest, lambda rows: rows[:, 0]):
+        made = ConformalRegressor(model, Split()).calibrate(*CAL)
+        assert made.calibration_.slack == 0 and "alone" not in made.guarantee(0.9).describe()
+
+
+def test_a_model_of_batches_is_not_asked_alone():
+    made = ConformalRegressor(lambda rows: np.squeeze(rows[:, :1]), Split()).calibrate(*CAL)
+    assert made.calibration_.slack is None and NOT_ALONE in made.guarantee(0.9).describe()
+
+
+# What cannot be used
+
+
+def boosted():
+    return HistGradientBoostingRegressor(max_iter=5).fit(X[:200], Y[:200])
+
+
+@pytest.mark.parametrize(
+    ("model", "method", "folds", "said"),
+    [
+        (boosted(), None, None, "change nothing else.*left_out_folds=5 makes by 5 refits"),
+        (boosted().predict, None, None, "change nothing else.*left_out_folds=5"),
+        (lambda rows: rows[:, 0], None, 5, "train the model again, and it has no fit"),
+        (MODEL, Split(), 5, "Split uses none"),
+        (boosted(), None, 2, None),
+        (MODEL, None, None, None),
+        (MODEL, Split(), None, None),
+    ],
+)
+def test_training_rows_and_refits_that_change_nothing_are_said(model, method, folds, said):
+    made = ConformalRegressor(model, method, left_out_folds=folds)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UnusedWarning)
+        made.calibrate(*CAL, **TRAIN)
+    found = [str(each.message) for each in caught if each.category is UnusedWarning]
+    assert len(found) == (said is not None)
+    assert said is None or re.search(said, found[0])
+    if said is not None and folds is None:
+        bare = ConformalRegressor(model, method).calibrate(*CAL)
+        same = [each.predict_interval(X[:20]).upper for each in (made, bare)]
+        np.testing.assert_array_equal(*same)
+
+
+class Other(BaseEstimator):
+    """A calibrator of another library that takes training rows."""
+
+    def fit(self, Z, scores, training=None):
+        self.radius_, self.training_ = np.max(scores), training
+        return self
+
+    def predict_radius(self, Z, coverage):
+        return np.full((len(Z), len(coverage)), self.radius_)
+
+    def guaranteed_coverage(self, coverage):
+        return coverage
+
+
+def test_a_foreign_calibrator_is_told_the_training_rows_that_it_takes():
+    made = ConformalRegressor(MODEL, Other(), embed="inputs").calibrate(*CAL, **TRAIN)
+    told = made.calibrator_.fitted_.training_
+    assert len(told) == 200 and told.targets is not None
+    assert ConformalRegressor(MODEL, Other()).calibrate(*CAL).calibrator_.fitted_.training_ is None
+
+
+# What people type
+
+
+def calibrated(kind):
+    y = CAL[1] if kind is ConformalRegressor else CAL[1][:, None]
+    return kind(MODEL, Split()).calibrate(CAL[0], y)
+
+
+@pytest.mark.parametrize("words", [{"alpha": 0.05}, {"confidence_level": 0.95}])
+@pytest.mark.parametrize("kind", [ConformalRegressor, MultiTargetRegressor, JackknifePlus])
+def test_levels_by_other_names_are_pointed_out(kind, words):
+    with pytest.raises(TypeError, match=rf"{kind.__name__} takes no .*coverage=0\.95\)"):
+        kind(MODEL, **words)
+    fitted = kind(MODEL).fit(X[:40], Y[:40]) if kind is JackknifePlus else calibrated(kind)
+    with pytest.raises(TypeError, match=r"predict_interval takes no .*coverage=0\.95\)"):
+        fitted.predict_interval(X[:2], **words)
+
+
+@pytest.mark.parametrize("kind", [ConformalRegressor, MultiTargetRegressor])
+def test_a_confidence_wants_a_coverage_beside_it(kind):
+    made = calibrated(kind)
+    for ask in (lambda **how: made.predict_interval(X[:2], **how), made.guarantee):
+        with pytest.raises(CalliperError, match=r"say coverage=0\.95 alone"):
+            ask(confidence=0.95)
+        ask(coverage=0.9, confidence=0.95)
+
+
+def test_one_row_of_a_frame_is_a_series():
+    made = ConformalRegressor(MODEL, Split()).calibrate(*CAL)
+    with pytest.raises(CalliperError, match=r"df\.iloc\[\[0\]\] for one row"):
+        made.predict_interval(pd.DataFrame(X).iloc[0])
+
+
+def test_an_unfitted_model_is_named_before_anything_else():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(NotFittedError, match=r"LinearRegression.*calibrate takes a model"):
+            ConformalRegressor(LinearRegression()).calibrate(*CAL)
+
+
+def test_what_is_not_there_yet_is_called_by_its_name():
+    bare = ConformalRegressor(MODEL)
+    for name in ("estimator_", "calibrator_", "embedding_", "no_guarantee_"):
+        assert not hasattr(bare, name)
+        with pytest.raises(NotFittedError, match=rf"There is no {name} yet.*calibrate\(X, y\)"):
+            getattr(bare, name)
+
+
+@pytest.mark.parametrize("wrong", [5, AbsoluteError, "absolute"])
+def test_a_score_must_be_one(wrong):
+    with pytest.raises(TypeError, match="score_function must be a score such as AbsoluteError"):
+        ConformalRegressor(MODEL, score_function=wrong).calibrate(*CAL)
+
+
+def test_quantiles_that_cross_are_counted_once():
+    made = ConformalRegressor(lambda rows: rows[:, :2], Split(), score_function=QuantileError())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        made.calibrate(*CAL)
+    assert len(caught) == 1
