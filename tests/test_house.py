@@ -88,6 +88,7 @@ SUBMODULES = {
         "EmbeddingWarning",
         "FailedTrialsWarning",
         "InEveryBootstrapWarning",
+        "MissingFileError",
         "NewerFormatError",
         "OtherModelError",
         "QuantileCrossingWarning",

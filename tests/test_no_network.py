@@ -49,7 +49,7 @@ for name, rows in (("cal.csv", range(120, 240)), ("new.csv", range(240, 360))):
 shared = "--target y --prediction p --features a,b"
 for command in (
     f"interval --calibration cal.csv --new new.csv --output out.csv {shared}",
-    f"compare --calibration cal.csv --test new.csv --report page.html {shared}",
+    f"compare --calibration cal.csv --test new.csv --output page.html {shared}",
 ):
     sys.argv = ["calliper", *command.split()]
     said = io.StringIO()

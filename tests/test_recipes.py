@@ -88,11 +88,17 @@ MADSplit(Laplacian(0.1)).fit(Z, errors, training=(Z, errors)).predict_radius(Z)
 table = np.column_stack([Z[:, 0], errors, 0 * errors])
 np.savetxt("cal.csv", table, delimiter=",", header="x,y,y_pred", comments="")
 known = "--calibration cal.csv --target y --prediction y_pred --features x --quiet".split()
-command = ["interval", *known, "--new", "cal.csv", "--kernel", "laplacian", "--output", "out.csv"]
-done = subprocess.run([sys.executable, "-m", "calliper", *command], capture_output=True, text=True)
-assert done.returncode == 0, done.stderr
+np.savetxt("new.csv", table[::2] + 0.01, delimiter=",", header="x,y,y_pred", comments="")
+for command in (
+    ["interval", *known, "--new", "new.csv", "--kernel", "laplacian", "--output", "out.csv"],
+    ["compare", *known, "--test", "new.csv", "--kernel", "laplacian", "--output", "page.json"],
+):
+    command = [sys.executable, "-m", "calliper", *command]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 """,
     "Add a score": """
+import subprocess, sys
 import numpy as np
 from sklearn.linear_model import LinearRegression
 from calliper import ConformalRegressor, Split, load, save
@@ -108,6 +114,19 @@ plain = ConformalRegressor(model, Split()).calibrate(X[100:300], y[100:300])
 assert np.allclose(upper, plain.predict_interval(X[300:]).upper)
 save(made, "kept.calliper")
 assert np.array_equal(load("kept.calliper", model).predict_interval(X[300:]).upper, upper)
+for name, part in (("cal", slice(100, 300)), ("new", slice(300, 400))):
+    table = np.column_stack([X[part, 0], y[part], model.predict(X[part])])
+    np.savetxt(f"{name}.csv", table, delimiter=",", header="x,y,y_pred", comments="")
+command = "calibrate --calibration cal.csv --target y --prediction y_pred --score squared --method"
+for command in (
+    [*command.split(), "split", "--output", "c.calliper", "--quiet"],
+    "interval --calibrated c.calliper --new new.csv --output out.csv --quiet".split(),
+):
+    command = [sys.executable, "-m", "calliper", *command]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+out = np.loadtxt("out.csv", delimiter=",", skiprows=1)
+assert np.allclose(out[:, -1], upper)
 """,
     "Add a model family": """
 import numpy as np
@@ -137,8 +156,10 @@ import subprocess, sys
 import numpy as np
 
 rng = np.random.default_rng(0)
-np.savetxt("cal.csv", rng.normal(size=(50, 2)), delimiter=",", header="y,y_pred", comments="")
-known = "--calibration cal.csv --target y --prediction y_pred --new cal.csv --output o.csv".split()
+for name in ("cal", "new"):
+    rows = rng.normal(size=(50, 2))
+    np.savetxt(f"{name}.csv", rows, delimiter=",", header="y,y_pred", comments="")
+known = "--calibration cal.csv --target y --prediction y_pred --new new.csv --output o.csv".split()
 command = [sys.executable, "-m", "calliper", "interval", *known, "--remark", "as ordered"]
 done = subprocess.run(command, capture_output=True, text=True)
 assert done.returncode == 0 and "as ordered" in done.stderr, done.stderr

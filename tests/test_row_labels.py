@@ -17,7 +17,7 @@ from calliper import (
 )
 from calliper.exceptions import RowLabelsWarning
 from calliper.information import mutual_information
-from calliper.lab.comparison import Points
+from calliper.lab.comparison import Points, compare
 from calliper.lab.evaluation import Problem
 from calliper.lab.report import BandDisplay
 from calliper.online import coverage_needed
@@ -79,6 +79,9 @@ def regressor():
         lambda: metrics.quantile_calibration(turned, found),
         lambda: Problem("p", Z=X, y=y, y_pred=line, groups=kinds.sort_index()),
         lambda: Points(X, turned, line),
+        lambda: compare(
+            *[Points(X, y, line)] * 2, methods={"split": Split()}, groups=kinds.sort_index()
+        ),
         lambda: BandDisplay.from_intervals(X["a"], intervals, y=turned),
     ],
 )

@@ -64,7 +64,7 @@ SCENARIOS = {
         ("calliper", "calibrate", *KNOWN, "--output", "made.calliper"), ("made.calliper",)
     ),
     "compare": Scenario(
-        ("calliper", "compare", *KNOWN, "--test", "new.csv", "--method", "split", "--report",
+        ("calliper", "compare", *KNOWN, "--test", "new.csv", "--method", "split", "--output",
          "made.html"), ("made.html",), text="</html>", kinds=("kill", "full")),  # seconds each
     "folder": Scenario(FOLDER, PARTS, earlier=False),
     "folder anew": Scenario((*FOLDER, "--overwrite"), PARTS),

@@ -347,9 +347,9 @@ def arguments(rng):
     if kind == "slow":
         name = rng.choice(["compare", "tune"])
         then = (
-            ["--test", "new.csv", "--report", "out/page.html"]
+            ["--test", "new.csv", "--output", "out/page.html"]
             if name == "compare"
-            else ["--output", "out/scales.json"]
+            else ["--output", "out/tuned.calliper"]
         )
         training = ["--training", "train.csv"] if name == "tune" else []
         return [name, "--calibration", odd, *columns, *training, *then, *form], None, then[-1]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from calliper._kept import Field, Inline, Keeps, Part, Plain, Text
-from calliper._row_checks import refuse_seen, sketch_rows, warn_of_trend
+from calliper._row_checks import RowSketch, refuse_seen, sketch_rows, warn_of_trend
 from calliper._types import Coverage, FloatArray
 from calliper.calibration import Calibration, calibrate, measured
 from calliper.calibrators import as_calibrator
@@ -15,47 +15,62 @@ from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.rows import Rows
-from calliper.scores import AbsoluteError
+from calliper.scores import Score, as_score
 from calliper.space import Embedding, fit_embedding
 
 
-def rows_with_errors(X: FloatArray, y: FloatArray, y_pred: FloatArray) -> Rows:
-    """Rows whose predictions were stored, with their absolute errors."""
-    (rows,) = measured(AbsoluteError(), X, y, y_pred)
-    return rows
+def rows_with_errors(
+    X: FloatArray, y: FloatArray, y_pred: FloatArray, score: Score | None = None, **known: Any
+) -> list[Rows]:
+    """Rows whose predictions were stored, as each tail of the score sees their errors.
+
+    ``known`` are their groups and weights.
+    """
+    return measured(as_score(score), X, y, y_pred, **known)
 
 
 @dataclass(frozen=True, eq=False)
 class CalibratedOnStored(Keeps):
     """A calibrator that has learnt from stored rows, and the map to where it judges nearness.
 
-    ``about`` is what whoever keeps it in a file wants to know of the rows, in plain values.
+    ``about`` is what whoever keeps it in a file wants to know of the rows, in plain values, and
+    ``rows`` is what calibration rows are recognised by among new ones.
     """
 
     calibrated: Calibration
     embedding: Embedding
     about: dict[str, Any] | None = None
+    rows: RowSketch | None = None
 
     keeps: ClassVar[Mapping[str, Field]] = {
         "calibrators": Part("calibrators", several=True),
+        "score": Plain("score_function"),
         "space": Inline(Embedding),
         "no_guarantee": Text(optional=True),
         "about": Plain(),
+        "rows": Inline(RowSketch, optional=True),
     }
 
     def for_file(self) -> dict[str, Any]:
-        """What a file holds; errors of stored predictions are absolute."""
+        """What a file holds."""
         made = self.calibrated
-        known = {"calibrators": made.calibrators, "no_guarantee": made.no_guarantee}
-        return {**known, "space": self.embedding, "about": self.about}
+        known = {"calibrators": made.calibrators, "score": made.score, "about": self.about}
+        said = {"no_guarantee": made.no_guarantee, "space": self.embedding, "rows": self.rows}
+        return {**known, **said}
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> CalibratedOnStored:
         """The calibrator, and what is known of the columns."""
-        if len(state["calibrators"]) != 1:
-            raise CalliperError("stored predictions have one calibrator.")
-        fitted = Calibration(AbsoluteError(), state["calibrators"], state["no_guarantee"])
-        return cls(fitted, state["space"], state["about"])
+        score = as_score(state["score"])
+        if len(state["calibrators"]) != score.n_tails or score.n_outputs != 1:
+            raise CalliperError("stored predictions have a calibrator for each tail of the score.")
+        fitted = Calibration(score, state["calibrators"], state["no_guarantee"])
+        return cls(fitted, state["space"], state["about"], state["rows"])
+
+    @property
+    def score_(self) -> Score:
+        """What is called an error."""
+        return self.calibrated.score
 
     @property
     def calibrator(self) -> Any:
@@ -74,29 +89,37 @@ class CalibratedOnStored(Keeps):
 
 
 def calibrate_stored(
-    calibrator: Any, rows: Rows, training: Rows | None = None, *, check_rows: bool = True
+    calibrator: Any,
+    tails: list[Rows],
+    training: list[Rows] | None = None,
+    score: Score | None = None,
+    *,
+    check_rows: bool = True,
 ) -> CalibratedOnStored:
-    """Calibrate on absolute errors of stored predictions, as :func:`rows_with_errors` gives them.
+    """Calibrate on errors of stored predictions, as :func:`rows_with_errors` gives them.
 
     Features are standardised by training rows, if there are any; never by calibration rows. A
     calibrator that judges no nearness, or takes the inputs, gets them as they are. ``check_rows``
     is False for who has looked at the rows already: whether they are training rows, and whether
     their order matters.
     """
-    method, space = as_calibrator(calibrator), Embedding()
+    method, space, known = as_calibrator(calibrator), Embedding(), None
+    if training is not None:  # one scale learns from errors of both signs
+        known = replace(training[0], scores=training[0].magnitudes)
     if method.judges_nearness and not method.takes_inputs:
-        space = fit_embedding(None, None if training is None else training.Z, rows.Z)
-    no_guarantee = _check_stored(rows, training) if check_rows else None
-    placed = replace(rows, Z=space.transform(rows.Z))
-    if training is not None:
-        training = replace(training, Z=space.transform(training.Z))
-    fitted = calibrate(method, AbsoluteError(), [placed], training=training)
+        space = fit_embedding(None, None if known is None else known.Z, tails[0].Z)
+    no_guarantee = _check_stored(tails[0], known) if check_rows else None
+    Z = space.transform(tails[0].Z)
+    if known is not None:
+        known = replace(known, Z=space.transform(known.Z))
+    placed = [replace(rows, Z=Z) for rows in tails]
+    fitted = calibrate(method, as_score(score), placed, training=known)
     return CalibratedOnStored(replace(fitted, no_guarantee=no_guarantee), space)
 
 
 def _check_stored(rows: Rows, training: Rows | None) -> str | None:
     """As ``refuse_seen``; errors that depend on the order of rows are pointed out, too."""
-    warn_of_trend(rows.signs * rows.scores)
+    warn_of_trend(rows.magnitudes if rows.signs is None else rows.signs * rows.scores)
     if training is None:
         return None
     return refuse_seen(sketch_rows(training.Z, training.targets), rows.Z, rows.targets)

@@ -34,6 +34,7 @@ __all__ = [
     "EmbeddingWarning",
     "FailedTrialsWarning",
     "InEveryBootstrapWarning",
+    "MissingFileError",
     "NewerFormatError",
     "OtherModelError",
     "QuantileCrossingWarning",
@@ -58,6 +59,10 @@ class CalliperError(ValueError):
 
 class CannotSaveError(CalliperError):
     """Something of the user's own, such as a lambda, that a file of plain data cannot hold."""
+
+
+class MissingFileError(CalliperError, FileNotFoundError):
+    """There is no file of this name."""
 
 
 class DamagedFileError(CalliperError):

@@ -170,8 +170,9 @@ def _is_missing(label: Any) -> bool:
 def labels_of(values: Any) -> Any:
     """Labels of the rows, as a series or a frame of pandas has them; None of anything else."""
     index = getattr(values, "index", None)  # of a list it is a method
-    lazy = callable(index) or handler_of_collection(values) is not None
-    return None if lazy else index
+    if index is None or callable(index) or handler_of_collection(values) is not None:
+        return None
+    return index
 
 
 def same_rows(rows: Any, name: str, /, **values: Any) -> tuple[Any, ...]:

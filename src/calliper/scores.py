@@ -36,7 +36,8 @@ doi:10.1002/sta4.261 (CQR-r).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -71,6 +72,7 @@ class Score(BaseEstimator, ABC):  # type: ignore[misc]
     has_sides : whether ``signed`` tells on which side of the prediction a target lies
     has_distribution : whether ``place`` is the inverse of ``signed``, so that there is one
     about : what people choose it by, where it makes a method of its own
+    cli : its names on the command line, each with the parameters that it stands for
 
     Examples
     --------
@@ -84,6 +86,7 @@ class Score(BaseEstimator, ABC):  # type: ignore[misc]
     has_sides = False
     has_distribution = False
     about: About | None = None
+    cli: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     @abstractmethod
     def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
@@ -167,6 +170,12 @@ def as_score(score: Any) -> Score:
     return ForeignScore(score)
 
 
+def named_scores() -> dict[str, Score]:
+    """Every score that has a name on the command line, by that name."""
+    kinds: list[type[Score]] = [globals()[name] for name in __all__]
+    return {name: kind(**how) for kind in kinds for name, how in kind.cli.items()}
+
+
 class AbsoluteError(Score):
     """s = ``|y − ŷ|``; the interval is ŷ ± radius.
 
@@ -174,6 +183,7 @@ class AbsoluteError(Score):
     array([1., 2.])
     """
 
+    cli: ClassVar = {"absolute": {}}
     has_sides = True
     has_distribution = True
 
@@ -278,6 +288,8 @@ class SignedError(Score):
     >>> SignedError("upper").measure(y, y_pred)
     array([0., 3.])
     """
+
+    cli: ClassVar = {"signed": {}, "lower": {"side": "lower"}, "upper": {"side": "upper"}}
 
     def __init__(self, side: str = "both") -> None:
         self.side = side

@@ -59,7 +59,7 @@ def page(tmp_path_factory):
     options = {
         "--calibration": names[0], "--test": names[1], "--target": TARGET, "--group": GROUP,
         "--prediction": PREDICTION, "--features": ",".join(FEATURES), "--id": ID,
-        "--report": report.name,
+        "--output": report.name,
     }  # fmt: skip
     words = [word for pair in options.items() for word in pair]
     run = [sys.executable, "-m", "calliper", "compare", *words]

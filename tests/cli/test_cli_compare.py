@@ -34,7 +34,7 @@ def test_a_page(calliper, compare, files):
 def test_folders_stay_private_and_what_was_found_can_be_used(calliper, files):
     (files / "new.csv").rename(files / "test.csv")
     paths = ["--calibration", str(files / "cal.csv"), f"--test={files / 'test.csv'}"]
-    done = calliper("compare", *paths, *COLUMNS, "--report", str(files / "r.json"), "--quiet")
+    done = calliper("compare", *paths, *COLUMNS, "--output", str(files / "r.json"), "--quiet")
     assert done.returncode == 0, done.stderr
     text = (files / "r.json").read_text("utf-8")
     assert str(files) not in text
@@ -68,7 +68,7 @@ def test_json_for_machines(calliper, compare):
 
 
 def test_json_by_its_name(calliper, compare, files):
-    assert calliper(*compare, "--report", "numbers.json", "--quiet").stderr == ""
+    assert calliper(*compare, "--output", "numbers.json", "--quiet").stderr == ""
     assert json.loads((files / "numbers.json").read_text())["n_test"] == 50
 
 
@@ -161,9 +161,9 @@ def test_missing_predictions_are_counted(calliper, compare, files):
         (["--coverage", "90"], "strictly between 0 and 1"),
         (["--group", "nope"], "no column 'nope'"),
         (["--id", "nope"], "no column 'nope'"),
-        (["--report", "test.csv"], "must end in .html"),
-        (["--report", "x.html", "--format", "json"], "must end in .json"),
-        (["--report", "none/x.html"], "there is no folder"),
+        (["--output", "test.csv"], "must end in .html"),
+        (["--output", "x.html", "--format", "json"], "must end in .json"),
+        (["--output", "none/x.html"], "there is no folder"),
         (["--test", "-"], "not from standard input"),
         (["--features", "y"], "include the target"),
         (["--training", "nope.csv"], "cannot read nope.csv"),

@@ -30,8 +30,13 @@ def error_of(done) -> str:
         ("--new .", "--new . is many files: name a folder by --output, not out.csv"),
         ("--new folder.csv --output there", "--new folder.csv: the folder holds no .csv, .tsv"),
         ("--calibration folder.csv --new new.csv", "it is a folder; name a file in it"),
-        ("--new new.xlsx", "new.xlsx: the name must end in .csv, .tsv, .parquet"),
-        ("--new new.csv --output out.xls", "out.xls: the name must end in"),
+        ("--new new.xlsx", "new.xlsx: workbooks are neither read nor written; save it as CSV"),
+        ("--new new.csv --output out.xls", "out.xls: workbooks are neither read nor written"),
+        ("--new book.csv", "book.csv: the file is a workbook or an archive; save it as CSV."),
+        ("--new new.txt", "new.txt: the name must end in .csv, .tsv, .parquet"),
+        ("--new cal.csv", "--new cal.csv is the file of --calibration: intervals around rows"),
+        ("--new train.csv --training train.csv", "--new train.csv is the file of --training"),
+        ("--new new.csv --kernel rbf", "--kernel rbf learns from training rows: give --training"),
         ("--new new.csv --output nowhere/out.csv", "there is no folder"),
         ("--new new.csv --output folder.csv", "it is a folder; name a file in it"),
         ("--new new.csv --output new.csv", "--output new.csv is also an input"),
@@ -70,6 +75,7 @@ def test_options(calliper, files, base, leftovers, options, words):
     (files / "folder.csv").mkdir()
     (files / "hard-link.csv").hardlink_to(files / "new.csv")
     os.mkfifo(files / "pipe.csv")
+    (files / "book.csv").write_bytes(b"PK\x03\x04" + bytes(40))
     assert words in error_of(calliper(*base, *options.split()))
     assert not (files / "out.csv").exists() and leftovers() == []
 
@@ -98,7 +104,11 @@ def test_options(calliper, files, base, leftovers, options, words):
         (HEADER + '1,2,"3,4"\n' * 5, "give --decimal ,); repair or remove the row."),
         (HEADER + "1,high,1\n" * 5, "name a column of numbers"),
         (HEADER + "1,-inf,0\n", "'-inf' is not a finite number"),
-        (HEADER + '1,"1,5",0\n', "'1,5' is not a number"),
+        (HEADER + '1,"1,5",0\n', "'1,5' is not a number (if the comma is a decimal one, give"),
+        (HEADER + '1,"1,588.07",0\n', "'1,588.07' has commas between thousands: write 1588.07;"),
+        (HEADER + '1,"1,588",0\n', "thousands (if the comma is a decimal one, give --decimal ,)"),
+        (HEADER + ROW * 3 + '1,"row, 0",0\n', "'row, 0' is not a number; repair or remove the row"),
+        (HEADER + "row, 0,1,0\n", "4 cells, but the header has 3 columns; repair the line (a cell"),
         (HEADER + '"1,0.5,0.25\n', "check the quotation marks"),
         ("id;y_pred;a\n1;2;3\n", "if ';' separates cells, give --delimiter ';'"),
         ("id,y_pred,a,lower\n1,2,3,4\n", "has a column 'lower' already"),
@@ -274,7 +284,7 @@ def test_advice_speaks_of_options(calliper, files, base):
 @pytest.mark.parametrize("command", ["interval", "tune"])
 def test_calibration_rows_that_are_training_rows(calliper, files, base, command):
     data = "--calibration cal.csv --target y --prediction y_pred --features a,b"
-    more = "--new new.csv --output out.csv" if command == "interval" else "--output s.json"
+    more = "--new new.csv --output out.csv" if command == "interval" else "--output t.calliper"
     args = [command, *data.split(), *more.split(), "--training"]
     assert "All 300 rows of --calibration are also in --training" in error_of(
         calliper(*args, "cal.csv")

@@ -242,7 +242,7 @@ def test_gaps_in_parquet_in_training_rows_and_in_the_other_commands(calliper, fi
     done = calliper("compare", "--calibration", "cal.csv", "--test", "new.csv", *data)
     assert done.returncode == 0, done.stderr
     assert "note: 9 feature cells without a number" in done.stderr
-    tune = ["tune", "--calibration", "cal.csv", *data, "--output", "s.json", "--scan", 3]
+    tune = ["tune", "--calibration", "cal.csv", *data, "--output", "t.calliper", "--scan", 3]
     assert calliper(*tune).returncode == 0
     rows = [
         [float(cell or "nan") for cell in row]
@@ -250,7 +250,7 @@ def test_gaps_in_parquet_in_training_rows_and_in_the_other_commands(calliper, fi
     ]
     columns = dict(zip(("id", "a", "b", "y", "y_pred"), zip(*rows, strict=True), strict=True))
     pq.write_table(pa.table(columns), files / "new.parquet")
-    args = ["interval", "--calibration", "cal.csv", *data, "--scales", "s.json", "--quiet"]
+    args = ["interval", "--calibrated", "t.calliper", "--quiet"]
     for new, out in (("new.csv", "one.csv"), ("new.parquet", "two.csv")):
         assert calliper(*args, "--new", new, "--output", out).returncode == 0
     one, two = (

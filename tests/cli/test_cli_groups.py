@@ -90,11 +90,11 @@ def test_weights_from_a_column_are_those_of_python(calliper, shifted):
     expected = split.predict_radius(out[["x"]], 0.8, weights=out.w)
     np.testing.assert_allclose(out.upper - out.y_pred, expected)
     assert "By weight, 200 calibration points count for" in done.stderr
+    done = calliper(*how, "--weight", "w", "--group", "site", "--explain")
     assert "another density" in done.stderr
-    done = calliper(*how, "--weight", "w", "--group", "site")
     assert done.returncode == 0 and "in each of the 2 groups" in done.stderr
     done = calliper(*how, "--weight", "w", "--method", "lcp", "--training", "train.csv")
-    assert done.returncode != 0 and "LCP takes no weights: pass weights to fit" in done.stderr
+    assert done.returncode != 0 and "--method lcp takes no --weight: see" in done.stderr
 
 
 def test_weights_are_learnt_from_rows_of_now(calliper, shifted):

@@ -18,6 +18,7 @@ import pytest
 
 from calliper import KNN, ConformalRegressor, FullRescaled, JackknifeRescaled, Split
 from calliper.calibrators import MADSplit
+from calliper.scores import named_scores
 
 BY_HAND = """\
 name,y,y_pred,a,b
@@ -187,7 +188,7 @@ def test_thousands_of_columns_are_looked_up_not_searched(tmp_path, monkeypatch):
     from calliper.cli import _csv
     from calliper.cli._calibration import RowSchema
     from calliper.cli._options import Shared
-    from calliper.cli._tables import Filling, open_table, read_numbers, require_columns
+    from calliper.cli._tables import Filling, open_table, read_rows, require_columns
 
     class Counted(str):
         seen = 0
@@ -203,11 +204,11 @@ def test_thousands_of_columns_are_looked_up_not_searched(tmp_path, monkeypatch):
     (tmp_path / "wide.csv").write_text(f"{names}\n" + ",".join(["1"] * (n + 2)) + "\n")
     with open_table(str(tmp_path / "wide.csv"), _csv.Form()) as table:
         table.columns = [*map(Counted, table.columns)]
-        options = ("y", "y_pred", None, "f", None, ".", "utf-8", "fill", 0, True)
+        options = ("y", "y_pred", None, "f", None, "absolute", None, ".", "utf-8", "fill", 0, True)
         columns = Shared(*options).columns(table)
         require_columns(table, columns.known)
         RowSchema(columns, "f", alone=False, group=None, weight=None).check(table, ["lower"])
-        assert read_numbers(table, columns.known, Filling()).shape == (1, n + 2)
+        assert read_rows(table, columns.known, Filling())[0].shape == (1, n + 2)
     assert Counted.seen < 20 * n
 
 
@@ -221,33 +222,83 @@ def test_a_pipe_in_and_out(calliper, files, base):
 def test_what_is_said_on_standard_error(calliper, files, base):
     done = calliper(*base, "--new", "new.csv", "--coverage", "0.9")
     assert done.stdout == ""
-    first, second, local, third, *rest = done.stderr.splitlines()
+    first, second, third, seen = done.stderr.splitlines()
     assert first == "note: no --features, so nearness was judged by the prediction alone"
     assert second == "50 rows written to out.csv (FullRescaled, 300 calibration points)"
-    assert local == (
-        "how local: KNN(n_neighbors=20), shrinkage 0.462, by a rule of the number of "
-        "calibration points"
+    assert third == (
+        "FullRescaled: a new target lies in its interval with probability at least 0.9003 "
+        "(asked for: 0.9), under conditions that --explain lists."
     )
-    assert "with probability at least 0.9" in third and "Marginal" in " ".join(rest)
+    assert seen == "coverage seen in 50 new rows that have 'y': 0.9 (asked for: 0.9)"
+    said = calliper(*base, "--new", "new.csv", "--explain").stderr
+    assert "how local: KNN(n_neighbors=20), shrinkage 0.462, by a rule of the number of" in said
+    assert "Provided that" in said and "Marginal" in said
     done = calliper(*base, "--new", "new.csv", "--quiet")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_the_promise_is_spelt_out_once(calliper, files, base):
     levels = ["--coverage", "0.8", "--coverage", "0.9", "--coverage", "0.9999"]
-    *_, second, third = lines = calliper(*base, "--new", "new.csv", *levels).stderr.splitlines()
+    done = calliper(*base, "--new", "new.csv", *levels, "--explain")
+    *_, second, third, _ = lines = done.stderr.splitlines()
     first = next(line for line in lines if line.startswith("FullRescaled: "))
     assert first.endswith("at least 0.8006 (asked for: 0.8).")
     assert sum(line.startswith(("Provided", "Marginal")) for line in lines) == 2
     assert second == (
         "FullRescaled: a new target lies in its interval with probability at least 0.9003 "
-        "(asked for: 0.9), under the same assumptions."
+        "(asked for: 0.9), under the same conditions."
     )
     assert third.endswith(
         "cannot support coverage 0.9999, so the interval is infinite and covers always."
     )
     split = calliper(*base, "--new", "new.csv", *levels[:4], "--method", "split").stderr
-    assert split.splitlines()[-1].startswith("Split: ") and "(asked for: 0.9)" in split
+    assert split.splitlines()[-2].startswith("Split: ") and "(asked for: 0.9)" in split
+
+
+def test_calibration_rows_among_new_ones_are_noticed(calliper, files, base):
+    header, *rows = (files / "cal.csv").read_text().splitlines(keepends=True)
+    (files / "copy.csv").write_text(header + "".join(rows[::-1]))
+    said = calliper(*base, "--new", "copy.csv", "--quiet").stderr
+    assert said.startswith("warning: all 300 new rows are also calibration rows (same prediction")
+    (files / "copy.csv").write_text((files / "new.csv").read_text() + "".join(rows[:20]))
+    kept = ["calibrate", *base[1:-2], "--output", "m.calliper", "--quiet"]
+    assert calliper(*kept) == (0, "", "")
+    asked = "interval --calibrated m.calliper --new copy.csv --output out.csv --quiet"
+    assert "warning: 20 of 70 new rows are also" in calliper(*asked.split()).stderr
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_the_coverage_seen_is_that_of_rows_with_a_target(calliper, files, base, kind):
+    frame = pd.read_csv(files / "new.csv").astype({"y": object})
+    frame.loc[frame.index[:10], "y"] = None
+    if kind == "parquet":
+        frame.astype({"y": float}).to_parquet(files / "some.parquet")
+    else:
+        frame.to_csv(files / "some.csv", index=False)
+    levels = ["--coverage", 0.5, "--coverage", 0.8, "--output", f"out.{kind}"]
+    said = calliper(*base, "--new", f"some.{kind}", *levels).stderr
+    out = (pd.read_csv if kind == "csv" else pd.read_parquet)(files / f"out.{kind}")[10:]
+    ends = [(out[f"lower_{at}"], out[f"upper_{at}"]) for at in (0.5, 0.8)]
+    seen = [out.y.between(*each).mean() for each in ends]
+    assert said.splitlines()[-1] == (
+        f"coverage seen in 40 new rows that have 'y': {seen[0]:.4g} (asked for: 0.5), "
+        f"{seen[1]:.4g} (asked for: 0.8)"
+    )
+    (files / "none.csv").write_text(pd.read_csv(files / "new.csv").drop(columns="y").to_csv())
+    assert "coverage seen" not in calliper(*base, "--new", "none.csv").stderr
+
+
+@pytest.mark.parametrize("name", [*named_scores()])
+def test_a_score_gives_what_python_gives(calliper, files, base, name):
+    done = calliper(*base, "--new", "new.csv", "--score", name, "--features", "a")
+    assert done.returncode == 0, done.stderr
+    cal, out = pd.read_csv(files / "cal.csv"), pd.read_csv(files / "out.csv")
+    rows, new = (frame[["a", "y_pred"]].to_numpy() for frame in (cal, out))
+    how = {"score_function": named_scores()[name], "embed": lambda X: X[:, :1]}
+    made = ConformalRegressor(lambda X: X[:, 1], FullRescaled(random_state=0), **how)
+    lower, upper = made.calibrate(rows, cal.y).predict_interval(new)
+    np.testing.assert_array_equal(out[["lower", "upper"]], np.stack([lower, upper], axis=1))
+    assert np.isinf(out.upper).all() == (name == "lower")
 
 
 def test_too_few_points_give_infinite_ends_and_one_warning(calliper, files, base):

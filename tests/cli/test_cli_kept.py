@@ -68,18 +68,6 @@ def test_two_steps_give_the_bytes_of_one(calliper, labelled, made, asked):
     assert "half-widths at 0.9" in said
 
 
-def test_length_scales_are_kept(calliper, files):
-    tuned = ["--length-scales", "0.1,0.3", "--output", "s.json", "--quiet"]
-    ok(calliper("tune", *ROWS, *TRAINED, *tuned))
-    made = [*ROWS, *TRAINED, "--scales", "s.json"]
-    ok(calliper("interval", *made, "--new", "new.csv", "--output", "one.csv"))
-    ok(calliper("calibrate", *made, "--output", "m.calliper"))
-    args = ["--calibrated", "m.calliper", "--new", "new.csv", "--output", "two.csv"]
-    said = ok(calliper("interval", *args)).stderr
-    assert "each length scale was chosen without its own point" in said
-    assert (files / "two.csv").read_bytes() == (files / "one.csv").read_bytes()
-
-
 def test_a_folder_goes_on_with_what_was_kept_from_one_step(calliper, files):
     (files / "data").mkdir()
     for name in ("1.csv", "2.csv"):
@@ -95,9 +83,9 @@ def test_a_folder_goes_on_with_what_was_kept_from_one_step(calliper, files):
     "option",
     [
         *("--calibration cal.csv", "--target y", "--prediction y_pred", "--features a"),
-        *("--features-prefix a", "--training train.csv", "--scales s.json", "--method split"),
+        *("--features-prefix a", "--training train.csv", "--kernel knn", "--method split"),
         *("--neighbors 3", "--statistic mean", "--offset 0", "--group id", "--weight a"),
-        *("--shifted-to new.csv", "--gaps fill", "--seed 0"),
+        *("--shifted-to new.csv", "--gaps fill", "--seed 0", "--score signed"),
     ],
 )
 def test_what_was_decided_cannot_be_said_again(calliper, files, option):
@@ -171,7 +159,7 @@ def test_files_that_are_not_whole(calliper, files, kind):
 
 def test_inspect_says_what_it_is_and_draws_it(calliper, labelled):
     made = ["--group", "kind", "--output", "m.calliper"]
-    said = ok(calliper("calibrate", *ROWS, *TRAINED, *made)).stderr
+    said = ok(calliper("calibrate", *ROWS, *TRAINED, *made, "--explain")).stderr
     assert "calibration written to m.calliper (" in said and "Within each group" in said
     done = ok(calliper("inspect", "m.calliper", "--figure", "m.png"))
     assert done.stderr == "figure written to m.png\n"

@@ -25,6 +25,7 @@ from calliper.calibrators import (
     NormalizedKNN,
 )
 from calliper.cli._methods import METHODS, PYTHON_ONLY, MethodOptions
+from calliper.kernels import named_kernels
 from calliper.rows import Rows
 
 CALIBRATORS = {
@@ -104,7 +105,8 @@ def test_help_and_docs_say_what_runs_without_neighbors(calliper):
     page = Path(__file__).parents[2].joinpath("docs/command-line.md").read_text("utf-8")
     rows = [re.split(r" *\| *", line) for line in page.splitlines() if line.startswith("| `")]
     said = {row[1].strip("`"): row[5] for row in rows if row[1].strip("`") in METHODS}
-    said_in_help = " ".join(calliper("interval", "--help").stdout.split())
+    said_in_help = " ".join(calliper("methods", "--long").stdout.split())
+    assert "√" not in calliper("interval", "--help").stdout
     assert "slcp: 20; rcp: trees instead; others: 10" in said_in_help
     for name in METHODS:
         if not said[name].isdigit():
@@ -164,18 +166,22 @@ def test_without_training_rows(calliper, files, base, name):
         ("lvd --neighbors 3 --offset 1", "takes no --neighbors and no --offset: omit them."),
         ("split --kernel rbf", "--method split takes no --kernel: omit it."),
         ("full --kernel rbf --neighbors 3", "--kernel rbf has no number of neighbours: omit --n"),
-        (
-            "jackknife --kernel graded-knn",
-            "--kernel graded-knn does not go with --method",
-        ),
+        ("jackknife --kernel graded-knn", "--kernel graded-knn does not go with --method jackkn"),
         ("minmax --statistic rms", "--statistic is for --method full only, not minmax."),
-        ("minmax --scales scales.json", "--scales are for --method jackknife only, not minmax."),
     ],
 )
 def test_options_that_a_method_would_not_heed(calliper, files, base, options, words):
     done = run(calliper, base, options, "--training", "train.csv")
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert words in done.stderr
+
+
+@pytest.mark.parametrize("kernel", [*named_kernels()])
+def test_what_a_kernel_lacks_is_said_in_options(calliper, files, base, kernel):
+    for name in ("full", "jackknife", "minmax"):
+        done = run(calliper, base, f"{name} --kernel {kernel}")
+        assert done.returncode == 0 or f"calliper: error: --kernel {kernel}" in done.stderr
+        assert not re.search(r"=|\bfit\b|[a-z][A-Z]", done.stderr.partition("error")[2])
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].about.neighbors])

@@ -1,10 +1,8 @@
-"""``calliper tune`` and ``calliper interval --scales`` from outside, as a shell runs them."""
+"""``calliper tune`` from outside, as a shell runs it."""
 
 from __future__ import annotations
 
 import csv
-import hashlib
-import json
 import os
 import signal
 import subprocess
@@ -15,14 +13,14 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import StandardScaler
 
-from calliper import AbsoluteError, JackknifeRescaled
-from calliper.kernels import TunedRBF
+from calliper import AbsoluteError, JackknifeRescaled, load
+from calliper.kernels import TunedKNN, TunedRBF
 from calliper.lab.tuning import tuning_curve
 
 DATA = ["--calibration", "cal.csv", "--target", "y", "--prediction", "y_pred", "--features", "a,b"]
-TUNE = ["tune", *DATA, "--output", "scales.json"]
+TUNE = ["tune", *DATA, "--output", "tuned.calliper"]
 TRAINED = [*TUNE, "--training", "train.csv"]
-USE = ["interval", *DATA, "--new", "new.csv", "--scales", "scales.json", "--output", "out.csv"]
+USE = ["interval", "--calibrated", "tuned.calliper", "--new", "new.csv", "--output", "out.csv"]
 
 
 @pytest.fixture
@@ -36,13 +34,6 @@ def folder(files):
 def rows(path, n):
     header, *lines = path.read_text().splitlines(keepends=True)
     return header + "".join((lines * n)[:n])
-
-
-@pytest.fixture
-def tuned(calliper, folder):
-    """A folder with scales.json."""
-    assert calliper(*TRAINED, "--scan", 5, "--quiet").returncode == 0
-    return folder
 
 
 def columns(path, *names):
@@ -78,6 +69,7 @@ CASES = {
         0,
     ),
     "--criterion mi --scan 6 --components 1": (TunedRBF("mi", n_scan=6, n_components=1), 0),
+    "--kernel tuned-knn --criterion deviance": (TunedKNN("deviance"), 0),
 }
 
 
@@ -86,7 +78,7 @@ def test_files_give_what_python_gives_digit_for_digit(calliper, folder, options,
     kernel, seed = expected
     done = calliper(*TRAINED, *options.split())
     assert done.returncode == 0, done.stderr
-    done = calliper(*USE, "--training", "train.csv", "--coverage", 0.8, "--coverage", 0.9)
+    done = calliper(*USE, "--coverage", 0.8, "--coverage", 0.9)
     assert done.returncode == 0, done.stderr
     Z, new, Z_train, scores = read(folder)
     method = JackknifeRescaled(kernel, random_state=seed).fit(Z, scores, training=Z_train)
@@ -94,9 +86,8 @@ def test_files_give_what_python_gives_digit_for_digit(calliper, folder, options,
     y_pred = columns(folder / "new.csv", "y_pred")
     out = columns(folder / "out.csv", "lower_0.8", "lower_0.9", "upper_0.8", "upper_0.9")
     np.testing.assert_array_equal(out, np.hstack(AbsoluteError().invert(y_pred, radius)))
-    saved = json.loads((folder / "scales.json").read_text())
-    assert saved["chosen"] == method.scale_.chosen.tolist()
-    assert saved["length_scales"] == method.scale_.candidates.tolist()
+    kept = load(folder / "tuned.calliper").calibrator
+    np.testing.assert_array_equal(kept.scale_.chosen, method.scale_.chosen)
 
 
 def test_a_grid_that_is_given_needs_no_training_and_takes_features_as_they_are(calliper, folder):
@@ -109,29 +100,6 @@ def test_a_grid_that_is_given_needs_no_training_and_takes_features_as_they_are(c
     y_pred = columns(folder / "new.csv", "y_pred")[:, 0]
     upper = AbsoluteError().invert(y_pred, radius)[1]
     np.testing.assert_array_equal(columns(folder / "out.csv", "upper")[:, 0], upper)
-    assert json.loads((folder / "scales.json").read_text())["standardised"] is False
-
-
-def test_what_the_file_says(tuned):
-    text = (tuned / "scales.json").read_text()
-    saved = json.loads(text)
-    known = columns(tuned / "cal.csv", "y", "y_pred", "a", "b")
-    expected = {
-        "format": "calliper length scales",
-        "version": 1,
-        "criterion": "mse",
-        "grid": "auto",
-        "seed": 0,
-        "target": "y",
-        "prediction": "y_pred",
-        "features": ["a", "b"],
-        "standardised": True,
-        "calibration_sha256": hashlib.sha256(known.astype("<f8").tobytes()).hexdigest(),
-    }
-    assert {name: saved[name] for name in expected} == expected
-    assert len(saved["chosen"]) == 100 and set(saved["chosen"]) <= set(saved["length_scales"])
-    assert len(saved["criterion_mean"]) == len(saved["criterion_deviation"]) == 5
-    assert str(tuned) not in text and ".csv" not in text
 
 
 @pytest.mark.parametrize("criterion", ["mse", "deviance", "mi"])
@@ -148,27 +116,18 @@ def test_the_table_has_every_scale_and_the_ten_nearest(calliper, folder, criteri
     assert ["10", "nearest", "neighbours", f"{curve.reference_value:#.5g}"] in lines
     assert max(map(len, done.stdout.splitlines())) <= 100
     assert "".join(curve.describe().split()) == "".join(words.split())
-    assert "100 length scales written to scales.json" in done.stderr
-    assert "calliper interval --scales scales.json" in done.stderr
+    assert "calibration of 100 points written to tuned.calliper" in done.stderr
+    assert "calliper interval --calibrated tuned.calliper" in done.stderr
 
 
-def test_a_long_grid_is_shown_in_part_and_saved_in_full(calliper, folder):
-    done = calliper(*TRAINED, "--scan", 80)
-    assert "of 80 shown" in done.stdout and len(done.stdout.splitlines()) < 45
-    saved = json.loads((folder / "scales.json").read_text())
-    assert len(saved["length_scales"]) == 80
-    favourite = max(set(saved["chosen"]), key=saved["chosen"].count)
-    assert f"{favourite:#.4g}" in done.stdout.split()
-
-
-def test_much_memory_is_said_before_the_work(tuned, monkeypatch, capsys):
+def test_much_memory_is_said_before_the_work(folder, monkeypatch, capsys):
     from calliper.cli import _tune
 
     def at_work(*arguments):
         raise KeyError("at work")
 
     monkeypatch.setattr(_tune, "_curve", at_work)
-    monkeypatch.chdir(tuned)
+    monkeypatch.chdir(folder)
     with pytest.raises(KeyError, match="at work"):
         _tune.tune.main(TRAINED[1:], standalone_mode=False)
     assert capsys.readouterr().err == ""
@@ -176,8 +135,6 @@ def test_much_memory_is_said_before_the_work(tuned, monkeypatch, capsys):
     with pytest.raises(KeyError, match="at work"):
         _tune.tune.main(TRAINED[1:], standalone_mode=False)
     assert "tuning on 100 calibration rows takes about 0 GB" in capsys.readouterr().err
-    _tune._warn_of_memory("mse", 20_000)
-    assert "about 12 GB of memory" in capsys.readouterr().err
 
 
 def test_quiet_and_the_figure(calliper, folder):
@@ -194,18 +151,7 @@ def test_nearness_by_the_prediction_alone_and_by_a_prefix(calliper, folder):
     done = calliper(*args, "--scan", 4)
     assert "nearness was judged by the prediction alone" in done.stderr
     assert calliper(*args, "--scan", 4, "--features-prefix", "a", "--quiet").returncode == 0
-    assert json.loads((folder / "scales.json").read_text())["features"] == ["a"]
-
-
-def test_what_interval_says(calliper, tuned):
-    done = calliper(*USE, "--training", "train.csv")
-    assert done.returncode == 0
-    note, summary, promise, *_ = done.stderr.splitlines()
-    assert note == "note: each length scale was chosen without its own point, as the proof requires"
-    assert summary == "50 rows written to out.csv (JackknifeRescaled, 100 calibration points)"
-    assert "asked for: 0.9" in promise
-    again = calliper(*USE, "--training", "train.csv", "--method", "jackknife", "--quiet")
-    assert again == (0, "", "")
+    assert "1 features: 'a'" in calliper("inspect", "tuned.calliper").stdout
 
 
 @pytest.mark.parametrize(
@@ -231,9 +177,11 @@ def test_what_interval_says(calliper, tuned):
         ("--training train.csv --calibration short.csv", "2 calibration points are too few"),
         ("--training train.csv --features c", "cal.csv: no column 'c'"),
         ("--training train.csv --target y_pred", "are both 'y_pred'"),
-        ("--training train.csv --output scales.csv", "the name must end in .json"),
-        ("--training train.csv --output -", "the name must end in .json"),
-        ("--training train.csv --output no/scales.json", "there is no folder"),
+        ("--training train.csv --output tuned.json", "the name must end in .calliper"),
+        ("--training train.csv --output -", "the name must end in .calliper"),
+        ("--training train.csv --output no/tuned.calliper", "there is no folder"),
+        ("--kernel knn", "--kernel knn has nothing to tune: give tuned-rbf or tuned-knn."),
+        ("--kernel tuned-knn --scan 3", "--scan is for --kernel tuned-rbf: omit it."),
         ("--training train.csv --figure tuning.gif", "must end in .png, .pdf, .svg"),
         ("--training train.csv --figure no/tuning.png", "there is no folder"),
     ],
@@ -242,85 +190,13 @@ def test_bad_options_of_tune(calliper, folder, leftovers, options, words):
     (folder / "same.csv").write_text("y,y_pred,a,b\n1,1,2,3\n2,1,2,3\n")
     (folder / "short.csv").write_text("y,y_pred,a,b\n1,1,2,3\n2,1,2,4\n")
     assert words in error_of(calliper(*TUNE, *options.split()))
-    assert not (folder / "scales.json").exists() and leftovers() == []
+    assert not (folder / "tuned.calliper").exists() and leftovers() == []
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ("--method full", "--scales were chosen on calibration errors, which would void the"),
-        ("--method full", "use --method jackknife"),
-        ("--method split", "--scales are for --method jackknife only, not split"),
-        ("--method mad-split", "--scales are for --method jackknife only, not mad-split"),
-        ("--neighbors 10", "--scales and --neighbors exclude one another"),
-        ("--statistic rms", "--statistic is for --method full only"),
-        ("--scales none.json", "cannot read none.json: No such file or directory"),
-        ("--scales folder.json", "it is a folder"),
-        ("--scales cal.csv", "cal.csv: is not a file of length scales (it is not JSON)"),
-        ("--features a", "was made with the features 'a', 'b', not 'a'; give the same"),
-        ("--features b,a", "was made with the features 'a', 'b', not 'b', 'a'"),
-        ("--target id", "was made with --target y, not id"),
-        ("--calibration other.csv", "was made from other calibration data or features; run"),
-        ("--calibration new.csv", "length scales for 100 calibration points, but there are 50"),
-        ("--training other.csv", "was made from other training data; run calliper tune again"),
-    ],
-)
-def test_bad_use_of_scales(calliper, tuned, leftovers, options, words):
-    (tuned / "folder.json").mkdir()
-    assert words in error_of(calliper(*USE, "--training", "train.csv", *options.split()))
-    assert not (tuned / "out.csv").exists() and leftovers() == []
-
-
-def test_standardised_once_is_standardised_again(calliper, tuned):
-    assert "was made with --training; give the same file here too" in error_of(calliper(*USE))
-    assert calliper(*TUNE, "--length-scales", "1,100", "--quiet").returncode == 0
-    done = calliper(*USE, "--training", "train.csv")
-    assert "was made without --training; omit it here too" in error_of(done)
-
-
-def test_one_changed_digit_is_noticed(calliper, tuned):
-    text, y = (tuned / "cal.csv").read_text(), float(columns(tuned / "cal.csv", "y")[50, 0])
-    changed = text.replace(repr(y), repr(float(np.nextafter(y, np.inf))))
-    assert changed != text
-    (tuned / "cal.csv").write_text(changed)
-    done = calliper(*USE, "--training", "train.csv")
-    assert "was made from other calibration data" in error_of(done)
-
-
-@pytest.mark.parametrize(
-    ("entry", "value", "words"),
-    [
-        ("format", "other", "(its format is not 'calliper length scales')"),
-        ("version", 2, "is version 2 of the format, and this calliper reads 1"),
-        ("version", None, "is version None of the format"),
-        ("features", "a", "('features' must be a list of names)"),
-        ("target", None, "('target' must be text)"),
-        ("training_sha256", 5, "('training_sha256' must be text)"),
-        ("chosen", [], "('chosen' must be a list of positive numbers)"),
-        ("chosen", ["1"] * 100, "('chosen' must be a list of positive numbers)"),
-        ("chosen", [float("nan")] * 100, "('chosen' must be a list of positive numbers)"),
-        ("chosen", [-1.0] * 100, "('chosen' must be a list of positive numbers)"),
-        ("chosen", [1.0] * 99, "has length scales for 99 calibration points"),
-    ],
-)
-def test_files_that_are_no_scales(calliper, tuned, entry, value, words):
-    saved = json.loads((tuned / "scales.json").read_text())
-    (tuned / "scales.json").write_text(json.dumps({**saved, entry: value}))
-    assert words in error_of(calliper(*USE, "--training", "train.csv"))
-
-
-def test_json_that_is_something_else(calliper, tuned):
-    for text in ("[1, 2]", "3", "{}", "[" * 100_000, "\0"):
-        (tuned / "scales.json").write_text(text)
-        assert "is not a file of length scales" in error_of(calliper(*USE))
-
-
-def test_the_output_is_none_of_the_inputs(calliper, tuned):
-    os.link(tuned / "scales.json", tuned / "out.csv")
-    assert "--output out.csv is also an input" in error_of(calliper(*USE))
-    os.link(tuned / "cal.csv", tuned / "cal.json")
-    done = calliper(*TRAINED, "--output", "cal.json")
-    assert "--output cal.json is also an input" in error_of(done)
+def test_the_output_is_none_of_the_inputs(calliper, folder):
+    os.link(folder / "cal.csv", folder / "cal.calliper")
+    done = calliper(*TRAINED, "--output", "cal.calliper")
+    assert "--output cal.calliper is also an input" in error_of(done)
 
 
 def test_a_signal_leaves_nothing_behind(folder, leftovers):
@@ -328,7 +204,7 @@ def test_a_signal_leaves_nothing_behind(folder, leftovers):
     training = (folder / "train.csv").read_text()
     (folder / "train.csv").unlink()
     os.mkfifo(folder / "train.csv")
-    (folder / "scales.json").write_text("of an earlier run")
+    (folder / "tuned.calliper").write_text("of an earlier run")
     slow = ["--criterion", "mi", "--scan", "200", "--figure", "tuning.png"]
     process = subprocess.Popen(
         [sys.executable, "-m", "calliper", *TRAINED, *slow],
@@ -343,7 +219,7 @@ def test_a_signal_leaves_nothing_behind(folder, leftovers):
     assert process.communicate(timeout=30) == ("", "calliper: stopped by SIGINT\n")
     assert process.returncode == 130
     assert leftovers() == [] and not (folder / "tuning.png").exists()
-    assert (folder / "scales.json").read_text() == "of an earlier run"
+    assert (folder / "tuned.calliper").read_text() == "of an earlier run"
 
 
 @pytest.mark.parametrize("args", [["tune", "--help"], ["--help"]])

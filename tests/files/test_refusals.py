@@ -253,9 +253,16 @@ def test_paths_that_lead_nowhere(ridge, tmp_path):
     for bad in (tmp_path / "no" / "x", tmp_path, "", ".", "a\0b", "/", tmp_path / ("x" * 300)):
         with pytest.raises(CalliperError, match=r"nothing was written"):
             calliper.save(ridge, bad)
-    for bad in (tmp_path / "no", tmp_path, "a\0b"):
+    for bad in (tmp_path, "a\0b"):
         with pytest.raises(CalliperError, match=r"cannot be read"):
             calliper.load(bad, RIDGE)
+    for read in (calliper.load, calliper.files.inspect):
+        with pytest.raises(FileNotFoundError, match=r"there is no file .*no': check the path"):
+            read(tmp_path / "no")
+    (tmp_path / "rows.csv").write_text("x,y\n1,2\n")
+    with pytest.raises(DamagedFileError, match="it was cut off, or is of another kind") as refused:
+        calliper.files.inspect(tmp_path / "rows.csv")
+    assert "BadZipFile" not in str(refused.value)
     assert not list(tmp_path.glob(".*"))
 
 

@@ -92,10 +92,17 @@ def test_too_few_points_to_tune_say_what_is_used_instead(data, criterion, n):
     assert n == 1 or "uses the smoothest, 2, for all" in str(error.value)
 
 
+def test_numbers_of_neighbours_have_a_curve_too(data):
+    Z, scores, _ = data
+    curve = tuning_curve(Z, scores, kernel=TunedKNN(n_neighbors=[5, 10]), random_state=0)
+    assert curve.mean[1] == curve.reference_value
+    assert curve.describe().startswith("Number of neighbours ")
+
+
 def test_what_cannot_be_tuned(data):
     Z, scores, Z_train = data
     with pytest.raises(TypeError, match="kernel must be TunedRBF"):
-        tuning_curve(Z, scores, kernel=TunedKNN())
+        tuning_curve(Z, scores, kernel=KNN())
     with pytest.raises(TypeError, match="reference must be KNN"):
         tuning_curve(Z, scores, Z_train=Z_train, reference=10)
     with pytest.raises(CalliperError, match="chosen already"):
@@ -146,6 +153,7 @@ def test_the_figure(data):
     line, reference = above.get_lines()[:2]
     np.testing.assert_array_equal(line.get_ydata(), curve.mean)
     assert set(reference.get_ydata()) == {curve.reference_value}
-    assert [text.get_text() for text in above.texts] == ["10 nearest neighbours"]
+    reference, favourite = (text.get_text() for text in above.get_legend().get_texts())
+    assert reference == "10 nearest neighbours"
+    assert f"chosen by {curve.counts.max()} of {N}" in favourite
     assert [bar.get_height() for bar in below.patches] == curve.counts.tolist()
-    assert f"chosen by {curve.counts.max()} of {N}" in below.texts[0].get_text()

@@ -5,16 +5,16 @@ import pytest
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.frozen import FrozenEstimator
 
-from calliper import ConformalRegressor, Intervals, Split
+from calliper import CalliperError, ConformalRegressor, Intervals, Split
 from calliper.calibrators import LVD
 from calliper.kernels import learn_metric
 from calliper.lab.evaluation import Problem
 from calliper.metrics import Context
-from studies.experiments.deutschmann2024 import lvd, methods
+from studies.experiments.deutschmann2024 import lvd, methods, run, study
 from studies.experiments.deutschmann2024.artefact import Artefact, Rows
 from studies.experiments.deutschmann2024.config import TASKS
 from studies.experiments.deutschmann2024.measures import capped, mean_width
-from studies.experiments.deutschmann2024.problems import alphaseq, trained
+from studies.experiments.deutschmann2024.problems import alphaseq, tabular, trained
 from studies.experiments.deutschmann2024.study import Study, run_all
 from studies.experiments.deutschmann2024.whole import Whole
 
@@ -122,3 +122,18 @@ def test_amino_acids_are_counted():
     counts = alphaseq.amino_acid_counts(["AAC", "WYX"])
     assert counts.sum(axis=1).tolist() == [3.0, 2.0]
     assert counts[0, 0] == 2.0
+
+
+def test_a_run_ends_with_what_it_left_out_and_where_results_lie(tmp_path, monkeypatch, capsys):
+    def missing(name):
+        raise CalliperError(f"no {name}")
+
+    monkeypatch.setattr(study, "LEFT_OUT", {})
+    monkeypatch.setattr(run, "LEFT_OUT", study.LEFT_OUT)
+    monkeypatch.setattr(tabular, "load_tabular", missing)
+    assert not tabular.studies(quick=True)
+    run._say_end(tmp_path)
+    results, *left_out = capsys.readouterr().err.splitlines()[-3:]
+    assert results == f"records, tables and figures: {tmp_path}"
+    for line, title in zip(left_out, ("concrete", "yacht"), strict=True):
+        assert line.startswith(f"LEFT OUT for want of data: {title} (")

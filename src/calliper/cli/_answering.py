@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
+from calliper._row_checks import find_shared
 from calliper._types import FloatArray
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
@@ -31,12 +33,27 @@ class Tally:
     filled: int = 0  # cells that lacked a number
     heaviest: float = 0.0  # the largest weight of a row, 0 without weights
     infinite: int = 0  # rows whose own weight makes their interval infinite
+    known: int = 0  # calibration rows among them
+    targets: int = 0  # rows that have a target
+    inside: tuple[int, ...] = ()  # those whose target is inside, for each level
 
     def add(self, other: Tally) -> None:
         """Count what another has counted."""
         self.rows, self.filled = self.rows + other.rows, self.filled + other.filled
         self.heaviest = max(self.heaviest, other.heaviest)
-        self.infinite += other.infinite
+        self.infinite, self.known = self.infinite + other.infinite, self.known + other.known
+        self.targets += other.targets
+        pairs = zip_longest(self.inside, other.inside, fillvalue=0)
+        self.inside = tuple(ours + theirs for ours, theirs in pairs)
+
+
+def _inside(targets: FloatArray, ends: Intervals) -> Tally:
+    """How many rows have a target, and of how many it is inside."""
+    known = np.isfinite(targets)
+    y = targets[known, None]
+    lower, upper = (end.reshape(len(targets), -1)[known] for end in ends)
+    inside = ((lower <= y) & (y <= upper)).sum(axis=0)
+    return Tally(targets=len(y), inside=tuple(inside.tolist()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +99,13 @@ class Answering:
             how["groups"] = tables.known_labels(chunk, self.calibration.schema.group)
         ends = self.calibration.calibrated.intervals(rows[:, 1:], rows[:, 0], self.levels, **how)
         tally.rows += len(rows)
+        if (known := self.calibration.calibrated.rows) is not None:
+            found = find_shared(known, rows, None)
+            tally.known += found.n_shared if found.certain else 0
+        target = self.calibration.schema.columns.target
+        targets = chunk.floats(target) if target in chunk.table.columns else None
+        if targets is not None:
+            tally.add(_inside(targets, ends))
         if weights:
             shift = self._shift(weights["weights"])
             tally.heaviest = max(tally.heaviest, float(weights["weights"].max()))
@@ -90,6 +114,24 @@ class Answering:
 
     def _shift(self, weights: Any) -> ShiftReport:
         return ShiftReport.of(self.calibration.weights, weights, self.coverage[-1])
+
+    def warn_of_known(self, tally: Tally) -> None:
+        """Say so if calibration rows are among the new ones."""
+        if tally.known:
+            count = "all" if tally.known == tally.rows else f"{tally.known:,} of"
+            out.note(
+                f"warning: {count} {tally.rows:,} new rows are also calibration rows (same "
+                f"prediction and features): intervals around rows that were used already say "
+                f"nothing of new ones"
+            )
+
+    def say_seen(self, tally: Tally) -> None:
+        """The coverage that was seen, if new rows have targets."""
+        if tally.targets:
+            pairs = zip(self.coverage, tally.inside, strict=True)
+            seen = ", ".join(f"{n / tally.targets:.4g} (asked for: {at:g})" for at, n in pairs)
+            name = self.calibration.schema.columns.target
+            out.note(f"coverage seen in {tally.targets:,} new rows that have {name!r}: {seen}")
 
     def say_filled(self, tally: Tally) -> None:
         """How many cells were filled, those of calibration and training rows among them."""

@@ -56,7 +56,7 @@ def commands(context: click.Context) -> None:
     \b
     See which method suits your data, as one page to read and to share:
       calliper compare --calibration cal.csv --test test.csv \\
-          --target y --prediction y_pred --report report.html
+          --target y --prediction y_pred --output report.html
 
     \b
     See all methods, what is proved of each and when to choose it:
@@ -65,7 +65,7 @@ def commands(context: click.Context) -> None:
     \b
     Choose how local they are, and see what that gains:
       calliper tune --calibration cal.csv --training train.csv \\
-          --target y --prediction y_pred --output scales.json
+          --target y --prediction y_pred --output tuned.calliper
     """  # noqa: D301
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

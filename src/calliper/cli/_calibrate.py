@@ -30,17 +30,22 @@ class CalibrateRequest(CalibrationRequest):
     def check(self) -> None:
         """Refuse what contradicts itself or cannot be written, before any work is done."""
         super().check()
-        if not self.output.lower().endswith(ENDING):
-            raise CalliperError(f"{self.output}: the name must end in {ENDING}; rename it.")
-        out.check_output(self.output, self.inputs)
+        check_kept(self.output, self.inputs)
+
+
+def check_kept(output: str, inputs: list[str]) -> None:
+    """Refuse a name that a calibration cannot be kept by."""
+    if not output.lower().endswith(ENDING):
+        raise CalliperError(f"{output}: the name must end in {ENDING}; name such a file.")
+    out.check_output(output, inputs)
 
 
 @click.command()
 @options.calibration_file()
 @options.known_columns()
 @click.option("--output", metavar="FILE", required=True, help=f"What is kept: {ENDING}.")
-@options.feature_columns
-@options.training_file("some methods learn from them. Without it, features are taken as they are.")
+@options.nearness_and_score
+@options.training_file
 @method_options
 @options.file_form
 @options.seed_and_quiet("Decides whatever a method draws at random.")
@@ -66,4 +71,5 @@ def calibrate(request: CalibrateRequest) -> None:
         calibration.save(request.output)
     if not request.shared.quiet:
         calibration.filling.say()
-        summarise(calibration, (0.9,), None, f"calibration written to {request.output}")
+        done = f"calibration written to {request.output}"
+        summarise(calibration, (0.9,), None, done, explain=request.explain)

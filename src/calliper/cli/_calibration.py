@@ -14,6 +14,7 @@ import click
 import numpy as np
 
 from calliper import __version__, files
+from calliper._row_checks import sketch_rows
 from calliper._stored import CalibratedOnStored, calibrate_stored
 from calliper._types import FloatArray
 from calliper._writing import to_text
@@ -21,10 +22,8 @@ from calliper.calibrators import FullRescaled
 from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
-from calliper.cli._methods import DEFAULT, DEFAULT_NEIGHBORS, METHODS, STATISTICS, MethodOptions
-from calliper.cli._scales import fingerprint, read_scales
+from calliper.cli._methods import DEFAULT, METHODS, STATISTICS, MethodOptions
 from calliper.exceptions import CalliperError
-from calliper.kernels import named_kernels
 from calliper.shift import LikelihoodRatio
 
 #: Rows that a sketch is made of, at most.
@@ -38,22 +37,21 @@ class CalibrationRequest:
     shared: options.Shared
     calibration: str
     training: str | None
-    scales: str | None
-    method: str | None
-    kernel: str | None
-    neighbors: int | None
-    statistic: str | None
-    offset: float | None
-    group: str | None
-    weight: str | None
-    shifted_to: str | None
+    method: str = DEFAULT
+    neighbors: int | None = None
+    statistic: str | None = None
+    offset: float | None = None
+    group: str | None = None
+    weight: str | None = None
+    shifted_to: str | None = None
+    explain: bool = False
 
     @property
     def options(self) -> MethodOptions:
         """The method, and what was said about it."""
         return MethodOptions(
-            name=self.method or (DEFAULT if self.scales is None else "jackknife"),
-            kernel=self.kernel,
+            name=self.method,
+            kernel=self.shared.kernel,
             neighbors=self.neighbors,
             statistic=self.statistic,
             offset=self.offset,
@@ -63,17 +61,19 @@ class CalibrationRequest:
     @property
     def inputs(self) -> list[str]:
         """All files that are read for it."""
-        every = (self.calibration, self.training, self.scales, self.shifted_to)
+        every = (self.calibration, self.training, self.shifted_to)
         return [path for path in every if path is not None]
 
     def check(self) -> None:
         """Refuse what contradicts itself, before any work is done."""
         self.shared.check()
-        has_training, has_scales = self.training is not None, self.scales is not None
-        self.options.check(has_training=has_training, has_scales=has_scales)
+        self.options.check(has_training=self.training is not None)
+        weighed = "--weight" if self.weight is not None else "--shifted-to"
+        if (self.weight or self.shifted_to) and "weights" not in self.options.build().uses:
+            raise CalliperError(f"--method {self.method} takes no {weighed}: see calliper methods.")
         if self.weight is not None and self.shifted_to is not None:
             raise CalliperError("--weight and --shifted-to exclude one another: give one.")
-        if self.shifted_to is not None and not has_training:
+        if self.shifted_to is not None and self.training is None:
             raise CalliperError(
                 "--shifted-to needs --training: weights are learnt by telling the new rows from "
                 "rows apart from the calibration rows, which must have no say in them."
@@ -83,26 +83,17 @@ class CalibrationRequest:
 #: The options of a request but the files of rows and the columns.
 method_options = options.together(
     click.option(
-        "--scales",
-        metavar="FILE",
-        help="Length scales from 'calliper tune', in place of --neighbors; for jackknife.",
-    ),
-    click.option(
         "--method",
         type=click.Choice([*METHODS]),
         metavar="NAME",
-        help=f"See 'calliper methods'.  [default: {DEFAULT}; with --scales, jackknife]",
-    ),
-    click.option(
-        "--kernel",
-        type=click.Choice([*named_kernels()]),
-        metavar="NAME",
-        help=f"Which points count as near: {', '.join(named_kernels())}.  [default: by the method]",
+        default=DEFAULT,
+        help="See 'calliper methods'.",
     ),
     click.option(
         "--neighbors",
         type=click.IntRange(min=1),
-        help=f"Nearest points, for methods that ask them.  [default: {DEFAULT_NEIGHBORS}]",
+        help="Nearest points, for methods that ask them.  [default: by the method, see 'calliper "
+        "methods --long']",
     ),
     click.option(
         "--statistic",
@@ -131,23 +122,7 @@ method_options = options.together(
         help="Learn such weights: rows like the new ones, often the new file itself, are told from "
         "those of --training by their features.",
     ),
-)
-
-#: Parameters that decide a calibration, and are decided where one is read from a file.
-DECIDED = (
-    *("calibration", "target", "prediction", "features", "features_prefix", "training", "scales"),
-    *(
-        "method",
-        "kernel",
-        "neighbors",
-        "statistic",
-        "offset",
-        "group",
-        "weight",
-        "shifted_to",
-        "gaps",
-        "seed",
-    ),
+    click.option("--explain", is_flag=True, help="Say all that is promised, and provided what."),
 )
 
 
@@ -213,7 +188,6 @@ class FileCalibration:
     ratio : what gives rows weights, if it was learnt
     weights : those of the calibration rows, (N,), if they have any
     digest : of all that it was made from
-    by_scales : whether length scales were read from a file
     sketch : errors of some calibration rows and half-widths there at 0.9, (2, n), to be drawn
     """
 
@@ -223,7 +197,6 @@ class FileCalibration:
     ratio: LikelihoodRatio | None
     weights: FloatArray | None
     digest: str
-    by_scales: bool
     sketch: FloatArray | None = None
 
     def split(self, rows: FloatArray) -> tuple[FloatArray, dict[str, Any]]:
@@ -245,7 +218,7 @@ def load_calibration(path: str) -> FileCalibration:
         pass
     kind = files.inspect(path).header["object"]
     calibrated = files.load(path) if kind == CalibratedOnStored.__name__ else None
-    if calibrated is None or calibrated.about is None:
+    if calibrated is None or calibrated.about is None or calibrated.rows is None:
         raise CalliperError(
             f"{path}: holds a {kind} that knows no columns, for calliper.load in Python; make a "
             f"file for the command line with calliper calibrate."
@@ -262,48 +235,94 @@ def load_calibration(path: str) -> FileCalibration:
         ) from error
 
 
-def calibrate_rows(
-    request: CalibrationRequest, table: tables.Table, schema: RowSchema, *, sketched: bool = False
-) -> FileCalibration:
-    """The method, fitted to the calibration rows in ``table``; with a sketch of it if asked for."""
-    columns, shared = schema.columns, request.shared
-    scales = None if request.scales is None else read_scales(request.scales)
-    if scales is not None:
-        scales.require_columns(columns, has_training=request.training is not None)
-    training, filling = tables.read_training(request.training, columns, shared.form)
+@dataclass(frozen=True, eq=False)
+class KnownRows:
+    """Rows with known targets, as the files hold them.
+
+    Attributes
+    ----------
+    known, training : (n, 2 + d) target, prediction and features
+    groups, weights : of the calibration rows, (N,), if they have any
+    filling : what fills gaps
+    ratio, shifted : what gives rows weights, if it was learnt, and the rows that it was told
+    """
+
+    known: FloatArray
+    training: FloatArray | None
+    groups: list[str | None] | None
+    weights: FloatArray | None
+    filling: tables.Filling
+    ratio: LikelihoodRatio | None
+    shifted: FloatArray | None
+
+
+def read_rows(request: CalibrationRequest, table: tables.Table, schema: RowSchema) -> KnownRows:
+    """Calibration rows in ``table``, and those of the other files."""
+    columns = schema.columns
+    training, filling = tables.read_training(request.training, columns, request.shared.form)
     ratio, shifted = _ratio(request, columns, training, filling)
     needed = schema.numbers(columns.known)
-    rows, groups = tables.read_labelled(table, needed, filling, schema.group)
+    rows, (labels,) = tables.read_rows(table, needed, filling, [schema.group])
     known, weights = (rows, None) if schema.weight is None else (rows[:, 1:], rows[:, 0])
     if ratio is not None:
         weights = ratio(known[:, 2:])
-    if scales is not None:
-        scales.require_rows(known, training)
+    return KnownRows(known, training, labels, weights, filling, ratio, shifted)
+
+
+def fit_rows(
+    request: CalibrationRequest,
+    schema: RowSchema,
+    rows: KnownRows,
+    calibrator: Any,
+    *,
+    sketched: bool = False,
+    tuned: FloatArray | None = None,
+) -> FileCalibration:
+    """The calibrator, fitted to the rows; with a sketch of it if asked for.
+
+    ``tuned`` is what was chosen on these rows before.
+    """
+    score, training = request.shared.score_function, rows.training
     try:
         calibrated = calibrate_stored(
-            request.options.build(None if scales is None else scales.chosen),
-            replace(tables.stored(known), groups=groups, weights=weights),
-            None if training is None else tables.stored(training),
+            calibrator,
+            tables.stored(rows.known, score, groups=rows.groups, weights=rows.weights),
+            None if training is None else tables.stored(training, score),
+            score,
         )
     except TypeError as error:  # a kernel that cannot do what the method asks of it says so
-        if request.kernel is None:
+        if request.shared.kernel is None:
             raise
         raise CalliperError(
-            f"--kernel {request.kernel} does not go with --method {request.options.name}: {error}"
+            f"--kernel {request.shared.kernel} does not go with --method {request.method}: give "
+            f"another --kernel, or --method full."
         ) from error
-    made_from = [asdict(schema), asdict(request.options), groups]
-    chosen = None if scales is None else scales.chosen
-    digest = _digest(made_from, rows, training, filling.medians, shifted, chosen)
-    sketch = _sketch(calibrated, known, groups, weights) if sketched else None
+    calibrated = replace(calibrated, rows=sketch_rows(rows.known[:, 1:]))
+    made_from = [asdict(schema), asdict(request.options), request.shared.score, rows.groups]
+    numbers = (rows.known, rows.weights, training, rows.filling.medians, rows.shifted, tuned)
+    sketch = _sketch(calibrated, rows) if sketched else None
     return FileCalibration(
-        calibrated, schema, filling, ratio, weights, digest, scales is not None, sketch
+        calibrated,
+        schema,
+        rows.filling,
+        rows.ratio,
+        rows.weights,
+        _digest(made_from, *numbers),
+        sketch,
     )
 
 
-def _sketch(
-    calibrated: CalibratedOnStored, known: FloatArray, groups: Any, weights: FloatArray | None
-) -> FloatArray:
+def calibrate_rows(
+    request: CalibrationRequest, table: tables.Table, schema: RowSchema, *, sketched: bool = False
+) -> FileCalibration:
+    """The method that was asked for, fitted to the rows of the files."""
+    rows = read_rows(request, table, schema)
+    return fit_rows(request, schema, rows, request.options.build(), sketched=sketched)
+
+
+def _sketch(calibrated: CalibratedOnStored, rows: KnownRows) -> FloatArray:
     """Errors and half-widths, (2, n), of evenly spaced rows; not of those that weigh nothing."""
+    known, groups, weights = rows.known, rows.groups, rows.weights
     counted = np.arange(len(known)) if weights is None else np.flatnonzero(weights > 0)
     shown = counted[:: -(-len(counted) // SKETCHED)]
     y, y_pred, X = known[shown, 0], known[shown, 1], known[shown, 2:]
@@ -325,34 +344,45 @@ def _ratio(
         return None, None
     with tables.open_table(request.shifted_to, request.shared.form) as table:
         tables.require_columns(table, columns.features)
-        now = tables.read_numbers(table, columns.features, filling)
+        now, _ = tables.read_rows(table, columns.features, filling)
     return LikelihoodRatio(random_state=request.shared.seed).fit(training[:, 2:], now), now
 
 
 def _digest(about: list[Any], *arrays: FloatArray | None) -> str:
     """SHA-256 of numbers and names, and of the version that made something of them."""
-    parts = [None if array is None else fingerprint(np.asarray(array)) for array in arrays]
+    parts = [None if array is None else _fingerprint(array) for array in arrays]
     return sha256(to_text([__version__, about, parts]).encode()).hexdigest()
 
 
+def _fingerprint(rows: FloatArray) -> str:
+    """SHA-256 over numbers as float64, row after row, least significant byte first."""
+    return sha256(np.ascontiguousarray(rows, dtype="<f8").tobytes()).hexdigest()
+
+
 def summarise(
-    calibration: FileCalibration, coverage: tuple[float, ...], how: Any, done: str
+    calibration: FileCalibration,
+    coverage: tuple[float, ...],
+    confidence: float | None,
+    done: str,
+    *,
+    explain: bool,
 ) -> None:
-    """What was done, by which method, and what it promises; ``how`` is a confidence, or None."""
+    """What was done, by which method, and what it promises: a line, or all of it."""
     calibrated = calibration.calibrated
     calibrator = calibrated.calibrator
     if calibrator.judges_nearness and calibration.schema.alone:
         options.note_prediction_alone()
-    if calibration.by_scales:
-        out.note("note: each length scale was chosen without its own point, as the proof requires")
-    promises = [calibrated.guarantee(level, how) for level in coverage]
-    name, n = promises[0].method, calibrator.n_calibration_
-    out.note(f"{done} ({name}, {n} calibration points)")
-    if isinstance(calibrator, FullRescaled):
+    promises = [calibrated.guarantee(level, confidence) for level in coverage]
+    out.note(f"{done} ({promises[0].method}, {calibrator.n_calibration_} calibration points)")
+    if explain and isinstance(calibrator, FullRescaled):
         out.note(f"how local: {calibrator.locality_.describe()}")
-    first, *further = (promise.describe() for promise in promises)
-    out.note(first)
-    for text in further:
-        promise, _, given = text.partition("\n")
-        if text != first:
-            out.note(f"{promise[:-1]}, under the same assumptions." if given else text)
+    first = promises[0].describe()
+    for text in dict.fromkeys(promise.describe() for promise in promises):
+        promise, _, conditions = text.partition("\n")
+        if explain and text == first:
+            out.note(text)
+        elif conditions:
+            given = "the same conditions" if explain else "conditions that --explain lists"
+            out.note(f"{promise.removesuffix('.')}, under {given}.")
+        else:
+            out.note(promise)

@@ -6,8 +6,9 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -21,7 +22,7 @@ from calliper.cli._tables import (
     Columns,
     Filling,
     open_table,
-    read_numbers,
+    read_rows,
     read_training,
     require_columns,
     sum_of,
@@ -45,7 +46,7 @@ class CompareRequest:
     test: str | None
     data: str | None
     training: str | None
-    report: str | None
+    output: str | None
     kind: str | None
     group: str | None
     identity: str | None
@@ -55,13 +56,13 @@ class CompareRequest:
     @property
     def format(self) -> str:
         """``html`` or ``json``."""
-        named_json = self.report is not None and Path(self.report).suffix.lower() == ".json"
+        named_json = Path(self.output or "").suffix.lower() == ".json"
         return self.kind or ("json" if named_json else "html")
 
     @property
-    def output(self) -> str:
+    def where(self) -> str:
         """Where the report goes."""
-        return self.report or ("-" if self.format == "json" else "report.html")
+        return self.output or ("-" if self.format == "json" else "report.html")
 
     @property
     def inputs(self) -> list[str]:
@@ -73,13 +74,18 @@ class CompareRequest:
         """Refuse what contradicts itself or cannot be written, before any work is done."""
         self.shared.check()
         self._check_inputs()
-        suffix, endings = Path(self.output).suffix.lower(), _ENDINGS[self.format]
-        if self.output != "-" and suffix not in endings:
+        suffix, endings = Path(self.where).suffix.lower(), _ENDINGS[self.format]
+        if self.where != "-" and suffix not in endings:
             raise CalliperError(
-                f"{self.output}: the name of a report in {self.format} must end in {endings[0]}; "
-                f"rename it."
+                f"{self.where}: the name of a report in {self.format} must end in {endings[0]}; "
+                f"name such a file."
             )
-        check_output(self.output, self.inputs, option="--report")
+        if not np.isfinite(self.shared.score_function.invert(np.zeros(1), np.ones((1, 2)))).all():
+            raise CalliperError(
+                f"--score {self.shared.score} has intervals without one end, which have no width "
+                f"to compare: give a score of both sides."
+            )
+        check_output(self.where, self.inputs)
 
     def _check_inputs(self) -> None:
         given = (self.calibration is not None, self.test is not None)
@@ -100,7 +106,11 @@ class CompareRequest:
         names = self.methods or (_WITH_TRAINING if has_training else _ALONE)
         if len(set(names)) < len(names):
             raise CalliperError(f"--method is given twice with one name among {', '.join(names)}.")
-        methods = [MethodOptions(name=name, seed=self.shared.seed) for name in names]
+        plain = [MethodOptions(name=name, seed=self.shared.seed) for name in names]
+        kernel = self.shared.kernel
+        if kernel is not None and not any(method.takes_kernel for method in plain):
+            raise CalliperError(f"--kernel is for none of {', '.join(names)}: omit it.")
+        methods = [replace(each, kernel=kernel) if each.takes_kernel else each for each in plain]
         for method in methods:
             method.check(has_training=has_training)
         return methods
@@ -115,8 +125,8 @@ class CompareRequest:
     help="In place of both: one file, split at random into a calibration and a test half.",
 )
 @options.known_columns()
-@options.feature_columns
-@options.training_file("some methods learn from them.")
+@options.nearness_and_score
+@options.training_file
 @click.option("--group", metavar="COLUMN", help="Show coverage in each group of test rows.")
 @click.option("--id", "identity", metavar="COLUMN", help="Names of the rows, shown in figures.")
 @click.option(
@@ -130,7 +140,7 @@ class CompareRequest:
 )
 @options.coverage("How often the target shall be inside; the page shows other levels too.")
 @click.option(
-    "--report",
+    "--output",
     metavar="FILE",
     help="Where the page goes; '-' is standard output.  [default: report.html; for json: -]",
 )
@@ -148,7 +158,7 @@ def compare(request: CompareRequest) -> None:
 
     \b
     calliper compare --calibration cal.csv --test test.csv --target y --prediction y_pred \\
-        --features a,b --training train.csv --group site --report report.html
+        --features a,b --training train.csv --group site --output report.html
 
     Writes one HTML page that works offline: the verdict in words, what is promised, figures to
     explore (choose level and method, hover over points), a table, warnings that matter and all
@@ -165,7 +175,7 @@ def compare(request: CompareRequest) -> None:
 def _write_report(request: CompareRequest, methods: Sequence[MethodOptions]) -> None:
     """Read, compare, write, and say the verdict."""
     rows, filling = _read(request)
-    hidden = request.shared.quiet or (request.output == "-" and sys.stdout.isatty())
+    hidden = request.shared.quiet or (request.where == "-" and sys.stdout.isatty())
     with progress("comparing", hidden=hidden) as report:
         comparison = compare_methods(
             rows["calibration"].points,
@@ -175,11 +185,12 @@ def _write_report(request: CompareRequest, methods: Sequence[MethodOptions]) -> 
             training=rows["training"].points if "training" in rows else None,
             groups=rows["test"].groups,
             group_name=request.group or "group",
+            score_function=request.shared.score_function,
             random_state=request.shared.seed,
             progress=report,
         )
         text = _text(request, comparison, _provenance(request, rows))
-    write_text(request.output, text)
+    write_text(request.where, text)
     _say(request, comparison)
     if not request.shared.quiet:
         filling.say()
@@ -190,7 +201,7 @@ class LabelledPoints:
     """What a file holds: points, and the group of each if one was asked for."""
 
     points: Points
-    groups: tuple[str, ...] | None
+    groups: list[str | None] | None
     file: str
 
     def __len__(self) -> int:
@@ -198,7 +209,7 @@ class LabelledPoints:
 
     def take(self, rows: IntArray) -> LabelledPoints:
         """Some of the rows."""
-        groups = None if self.groups is None else tuple(self.groups[i] for i in rows)
+        groups = None if self.groups is None else [self.groups[i] for i in rows]
         return LabelledPoints(self.points.take(rows), groups, self.file)
 
     def halves(self, seed: int) -> Iterator[LabelledPoints]:
@@ -224,14 +235,13 @@ def _read(request: CompareRequest) -> tuple[dict[str, LabelledPoints], Filling]:
         identity = request.identity if request.identity in table.columns else None
     training, filling = read_training(request.training, columns, shared.form)
     reader = RowReader(columns, shared.form, filling)
-    labels = {"identity": request.identity, "group": request.group}
     if request.data is not None:
-        both = reader.rows(request.data, **labels)
+        both = reader.rows(request.data, request.identity, request.group)
         rows["calibration"], rows["test"] = both.halves(shared.seed)
     else:
         calibration, test = request.inputs[:2]
-        rows["calibration"] = reader.rows(calibration, identity=identity)
-        rows["test"] = reader.rows(test, **labels)
+        rows["calibration"] = reader.rows(calibration, identity)
+        rows["test"] = reader.rows(test, request.identity, request.group)
     if training is not None:
         rows["training"] = LabelledPoints(reader.points(training), None, request.inputs[-1])
     return rows, filling
@@ -246,48 +256,41 @@ class RowReader:
     filling: Filling
 
     def rows(
-        self, path: str, *, identity: str | None = None, group: str | None = None
+        self, path: str, identity: str | None = None, group: str | None = None
     ) -> LabelledPoints:
         """All rows of a file."""
+        known, labels = self.columns.known, [identity, group]
         with open_table(path, self.form) as table:
-            labels = [name for name in (identity, group) if name is not None]
-            require_columns(table, [*self.columns.known, *labels])
+            require_columns(table, [*known, *(name for name in labels if name is not None)])
             try:
-                numbers = read_numbers(table, self.columns.known, self.filling)
-            except CalliperError as error:
+                numbers, (ids, groups) = read_rows(table, known, self.filling, labels)
+            except CalliperError:
                 self._refuse_missing_predictions(path)
-                raise error from None
-        ids = None if identity is None else self._labels(path, identity)
-        groups = None if group is None else self._labels(path, group)
+                raise
         return LabelledPoints(self.points(numbers, ids), groups, path)
 
-    def points(self, known: FloatArray, ids: tuple[str, ...] | None = None) -> Points:
+    def points(self, known: FloatArray, ids: Any = None) -> Points:
         """Rows of target, prediction and features as points."""
         return Points(known[:, 2:], known[:, 0], known[:, 1], ids, self.columns.features)
-
-    def _labels(self, path: str, column: str) -> tuple[str, ...]:
-        """One column as text; tables are read for numbers, of which the target is one."""
-        with open_table(path, self.form) as table:
-            chunks = table.chunks([self.columns.target], carry=True)
-            return tuple(text for chunk in chunks for text in chunk.labels(column))
 
     def _refuse_missing_predictions(self, path: str) -> None:
         """If predictions are missing, how many and where: a model may have no answer for some."""
         name, missing = self.columns.prediction, []
-        with suppress(CalliperError):  # something else is wrong too, and was said already
-            cells = self._labels(path, name)
-            missing = [row for row, text in enumerate(cells, start=1) if is_gap(text)]
+        # If something else is wrong too, it was said already.
+        with suppress(CalliperError), open_table(path, self.form) as table:
+            _, (cells,) = read_rows(table, [self.columns.target], Filling(), [name])
+            missing = [row for row, text in enumerate(cells or (), 1) if is_gap(text or "")]
         if missing:
             first = ", ".join(map(str, missing[:5])) + (", …" if len(missing) > 5 else "")
             raise CalliperError(
-                f"{path}: {len(missing)} of {len(cells)} rows have no prediction in column "
+                f"{path}: {len(missing)} of {len(cells or ())} rows have no prediction in column "
                 f"{name!r} (rows {first} below the header): predict them, or remove them."
-            )
+            ) from None
 
 
 def _provenance(request: CompareRequest, rows: dict[str, LabelledPoints]) -> Provenance:
     """What it takes to repeat the comparison; files by their names alone, folders stay private."""
-    paths = [*request.inputs, *([] if request.report is None else [request.report])]
+    paths = [*request.inputs, request.where]
     notes = []
     if request.data is not None:
         notes.append(
@@ -326,6 +329,8 @@ def _use(request: CompareRequest) -> str:
         "--prediction": shared.prediction,
         "--features": shared.features,
         "--features-prefix": shared.features_prefix,
+        "--kernel": shared.kernel,
+        "--score": None if shared.score == "absolute" else shared.score,
         "--training": None if training is None else _name(training),
         "--delimiter": shared.delimiter,
         "--decimal": None if shared.decimal == "." else shared.decimal,
@@ -358,7 +363,7 @@ def _say(request: CompareRequest, comparison: Comparison) -> None:
     """The verdict in words, where the report does not go, and what to know beside it."""
     quiet, verdict = request.shared.quiet, comparison.verdict
     if not quiet:
-        echo = note if request.output == "-" else click.echo
+        echo = note if request.where == "-" else click.echo
         echo(verdict.headline)
         for line in filter(None, (verdict.size, verdict.caveat and f"But: {verdict.caveat}")):
             echo(wrapped(line))
@@ -373,5 +378,5 @@ def _say(request: CompareRequest, comparison: Comparison) -> None:
             note(one_line(f"warning: {check.title} {check.meaning}"))
     if not quiet:
         request.shared.note_prediction_alone()
-        if request.output != "-":
-            note(f"report written to {request.output}")
+        if request.where != "-":
+            note(f"report written to {request.where}")

@@ -11,12 +11,13 @@ import csv
 import gzip
 import io
 import os
+import re
 import stat
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from math import inf, nan
+from math import inf, isfinite, isinf, nan
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -81,7 +82,7 @@ class CsvTable:
         self.name, self._file, self._size = name, handle, _size(handle)
         content: Any = gzip.GzipFile(fileobj=handle) if form.zipped else handle
         with self._readable():
-            start = content.peek(3)
+            start = content.peek(4)
         marked = [encoding for mark, encoding in _MARKS.items() if start.startswith(mark)]
         self.form = replace(form, encoding=marked[0] if marked else form.encoding)
         _check_start(start, name, self.form)
@@ -108,7 +109,8 @@ class CsvTable:
             if len(record) != len(self.columns):
                 raise CalliperError(
                     f"{self.name}, line {line}: {len(record)} cells, but the header has "
-                    f"{len(self.columns)} columns; repair the line."
+                    f"{len(self.columns)} columns; repair the line (a cell that holds "
+                    f"{self.form.delimiter!r} stands in quotation marks)."
                 )
             cells.extend([record[place] for place in places])
             lines.append(line)
@@ -216,6 +218,10 @@ class CsvChunk:
         """One column as text."""
         place = self.table.columns.index(name)
         return [cells[place] for cells in self._cells()]
+
+    def floats(self, name: str) -> FloatArray | None:
+        """One column as numbers, not finite where there is none."""
+        return _as_numbers(self.labels(name), self.table.form.decimal)
 
     def arrow(self, schema: Any) -> Any:
         """The rows as a record batch; a gap among numbers is null."""
@@ -339,13 +345,17 @@ def _as_number(cell: str) -> float:
 
 def _what_is_wrong(cell: str, decimal: str) -> str:
     """Why a cell is not a finite number."""
-    if not cell.strip():
+    text, other = cell.strip(), {".": ",", ",": "."}[decimal]
+    if not text:
         return "the cell is empty"
-    try:
-        float(cell.replace("_", "?"))
-    except ValueError:
+    hint = ""
+    if decimal == "." and isfinite(_as_numbers([text], ",")[0]):
         hint = " (if the comma is a decimal one, give --decimal ,)"
-        return f"{cell!r} is not a number{hint if decimal == '.' and ',' in cell else ''}"
+    if re.fullmatch(rf"[+-]?\d{{1,3}}([{other}]\d{{3}})+([{decimal}]\d*)?", text):
+        sign = {",": "commas", ".": "points"}[other]
+        return f"{cell!r} has {sign} between thousands{hint}: write {text.replace(other, '')}"
+    if isinf(_as_number(text)) and not text.lower().endswith(("inf", "infinity")):
+        return f"{cell!r} is not a number{hint}"
     return f"{cell!r} is not a {'finite number' if decimal == '.' else 'number with a comma'}"
 
 
@@ -363,6 +373,8 @@ def csv_texts(rows: Iterable[Sequence[str]], delimiter: str) -> list[str]:
 
 def _check_start(start: bytes, name: str, form: Form) -> None:
     """Refuse a file whose first bytes show that it is compressed, or of wider letters."""
+    if start.startswith(b"PK\x03\x04"):
+        raise CalliperError(f"{name}: the file is a workbook or an archive; save it as CSV.")
     if start.startswith(b"\x1f\x8b") and not form.zipped:
         what = "unpack it" if name == "-" else f"name it {name}.gz, or unpack it"
         raise CalliperError(f"{name}: the file is compressed by gzip; {what}.")

@@ -6,10 +6,9 @@ the picture show the same intervals.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from math import floor, isnan
+from math import floor
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from calliper.cli import _output as out
 from calliper.cli._compare import command_without_folders
 from calliper.cli._options import seed as seed_option
 from calliper.kernels import KNN, RBF
-from calliper.lab.comparison import Answer, Comparison, Points, compare
+from calliper.lab.comparison import Comparison, Points, compare
 from calliper.lab.datasets import OneDimensional, one_dimensional
 from calliper.lab.report import BandDisplay, Provenance, draw_bands, render_page
 
@@ -41,9 +40,9 @@ _EXPLANATION = (
     "come closer to the oracle, which knows it: narrower on average, and a better (smaller) score.",
     "Coverage is marginal: it is promised on average over draws of the calibration points and over "
     "all x, not at each x. One draw, such as this, scatters by a percent or two around it.",
-    "coverage: share of the {n_test} test points inside. score: width plus a penalty for each miss."
-    " τ_SI, τ_SQI, R²_SQI: do larger errors get wider intervals? 1 is best; a constant width has "
-    "none of them (-).",
+    "coverage: share of the {n_test} test points inside. width: on average. worst tenth: the share "
+    "inside in the tenth of the predictions where it is lowest. score: width plus a penalty for "
+    "each miss. The page has more measures.",
 )
 
 
@@ -116,36 +115,23 @@ def demonstrate(seed: int, report: out.Progress) -> tuple[Comparison, OneDimensi
     return comparison, problem
 
 
-#: What the table shows of a method: its name, what is proved, and measures, NaN if there is none.
+#: What the table shows of a method: its name, what is proved, and measures.
 DemoRow = tuple[str, float | None, tuple[float, ...]]
 
 
 def measured(comparison: Comparison, problem: OneDimensional) -> list[DemoRow]:
     """A row for each method, as the page has it, and one for the oracle."""
+    test = comparison.test
+    best = problem.oracle(test.Z, DEMO_LEVEL)
+    worst = metrics.coverage_by_value(test.y, best, test.y_pred).worst
+    of_best = metrics.empirical_coverage(test.y, best), metrics.mean_width(best), worst
     rows: list[DemoRow] = []
     for answer in comparison.answers:
-        record = comparison.record(answer.method, DEMO_LEVEL)
-        sizes = (record.coverage, record.mean_width, record.score)
-        ranks = (record.tau_si, _tau_sqi(comparison, answer), record.r2_sqi)
-        rows.append((answer.method, record.proved, (*sizes, *ranks)))
-    return [*rows, ("(oracle)", None, _of_oracle(comparison.test, problem))]
-
-
-def _tau_sqi(comparison: Comparison, answer: Answer) -> float:
-    test = comparison.test
-    with warnings.catch_warnings():
-        # Where all widths are equal there is no rank to compare: the table shows a dash.
-        warnings.simplefilter("ignore")
-        return metrics.tau_sqi(test.y, answer.at(DEMO_LEVEL), y_pred=test.y_pred)
-
-
-def _of_oracle(test: Points, problem: OneDimensional) -> tuple[float, ...]:
-    """The same measures of the best intervals there are, around the true mean."""
-    y, best, mean = test.y, problem.oracle(test.Z, DEMO_LEVEL), problem.mean(test.Z)
-    sizes = metrics.empirical_coverage(y, best), metrics.mean_width(best)
-    ranks = (metrics.tau_si, metrics.tau_sqi, metrics.r2_sqi)
-    ranked = (rank(y, best, y_pred=mean) for rank in ranks)
-    return (*map(float, sizes), metrics.interval_score(y, best), *ranked)
+        found = comparison.record(answer.method, DEMO_LEVEL)
+        measures = found.coverage, found.mean_width, found.worst_by_prediction, found.score
+        rows.append((answer.method, found.proved, measures))
+    score = metrics.interval_score(test.y, best)
+    return [*rows, ("(oracle)", None, (*map(float, of_best), score))]
 
 
 def _picture(
@@ -186,27 +172,20 @@ def _print_table(rows: Sequence[DemoRow]) -> None:
     """A row for each method; the last, the oracle, set apart."""
     terminal = out.console()
     table = out.titled_table(
-        f"Intervals at coverage {DEMO_LEVEL:g} from {N_CALIBRATION} calibration points, "
-        f"{K} nearest neighbours",
+        f"Coverage {DEMO_LEVEL:g} asked for, {N_CALIBRATION} calibration points, {K} neighbours",
         padding=(0, 1 if terminal.width >= out.WIDTH else 0),
     )
     table.add_column("method", no_wrap=True)
-    for name in ("proved", "coverage", "width", "width/2", "score", "τ_SI", "τ_SQI", "R²_SQI"):
+    for name in ("proved", "coverage", "width", "worst tenth", "score"):
         table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*_cells(*row), end_section=row is rows[-2])
+    for method, proved, (coverage, width, worst, score) in rows:
+        table.add_row(
+            method,
+            "" if proved is None else promise(proved),
+            f"{coverage:.1%}",
+            f"{width:.3f}",
+            f"{worst:.1%}",
+            f"{score:.3f}",
+            end_section=method == rows[-2][0],
+        )
     terminal.print(table)
-
-
-def _cells(method: str, proved: float | None, measures: Sequence[float]) -> list[str]:
-    coverage, width, score, *ranks = measures
-    sizes = [f"{value:.3f}" for value in (width, width / 2, score)]
-    promised = "" if proved is None else promise(proved)
-    return [method, promised, f"{coverage:.1%}", *sizes, *map(_rank, ranks)]
-
-
-def _rank(value: float) -> str:
-    if isnan(value):
-        return "-"
-    # Widths that hardly vary give R² of minus hundreds; how many says nothing.
-    return "< -10" if value < -10 else f"{value:.2f}"

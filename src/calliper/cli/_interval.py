@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -12,8 +13,8 @@ from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
 from calliper.cli._answering import Answering, added_columns
+from calliper.cli._calibrate import calibrate
 from calliper.cli._calibration import (
-    DECIDED,
     CalibrationRequest,
     FileCalibration,
     RowSchema,
@@ -25,6 +26,9 @@ from calliper.cli._calibration import (
 from calliper.cli._folder import DataSet, check_folder, is_many
 from calliper.cli._workers import WorkerPool
 from calliper.exceptions import CalliperError
+
+#: What may be said beside a file of a calibration, though it could be said of the calibration, too.
+_STILL_OPEN = ("output", "delimiter", "decimal", "encoding", "explain", "quiet")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +69,7 @@ class IntervalRequest(CalibrationRequest):
                 raise CalliperError(
                     f"--{name} is for many files, as in --new 'folder/*.parquet': omit it."
                 )
+        self._refuse_known()
         tables.format_of(self.output)
         out.check_output(self.output, self.inputs)
 
@@ -77,11 +82,22 @@ class IntervalRequest(CalibrationRequest):
     def _refuse_decided(self, path: str) -> None:
         """What made the calibration cannot be said again."""
         context = click.get_current_context()
-        for name in DECIDED:
-            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+        for name in (str(parameter.name) for parameter in calibrate.params):
+            given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+            if given and name not in _STILL_OPEN:
                 raise CalliperError(
                     f"--{name.replace('_', '-')} was decided when {path} was made: omit it, or "
                     f"run calliper calibrate again."
+                )
+
+    def _refuse_known(self) -> None:
+        """New rows are none whose targets were used."""
+        for name, path in (("calibration", self.calibration), ("training", self.training)):
+            given = path is not None and os.path.exists(path) and os.path.exists(self.new)
+            if given and os.path.samefile(str(path), self.new):
+                raise CalliperError(
+                    f"--new {self.new} is the file of --{name}: intervals around rows that were "
+                    f"used already say nothing of new ones; name a file of new rows."
                 )
 
     def answering(self, calibration: FileCalibration) -> Answering:
@@ -117,8 +133,8 @@ def _bounds(values: tuple[float, float] | None) -> tuple[float, float] | None:
     required=True,
     help="The result; '-' writes CSV to standard output. Of many files, a folder.",
 )
-@options.feature_columns
-@options.training_file("some methods learn from them. Without it, features are taken as they are.")
+@options.nearness_and_score
+@options.training_file
 @method_options
 @options.coverage(
     "How often the target shall be inside; once for each level.  [default: 0.9]", several=True
@@ -219,7 +235,10 @@ def _write_intervals(request: IntervalRequest) -> None:
             tally = answering.write(new, request.output, report)
             where = "standard output" if request.output == "-" else request.output
             done = f"{tally.rows} rows written to {where}"
+    answering.warn_of_known(tally)
     if not request.shared.quiet:
         answering.say_filled(tally)
-        summarise(calibration, request.coverage, request.confidence, done)
+        levels, sure = request.coverage, request.confidence
+        summarise(calibration, levels, sure, done, explain=request.explain)
+        answering.say_seen(tally)
         answering.say_weights(tally)

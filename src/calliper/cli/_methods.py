@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calliper import calibrators
-from calliper._types import FloatArray
 from calliper.calibrators import Calibrator
 from calliper.cli._output import WIDTH, console, titled_table
 from calliper.declarations import About
 from calliper.exceptions import CalliperError
-from calliper.kernels import KNN, TunedRBF, named_kernels
+from calliper.kernels import KNN, named_kernels
 from calliper.refitting import CVPlus, JackknifeAfterBootstrap, JackknifePlus
 from calliper.scores import QuantileError
 
@@ -35,14 +34,11 @@ PYTHON_ONLY = {
 
 #: What methods do where --neighbors is not given.
 USUAL = About(width="").usual_neighbors
-DEFAULT_NEIGHBORS = "; ".join(
-    [
-        f"{name}: {kind.about.usual_neighbors}"
-        for name, kind in METHODS.items()
-        if kind.about.neighbors is not None and kind.about.usual_neighbors != USUAL
-    ]
-    + [f"others: {USUAL}"]
-)
+UNUSUAL = {
+    name: kind.about.usual_neighbors
+    for name, kind in METHODS.items()
+    if kind.about.neighbors is not None and kind.about.usual_neighbors != USUAL
+}
 
 _END = (
     f"The default is {DEFAULT}. 1−α is the coverage asked for. All guarantees are marginal: they "
@@ -66,10 +62,8 @@ class MethodOptions:
     offset: float | None = None
     seed: int = 0
 
-    def check(self, *, has_training: bool, has_scales: bool = False) -> None:
+    def check(self, *, has_training: bool) -> None:
         """Refuse options that this method cannot or would not heed."""
-        if has_scales:
-            self._check_with_scales()
         if self.offset is not None and not 0 <= self.offset < inf:
             raise CalliperError("--offset must be a finite number, at least 0.")
         if self.kind().uses.needs and not has_training:
@@ -80,11 +74,21 @@ class MethodOptions:
         if self.statistic is not None and not self._takes("statistic"):
             raise CalliperError(f"--statistic is for --method full only, not {self.name}.")
         self._refuse_unheeded()
+        if self.kernel is not None and not has_training and (uses := self.build().uses).needs:
+            raise CalliperError(
+                f"--kernel {self.kernel} learns from {uses.in_words()}: give --training FILE, or "
+                f"use --kernel knn, which needs none."
+            )
 
     @property
     def kind(self) -> type[Calibrator]:
         """Its class."""
         return METHODS[self.name]
+
+    @property
+    def takes_kernel(self) -> bool:
+        """Whether it judges nearness by a kernel that can be chosen."""
+        return self.kind.about.neighbors not in (None, "n_neighbors")
 
     def _takes(self, parameter: str) -> bool:
         """Whether the class has this parameter."""
@@ -92,10 +96,9 @@ class MethodOptions:
 
     def _refuse_unheeded(self) -> None:
         unheeded = []
-        parameter = self.kind.about.neighbors
-        if self.kernel is not None and parameter in (None, "n_neighbors"):
+        if self.kernel is not None and not self.takes_kernel:
             unheeded.append("--kernel")
-        if self.neighbors is not None and parameter is None:
+        if self.neighbors is not None and self.kind.about.neighbors is None:
             unheeded.append("--neighbors")
         if self.offset is not None and not self._takes("offset"):
             unheeded.append("--offset")
@@ -114,26 +117,14 @@ class MethodOptions:
         kernel: Any = named_kernels()[str(self.kernel)]()
         return "n_neighbors" in kernel.get_params()
 
-    def _check_with_scales(self) -> None:
-        if self.name == "full":
-            raise CalliperError(
-                "--scales were chosen on calibration errors, which would void the guarantee of "
-                "--method full: use --method jackknife, whose proof allows for it."
-            )
-        if self.name != "jackknife":
-            raise CalliperError(f"--scales are for --method jackknife only, not {self.name}.")
-        for option, given in (("--neighbors", self.neighbors), ("--kernel", self.kernel)):
-            if given is not None:
-                raise CalliperError(f"--scales and {option} exclude one another: give one.")
-
-    def build(self, chosen: FloatArray | None = None) -> Any:
-        """The calibrator, not yet fitted; ``chosen`` length scales replace the neighbours."""
+    def build(self, kernel: Any = None) -> Any:
+        """The calibrator, not yet fitted; with this kernel, or with the one that is named."""
         given: dict[str, Any] = {"statistic": self.statistic, "offset": self.offset}
         if self._takes("random_state"):
             given["random_state"] = self.seed
         parameter = self.kind.about.neighbors
-        if parameter is not None and chosen is not None:
-            given[parameter] = TunedRBF(chosen=chosen)
+        if parameter is not None and kernel is not None:
+            given[parameter] = kernel
         elif parameter is not None and self.kernel is not None:
             how = {} if self.neighbors is None else {"n_neighbors": self.neighbors}
             given[parameter] = named_kernels()[self.kernel](**how)
@@ -187,6 +178,8 @@ def _print_costs(terminal: Console) -> None:
     ]
     _print_table(terminal, "What they cost", ("name", "Python", "cost"), (14, 23, None), body)
     _print_text(terminal, _LETTERS)
+    asked = "; ".join(f"{name}: {text}" for name, text in UNUSUAL.items())
+    _print_text(terminal, f"Nearest points without --neighbors: {asked}; others: {USUAL}.")
 
 
 def _print_table(

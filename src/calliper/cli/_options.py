@@ -21,6 +21,8 @@ from calliper.cli._csv import Form
 from calliper.cli._output import note
 from calliper.cli._tables import Columns, Table, split_names, there_are
 from calliper.exceptions import CalliperError
+from calliper.kernels import named_kernels
+from calliper.scores import Score, named_scores
 
 Request = TypeVar("Request")
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
@@ -34,6 +36,8 @@ class Shared:
     prediction: str
     features: str | None
     features_prefix: str | None
+    kernel: str | None
+    score: str
     delimiter: str | None
     decimal: str
     encoding: str
@@ -68,6 +72,11 @@ class Shared:
                 f"leave it out."
             )
         return Columns(self.target, self.prediction, tuple(features))
+
+    @property
+    def score_function(self) -> Score:
+        """What is called an error."""
+        return named_scores()[self.score]
 
     @property
     def form(self) -> Form:
@@ -130,14 +139,28 @@ def known_columns(*, required: bool = True) -> Decorator:
     )
 
 
-#: The columns in which nearness is judged.
-feature_columns = together(
+#: Where nearness is judged and which points count as near; what is called an error.
+nearness_and_score = together(
     click.option(
         "--features",
         metavar="A,B,...",
         help="Columns in which nearness is judged; the prediction alone if not given.",
     ),
     click.option("--features-prefix", metavar="TEXT", help="Or: all columns that start with this."),
+    click.option(
+        "--kernel",
+        type=click.Choice([*named_kernels()]),
+        metavar="NAME",
+        help=f"Which points count as near: {', '.join(named_kernels())}.  [default: by the method]",
+    ),
+    click.option(
+        "--score",
+        type=click.Choice([*named_scores()]),
+        metavar="NAME",
+        default="absolute",
+        help=f"What an error is: {', '.join(named_scores())}. An interval of signed errors has a "
+        "width for each side; lower and upper are bounds on one side.",
+    ),
 )
 
 
@@ -208,14 +231,13 @@ def calibration_file(*, required: bool = True) -> Decorator:
     )
 
 
-def training_file(purpose: str) -> Decorator:
-    """``--training``; ``purpose`` is what else such rows are good for."""
-    return click.option(
-        "--training",
-        metavar="FILE",
-        help="Rows the model was trained on, with the same columns: features are standardised by "
-        f"them, and {purpose}",
-    )
+#: Rows that the model was trained on.
+training_file = click.option(
+    "--training",
+    metavar="FILE",
+    help="Rows the model was trained on, with the same columns: features are standardised by them, "
+    "and some methods and kernels learn from them. Without it, features are taken as they are.",
+)
 
 
 def coverage(help: str, *, several: bool = False) -> Decorator:  # noqa: A002

@@ -91,14 +91,12 @@ class ParquetTable:
         return values
 
     def _column(self, column: Any, name: str, is_feature: bool) -> FloatArray:
-        kind = column.type
-        if not any(is_kind(kind) for is_kind in _NUMERIC):
+        values = _as_floats(column)
+        if values is None:
             raise CalliperError(
-                f"{self.name}, column {name!r}: holds {kind}, not numbers; "
+                f"{self.name}, column {name!r}: holds {column.type}, not numbers; "
                 f"{other_column(is_feature)}."
             )
-        # Not "safe": integers beyond 2^53 are rounded, as everywhere in Python.
-        values: FloatArray = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         return values
 
     @contextmanager
@@ -109,6 +107,14 @@ class ParquetTable:
             raise CalliperError(
                 f"cannot read {self.name} as Parquet: {error}; write the file anew."
             ) from error
+
+
+def _as_floats(column: Any) -> FloatArray | None:
+    """The numbers of a column, NaN where there is none; None if it holds something else."""
+    if not any(is_kind(column.type) for is_kind in _NUMERIC):
+        return None
+    # Not "safe": integers beyond 2^53 are rounded, as everywhere in Python.
+    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
 
 
 @dataclass(frozen=True)
@@ -123,6 +129,10 @@ class ParquetChunk:
         """Each row as a line of CSV; what is missing is empty."""
         columns = [self.labels(name) for name in self.batch.schema.names]
         return csv_texts(zip(*columns, strict=True), delimiter)
+
+    def floats(self, name: str) -> FloatArray | None:
+        """One column as numbers, not finite where there is none; None if it holds none."""
+        return _as_floats(self.batch.column(name))
 
     def arrow(self, schema: Any) -> Any:
         """The rows as they are."""

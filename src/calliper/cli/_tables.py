@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import numpy as np
 
@@ -20,11 +20,13 @@ from calliper.cli._csv import CsvChunk, CsvTable, CsvWriter, Form, Gaps
 from calliper.cli._output import note, writing
 from calliper.exceptions import CalliperError
 from calliper.rows import Rows
+from calliper.scores import Score
 
 if TYPE_CHECKING:
     from calliper.cli._parquet import ParquetChunk, ParquetTable, ParquetWriter
 
 _FORMATS = (".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz")
+_WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 
 
 Table: TypeAlias = "CsvTable | ParquetTable"
@@ -37,7 +39,12 @@ def format_of(path: str) -> str:
     for extension in _FORMATS:
         if path == "-" or path.lower().endswith(extension):
             return extension
-    raise CalliperError(f"{path}: the name must end in {', '.join(_FORMATS)}; rename it.")
+    if path.lower().endswith(_WORKBOOKS):
+        raise CalliperError(
+            f"{path}: workbooks are neither read nor written; save it as CSV in the program that "
+            f"made it, or name a .csv file, which such programs open."
+        )
+    raise CalliperError(f"{path}: the name must end in {', '.join(_FORMATS)}; name such a file.")
 
 
 def is_table(path: str) -> bool:
@@ -97,34 +104,28 @@ class Filling:
         return rows
 
 
-def read_numbers(table: Table, needed: Sequence[str], filling: Filling) -> FloatArray:
-    """The needed columns of the whole table, (n, number of columns); at least one row."""
-    return filling.fill(_read(table, needed, filling.gaps))
+def read_rows(
+    table: Table, needed: Sequence[str], filling: Filling, names: Sequence[str | None] = ()
+) -> tuple[FloatArray, list[list[str | None] | None]]:
+    """The needed columns of the whole table, (n, number of columns), and columns of labels.
 
-
-def read_labelled(
-    table: Table, needed: Sequence[str], filling: Filling, label: str | None
-) -> tuple[FloatArray, list[str | None] | None]:
-    """As :func:`read_numbers`, and a column of labels with them; None where a cell is empty."""
-    if label is None:
-        return read_numbers(table, needed, filling), None
-    chunks = [*table.chunks(needed, carry=True, gaps=filling.gaps)]
-    if not chunks:
+    There is at least one row. Where a column of labels has no name there are none.
+    """
+    labels: list[list[str | None] | None] = [None if name is None else [] for name in names]
+    numbers = []
+    for chunk in table.chunks(needed, carry=any(names), gaps=filling.gaps):
+        numbers.append(filling.fill(chunk.numbers.copy()))
+        for name, texts in zip(names, labels, strict=True):
+            if name is not None and texts is not None:
+                texts += known_labels(chunk, name)
+    if not numbers:
         refuse_no_rows(table)
-    labels = [text for chunk in chunks for text in known_labels(chunk, label)]
-    return filling.fill(np.concatenate([chunk.numbers for chunk in chunks])), labels
+    return np.concatenate(numbers), labels
 
 
 def known_labels(chunk: Chunk, label: str) -> list[str | None]:
     """A column as text without blanks around it; None where there is nothing else."""
     return [text.strip() or None for text in chunk.labels(label)]
-
-
-def _read(table: Table, needed: Sequence[str], gaps: Gaps) -> FloatArray:
-    parts = [chunk.numbers for chunk in table.chunks(needed, carry=False, gaps=gaps)]
-    if not parts:
-        refuse_no_rows(table)
-    return np.concatenate(parts)
 
 
 def refuse_no_rows(table: Table) -> None:
@@ -211,19 +212,21 @@ def read_training(
 
     Without a file there are none, and gaps are refused.
     """
-    refusing = Filling(len(columns.features))
+    filling = Filling(len(columns.features))
     if path is None:
-        return None, refusing
+        return None, filling
     with open_table(path, form) as table:
         require_columns(table, columns.known)
-        rows = _read(table, columns.known, replace(refusing.gaps, allowed=form.gaps))
-    filling = Filling.learn(rows[:, 2:]) if form.gaps else refusing
+        as_they_are = replace(filling, medians=np.full(filling.n_features, np.nan))
+        rows, _ = read_rows(table, columns.known, as_they_are if form.gaps else filling)
+    if form.gaps:
+        filling = Filling.learn(rows[:, 2:])
     return filling.fill(rows), filling
 
 
-def stored(known: FloatArray) -> Rows:
-    """Rows of target, prediction and features by their parts."""
-    return rows_with_errors(known[:, 2:], known[:, 0], known[:, 1])
+def stored(known: FloatArray, score: Score, **beside: Any) -> list[Rows]:
+    """Rows of target, prediction and features, as each tail of the score sees them."""
+    return rows_with_errors(known[:, 2:], known[:, 0], known[:, 1], score, **beside)
 
 
 def _table(handle: BinaryIO, path: str, extension: str, form: Form) -> Table:

@@ -1,43 +1,41 @@
-"""``calliper tune``: a length scale for every calibration point, chosen on the others."""
+"""``calliper tune``: how local each calibration point is, chosen on the others, and kept."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from math import isfinite, isnan
-from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
 from calliper._row_checks import refuse_seen, sketch_rows
-from calliper._types import FloatArray, IntArray
 from calliper.cli import _options as options
 from calliper.cli import _output as out
-from calliper.cli._scales import scales_text
-from calliper.cli._tables import open_table, read_numbers, read_training, require_columns
+from calliper.cli._calibrate import check_kept
+from calliper.cli._calibration import (
+    CalibrationRequest,
+    FileCalibration,
+    KnownRows,
+    RowSchema,
+    fit_rows,
+    read_rows,
+)
+from calliper.cli._tables import open_table
 from calliper.exceptions import CalliperError
-from calliper.kernels import TunedRBF
+from calliper.kernels import TunedKNN, TunedRBF, named_kernels
 from calliper.lab.tuning import CRITERIA_IN_WORDS, TuningCurve, tuning_curve
-from calliper.scores import AbsoluteError
 from calliper.space import fit_embedding
 
 #: Bytes for each pair of calibration points, as measured; and how many are worth a warning.
 _PAIR_BYTES, _MANY_BYTES = {"mse": 30, "deviance": 30, "mi": 70}, 2e9
 
-#: Rows beyond which only some are shown: so many evenly spaced, so many that were chosen most.
-_ALL, _SPACED, _CHOSEN = 30, 25, 5
-
 
 @dataclass(frozen=True, kw_only=True)
-class TuneRequest:
+class TuneRequest(CalibrationRequest):
     """What ``calliper tune`` is asked for; ``None`` where an option was not given."""
 
-    shared: options.Shared
-    calibration: str
-    training: str | None
+    method: str = "jackknife"
     output: str
     figure: str | None
     criterion: str
@@ -51,6 +49,10 @@ class TuneRequest:
     def check(self) -> None:
         """Refuse what contradicts itself or cannot be written, before any work is done."""
         self.shared.check()
+        if not issubclass(self.kind, TunedRBF | TunedKNN):
+            raise CalliperError(
+                f"--kernel {self.shared.kernel} has nothing to tune: give tuned-rbf or tuned-knn."
+            )
         self._check_grid()
         if self.expand is not None and isnan(self.expand):  # which a range does not keep out
             raise CalliperError("--expand must be a number; got nan.")
@@ -58,22 +60,30 @@ class TuneRequest:
             raise CalliperError("--components is for --criterion mi only: omit it.")
         if self.components is not None and self.training is None:
             raise CalliperError("--components are fitted to training rows: give --training FILE.")
-        if Path(self.output).suffix.lower() != ".json":
-            raise CalliperError(f"{self.output}: the name must end in .json; rename it.")
-        out.check_output(self.output, [self.calibration, self.training or self.calibration])
+        check_kept(self.output, self.inputs)
         if self.figure is not None:
             out.check_figure_name(self.figure)
 
     def _check_grid(self) -> None:
-        if self.length_scales is None and self.training is None:
+        radial = issubclass(self.kind, TunedRBF)
+        if radial and self.length_scales is None and self.training is None:
             raise CalliperError(
                 "--training FILE is needed, whose distances span the grid; or give the grid "
                 "itself, as in --length-scales 0.1,0.2,0.5."
             )
         for name in self._given:
-            if self.length_scales is not None and name not in ("length_scales", "n_components"):
-                option = name.removeprefix("n_")
-                raise CalliperError(f"--length-scales is the grid itself: omit --{option}.")
+            option = "--" + name.removeprefix("n_").replace("_", "-")
+            if name == "n_components":
+                continue
+            if not radial:
+                raise CalliperError(f"{option} is for --kernel tuned-rbf: omit it.")
+            if self.length_scales is not None and name != "length_scales":
+                raise CalliperError(f"--length-scales is the grid itself: omit {option}.")
+
+    @property
+    def kind(self) -> Any:
+        """The class of the kernel."""
+        return named_kernels()[self.shared.kernel or "tuned-rbf"]
 
     @property
     def _given(self) -> dict[str, Any]:
@@ -88,9 +98,9 @@ class TuneRequest:
         }
         return {name: value for name, value in options.items() if value is not None}
 
-    def kernel(self, report: Callable[[float], None]) -> TunedRBF:
+    def kernel(self, report: Callable[[float], None] | None = None) -> Any:
         """The kernel; what was not given has the library's default."""
-        return TunedRBF(self.criterion, progress=report, **self._given)
+        return self.kind(self.criterion, progress=report, **self._given)
 
 
 def _length_scales(text: str | None) -> tuple[float, ...] | None:
@@ -111,11 +121,11 @@ def _length_scales(text: str | None) -> tuple[float, ...] | None:
 
 @click.command()
 @options.calibration_file()
-@options.training_file("their distances span the grid.")
+@options.training_file
 @options.known_columns()
-@click.option("--output", metavar="FILE", required=True, help="The length scales: .json.")
+@click.option("--output", metavar="FILE", required=True, help="The calibration: .calliper.")
 @click.option("--figure", metavar="FILE", help="The curve: .png, .pdf or .svg.")
-@options.feature_columns
+@options.nearness_and_score
 @click.option(
     "--criterion", type=click.Choice([*CRITERIA_IN_WORDS]), default="mse", help="See above."
 )
@@ -150,17 +160,17 @@ def _length_scales(text: str | None) -> tuple[float, ...] | None:
 @options.seed_and_quiet("Draws pairs of training rows.", "Print nothing but errors and warnings.")
 @options.takes(TuneRequest)
 def tune(request: TuneRequest) -> None:
-    """Choose how local the intervals are: a length scale for each calibration point.
+    """Choose how local the intervals are for each calibration point, and calibrate with that.
 
     \b
     calliper tune --calibration cal.csv --training train.csv --target y --prediction y_pred \\
-        --features a,b --figure tuning.png --output scales.json
-    calliper interval --scales scales.json --calibration cal.csv --training train.csv \\
-        --target y --prediction y_pred --features a,b --new new.csv --output out.csv
+        --features a,b --figure tuning.png --output tuned.calliper
+    calliper interval --calibrated tuned.calliper --new new.csv --output out.csv
 
-    Prints how good each length scale is, with the 10 nearest neighbours, which --method jackknife
-    asks without --scales, for comparison. The scale of a calibration point is chosen on all others,
-    so that the proof for --method jackknife holds. (The rule of --method full needs no tuning.)
+    Prints how good each length scale is (with --kernel tuned-knn, each number of neighbours), and
+    the 10 nearest neighbours, which --method jackknife asks by default, for comparison. The scale
+    of a calibration point is chosen on all others, so that the proof for --method jackknife, which
+    the file holds, is kept. (The rule of --method full needs no tuning.)
 
     \b
     Criteria; smaller is better:
@@ -169,114 +179,100 @@ def tune(request: TuneRequest) -> None:
       mi        mutual information of rescaled error and features, as in the paper; slower
     """  # noqa: D301
     request.check()
-    _write_scales(request)
+    _calibrate(request)
 
 
-def _write_scales(request: TuneRequest) -> None:
-    """Read, tune, write, and show what was found."""
+def _calibrate(request: TuneRequest) -> None:
+    """Read, tune, calibrate, write, and show what was found."""
     shared = request.shared
     with out.warnings_as_lines():
         with open_table(request.calibration, shared.form) as table:
-            columns = shared.columns(table)
-            require_columns(table, columns.known)
-            training, filling = read_training(request.training, columns, shared.form)
-            known = read_numbers(table, columns.known, filling)
-        _warn_of_memory(request.criterion, len(known))
+            schema = RowSchema.of(request, table)
+            rows = read_rows(request, table, schema)
+        _warn_of_memory(request, len(rows.known))
         with out.progress("tuning", hidden=shared.quiet) as report:
-            curve = _curve(request, known, training, report)
-        grid = "given" if request.length_scales is not None else request.grid or "auto"
-        text = scales_text(curve, columns, known, training, grid=grid, seed=shared.seed)
-        _write(request, text, curve)
+            curve = _curve(request, rows, report)
+        # What was chosen need not be chosen again, where a kernel can be told.
+        radial = issubclass(request.kind, TunedRBF)
+        kernel = TunedRBF(chosen=curve.chosen) if radial else request.kernel()
+        calibrator = request.options.build(kernel)
+        calibration = fit_rows(request, schema, rows, calibrator, sketched=True, tuned=curve.chosen)
+        _write(request, calibration, curve)
     if not shared.quiet:
         _show(request, curve)
         shared.note_prediction_alone()
-        filling.say()
+        rows.filling.say()
 
 
-def _warn_of_memory(criterion: str, n: int) -> None:
+def _warn_of_memory(request: TuneRequest, n: int) -> None:
     """Before the work, for a machine may have less."""
-    about = _PAIR_BYTES[criterion] * n**2
-    if about > _MANY_BYTES:
+    about = _PAIR_BYTES[request.criterion] * n**2
+    if about > _MANY_BYTES and issubclass(request.kind, TunedRBF):
         out.note(
             f"warning: tuning on {n} calibration rows takes about {about / 1e9:.0f} GB of memory: "
             f"half of them take a quarter, and TunedRBF(n_folds=10) in Python far less"
         )
 
 
-def _curve(
-    request: TuneRequest,
-    known: FloatArray,
-    training: FloatArray | None,
-    report: Callable[[float], None],
-) -> TuningCurve:
+def _curve(request: TuneRequest, rows: KnownRows, report: Callable[[float], None]) -> TuningCurve:
     """The curve in the same features that ``calliper interval`` judges nearness in."""
+    known, training = rows.known, rows.training
     X, X_train = known[:, 2:], None if training is None else training[:, 2:]
     if training is not None:
         refuse_seen(sketch_rows(X_train, training[:, 0]), X, known[:, 0])
     embedding = fit_embedding(None, X_train, X)
     return tuning_curve(
         embedding.transform(X),
-        AbsoluteError().measure(known[:, 0], known[:, 1]),
+        request.shared.score_function.magnitude(known[:, 0], known[:, 1]),
         kernel=request.kernel(report),
         Z_train=None if X_train is None else embedding.transform(X_train),
         random_state=request.shared.seed,
     )
 
 
-def _write(request: TuneRequest, text: str, curve: TuningCurve) -> None:
+def _write(request: TuneRequest, calibration: FileCalibration, curve: TuningCurve) -> None:
     """Both files, or neither."""
-    with ExitStack() as stack:
-        output = stack.enter_context(out.open_output(request.output))
-        with out.writing(request.output):
-            output.write(text.encode())
-        if request.figure is not None:
-            from calliper.lab.report import draw_tuning
+    if request.figure is None:
+        calibration.save(request.output)
+        return
+    from calliper.lab.report import draw_tuning
 
-            figure = stack.enter_context(out.open_output(request.figure))
-            out.save_figure(draw_tuning(curve), figure, request.figure)
+    with out.open_output(request.figure) as handle:
+        out.save_figure(draw_tuning(curve), handle, request.figure)
+        calibration.save(request.output)
 
 
 def _show(request: TuneRequest, curve: TuningCurve) -> None:
     _print_curve(curve)
     click.echo(f"\n{out.wrapped(curve.describe())}")
     output = request.output
-    out.note(f"\n{len(curve.chosen)} length scales written to {output}")
+    out.note(f"\ncalibration of {len(curve.chosen)} points written to {output}")
     if request.figure is not None:
         out.note(f"figure written to {request.figure}")
-    out.note(f"to use them: calliper interval --scales {output} with the same files and features")
+    out.note(f"to use it: calliper interval --calibrated {output} --new new.csv --output out.csv")
 
 
 def _print_curve(curve: TuningCurve) -> None:
-    """A row for each length scale; the last, the kernel to compare with, set apart."""
-    terminal, rows = out.console(), _shown(curve)
-    title = f"Length scales for {len(curve.chosen)} calibration points"
-    table = out.titled_table(title, padding=(0, 1))
-    for name in ("length scale", f"{curve.criterion}, mean", "± deviation", "points"):
+    """A row for each candidate; the last, the kernel to compare with, set apart."""
+    table = out.titled_table(f"Tuned on {len(curve.chosen)} calibration points", padding=(0, 1))
+    for name in (curve.what, f"{curve.criterion}, mean", "± deviation", "points"):
         table.add_column(name, justify="right", no_wrap=True)
-    for i in rows:
+    last = len(curve.candidates) - 1
+    for i in range(last + 1):
         bold = "bold" if i == curve.favourite else None
-        table.add_row(*_cells(curve, i), end_section=bool(i == rows[-1]), style=bold)
+        table.add_row(*_cells(curve, i), end_section=i == last, style=bold)
     if curve.reference_name is not None:
         value = curve.reference_value
         table.add_row(curve.reference_name, "too few points" if value is None else _number(value))
-    terminal.print(table)
-    if len(rows) < len(curve.candidates):
-        terminal.print(f"({len(rows)} of {len(curve.candidates)} shown; the output has all)")
-
-
-def _shown(curve: TuningCurve) -> IntArray:
-    n = len(curve.candidates)
-    if n <= _ALL:
-        return np.arange(n)
-    most = np.argsort(curve.counts, kind="stable")[-_CHOSEN:]
-    spaced = np.linspace(0, n - 1, _SPACED).round().astype(np.intp)
-    return np.union1d(spaced, most)
+    out.console().print(table)
 
 
 def _cells(curve: TuningCurve, i: int) -> list[str]:
     mean, deviation, count = curve.mean[i], curve.deviation[i], curve.counts[i]
     scatter = f"{deviation:.2g}" if isfinite(deviation) else "-"
-    return [f"{curve.candidates[i]:#.4g}", _number(float(mean)), scatter, str(count or "")]
+    value = curve.candidates[i]
+    name = f"{value:#.4g}" if curve.what == "length scale" else f"{value:g}"
+    return [name, _number(float(mean)), scatter, str(count or "")]
 
 
 def _number(value: float) -> str:

@@ -47,6 +47,7 @@ class TuningCurve:
     chosen : (N,) the length scale of every calibration point
     reference_name, reference_value : the kernel to compare with, and the mean of its criterion
         The value is ``None`` if there are too few points for its neighbours.
+    what : what candidates are, "length scale" or "number of neighbours"
 
     Examples
     --------
@@ -65,6 +66,7 @@ class TuningCurve:
     chosen: FloatArray
     reference_name: str | None
     reference_value: float | None
+    what: str = "length scale"
 
     @property
     def counts(self) -> IntArray:
@@ -85,9 +87,9 @@ class TuningCurve:
         n, most = len(self.chosen), int(self.counts.max())
         favourite, different = self.candidates[self.favourite], np.unique(self.chosen)
         if len(different) == 1:
-            return f"Length scale {favourite:.4g} was chosen for all {n} points."
+            return f"{self.what.capitalize()} {favourite:.4g} was chosen for all {n} points."
         return (
-            f"Length scale {favourite:.4g} was chosen for {most} of {n} points; "
+            f"{self.what.capitalize()} {favourite:.4g} was chosen for {most} of {n} points; "
             f"{len(different)} different ones were, from {different[0]:.4g} to {different[-1]:.4g}."
         )
 
@@ -130,7 +132,7 @@ def tuning_curve(
     Z: Any,
     scores: Any,
     *,
-    kernel: TunedRBF | None = None,
+    kernel: TunedRBF | TunedKNN | None = None,
     Z_train: Any = None,
     reference: KNN | None = TEN_NEAREST,
     random_state: Any = None,
@@ -140,7 +142,7 @@ def tuning_curve(
     Parameters
     ----------
     Z, scores : (N, d) features and (N,) non-negative scores of the calibration points
-    kernel : TunedRBF, default ``TunedRBF()``
+    kernel : TunedRBF or TunedKNN, default ``TunedRBF()``
     Z_train : (n, d) training inputs, which span the grid; not needed if the kernel has its own
     reference : KNN or None, default KNN(10)
         Measured by the same criterion, leaving out single points even if the kernel has folds.
@@ -176,12 +178,14 @@ def tuning_curve(
         name = f"{reference.n_neighbors} nearest neighbours"
         if reference.n_neighbors <= len(scale.chosen) - 2:
             value = _reference_value(kernel, reference, *data)
-    return TuningCurve(kernel.criterion, candidates, mean, deviation, scale.chosen, name, value)
+    what = "length scale" if isinstance(kernel, TunedRBF) else "number of neighbours"
+    found = candidates, mean, deviation, scale.chosen
+    return TuningCurve(kernel.criterion, *found, name, value, what)
 
 
 def _check(kernel: Any, reference: Any) -> None:
-    if not isinstance(kernel, TunedRBF):
-        raise TypeError(f"kernel must be TunedRBF(...); got {kernel!r}.")
+    if not isinstance(kernel, TunedRBF | TunedKNN):
+        raise TypeError(f"kernel must be TunedRBF(...) or TunedKNN(...); got {kernel!r}.")
     if kernel.chosen is not None:
         raise CalliperError("the kernel's length scales are chosen already: omit chosen=.")
     if reference is not None and not isinstance(reference, KNN):
@@ -197,7 +201,7 @@ def _too_few(scale: Any) -> str:
     )
 
 
-def _reference_value(kernel: TunedRBF, reference: KNN, *data: Any) -> float:
+def _reference_value(kernel: TunedRBF | TunedKNN, reference: KNN, *data: Any) -> float:
     """The mean of the kernel's criterion for K nearest neighbours: a grid of one K."""
     alone = TunedKNN(
         kernel.criterion,

@@ -18,10 +18,11 @@ import shutil
 import sys
 import time
 import warnings
+from pathlib import Path
 
 from studies.experiments.deutschmann2024.config import LOCAL, RESULTS
 from studies.experiments.deutschmann2024.problems import STUDIES
-from studies.experiments.deutschmann2024.study import run_all
+from studies.experiments.deutschmann2024.study import LEFT_OUT, run_all
 
 QUICK = LOCAL / "quick"
 REPORTS = ("tables", "figures")
@@ -49,6 +50,14 @@ def main() -> None:
 
         check_quick(QUICK)
         _say(f"quick run passed in {time.monotonic() - started:.0f} s")
+    _say_end(QUICK if options.quick else RESULTS)
+
+
+def _say_end(folder: Path) -> None:
+    """Where results lie, and what is not among them."""
+    _say(f"records, tables and figures: {folder}")
+    for what, why in LEFT_OUT.items():
+        _say(f"LEFT OUT for want of data: {what} ({why})")
 
 
 def _run(stage: str, quick: bool, jobs: int) -> None:

@@ -18,6 +18,15 @@ from calliper.lab.evaluation import Problem, Records, evaluate
 from studies.experiments.deutschmann2024.config import COVERAGE, DIVISIONS, SEED
 from studies.experiments.deutschmann2024.measures import MEASURES
 
+#: What was left out of this run, or stood in for, and why.
+LEFT_OUT: dict[str, str] = {}
+
+
+def leave_out(what: str, why: object) -> None:
+    """Say loudly that something is not studied, and remember it for the end of the run."""
+    LEFT_OUT[what] = str(why)
+    print(f"\n*** {what} IS LEFT OUT: {why}\n", file=sys.stderr, flush=True)
+
 
 @dataclass(frozen=True, eq=False)
 class Study:

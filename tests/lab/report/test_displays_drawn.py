@@ -243,6 +243,9 @@ def test_points_are_sorted_before_they_are_joined():
     around = Intervals(-1 - grid, 1 + grid)
     known = {"y": 0 * grid, "y_pred": 0 * grid, "oracle": around}
     band = BandDisplay.from_intervals(grid, around, **known)
+    wider = BandDisplay.from_intervals(grid, Intervals(-9 - grid, 9 + grid), **known)
+    low, high = draw_bands({"one": band, "two": wider}).axes[2].get_ylim()
+    assert low == 0 and high >= 10, "a scale that all share has room for all"
     for axis in draw_bands({"one": band}).axes:
         assert all(np.all(np.diff(line.get_xdata()) >= 0) for line in axis.lines if len(
             line.get_xdata()) and line.get_linestyle() != "None")  # fmt: skip

@@ -16,13 +16,15 @@ from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.lab.comparison._points import Points, features_to_show
 from calliper.rows import Rows
+from calliper.scores import Score
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sets:
     """The rows of a comparison; training rows are those that the model has learnt from.
 
-    ``groups`` are labels of the test points, and ``group_name`` is what they are.
+    ``groups`` are labels of the test points, and ``group_name`` is what they are; ``score`` is what
+    is called an error.
     """
 
     calibration: Points
@@ -30,6 +32,7 @@ class Sets:
     training: Points | None = None
     groups: tuple[str, ...] | None = None
     group_name: str = "group"
+    score: Score | None = None
 
     @cached_property
     def shown_features(self) -> tuple[int, ...]:
@@ -105,12 +108,14 @@ def ask(name: str, calibrator: Any, sets: Sets, levels: Sequence[float]) -> Answ
 
 def _answer(calibrator: Any, sets: Sets, levels: tuple[float, ...]) -> dict[str, Any]:
     """The intervals of the test points, and what is promised at each level."""
-    training = None if sets.training is None else _rows(sets.training)
-    fitted = calibrate_stored(calibrator, _rows(sets.calibration), training, check_rows=False)
+    score = sets.score
+    training = None if sets.training is None else _rows(sets.training, score)
+    rows = _rows(sets.calibration, score)
+    fitted = calibrate_stored(calibrator, rows, training, score, check_rows=False)
     intervals = fitted.intervals(sets.test.Z, sets.test.y_pred, levels)
     promised = tuple(fitted.calibrated.guarantee(level) for level in levels)
     return {"intervals": intervals, "guarantees": promised}
 
 
-def _rows(points: Points) -> Rows:
-    return rows_with_errors(points.Z, points.y, points.y_pred)
+def _rows(points: Points, score: Score | None) -> list[Rows]:
+    return rows_with_errors(points.Z, points.y, points.y_pred, score)

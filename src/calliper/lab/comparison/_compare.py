@@ -17,6 +17,8 @@ from calliper.lab.comparison._contest import Redrawn, Resamples, Scores, redraw
 from calliper.lab.comparison._points import Points, check_labels
 from calliper.lab.comparison._tables import CoveragePart, Deciles, Record, cut, deciles, measure
 from calliper.lab.comparison._verdict import Case, Verdict, judge
+from calliper.rows import same_rows
+from calliper.scores import Score
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 
@@ -131,6 +133,7 @@ def compare(
     training: Points | None = None,
     groups: Sequence[Any] | None = None,
     group_name: str = "group",
+    score_function: Score | None = None,
     random_state: int = 0,
     progress: Progress | bool | None = None,
 ) -> Comparison:
@@ -156,6 +159,8 @@ def compare(
         One for each test point; coverage is shown for each group.
     group_name : str
         What the groups are, such as the name of their column.
+    score_function : Score, optional
+        What is called an error; by default the absolute error. Intervals need both ends.
     random_state : int
         Draws resamples; the methods have their own.
     progress : callable or True, optional
@@ -181,6 +186,7 @@ def compare(
     """
     level = check_levels(float(coverage))[0]
     every = check_levels(sorted({*map(float, levels), level}))
+    (groups,) = same_rows(test, "test", groups=groups)
     labels = None if groups is None else check_labels(groups, "groups", n=len(test))
     sets = Sets(
         calibration=calibration,
@@ -188,6 +194,7 @@ def compare(
         training=training,
         groups=labels,
         group_name=str(group_name),
+        score=score_function,
     )
     _check_columns(sets)
     named, report = _with_yardstick(methods), reporter(progress, "comparing")

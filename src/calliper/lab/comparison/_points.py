@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from scipy.stats import rankdata
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError
-from calliper.rows import same_rows
+from calliper.rows import labels_of, same_rows
 
 #: The label of rows that have none.
 NO_LABEL = "(missing)"
@@ -48,6 +48,8 @@ class Points:
     y_pred: FloatArray
     ids: tuple[str, ...] | None = None
     feature_names: tuple[str, ...] = ()
+    #: Row labels of what came as a series or a frame; None if nothing did.
+    index: Any = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         same_rows(self.Z, "Z", y=self.y, y_pred=self.y_pred, ids=self.ids)
@@ -66,7 +68,10 @@ class Points:
                 f"{len(names)}: {names!r}."
             )
         ids = None if self.ids is None else check_labels(self.ids, "ids", n=n)
+        labels = [labels_of(each) for each in (self.Z, self.y, self.y_pred)]
+        index = next((each for each in labels if each is not None), None)
         checked = {"Z": Z, "y": y, "y_pred": y_pred, "ids": ids, "feature_names": names}
+        checked["index"] = index
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 

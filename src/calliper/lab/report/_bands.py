@@ -196,10 +196,10 @@ def draw_bands(
         caption = data.text(0, 1.03, (captions or {}).get(title, ""), **where)
         caption.set_in_layout(False)  # a long one must not push the panels apart
         _draw_half_width(half_width, band)
-        half_width.set_ylim(bottom=0)
         half_width.set_xlabel("x")
         half_width.margins(x=0)
         data.margins(x=0)
+    axes[1, 0].set_ylim(bottom=0)  # of all panels, whose scale is shared and known only now
     axes[0, 0].set_ylabel("y")
     axes[1, 0].set_ylabel("half-width")
     figure.legend(

@@ -201,7 +201,7 @@ def _remarks(curve: Curve) -> str:
 
 
 def draw_tuning(curve: TuningCurve) -> Figure:
-    """Above, the criterion against the length scale; below, how many points chose each.
+    """Above, the criterion against each candidate; below, how many points chose each.
 
     Parameters
     ----------
@@ -229,7 +229,12 @@ def draw_tuning(curve: TuningCurve) -> Figure:
     _set_up(axes[1].xaxis, float(curve.candidates[0] / room), float(curve.candidates[-1] * room))
     _draw_criterion(axes[0], curve)
     _draw_counts(axes[1], curve)
-    _mark_favourite(axes, curve)
+    place = curve.favourite
+    words = f"{curve.candidates[place]:.3g}, chosen by {curve.counts[place]} of {len(curve.chosen)}"
+    for axis in axes:
+        look: dict[str, Any] = {"color": style.GREEN, "linewidth": 1.0, "linestyle": ":"}
+        axis.axvline(curve.candidates[place], label=words, zorder=0, **look)
+    axes[0].legend(frameon=False, fontsize=9.5, loc="best")
     figure.align_ylabels(axes)
     return figure
 
@@ -255,19 +260,10 @@ def _draw_criterion(axis: Any, curve: TuningCurve) -> None:
     title = "Smaller is better: mean over the points left out, shaded ± their deviation"
     axis.set_title(title, loc="left", fontsize=9.5, color=style.QUIET)
     value = curve.reference_value
-    if value is None or not np.isfinite(value):
-        return
-    axis.axhline(value, color=style.VERMILION, linewidth=1.3, linestyle=(0, (5, 2)))
-    axis.margins(y=0.1)
-    right = _room(mean[-(len(mean) // 3 + 1) :], value) >= _room(mean[: len(mean) // 3 + 1], value)
-    at, side = ((1.0, value), -4) if right else ((0.0, value), 4)
-    where = {"xycoords": axis.get_yaxis_transform(), "va": "bottom", "color": style.VERMILION}
-    _say_beside(axis, str(curve.reference_name), at, (side, 4), **where)
-
-
-def _room(mean: FloatArray, value: float) -> float:
-    """How far this part of the curve stays away from the words just above the line."""
-    return float(np.abs(mean - value).min()) if len(mean) else 0.0
+    if value is not None and np.isfinite(value):
+        look: dict[str, Any] = {"linewidth": 1.3, "linestyle": (0, (5, 2))}
+        axis.axhline(value, color=style.VERMILION, label=curve.reference_name, **look)
+        axis.margins(y=0.1)
 
 
 def _draw_counts(axis: Any, curve: TuningCurve) -> None:
@@ -277,25 +273,7 @@ def _draw_counts(axis: Any, curve: TuningCurve) -> None:
     axis.set_ylim(0, 1.05 * len(curve.chosen))
     axis.set_yticks([0, len(curve.chosen)])
     axis.set_ylabel("points that\nchose it")
-    axis.set_xlabel("length scale")
-
-
-def _mark_favourite(axes: Any, curve: TuningCurve) -> None:
-    """A line through both panels, and words beside it on the side with more room."""
-    place = curve.favourite
-    x, n = curve.candidates[place], len(curve.chosen)
-    for axis in axes:
-        axis.axvline(x, color=style.GREEN, linewidth=1.0, linestyle=":", zorder=0)
-    left = bool(np.log(x) > np.log(axes[1].get_xlim()).mean())
-    edge = x * _half_width(curve.candidates) ** (-1 if left else 1)
-    words, away = f"{x:.3g}, chosen by {curve.counts[place]} of {n}", (-5 if left else 5, 0)
-    _say_beside(axes[1], words, (edge, 0.5 * n), away, va="center", color=style.GREEN)
-
-
-def _say_beside(axis: Any, words: str, at: Any, away: tuple[int, int], **look: Any) -> None:
-    """Words so many points away from a place, to the left of it if that is negative."""
-    side = "right" if away[0] < 0 else "left"
-    axis.annotate(words, at, away, textcoords="offset points", ha=side, fontsize=9.5, **look)
+    axis.set_xlabel(curve.what)
 
 
 def _half_width(candidates: FloatArray) -> float:

@@ -7,7 +7,6 @@ regression on counts of amino acids stands in: the same code runs, the numbers m
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -26,7 +25,7 @@ from studies.experiments.deutschmann2024.problems.trained import (
     problem_of,
     usual_studies,
 )
-from studies.experiments.deutschmann2024.study import Study
+from studies.experiments.deutschmann2024.study import Study, leave_out
 
 TASK = TASKS["alphaseq"]
 STANDARDISED = LOCAL / "alphaseq_standardised.npz"
@@ -57,11 +56,11 @@ def studies(quick: bool) -> Sequence[Study]:
                 )
             )
         return found
-    _say(f"{TASK.artefact} is not there: run the training, or accept a stand-in")
+    leave_out("AlphaSeq as trained", f"{TASK.artefact} is not there: run the training")
     try:
         problem = stand_in()
     except CalliperError as error:
-        _say(f"AlphaSeq IS LEFT OUT, since its data are not at hand either. {error}")
+        leave_out("AlphaSeq's stand-in", error)
         return []
     some = {**methods.quick_to_predict(problem), **methods.slow_to_predict()}
     return [Study(STAND_IN_TITLE, problem, some, n_calibration=[1000], n_test=1000, divisions=3)]
@@ -90,7 +89,3 @@ def amino_acid_counts(chains: Iterable[str]) -> FloatArray:
     """(n, 20): how often each amino acid occurs in each chain."""
     counts = [[chain.count(letter) for letter in AMINO_ACIDS] for chain in chains]
     return np.array(counts, dtype=np.float64)
-
-
-def _say(what: str) -> None:
-    print(f"\n*** AlphaSeq: {what}.\n", file=sys.stderr, flush=True)

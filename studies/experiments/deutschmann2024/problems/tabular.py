@@ -7,7 +7,6 @@ rows are left out.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from calliper.lab.evaluation import Problem
 from studies.experiments.data import load_tabular
 from studies.experiments.deutschmann2024 import methods
 from studies.experiments.deutschmann2024.config import COVERAGE, SEED
-from studies.experiments.deutschmann2024.study import Study
+from studies.experiments.deutschmann2024.study import Study, leave_out
 
 TABLES = {
     "bike": "bike_kaggle_10886",
@@ -44,7 +43,7 @@ def studies(quick: bool) -> Sequence[Study]:
         try:
             table = Table(title)
         except CalliperError as error:
-            print(f"\n*** {title} IS LEFT OUT: {error}\n", file=sys.stderr, flush=True)
+            leave_out(title, error)
             continue
         problem = table.problem()
         chosen = {
