@@ -81,13 +81,6 @@ class OneOf:
 
 
 @dataclass(frozen=True)
-class Known:
-    """One of some objects that have names here, such as where a kind of model keeps its spread."""
-
-    objects: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
 class Opened:
     """The user's model taken apart, which a file only points to."""
 
@@ -102,7 +95,7 @@ class Plain:
     name: str = ""
 
 
-Field = Array | Number | Text | Part | Inline | OneOf | Known | Opened | Plain
+Field = Array | Number | Text | Part | Inline | OneOf | Opened | Plain
 
 PLAIN = Plain()
 

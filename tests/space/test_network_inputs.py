@@ -142,7 +142,9 @@ def test_inputs_by_name_that_are_refused():
     for nothing in ({}, {"a": 3.0}):
         with pytest.raises(CalliperError, match="inputs by name must be arrays or tensors"):
             ConformalRegressor(net).calibrate(nothing, Y)
-    with pytest.raises(CalliperError, match=r"row 0 has \['input_ids', .* row 1 \['ids'\]"):
+    with pytest.raises(
+        CalliperError, match=r"position 0 are \['input_ids', .* position 1 \['ids'\]"
+    ):
         ConformalRegressor(net).calibrate([listed(CAL)[0], {"ids": 1}] * 9, Y[:18])
     with pytest.raises(CalliperError, match="pad all of them"):
         ConformalRegressor(Whole()).calibrate([{"a": [1, 2]}, {"a": [1]}] * 9, Y[:18])

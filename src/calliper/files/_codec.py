@@ -16,7 +16,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha1
 from importlib import import_module
@@ -32,7 +32,6 @@ from calliper._kept import (
     Field,
     Inline,
     Keeps,
-    Known,
     Number,
     OneOf,
     Opened,
@@ -42,6 +41,7 @@ from calliper._kept import (
 )
 from calliper.calibrators import Calibrator
 from calliper.exceptions import CalliperError, CannotSaveError, DamagedFileError, OtherModelError
+from calliper.files._file import NUMBERS
 from calliper.models import OpenedModel, open_model, unwrapped
 
 #: Modules whose classes files know as soon as their ``__all__`` names them.
@@ -154,17 +154,13 @@ class Writer:
         """The node of a value that is declared so."""
         if isinstance(declared, Array) and value is not None:
             return self._declared_array(declared, value, name)
-        if isinstance(declared, Inline) and declared.several:
-            return [self.fields(declared.kind.keeps, each.for_file()) for each in value]
+        if isinstance(declared, Part | Inline) and declared.several:
+            return [self.write(replace(declared, several=False), each, name) for each in value]
         if isinstance(declared, Inline) and value is not None:
             return self.fields(declared.kind.keeps, value.for_file())
         if isinstance(declared, OneOf):
             word = next(each for each, kind in declared.kinds.items() if kind is type(value))
             return {"kind": word, "fields": self.fields(value.keeps, value.for_file())}
-        if isinstance(declared, Part) and declared.several:
-            return [self.plain(each, name) for each in value]
-        if isinstance(declared, Known):
-            return next(each for each, known in declared.objects.items() if known is value)
         if isinstance(declared, Opened):
             return self._opened(value)
         if isinstance(declared, Number) and value is not None:
@@ -244,7 +240,7 @@ class Writer:
             return {"texts": array.ravel().tolist(), "shape": shape}
         if kind.kind == "O":
             return {"cells": [self.plain(each, name) for each in array.ravel()], "shape": shape}
-        if kind.kind not in "biuf":
+        if kind.kind not in "biuf" or kind.name not in NUMBERS:
             return self._bring(array, name)
         return self._array(array)
 
@@ -366,18 +362,11 @@ class Reader:
             return self._opened(node)
         if isinstance(declared, Plain):
             return self.plain(node)
-        if isinstance(declared, Known):
-            if not isinstance(node, str) or node not in declared.objects:
-                refuse(f"{name} is {node!r:.40}")
-            return declared.objects[node]
-        if isinstance(declared, Part) and declared.several:
-            if not isinstance(node, list):
-                refuse(f"{name} must be a list")
-            return tuple(self._part(declared, each) for each in node)
+        if isinstance(declared, Part | Inline) and declared.several:
+            one = replace(declared, several=False)
+            return tuple(self.read(one, each, {}, name) for each in _listed(node))
         if isinstance(declared, OneOf):
             return self._one_of(declared, node)
-        if isinstance(declared, Inline) and declared.several:
-            return [self._inline(declared.kind, each) for each in _listed(node)]
         if node is None and declared.optional:
             return None
         if isinstance(declared, Array):

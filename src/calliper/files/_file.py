@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,8 +78,9 @@ def write(path: Any, contents: Contents) -> None:
 
 
 def _write(handle: Any, contents: Contents) -> None:
-    total, blocks = sha256(), _blocks(contents.arrays)
-    whole = {"nodes": contents.nodes, "arrays": blocks.table}
+    total, arrays = sha256(), contents.arrays
+    table = [[each.dtype.name, list(each.shape), _order(each)] for each in arrays]
+    whole = {"nodes": contents.nodes, "arrays": table}
     with zipfile.ZipFile(handle, "w", zipfile.ZIP_STORED) as archive:
 
         def member(name: str, parts: Iterator[bytes]) -> None:
@@ -92,37 +93,24 @@ def _write(handle: Any, contents: Contents) -> None:
 
         member(HEADER, iter([_json(contents.header)]))
         member(OBJECT, iter([_json(whole)]))
-        for name, arrays in blocks.by_type.items():
-            member(f"{name}.npy", _npy(name, arrays))
+        for name in NUMBERS:
+            of_type = [each for each in arrays if each.dtype.name == name]
+            if of_type:
+                member(f"{name}.npy", _npy(name, of_type))
         archive.writestr(zipfile.ZipInfo(HASH), total.hexdigest())
 
 
-@dataclass(frozen=True)
-class _Blocks:
-    """Arrays by their type of number; and of each array its type, shape and order."""
-
-    by_type: dict[str, list[NDArray[Any]]]
-    table: list[Any]
-
-
-def _blocks(arrays: list[NDArray[Any]]) -> _Blocks:
-    by_type: dict[str, list[NDArray[Any]]] = {name: [] for name in NUMBERS}
-    table: list[Any] = []
-    for array in arrays:
-        name = array.dtype.name
-        # Sums depend in their last digit on the order in memory, which is therefore kept.
-        order = "F" if array.ndim > 1 and array.strides[0] < array.strides[-1] else "C"
-        table.append([name, list(array.shape), order])
-        by_type[name].append(array)
-    return _Blocks({name: each for name, each in by_type.items() if each}, table)
+def _order(array: NDArray[Any]) -> Literal["C", "F"]:
+    """How it lies in memory, which is kept: sums depend on it in their last digit."""
+    return "F" if array.ndim > 1 and array.strides[0] < array.strides[-1] else "C"
 
 
 def _npy(name: str, arrays: list[NDArray[Any]]) -> Iterator[bytes]:
     """The bytes of one flat array that holds all of them."""
     kind = np.dtype(name).newbyteorder("<")
     yield _npy_head(kind, sum(array.size for array in arrays))
-    for (_, _, order), array in zip(_blocks(arrays).table, arrays, strict=True):
-        flat = np.asarray(array.ravel(order=order), dtype=kind)
+    for array in arrays:
+        flat = np.asarray(array.ravel(order=_order(array)), dtype=kind)
         for start in range(0, flat.size, CHUNK):
             yield flat[start : start + CHUNK].tobytes()
 

@@ -245,7 +245,7 @@ def inspect(path: Any) -> Kept:
 
 def _header(calibrated: Any, brought: dict[str, str]) -> dict[str, Any]:
     """What people and ``inspect`` want to know."""
-    method = _method(calibrated)
+    method = next(iter(_methods(calibrated)), calibrated)
     embedding = getattr(calibrated, "embedding_", getattr(calibrated, "embedding", None))
     models = [model for model, place in slots_of(calibrated) if place == 0]
     locality = getattr(method, "locality_", None)
@@ -263,7 +263,7 @@ def _header(calibrated: Any, brought: dict[str, str]) -> dict[str, Any]:
         "kernel": repr(getattr(method, "kernel_", getattr(method, "kernel", ""))) or "",
         "locality": "" if locality is None else locality.describe(),
         "space": "" if embedding is None else embedding.space.name,
-        "score": repr(calibrated.score_) if hasattr(calibrated, "score_") else "",
+        "score": repr(calibrated.score_) if isinstance(calibrated, FrontDoor) else "",
         "n_calibration": n_calibration,
         "levels": levels,
         "guarantee": said,
@@ -274,30 +274,29 @@ def _header(calibrated: Any, brought: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _method(calibrated: Any) -> Any:
-    """The first fitted calibrator, or the object itself."""
+def _methods(calibrated: Any) -> tuple[Calibrator, ...]:
+    """Its fitted calibrators, one for each tail or target; none of what has no such."""
     if isinstance(calibrated, CalibratedOnStored):
-        return calibrated.calibrator
-    return calibrated.calibrators_[0] if isinstance(calibrated, FrontDoor) else calibrated
+        return calibrated.calibrated.calibrators
+    if isinstance(calibrated, FrontDoor):
+        return tuple(calibrated.calibrators_)
+    return (calibrated,) if isinstance(calibrated, Calibrator) else ()
+
+
+def _answering(calibrated: Any) -> list[Calibrator]:
+    """Calibrators that give radii: of tails, and of groups."""
+    parts = [
+        [*each.calibrators_.values()] if isinstance(each, Grouped) else [each]
+        for each in _methods(calibrated)
+    ]
+    return [each for part in parts for each in part]
 
 
 def _levels(calibrated: Any) -> list[float]:
     """Levels that intervals were asked for so far, ascending."""
-    methods: Any = (calibrated,)
-    if isinstance(calibrated, CalibratedOnStored):
-        methods = calibrated.calibrated.calibrators
-    elif isinstance(calibrated, FrontDoor):
-        methods = calibrated.calibrators_
-    asked = {level for method in methods for level in _asked(method)}
-    tails = 1 if parts_of(calibrated) else len(methods)
+    asked = {level for method in _answering(calibrated) for level in method.levels_asked_}
+    tails = 1 if parts_of(calibrated) else len(_methods(calibrated))
     return sorted(round(1 - (1 - level) * tails, 12) for level in asked)
-
-
-def _asked(method: Any) -> set[float]:
-    groups = getattr(method, "calibrators_", None)
-    if isinstance(groups, dict):
-        return {level for own in groups.values() for level in _asked(own)}
-    return set(getattr(method, "levels_asked_", ()))
 
 
 def _probe(calibrated: Any, writer: Writer) -> Any:
@@ -363,19 +362,6 @@ class Asked(Keeps):
 ASKED = Inline(Asked, several=True)
 
 
-def _answering(calibrated: Any) -> list[Calibrator]:
-    """The first few calibrators that give radii: of tails, and of groups."""
-    methods: Any = [calibrated] if isinstance(calibrated, Calibrator) else []
-    if isinstance(calibrated, CalibratedOnStored):
-        methods = calibrated.calibrated.calibrators
-    elif isinstance(calibrated, FrontDoor):
-        methods = calibrated.calibrators_
-    parts = [
-        [*each.calibrators_.values()] if isinstance(each, Grouped) else [each] for each in methods
-    ]
-    return [each for part in parts for each in part][:N_ASKED]
-
-
 def _radius(method: Calibrator, Z: FloatArray, level: float, weights: Any) -> FloatArray:
     """What it answers; that it was asked is forgotten."""
     asked = set(method.levels_asked_)
@@ -387,7 +373,7 @@ def _radius(method: Calibrator, Z: FloatArray, level: float, weights: Any) -> Fl
 
 def _asked_before(calibrated: Any, brought: dict[str, Any]) -> list[Asked]:
     """What loaded ones are asked again: if they were asked before, or something is brought."""
-    methods = _answering(calibrated)
+    methods = _answering(calibrated)[:N_ASKED]
     needed = brought or any(method.levels_asked_ for method in methods)
     return [_answer(method) for method in methods] if needed else []
 

@@ -56,7 +56,7 @@ EARLY = 10
 #: So many rows are better off with one call for the leaves of all stages.
 FEW_ROWS = 30
 #: Types of Polars columns that all of them read.
-NUMBERS = r"U?Int(8|16|32|64)|Float(32|64)|Boolean"
+PLAIN_COLUMNS = r"U?Int(8|16|32|64)|Float(32|64)|Boolean"
 #: Names by which the libraries know the number of rounds, and by which two of them stop early.
 ROUNDS_NAMES = (
     *("n_estimators", "iterations", "max_iter", "n_iter", "nrounds", "num_boost_round"),
@@ -259,7 +259,7 @@ class XGBoost(Library):
     """``XGBRegressor`` and its like, and ``xgboost.Booster``, which predicts by all its trees."""
 
     library = "xgboost"
-    polars = f"{NUMBERS}|Categorical|Enum"
+    polars = f"{PLAIN_COLUMNS}|Categorical|Enum"
 
     def __init__(self, core: Any) -> None:
         self.parts: dict[tuple[int, int], Any] = {}
@@ -350,7 +350,7 @@ class LightGBM(Library):
     """``LGBMRegressor`` and its like, and ``lightgbm.Booster``."""
 
     library = "lightgbm"
-    polars = NUMBERS
+    polars = PLAIN_COLUMNS
     all_stages = True
 
     def inside(self) -> tuple[Any, int]:
@@ -414,7 +414,7 @@ class CatBoost(Library):
     """``CatBoostRegressor`` and ``CatBoost``; a best model has lost its later trees in training."""
 
     library = "catboost"
-    polars = f"{NUMBERS}|String|Decimal"
+    polars = f"{PLAIN_COLUMNS}|String|Decimal"
     rounds_name = "iterations"
 
     def inside(self) -> tuple[Any, int]:

@@ -12,7 +12,7 @@ has parameters of these names gets the parts as such, any other the dict.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import signature
 from threading import RLock
@@ -141,6 +141,12 @@ def _joined(parts: Sequence[Any]) -> Any:
     import torch
 
     if isinstance(parts[0], Mapping):
+        for number, part in enumerate(parts):
+            if {*part} != {*parts[0]}:
+                raise CalliperError(
+                    f"inputs must have the same names throughout; those at position 0 are "
+                    f"{[*parts[0]]}, at position {number} {[*part]}."
+                )
         return NamedInputs({name: _joined([part[name] for part in parts]) for name in parts[0]})
     try:
         if is_tensor(parts[0]):
@@ -155,41 +161,28 @@ def _joined(parts: Sequence[Any]) -> Any:
         ) from error
 
 
-def _collated(rows: Sequence[Mapping[str, Any]]) -> NamedInputs:
-    """Inputs by name, of a dict for each row."""
-    odd = next((number for number, row in enumerate(rows) if {*row} != {*rows[0]}), None)
-    if odd is not None:
-        raise CalliperError(
-            f"rows must all have inputs of the same names; row 0 has {[*rows[0]]}, row {odd} "
-            f"{[*rows[odd]]}."
-        )
-    return NamedInputs(
-        {
-            name: _joined([(v if is_tensor(v) else np.asarray(v))[None] for v in column])
-            for name, column in ((name, [row[name] for row in rows]) for name in rows[0])
-        }
-    )
-
-
 def _batches(module: Any, X: Any, batch_rows: int = BATCH_ROWS) -> Iterator[Any]:
     """Rows as tensors on the module's device, of its floating type; integers stay integers."""
     import torch
 
     if isinstance(X, list) and X and isinstance(X[0], Mapping):
-        X = _collated(X)
-    named = isinstance(X, Mapping)
-    X = gathered(X)[0] if named else X
+        X = _joined([_each(row, lambda part: _as_tensor(part)[None]) for row in X])
     weight = next(module.parameters(), torch.zeros(0))
 
     def placed(part: Any) -> Any:
         dtype = weight.dtype if part.is_floating_point() else part.dtype
         return part.to(weight.device, dtype)
 
-    parts = {name: _as_tensor(part) for name, part in (X if named else {"": X}).items()}
-    for start in range(0, max(1, n_rows(X)), batch_rows):
-        some = slice(start, start + batch_rows)
-        batch = {name: placed(part[some]) for name, part in parts.items()}
-        yield batch if named else batch[""]
+    rows = _each(X, _as_tensor)
+    for start in range(0, max(1, n_rows(rows)), batch_rows):
+        yield _each(rows[start : start + batch_rows], placed)
+
+
+def _each(X: Any, turn: Callable[[Any], Any]) -> Any:
+    """What becomes of rows, or of each part of inputs by name."""
+    if not isinstance(X, Mapping):
+        return turn(X)
+    return NamedInputs({name: turn(part) for name, part in X.items()})
 
 
 def _as_tensor(part: Any) -> Any:
@@ -290,8 +283,7 @@ class Layer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 for batch in _batches(self.module, X, self.batch_size):
                     seen.clear()
                     answers.append(_ask(self.module, batch))
-                    first = next(iter(batch.values())) if isinstance(batch, Mapping) else batch
-                    places.append(self._place(seen, len(first)))
+                    places.append(self._place(seen, len(batch)))
             finally:
                 for hook in hooks:
                     hook.remove()

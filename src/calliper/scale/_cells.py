@@ -106,8 +106,7 @@ class Cells(BaseEstimator):  # type: ignore[misc]
         at_least(self.n_probes, 1, "n_probes of Cells")
         if self.n_cells is not None:
             at_least(self.n_cells, 1, "n_cells of Cells")
-        own = check_random_state(self.random_state) if self.random_state is not None else rng
-        own = check_random_state(own)
+        own = check_random_state(rng if self.random_state is None else self.random_state)
         centres = None if Z_train is None else self._learnt(Z_train, own)
         return PlacedCells(centres, self.n_cells, int(self.n_probes), own.randint(2**31 - 1))
 
@@ -300,10 +299,6 @@ class CellSearch:
         back[order] = np.arange(len(order))
         return Found(*(np.concatenate(part)[back] for part in zip(*parts, strict=True)))
 
-    def candidates(self, probes: IntArray) -> IntArray:
-        """All points in the cells probed by one row."""
-        return np.concatenate([self.members[cell] for cell in probes]).astype(np.intp)
-
     def entering(self, new: Placed, reach: FloatArray) -> Pairs:
         """All pairs (new row, point) such that the row is a candidate of the point within reach.
 
@@ -424,7 +419,7 @@ class CellSearch:
 
     def of_one(self, row: FloatArray, probes: IntArray, own: int | None) -> tuple[IntArray, Any]:
         """All candidates of one row, (n,), and their distances by direct differences, (1, n)."""
-        found = self.candidates(probes)
+        found = np.concatenate([self.members[cell] for cell in probes]).astype(np.intp)
         found = found if own is None else found[found != own]
         return found, all_distances(row[None], self.points[found], EUCLIDEAN)
 

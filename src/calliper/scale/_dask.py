@@ -51,13 +51,14 @@ def is_collection(what: Any) -> bool:
     return handler_of_collection(what) is not None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Question:
     """What is asked of a regressor about every partition.
 
     Attributes
     ----------
     ask : of the regressor, rows and what is known of them: an array (m, *shape)
+    layout : columns that partitions must have, see :func:`check_layout`; None of arrays
     names : what the columns of a frame are called that holds the answer
     shape : of the answer to one row
     said : classes of warnings that the user was shown when asking
@@ -65,25 +66,27 @@ class Question:
     """
 
     ask: Callable[..., FloatArray]
+    layout: dict[Any, bool] | None
     names: tuple[str, ...]
     shape: tuple[int, ...]
     said: frozenset[type[Warning]] = frozenset()
     token: str = ""
 
-    def of_array(self, rows: Any, *values: Any, regressor: Any, given: tuple[str, ...]) -> Any:
+    def of_array(self, rows: Any, regressor: Any, *values: Any, given: tuple[str, ...]) -> Any:
         """The answer to a block, (m, *shape)."""
         if not len(rows):
             return np.empty((0, *self.shape))
+        check_layout(rows, self.layout)
         # What is wrong in one partition is often wrong in all: a process says it once.
         said = _SAID.setdefault(regressor, {}).setdefault(self.token, set(self.said))
         with one_core(), once(said, _tell()):  # a worker has a task for each of its threads
             return self.ask(regressor, rows, **dict(zip(given, values, strict=True)))
 
-    def of_frame(self, rows: Any, regressor: Any, given: tuple[str, ...], *values: Any) -> Any:
+    def of_frame(self, rows: Any, regressor: Any, *values: Any, given: tuple[str, ...]) -> Any:
         """The answer to a partition, a frame or a series with its index."""
         import pandas as pd
 
-        found = self.of_array(rows, *values, regressor=regressor, given=given)
+        found = self.of_array(rows, regressor, *values, given=given)
         if not self.shape:
             return pd.Series(found, index=rows.index, name=self.names[0])
         return pd.DataFrame(
@@ -102,7 +105,7 @@ def answer(asked: str, regressor: Any, X: Any, *given: Any, **known: Any) -> Any
     answers = {
         "predict": predict,
         "predict_interval": predict_interval,
-        "predict_distribution": predict_distribution,
+        "predict_distribution": lambda regressor, X, **how: LazyDistribution(regressor, X, how),
     }
     return answers[asked](regressor, X, *given, **known)
 
@@ -122,11 +125,6 @@ def predict(regressor: Any, X: Any) -> Any:
     names = ["prediction"] if targets is None else [str(name) for name in targets]
     shape = () if targets is None else (len(targets),)
     return ask_lazily(regressor, X, _predictions, names, shape, {})
-
-
-def predict_distribution(regressor: Any, X: Any, **how: Any) -> LazyDistribution:
-    """As ``predict_distribution``: what answers when it is asked for."""
-    return LazyDistribution(regressor, X, how)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,25 +200,16 @@ def ask_lazily(
     values = {name: how[name] for name in ("groups", "weights") if is_collection(how.get(name))}
     same = {name: value for name, value in how.items() if name not in values}
     _refuse_values({name: same.get(name) for name in ("groups", "weights")})
-    question = Question(partial(ask, **same), tuple(names), shape)
-    layout, framed = _layout(X), hasattr(X, "divisions")
-    if not framed:
-        X = _whole_rows(X)
-    else:
-        question = replace(question, ask=partial(_of_layout, ask=question.ask, layout=layout))
+    question = Question(partial(ask, **same), _layout(X), tuple(names), shape)
+    framed = hasattr(X, "divisions")
+    X = X if framed else _whole_rows(X)
     said = _try_out(regressor, X, question, known=set(values))
     question = replace(question, said=said, token=tokenize(question))
     sent, given = sent_once(regressor), tuple(values)
     if framed:
-        return X.map_partitions(
-            question.of_frame, sent, given, *values.values(), meta=_empty_answer(X, question)
-        )
+        none = question.of_frame(X._meta.iloc[:0], None, given=())
+        return X.map_partitions(question.of_frame, sent, *values.values(), given=given, meta=none)
     return _by_blocks(X, question, sent, values)
-
-
-def _empty_answer(X: Any, question: Question) -> Any:
-    """The answer to no rows, with the type of the index."""
-    return question.of_frame(X._meta.iloc[:0], None, ())
 
 
 def _by_blocks(X: Any, question: Question, sent: Any, values: dict[str, Any]) -> Any:
@@ -230,7 +219,7 @@ def _by_blocks(X: Any, question: Question, sent: Any, values: dict[str, Any]) ->
     new = tuple(range(-1, -1 - len(question.shape), -1))
     pairs = [part for value in values.values() for part in (_dealt_as(X, value), (0,))]
     return da.blockwise(
-        _of_block,
+        question.of_array,
         (0, *new),
         X,
         (0, *axes),
@@ -238,17 +227,12 @@ def _by_blocks(X: Any, question: Question, sent: Any, values: dict[str, Any]) ->
         None,
         *pairs,
         new_axes=dict(zip(new, question.shape, strict=True)),
-        question=question,
         given=tuple(values),
         concatenate=True,
         align_arrays=False,
         dtype=np.float64,
         meta=np.empty((0,) * (1 + len(new))),
     )
-
-
-def _of_block(rows: Any, regressor: Any, *values: Any, question: Question, given: Any) -> Any:
-    return question.of_array(rows, *values, regressor=regressor, given=given)
 
 
 def _whole_rows(X: Any) -> Any:
@@ -282,13 +266,6 @@ def _layout(X: Any) -> dict[Any, bool] | None:
 def _columns(frame: Any) -> dict[Any, bool]:
     types = frame.dtypes.to_dict()
     return {name: getattr(types[name], "kind", "O") in "biuf" for name in types}
-
-
-def _of_layout(
-    regressor: Any, rows: Any, ask: Callable[..., Any], layout: Any, **known: Any
-) -> FloatArray:
-    check_layout(rows, layout)
-    return np.asarray(ask(regressor, rows, **known))
 
 
 def check_layout(rows: Any, layout: dict[Any, bool] | None) -> None:

@@ -110,7 +110,7 @@ class ShardedRescaled(FullRescaled):
         shards = workers.each(_scaled_shard, parts, shift=self.shift_, power=self.power_, grid=grid)
         offset = float(np.ldexp(float(self.offset), self.shift_)) ** self.power_
         offset /= 1 - self.shrinkage_
-        bag: Any = ShardedBag(workers, shards, n=n, n_neighbors=k, offset=offset)
+        bag: Any = ShardedBag(workers, shards, grid, n=n, n_neighbors=k, offset=offset)
         if self.shrinkage_:  # the two scores beside the median are all that it takes of them
             bag = ShrunkBag(bag, np.array(bag.middle), self.shrinkage_)
         self.bag_, self.levels_asked_ = bag, set()

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from operator import add
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -189,11 +190,6 @@ def at_reach_of(near: Near, shard: Shard, other: Shard, k: int, same: bool) -> F
     return at_reach(other, rows, reach, tied if same else None)
 
 
-def add(one: FloatArray, other: FloatArray) -> FloatArray:
-    """Digits of both."""
-    return one + other
-
-
 @dataclass(frozen=True)
 class _Known:
     """What a statistic asks of points that share a place, known already."""
@@ -285,14 +281,23 @@ class ShardedBag:
     ----------
     workers : where the shards are
     shards : made by :func:`make_shard`, not empty
+    grid : on which they sum
     n : how many points they hold together
     n_neighbors, offset : K, and a constant added to every scale
     """
 
     def __init__(
-        self, workers: Workers, shards: list[Any], *, n: int, n_neighbors: int, offset: float
+        self,
+        workers: Workers,
+        shards: list[Any],
+        grid: Grid,
+        *,
+        n: int,
+        n_neighbors: int,
+        offset: float,
     ) -> None:
-        self.workers, self.n, self.k, self.offset = workers, n, n_neighbors, offset
+        self.workers, self.grid = workers, grid
+        self.n, self.k, self.offset = n, n_neighbors, offset
         self.shards = self._met(shards)
         self._ordered: list[Any] | None = None
         self._windows: dict[tuple[int, int], tuple[int, FloatArray, IntArray]] = {}
@@ -372,8 +377,7 @@ class ShardedBag:
             few = Near(near.distance[tied], near.magnitude[tied])
             reach = few.distance[:, self.k - 1]
             work = self.workers.each(at_reach, self.shards, rows=Z[tied], reach=reach)
-            (grid,) = self.workers.fetch(self.workers.each(_grid, self.shards[:1]))
-            total[tied] = few.shared(self.k, sum(self.workers.fetch(work)), grid).total
+            total[tied] = few.shared(self.k, sum(self.workers.fetch(work)), self.grid).total
         scale: FloatArray = total / self.k + self.offset
         return scale
 
@@ -438,10 +442,6 @@ class ShardedBag:
             high = bits[first] if first < len(bits) else high
             low = bits[first - 1] + 1 if first else low
         return float(np.int64(high).view(np.float64))
-
-
-def _grid(shard: Shard) -> Grid:
-    return shard.grid
 
 
 def _padded(row: IntArray, value: FloatArray, n_rows: int) -> FloatArray:
