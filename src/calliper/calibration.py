@@ -30,6 +30,7 @@ from calliper._validation import (
     check_level,
     check_levels,
     check_vector,
+    each_level,
     first_rows,
 )
 from calliper.calibrators import (
@@ -176,8 +177,7 @@ class Calibration:
         bounds: tuple[float | None, float | None] | None = None,
         index: Any = None,
         confidence: float | None = None,
-        groups: Any = None,
-        weights: Any = None,
+        **per_row: Any,
     ) -> Intervals:
         """Intervals around predictions of rows at ``Z``, at one level or several.
 
@@ -188,13 +188,13 @@ class Calibration:
         bounds : (y_min, y_max), the range that y can have; ends are moved into it
         index : row labels of the frame that the rows came in
         confidence : share of draws of the calibration rows in which the level shall be reached
-        groups, weights : of the rows, if calibration was given such
+        per_row : groups and weights of the rows, if calibration was given such
         """
         levels = check_levels(coverage)
         per_tail = tuple(self._of_tail(level) for level in levels)
         if confidence is not None:
             confidence = self._of_tail(check_level(confidence, "confidence"))
-        known = {"confidence": confidence, "weights": weights, "groups": groups}
+        known = {"confidence": confidence, **per_row}
         asked = {name: value for name, value in known.items() if value is not None}
         tails = [each.predict_radius(Z, per_tail, **asked) for each in self.calibrators]
         radius = np.stack(tails, axis=-1) + (self.slack or 0.0)
@@ -216,8 +216,7 @@ class Calibration:
         Z: FloatArray,
         *,
         window: int | None = None,
-        groups: Any = None,
-        weights: Any = None,
+        **per_row: Any,
     ) -> Calibration:
         """The same with further rows, as calibrated anew on all; this one stays as it is."""
         # To tell copies from chance takes a few rows, and time.
@@ -228,7 +227,7 @@ class Calibration:
         length = self.space.length_scale(
             n if window is None else min(n, at_least(window, 1, "window"))
         )
-        tails = measured(self.score, Z, y, y_pred, groups=groups, weights=weights)
+        tails = measured(self.score, Z, y, y_pred, **per_row)
         grown = tuple(
             copy(calibrator).extend_by(rows, window=window, length_scale=length)
             for calibrator, rows in zip(self.calibrators, tails, strict=True)
@@ -242,8 +241,7 @@ class Calibration:
         *,
         bounds: Any = None,
         index: Any = None,
-        groups: Any = None,
-        weights: Any = None,
+        **per_row: Any,
     ) -> Distribution:
         """Predictive distributions of rows at ``Z``; arguments as those of :meth:`intervals`."""
         if not self.score.has_distribution:
@@ -254,7 +252,7 @@ class Calibration:
         (calibrator,) = self.calibrators
         refuse_distribution(calibrator)
         made: Distribution = calibrator.predict_distribution(
-            Z, np.zeros(len(y_pred)), bounds=bounds, weights=weights, groups=groups
+            Z, np.zeros(len(y_pred)), bounds=bounds, **per_row
         )
         return made._placed(y_pred, self.score, index)
 
@@ -269,8 +267,7 @@ class Calibration:
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage, with two tails by the union bound; 0 if nothing is."""
-        proved = [self._proved(level) for level in check_levels(coverage)]
-        return proved[0] if np.ndim(coverage) == 0 else np.array(proved)
+        return each_level(self._proved, coverage)
 
     def _proved(self, level: float) -> float:
         if self.no_guarantee is not None:

@@ -214,8 +214,6 @@ class FileCalibration:
 
 def load_calibration(path: str) -> FileCalibration:
     """What was kept in a file by ``calliper calibrate``."""
-    with tables.open_bytes(path):  # whose message says what is wrong with the name
-        pass
     kind = files.inspect(path).header["object"]
     calibrated = files.load(path) if kind == CalibratedOnStored.__name__ else None
     if calibrated is None or calibrated.about is None or calibrated.rows is None:

@@ -151,7 +151,7 @@ class CompareRequest:
     help="A page for people, or all numbers for machines.  [default: by the name of the report]",
 )
 @options.file_form
-@options.seed_and_quiet("Draws resamples, and splits --data.")
+@options.seed_and_quiet
 @options.takes(CompareRequest)
 def compare(request: CompareRequest) -> None:
     """Compare methods on a test set: does it cover, does it adapt, which one to use.
@@ -180,7 +180,7 @@ def _write_report(request: CompareRequest, methods: Sequence[MethodOptions]) -> 
         comparison = compare_methods(
             rows["calibration"].points,
             rows["test"].points,
-            methods={method.name: method.build() for method in methods},
+            methods={method.words: method.build() for method in methods},
             coverage=request.coverage,
             training=rows["training"].points if "training" in rows else None,
             groups=rows["test"].groups,
@@ -329,7 +329,6 @@ def _use(request: CompareRequest) -> str:
         "--prediction": shared.prediction,
         "--features": shared.features,
         "--features-prefix": shared.features_prefix,
-        "--kernel": shared.kernel,
         "--score": None if shared.score == "absolute" else shared.score,
         "--training": None if training is None else _name(training),
         "--delimiter": shared.delimiter,
@@ -355,7 +354,8 @@ def _text(request: CompareRequest, comparison: Comparison, provenance: Provenanc
         return comparison.to_json(provenance=provenance.values()) + "\n"
     shared, file = request.shared, provenance.files[1].name
     title = f"Intervals for {shared.target} around {shared.prediction}, judged on {file}"
-    what = {name: METHODS[name].about.width for name in comparison.methods if name in METHODS}
+    first = {name: name.split()[0] for name in comparison.methods}
+    what = {name: METHODS[word].about.width for name, word in first.items() if word in METHODS}
     return render_page(comparison, title=title, provenance=provenance, descriptions=what)
 
 

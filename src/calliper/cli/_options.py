@@ -248,17 +248,15 @@ def coverage(help: str, *, several: bool = False) -> Decorator:  # noqa: A002
     return click.option("--coverage", type=float, help=help, **how)
 
 
-def seed(help: str) -> Decorator:  # noqa: A002
-    """``--seed``; ``help`` is what it decides."""
-    kind = click.IntRange(0, 2**32 - 1)
-    return click.option("--seed", type=kind, default=0, help=help)
-
-
-def seed_and_quiet(
-    seed_help: str, quiet_help: str = "Only errors and warnings on standard error."
-) -> Decorator:
-    """``--seed`` and ``--quiet``."""
-    return together(seed(seed_help), click.option("--quiet", is_flag=True, help=quiet_help))
+seed = click.option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=0,
+    help="Decides whatever is drawn at random.",
+)
+seed_and_quiet = together(
+    seed, click.option("--quiet", is_flag=True, help="Say nothing but errors and warnings.")
+)
 
 
 def _levels(values: tuple[float, ...]) -> tuple[float, ...]:
