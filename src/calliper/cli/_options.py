@@ -86,15 +86,16 @@ class Shared:
             raise CalliperError("--decimal , needs another --delimiter than a comma: give one.")
         return Form(delimiter, self.decimal, self.encoding, gaps=self.gaps == "fill")
 
-    def note_prediction_alone(self) -> None:
-        """Say so if nothing was said about features."""
-        if self.features is None and self.features_prefix is None:
-            note_prediction_alone()
+    @property
+    def alone(self) -> bool:
+        """Whether nearness is judged by the prediction, since nothing was said about features."""
+        return self.features is None and self.features_prefix is None
 
 
-def note_prediction_alone() -> None:
-    """Say that nothing was said about features."""
-    note("note: no --features, so nearness was judged by the prediction alone")
+def note_if_alone(alone: bool) -> None:
+    """Say so if nothing was said about features."""
+    if alone:
+        note("note: no --features, so nearness was judged by the prediction alone")
 
 
 def takes(

@@ -200,7 +200,7 @@ def _calibrate(request: TuneRequest) -> None:
         _write(request, calibration, curve)
     if not shared.quiet:
         _show(request, curve)
-        shared.note_prediction_alone()
+        options.note_if_alone(shared.alone)
         rows.filling.say()
 
 
