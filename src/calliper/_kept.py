@@ -99,6 +99,9 @@ Field = Array | Number | Text | Part | Inline | OneOf | Opened | Plain
 
 PLAIN = Plain()
 
+#: The columns of rows that a front door was given.
+COLUMNS: dict[str, Field] = {"n_columns": Number(int, 0, optional=True), "names": PLAIN}
+
 
 class Keeps:
     """A plain class whose objects are made again of what ``keeps`` declares."""

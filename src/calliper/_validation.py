@@ -374,6 +374,20 @@ def has_known_columns(estimator: Any, Z: Any) -> bool:
     return type(Z) is np.ndarray and Z.ndim == 2 and Z.shape[1] == known
 
 
+def columns_for_file(estimator: Any) -> dict[str, Any]:
+    """The columns that it was fitted to, as a file holds them: how many, and their names."""
+    own = vars(estimator)
+    return {"n_columns": own.get("n_features_in_"), "names": [*own.get("feature_names_in_", ())]}
+
+
+def restore_columns(estimator: Any, state: Mapping[str, Any]) -> None:
+    """Remember the columns that a file held."""
+    if state["n_columns"] is not None:
+        estimator.n_features_in_ = state["n_columns"]
+    if state["names"]:
+        estimator.feature_names_in_ = np.array(state["names"], dtype=object)
+
+
 def _refuse_huge(features: Any, name: str) -> Any:
     """Refuse features whose squared distances would overflow."""
     if isinstance(features, EngineRows):
@@ -661,11 +675,9 @@ def like_coverage(per_level: FloatArray, coverage: Coverage) -> FloatArray:
     return np.asarray(per_level[..., 0] if np.ndim(coverage) == 0 else per_level)
 
 
-def each_level(
-    value: Callable[[float, int], float], coverage: Coverage, n: int
-) -> float | FloatArray:
-    """``value(level, n)`` as a number for one level, as an array for several."""
-    values = [value(level, n) for level in check_levels(coverage)]
+def each_level(value: Callable[[float], float], coverage: Coverage) -> float | FloatArray:
+    """``value(level)`` as a number for one level, as an array for several."""
+    values = [value(level) for level in check_levels(coverage)]
     return values[0] if np.ndim(coverage) == 0 else np.array(values)
 
 

@@ -31,6 +31,7 @@ from calliper._validation import (
     check_level,
     check_levels,
     check_vector,
+    each_level,
     first_rows,
 )
 from calliper.calibrators import (
@@ -197,9 +198,8 @@ class Calibration:
         bounds: tuple[float | None, float | None] | None = None,
         index: Any = None,
         confidence: float | None = None,
-        groups: Any = None,
-        weights: Any = None,
         X: Any = None,
+        **per_row: Any,
     ) -> Intervals:
         """Intervals around predictions of rows at ``Z``, at one level or several.
 
@@ -210,8 +210,8 @@ class Calibration:
         bounds : (y_min, y_max), the range that y can have; ends are moved into it
         index : row labels of the frame that the rows came in
         confidence : share of draws of the calibration rows in which the level shall be reached
-        groups, weights : of the rows, if calibration was given such
         X : the rows themselves, for levels that plain split on all rows must answer
+        per_row : groups and weights of the rows, if calibration was given such
         """
         levels = check_levels(coverage)
         served = levels if confidence is not None else tuple(map(self._served, levels))
@@ -219,7 +219,7 @@ class Calibration:
         distinct = tuple(dict.fromkeys(per_tail))
         if confidence is not None:
             confidence = self._of_tail(check_level(confidence, "confidence"))
-        known = {"confidence": confidence, "weights": weights, "groups": groups}
+        known = {"confidence": confidence, **per_row}
         asked = {name: value for name, value in known.items() if value is not None}
         tails = [each.predict_radius(Z, distinct, **asked) for each in self.calibrators]
         radius = np.stack(tails, axis=-1)[:, [distinct.index(level) for level in per_tail]]
@@ -282,8 +282,7 @@ class Calibration:
         Z: FloatArray,
         *,
         window: int | None = None,
-        groups: Any = None,
-        weights: Any = None,
+        **per_row: Any,
     ) -> Calibration:
         """The same with further rows, as calibrated anew on all; this one stays as it is."""
         # To tell copies from chance takes a few rows, and time.
@@ -294,7 +293,7 @@ class Calibration:
         length = self.space.length_scale(
             n if window is None else min(n, at_least(window, 1, "window"))
         )
-        tails = measured(self.score, Z, y, y_pred, groups=groups, weights=weights)
+        tails = measured(self.score, Z, y, y_pred, **per_row)
         grown = tuple(
             copy(calibrator).extend_by(rows, window=window, length_scale=length)
             for calibrator, rows in zip(self.calibrators, tails, strict=True)
@@ -312,8 +311,7 @@ class Calibration:
         *,
         bounds: Any = None,
         index: Any = None,
-        groups: Any = None,
-        weights: Any = None,
+        **per_row: Any,
     ) -> Distribution:
         """Predictive distributions of rows at ``Z``; arguments as those of :meth:`intervals`."""
         if not self.score.has_distribution:
@@ -324,7 +322,7 @@ class Calibration:
         (calibrator,) = self.calibrators
         refuse_distribution(calibrator)
         made: Distribution = calibrator.predict_distribution(
-            Z, np.zeros(len(y_pred)), bounds=bounds, weights=weights, groups=groups
+            Z, np.zeros(len(y_pred)), bounds=bounds, **per_row
         )
         return made._placed(y_pred, self.score, index)
 
@@ -339,8 +337,7 @@ class Calibration:
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage, with two tails by the union bound; 0 if nothing is."""
-        proved = [self._proved(level) for level in check_levels(coverage)]
-        return proved[0] if np.ndim(coverage) == 0 else np.array(proved)
+        return each_level(self._proved, coverage)
 
     def _proved(self, level: float) -> float:
         if self.no_guarantee is not None:

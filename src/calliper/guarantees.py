@@ -255,6 +255,7 @@ class Guarantee:
     averages : what it averages over besides draws of the calibration points
     groups : the number of groups in each of which it holds; 0 where it is about all together
     checks : what was looked at of the assumptions, and what was not, as whole sentences
+    points : what its N points are called
 
     Examples
     --------
@@ -279,6 +280,7 @@ class Guarantee:
     averages: str = "all inputs"
     groups: int = 0
     checks: str = "Not checked: whether new rows are as assumed."
+    points: str = "calibration"
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -293,7 +295,7 @@ class Guarantee:
             f"asked for: {self.coverage:g}",
             "" if self.confidence is None else f"with confidence {self.confidence:g}",
             f"proved: {floored(self.proved)}",
-            f"calibration points: {self.n_calibration:,}"
+            f"{self.points} points: {self.n_calibration:,}"
             + ("" if self.n_effective is None else f" (by weight {self.n_effective:.1f})"),
         ]
         title, words = f"Guarantee of {self.method}", self.describe()
@@ -315,8 +317,8 @@ class Guarantee:
         if self._infinite():
             sure = "" if self.confidence is None else f" with confidence {self.confidence:g}"
             return (
-                f"{self.method}: {self.n_calibration:,} calibration points cannot support coverage "
-                f"{self.coverage:g}{sure}, so the interval is infinite and covers always."
+                f"{self.method}: {self.n_calibration:,} {self.points} points cannot support "
+                f"coverage {self.coverage:g}{sure}, so the interval is infinite and covers always."
             )
         lines = [f"{self.method}: {self.note or self._promise()}"]
         if self.note is None or self.proved > 0:
@@ -355,7 +357,7 @@ class Guarantee:
             over, whose = over.replace("all inputs", "its inputs"), "its"
             begin = "Within each group"
         if self.confidence is None:
-            over += f" and over draws of {whose} {self.n_calibration:,} calibration points"
+            over += f" and over draws of {whose} {self.n_calibration:,} {self.points} points"
         if self.n_effective is not None:
             over += f", which by weight count for {self.n_effective:.1f}"
         return f"{begin}: an average over {over}. Nothing is promised for one input."

@@ -58,7 +58,7 @@ __all__ = ["RATES", "Controller", "History", "coverage_needed"]
 #: Rates to follow at once: those of the paper.
 RATES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
 #: Rows whose level is searched together, and into how many parts a question divides what is left.
-ROWS, PARTS = 8, 16
+ROWS_SEARCHED, SECTIONS = 8, 16
 #: To what a level is searched, still far above the rounding of levels; and up to which N + 1, times
 #: the number of tails, it is then told exactly.
 CLOSE, STEPS = 1e-10, (10**3, 10**4, 10**5, 10**6)
@@ -343,8 +343,8 @@ def coverage_needed(
     given = {"groups": groups, "weights": weights}
     how = {name: row_values(each, X, name) for name, each in given.items() if each is not None}
     needed = np.empty(len(y))
-    for start in range(0, len(y), ROWS):
-        rows = np.arange(start, min(start + ROWS, len(y)))
+    for start in range(0, len(y), ROWS_SEARCHED):
+        rows = np.arange(start, min(start + ROWS_SEARCHED, len(y)))
         of_rows = {name: _safe_indexing(values, rows) for name, values in how.items()}
         needed[rows] = _searched(model, _safe_indexing(X, rows), y[rows], of_rows)
     return needed
@@ -354,7 +354,7 @@ def _searched(model: Any, X: Any, y: FloatArray, how: dict[str, Any]) -> list[fl
     """The level of each of a few rows."""
     low, high = np.zeros(len(y)), np.ones(len(y))
     while (wide := high - low > CLOSE).any():
-        levels = np.unique(np.linspace(low[wide], high[wide], PARTS + 1)[1:-1])
+        levels = np.unique(np.linspace(low[wide], high[wide], SECTIONS + 1)[1:-1])
         with unheard(Warning):  # whoever predicts hears it
             held = _holds(model, X, y, levels, how)
         between = (levels > low[:, None]) & (levels < high[:, None])

@@ -19,7 +19,7 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from calliper._kept import Field, Inline, Number, Part, Plain, Text
+from calliper._kept import COLUMNS, Field, Inline, Number, Part, Plain, Text
 from calliper._notebook import card, reporter
 from calliper._row_checks import RowSketch, RowTrend, refuse_seen, sketch_rows, times_in_order
 from calliper._types import Coverage, FloatArray
@@ -30,6 +30,7 @@ from calliper._validation import (
     check_known_rows,
     check_new_rows,
     check_vector,
+    columns_for_file,
     first_rows,
     gathered,
     handled,
@@ -38,6 +39,7 @@ from calliper._validation import (
     refuse_level_words,
     refuse_lone_confidence,
     remembered,
+    restore_columns,
     row_values,
     unchanged_if_refused,
 )
@@ -102,8 +104,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         "n_taught": Number(int, 0),
         "on_all": Part("calibrators", optional=True),
         "trend": Inline(RowTrend, optional=True),
-        "n_columns": Number(int, 0, optional=True),
-        "names": Plain(),
+        **COLUMNS,
     }
 
     def for_file(self) -> dict[str, Any]:
@@ -124,8 +125,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
             "n_taught": made.n_taught,
             "on_all": None if made.on_all is None else made.on_all.calibrators[0],
             "trend": made.row_trend,
-            "n_columns": vars(self).get("n_features_in_"),
-            "names": [*vars(self).get("feature_names_in_", ())],
+            **columns_for_file(self),
             **{name: value for name, value in made.chosen.items() if name in vars(self)},
         }
 
@@ -151,10 +151,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
             slack=state["slack"],
             trained=None if sketch is None else TrainedHere(model, model, sketch),
         )
-        if state["n_columns"] is not None:
-            self.n_features_in_ = state["n_columns"]
-        if state["names"]:
-            self.feature_names_in_ = np.array(state["names"], dtype=object)
+        restore_columns(self, state)
 
     estimator: Any
     calibrator: Any
@@ -276,6 +273,35 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         self._say_unused(training, given=True)
         return self
 
+    @unchanged_if_refused
+    def extend(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        window: int | None = None,
+        groups: Any = None,
+        weights: Any = None,
+    ) -> Self:
+        """Add labelled rows to those calibrated on; the model and the space stay as they are.
+
+        All is then as if calibrated on all rows at once, the locality that a rule of N gives too;
+        what rounding of the model adds to a radius stays. One row more costs little with the K
+        nearest, however many rows there are.
+
+        Parameters
+        ----------
+        X, y : rows that the model has not seen, and their targets
+        window : int, optional
+            Keep so many rows, the latest, and drop those before: for data that drift.
+        groups, weights : of these rows, if calibration was given such
+        """
+        self._check_calibrated()
+        _, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
+        X, y = gathered(X, y)
+        self._extend(X, self._check_targets(y), window, groups, weights)
+        return self
+
     @abstractmethod
     def _check_known(self, X: Any, y: Any, *, again: bool = False) -> FloatArray:
         """Checked targets; ``again`` if the model is that of ``fit``. Remembers columns of X."""
@@ -293,6 +319,10 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         self, made: Any, model: Any, no_guarantee: str | None, trained: TrainedHere | None
     ) -> None:
         """Answer by this from now on."""
+
+    @abstractmethod
+    def _extend(self, X: Any, y: FloatArray, window: Any, groups: Any, weights: Any) -> None:
+        """Add rows with checked targets."""
 
     def _say_unused(self, training: Training, *, given: bool) -> None:
         """Point out training rows that were ``given``, and refits, that change nothing."""
@@ -572,37 +602,7 @@ class ConformalRegressor(FrontDoor):
     ) -> None:
         self.calibration_ = replace(made, no_guarantee=no_guarantee, trained=trained)
 
-    @unchanged_if_refused
-    def extend(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        window: int | None = None,
-        groups: Any = None,
-        weights: Any = None,
-    ) -> Self:
-        """Add labelled rows to those calibrated on; the model and the space stay as they are.
-
-        All is then as if calibrated on all rows at once, the locality that a rule of N gives too;
-        what rounding of the model adds to a radius stays.
-        One row more costs little with the K nearest, however many rows there are.
-
-        Parameters
-        ----------
-        X, y : rows that the model has not seen, and their targets
-        window : int, optional
-            Keep so many rows, the latest, and drop those before: for data that drift.
-        groups, weights : of these rows, if calibration was given such
-        """
-        self._check_calibrated()
-        y, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
-        X, y = gathered(X, y)
-        self._extend(X, check_vector(y, "y"), window, groups, weights)
-        return self
-
     def _extend(self, X: Any, y: FloatArray, window: Any, groups: Any, weights: Any) -> None:
-        """Add rows with checked targets."""
         y_pred, Z, per_row = self._predicted(X, groups, weights)
         if len(y) != len(y_pred):
             raise CalliperError(f"X has {len(y_pred)} rows and y {len(y)}.")

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -34,7 +34,6 @@ from calliper._validation import (
     handled,
     refuse_collection,
     refuse_lone_confidence,
-    unchanged_if_refused,
 )
 from calliper.calibration import Calibration, TrainedHere, calibrate_model
 from calliper.calibrators import FullRescaled, as_calibrator
@@ -42,7 +41,6 @@ from calliper.exceptions import CalliperError, UnbalancedBoxWarning, warn
 from calliper.guarantees import Guarantee
 from calliper.intervals import Boxes, Intervals, check_targets, listed, target_names
 from calliper.regressor import ConformalRegressor, FrontDoor
-from calliper.rows import same_rows
 from calliper.scores import AbsoluteError, JointError
 from calliper.space import Training, fit_embedding
 
@@ -118,14 +116,7 @@ class MultiTargetRegressor(FrontDoor):
         known = {"score": first.score, "space": first.space, "error_model": first.error_model}
         self.calibration_ = replace(self.calibration_, calibrators=calibrators, **known)
 
-    @unchanged_if_refused
-    def extend(
-        self, X: Any, y: Any, *, window: int | None = None, groups: Any = None, weights: Any = None
-    ) -> Self:
-        """As :meth:`ConformalRegressor.extend`; y has a column for each target."""
-        self._check_calibrated()
-        _, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
-        y = self._check_targets(y)
+    def _extend(self, X: Any, y: FloatArray, window: Any, groups: Any, weights: Any) -> None:
         columns = y.T if len(self.regressors_) > 1 else [y]
         grown = tuple(copy(each) for each in self.regressors_)
         for each, column in zip(grown, columns, strict=True):
@@ -133,7 +124,6 @@ class MultiTargetRegressor(FrontDoor):
         seen = grown[0].no_guarantee_ if len(grown) == 1 else None
         now = self.calibration_
         self._keep(grown, now.model, now.no_guarantee or seen, now.trained)
-        return self
 
     @handled
     def predict(self, X: Any) -> FloatArray:

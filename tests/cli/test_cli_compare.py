@@ -47,6 +47,19 @@ def test_folders_stay_private_and_what_was_found_can_be_used(calliper, files):
     assert (files / "intervals.csv").exists()
 
 
+def test_a_kernel_and_a_score_reach_the_methods_and_the_command(calliper, compare, files):
+    how = ["--kernel", "rbf", "--score", "signed", "--training", "train.csv", "--format", "json"]
+    values = json.loads(calliper(*compare, *how, "--method", "full", "--method", "split").stdout)
+    assert values["methods"] == ["full --kernel rbf", "split"] and not values["failures"]
+    width = {r["method"]: r["mean_width"] for r in values["records"] if r["level"] == 0.9}
+    for method, expected in width.items():
+        words = values["provenance"]["use"].format(method=method, coverage=0.9).split()
+        done = calliper(*words[1:], "--new", "test.csv")
+        assert done.returncode == 0, done.stderr
+        table = np.genfromtxt(files / "intervals.csv", delimiter=",", names=True)
+        assert np.mean(table["upper"] - table["lower"]) == pytest.approx(expected)
+
+
 def test_groups_without_a_name_are_said(calliper, compare, files):
     rows = (files / "test.csv").read_text().splitlines()
     lines = [rows[0] + ",site"] + [f"{row},{(10, 9, '')[i % 3]}" for i, row in enumerate(rows[1:])]

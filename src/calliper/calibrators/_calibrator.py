@@ -552,10 +552,10 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         """The proved marginal coverage at a level, or at each of several."""
         check_is_fitted(self)
 
-        def proved(level: float, n: int) -> float:
+        def proved(level: float) -> float:
             return min(self._proved(level), level if self.weights_ is not None else 1.0)
 
-        return valid.each_level(proved, coverage, self.n_calibration_)
+        return valid.each_level(proved, coverage)
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
         """The promise with its assumptions; ``.describe()`` puts it in words."""

@@ -48,7 +48,7 @@ def check_kept(output: str, inputs: list[str]) -> None:
 @options.training_file
 @method_options
 @options.file_form
-@options.seed_and_quiet("Decides whatever a method draws at random.")
+@options.seed_and_quiet
 @options.takes(CalibrateRequest)
 def calibrate(request: CalibrateRequest) -> None:
     """Calibrate a method and keep it in a file, to put intervals around rows that come later.

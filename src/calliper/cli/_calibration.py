@@ -149,8 +149,7 @@ class RowSchema:
         """By the options and the calibration rows, which must have it all."""
         shared = request.shared
         columns = shared.columns(table)
-        alone = shared.features is None and shared.features_prefix is None
-        schema = cls(columns, shared.features_prefix, alone, request.group, request.weight)
+        schema = cls(columns, shared.features_prefix, shared.alone, request.group, request.weight)
         tables.require_columns(table, [*columns.known, *schema.beyond])
         return schema
 
@@ -214,8 +213,6 @@ class FileCalibration:
 
 def load_calibration(path: str) -> FileCalibration:
     """What was kept in a file by ``calliper calibrate``."""
-    with tables.open_bytes(path):  # whose message says what is wrong with the name
-        pass
     kind = files.inspect(path).header["object"]
     calibrated = files.load(path) if kind == CalibratedOnStored.__name__ else None
     if calibrated is None or calibrated.about is None or calibrated.rows is None:
@@ -370,8 +367,7 @@ def summarise(
     """What was done, by which method, and what it promises: a line, or all of it."""
     calibrated = calibration.calibrated
     calibrator = calibrated.calibrator
-    if calibrator.judges_nearness and calibration.schema.alone:
-        options.note_prediction_alone()
+    options.note_if_alone(calibrator.judges_nearness and calibration.schema.alone)
     promises = [calibrated.guarantee(level, confidence) for level in coverage]
     out.note(f"{done} ({promises[0].method}, {calibrator.n_calibration_} calibration points)")
     if explain and isinstance(calibrator, FullRescaled):

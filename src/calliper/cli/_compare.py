@@ -15,7 +15,7 @@ import numpy as np
 
 from calliper._types import FloatArray, IntArray
 from calliper.cli import _options as options
-from calliper.cli._csv import Form, is_gap
+from calliper.cli._csv import is_gap
 from calliper.cli._methods import METHODS, MethodOptions
 from calliper.cli._output import check_output, note, one_line, progress, wrapped, write_text
 from calliper.cli._tables import (
@@ -151,7 +151,7 @@ class CompareRequest:
     help="A page for people, or all numbers for machines.  [default: by the name of the report]",
 )
 @options.file_form
-@options.seed_and_quiet("Draws resamples, and splits --data.")
+@options.seed_and_quiet
 @options.takes(CompareRequest)
 def compare(request: CompareRequest) -> None:
     """Compare methods on a test set: does it cover, does it adapt, which one to use.
@@ -180,7 +180,7 @@ def _write_report(request: CompareRequest, methods: Sequence[MethodOptions]) -> 
         comparison = compare_methods(
             rows["calibration"].points,
             rows["test"].points,
-            methods={method.name: method.build() for method in methods},
+            methods={method.words: method.build() for method in methods},
             coverage=request.coverage,
             training=rows["training"].points if "training" in rows else None,
             groups=rows["test"].groups,
@@ -234,58 +234,58 @@ def _read(request: CompareRequest) -> tuple[dict[str, LabelledPoints], Filling]:
         # Only test rows are shown by name and group; calibration rows may have neither.
         identity = request.identity if request.identity in table.columns else None
     training, filling = read_training(request.training, columns, shared.form)
-    reader = RowReader(columns, shared.form, filling)
     if request.data is not None:
-        both = reader.rows(request.data, request.identity, request.group)
+        both = _rows(request, request.data, columns, filling, request.identity, request.group)
         rows["calibration"], rows["test"] = both.halves(shared.seed)
     else:
         calibration, test = request.inputs[:2]
-        rows["calibration"] = reader.rows(calibration, identity)
-        rows["test"] = reader.rows(test, request.identity, request.group)
+        rows["calibration"] = _rows(request, calibration, columns, filling, identity)
+        labels = request.identity, request.group
+        rows["test"] = _rows(request, test, columns, filling, *labels)
     if training is not None:
-        rows["training"] = LabelledPoints(reader.points(training), None, request.inputs[-1])
+        rows["training"] = LabelledPoints(_points(columns, training), None, request.inputs[-1])
     return rows, filling
 
 
-@dataclass(frozen=True)
-class RowReader:
-    """Reads files with known targets."""
+def _rows(
+    request: CompareRequest,
+    path: str,
+    columns: Columns,
+    filling: Filling,
+    identity: str | None = None,
+    group: str | None = None,
+) -> LabelledPoints:
+    """All rows of a file."""
+    labels = [identity, group]
+    with open_table(path, request.shared.form) as table:
+        require_columns(table, [*columns.known, *(name for name in labels if name is not None)])
+        try:
+            numbers, (ids, groups) = read_rows(table, columns.known, filling, labels)
+        except CalliperError:
+            _refuse_missing_predictions(request, path, columns)
+            raise
+    return LabelledPoints(_points(columns, numbers, ids), groups, path)
 
-    columns: Columns
-    form: Form
-    filling: Filling
 
-    def rows(
-        self, path: str, identity: str | None = None, group: str | None = None
-    ) -> LabelledPoints:
-        """All rows of a file."""
-        known, labels = self.columns.known, [identity, group]
-        with open_table(path, self.form) as table:
-            require_columns(table, [*known, *(name for name in labels if name is not None)])
-            try:
-                numbers, (ids, groups) = read_rows(table, known, self.filling, labels)
-            except CalliperError:
-                self._refuse_missing_predictions(path)
-                raise
-        return LabelledPoints(self.points(numbers, ids), groups, path)
+def _points(columns: Columns, known: FloatArray, ids: Any = None) -> Points:
+    """Rows of target, prediction and features as points."""
+    return Points(known[:, 2:], known[:, 0], known[:, 1], ids, columns.features)
 
-    def points(self, known: FloatArray, ids: Any = None) -> Points:
-        """Rows of target, prediction and features as points."""
-        return Points(known[:, 2:], known[:, 0], known[:, 1], ids, self.columns.features)
 
-    def _refuse_missing_predictions(self, path: str) -> None:
-        """If predictions are missing, how many and where: a model may have no answer for some."""
-        name, missing = self.columns.prediction, []
-        # If something else is wrong too, it was said already.
-        with suppress(CalliperError), open_table(path, self.form) as table:
-            _, (cells,) = read_rows(table, [self.columns.target], Filling(), [name])
-            missing = [row for row, text in enumerate(cells or (), 1) if is_gap(text or "")]
-        if missing:
-            first = ", ".join(map(str, missing[:5])) + (", …" if len(missing) > 5 else "")
-            raise CalliperError(
-                f"{path}: {len(missing)} of {len(cells or ())} rows have no prediction in column "
-                f"{name!r} (rows {first} below the header): predict them, or remove them."
-            ) from None
+def _refuse_missing_predictions(request: CompareRequest, path: str, columns: Columns) -> None:
+    """If predictions are missing, how many and where: a model may have no answer for some."""
+    cells: list[str | None] = []
+    # If something else is wrong too, it was said already.
+    with suppress(CalliperError), open_table(path, request.shared.form) as table:
+        _, (found,) = read_rows(table, [columns.target], Filling(), [columns.prediction])
+        cells = found or []
+    missing = [row for row, text in enumerate(cells, 1) if is_gap(text or "")]
+    if missing:
+        first = ", ".join(map(str, missing[:5])) + (", …" if len(missing) > 5 else "")
+        raise CalliperError(
+            f"{path}: {len(missing)} of {len(cells)} rows have no prediction in column "
+            f"{columns.prediction!r} (rows {first} below the header): predict them, or remove them."
+        ) from None
 
 
 def _provenance(request: CompareRequest, rows: dict[str, LabelledPoints]) -> Provenance:
@@ -329,7 +329,6 @@ def _use(request: CompareRequest) -> str:
         "--prediction": shared.prediction,
         "--features": shared.features,
         "--features-prefix": shared.features_prefix,
-        "--kernel": shared.kernel,
         "--score": None if shared.score == "absolute" else shared.score,
         "--training": None if training is None else _name(training),
         "--delimiter": shared.delimiter,
@@ -355,7 +354,8 @@ def _text(request: CompareRequest, comparison: Comparison, provenance: Provenanc
         return comparison.to_json(provenance=provenance.values()) + "\n"
     shared, file = request.shared, provenance.files[1].name
     title = f"Intervals for {shared.target} around {shared.prediction}, judged on {file}"
-    what = {name: METHODS[name].about.width for name in comparison.methods if name in METHODS}
+    first = {name: name.split()[0] for name in comparison.methods}
+    what = {name: METHODS[word].about.width for name, word in first.items() if word in METHODS}
     return render_page(comparison, title=title, provenance=provenance, descriptions=what)
 
 
@@ -377,6 +377,6 @@ def _say(request: CompareRequest, comparison: Comparison) -> None:
         if check.severity != "note":
             note(one_line(f"warning: {check.title} {check.meaning}"))
     if not quiet:
-        request.shared.note_prediction_alone()
+        options.note_if_alone(request.shared.alone)
         if request.where != "-":
             note(f"report written to {request.where}")

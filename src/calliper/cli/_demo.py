@@ -53,7 +53,7 @@ _EXPLANATION = (
     default="calliper-demo.png",
     help="The figure: .png, .pdf or .svg; a page with its name, .html, lies beside it.",
 )
-@seed_option("Draws the data and the model.")
+@seed_option
 def demo(output: str, seed: int) -> None:
     """Show adaptive intervals on a problem with known noise.
 

@@ -37,8 +37,6 @@ def inspect(file: str, figure: str | None, as_json: bool) -> None:
     """  # noqa: D301
     if figure is not None:
         out.check_figure_name(figure)
-    with tables.open_bytes(file):  # whose message says what is wrong with the name
-        pass
     with out.warnings_as_lines():
         kept = files.inspect(file)
         # Files that were saved in Python know no columns.

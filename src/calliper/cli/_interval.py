@@ -169,7 +169,7 @@ def _bounds(values: tuple[float, float] | None) -> tuple[float, float] | None:
     help="Of many files: write all outputs anew, whatever is in the folder.",
 )
 @options.file_form
-@options.seed_and_quiet("Decides whatever a method draws at random.")
+@options.seed_and_quiet
 @options.takes(IntervalRequest)
 def interval(request: IntervalRequest) -> None:
     """Put prediction intervals around the predictions in a file.

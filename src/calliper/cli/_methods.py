@@ -86,6 +86,11 @@ class MethodOptions:
         return METHODS[self.name]
 
     @property
+    def words(self) -> str:
+        """What follows --method to name it, with its kernel."""
+        return self.name if self.kernel is None else f"{self.name} --kernel {self.kernel}"
+
+    @property
     def takes_kernel(self) -> bool:
         """Whether it judges nearness by a kernel that can be chosen."""
         return self.kind.about.neighbors not in (None, "n_neighbors")

@@ -86,15 +86,16 @@ class Shared:
             raise CalliperError("--decimal , needs another --delimiter than a comma: give one.")
         return Form(delimiter, self.decimal, self.encoding, gaps=self.gaps == "fill")
 
-    def note_prediction_alone(self) -> None:
-        """Say so if nothing was said about features."""
-        if self.features is None and self.features_prefix is None:
-            note_prediction_alone()
+    @property
+    def alone(self) -> bool:
+        """Whether nearness is judged by the prediction, since nothing was said about features."""
+        return self.features is None and self.features_prefix is None
 
 
-def note_prediction_alone() -> None:
-    """Say that nothing was said about features."""
-    note("note: no --features, so nearness was judged by the prediction alone")
+def note_if_alone(alone: bool) -> None:
+    """Say so if nothing was said about features."""
+    if alone:
+        note("note: no --features, so nearness was judged by the prediction alone")
 
 
 def takes(
@@ -248,17 +249,15 @@ def coverage(help: str, *, several: bool = False) -> Decorator:  # noqa: A002
     return click.option("--coverage", type=float, help=help, **how)
 
 
-def seed(help: str) -> Decorator:  # noqa: A002
-    """``--seed``; ``help`` is what it decides."""
-    kind = click.IntRange(0, 2**32 - 1)
-    return click.option("--seed", type=kind, default=0, help=help)
-
-
-def seed_and_quiet(
-    seed_help: str, quiet_help: str = "Only errors and warnings on standard error."
-) -> Decorator:
-    """``--seed`` and ``--quiet``."""
-    return together(seed(seed_help), click.option("--quiet", is_flag=True, help=quiet_help))
+seed = click.option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=0,
+    help="Decides whatever is drawn at random.",
+)
+seed_and_quiet = together(
+    seed, click.option("--quiet", is_flag=True, help="Say nothing but errors and warnings.")
+)
 
 
 def _levels(values: tuple[float, ...]) -> tuple[float, ...]:

@@ -50,19 +50,16 @@ _OPTIONS = {
 Progress = Callable[[float | None], None]
 
 
-def check_output(output: str, inputs: Sequence[str] = (), *, option: str = "--output") -> None:
-    """Refuse an output that cannot be written, or is one of the inputs under whatever name.
-
-    ``option`` is how the command line names the output.
-    """
+def check_output(output: str, inputs: Sequence[str] = ()) -> None:
+    """Refuse an output that cannot be written, or is one of the inputs under whatever name."""
     if output == "-":
         if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.name == os.devnull:
             raise CalliperError("cannot write to standard output: it is closed; name a file.")
         return
     for path in inputs:
         if os.path.exists(path) and os.path.exists(output) and os.path.samefile(path, output):
-            raise CalliperError(f"{option} {output} is also an input: choose another file.")
-    _check_writable(Path(os.path.realpath(output)), output, option)
+            raise CalliperError(f"--output {output} is also an input: choose another file.")
+    _check_writable(Path(os.path.realpath(output)), output)
 
 
 @contextmanager
@@ -131,7 +128,7 @@ def save_figure(figure: Any, handle: BinaryIO, path: str) -> None:
         figure.savefig(handle, format=Path(path).suffix[1:].lower())
 
 
-def _check_writable(target: Path, path: str, option: str = "--output") -> None:
+def _check_writable(target: Path, path: str) -> None:
     if not target.parent.is_dir():
         raise CalliperError(f"cannot write {path}: there is no folder {target.parent}; create it.")
     if not target.exists():
@@ -139,7 +136,7 @@ def _check_writable(target: Path, path: str, option: str = "--output") -> None:
     if target.is_dir():
         raise CalliperError(f"cannot write {path}: it is a folder; name a file in it.")
     if not target.is_file():
-        raise CalliperError(f"cannot write {path}: not a plain file; use {option} - and redirect.")
+        raise CalliperError(f"cannot write {path}: not a plain file; use --output - and redirect.")
     if not os.access(target, os.W_OK):
         raise CalliperError(f"cannot write {path}: it is read-only; choose another file.")
 

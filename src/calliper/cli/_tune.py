@@ -157,7 +157,7 @@ def _length_scales(text: str | None) -> tuple[float, ...] | None:
     help="For mi: principal components of the features.  [default: all features]",
 )
 @options.file_form
-@options.seed_and_quiet("Draws pairs of training rows.", "Print nothing but errors and warnings.")
+@options.seed_and_quiet
 @options.takes(TuneRequest)
 def tune(request: TuneRequest) -> None:
     """Choose how local the intervals are for each calibration point, and calibrate with that.
@@ -200,7 +200,7 @@ def _calibrate(request: TuneRequest) -> None:
         _write(request, calibration, curve)
     if not shared.quiet:
         _show(request, curve)
-        shared.note_prediction_alone()
+        options.note_if_alone(shared.alone)
         rows.filling.say()
 
 

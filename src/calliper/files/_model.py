@@ -24,6 +24,9 @@ from calliper.targets import MultiTargetRegressor, column_of
 #: and in another order on another machine.
 TOLERANCE = 1e-5
 
+#: Targets of one model that a file may ask for, each by itself.
+MOST_TARGETS = 10_000
+
 #: Signs of a parameter that are written down.
 MOST_SIGNS = 80
 
@@ -55,11 +58,11 @@ def needed(calibrated: Any) -> dict[str, int]:
     return {"models": n - parts, "columns": parts}
 
 
-def models_again(given: Any, needs: dict[str, int], what: str, most: int) -> list[Any]:
-    """Models by their numbers, from what the user gave; of at most so many columns."""
+def models_again(given: Any, needs: dict[str, int], what: str) -> list[Any]:
+    """Models by their numbers, from what the user gave."""
     n, k = needs["models"], needs["columns"]
-    if k > most:
-        raise DamagedFileError(f"the file asks for {k} columns and holds {most} objects.")
+    if k > MOST_TARGETS:
+        raise DamagedFileError(f"the file asks for {k} columns of a model, beyond {MOST_TARGETS}.")
     if n == 0:
         if given is not None:
             raise CalliperError(f"the file holds {what} without a model: leave out model=.")

@@ -62,9 +62,6 @@ UNFITTED = (
 #: The attribute that has a few rows as they came, of whatever kind; see ``_row_checks.py``.
 PROBE = "_probe"
 
-#: Columns of one model that a file may ask for.
-MOST_COLUMNS = 10_000
-
 #: Rows of features at which a loaded calibrator is asked for the radius that it gave before.
 N_ASKED = 5
 
@@ -150,7 +147,7 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
     header = _whole(contents.header, path)
     brought = _brought(header["brought"], embed, {} if bring is None else bring)
     with _file.refused_as_damaged(Path(path)):
-        models = models_again(model, header["needs"], f"a {header['object']}", MOST_COLUMNS)
+        models = models_again(model, header["needs"], f"a {header['object']}")
         nodes = contents.nodes
         reader = Reader(contents.arrays, models, brought)
     try:

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from importlib import import_module
 from typing import Any, ClassVar, Self
@@ -146,7 +146,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
                 f"engine={self.engine!r}. Leave these out, or the cells."
             )
         placed = None if cells is None else cells.placed(Z_train, rng)
-        return KNN(k, metric=self.metric, engine=self.engine, cells=placed)
+        return replace(self, n_neighbors=k, cells=placed)
 
     def _cells(self) -> Any:
         """The cells, wherever they are defined; None if there are none."""
@@ -202,7 +202,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
     def widened(self, multiple: float, most: int) -> KNN:
         """The same with K multiplied, at least 1 and at most ``most``."""
         k = max(1, min(round(self.n_neighbors * multiple), most))
-        return KNN(k, metric=self.metric, engine=self.engine, cells=self.cells)
+        return replace(self, n_neighbors=k)
 
     @classmethod
     def scales_of_others(

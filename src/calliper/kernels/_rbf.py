@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -103,18 +103,9 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         scale = self.length_scale
         if isinstance(scale, str):
             scale = self._median(scale, Z_train)
-        check_size(self.smoothing, "smoothing")
-        check_size(self.step, "step")
-        return self._with_length(check_length_scale(scale))
-
-    def _with_length(self, length_scale: float) -> RBF:
-        return RBF(
-            length_scale,
-            smoothing=float(self.smoothing),
-            step=float(self.step),
-            metric=self.metric,
-            engine=self.engine,
-        )
+        smoothing, step = check_size(self.smoothing, "smoothing"), check_size(self.step, "step")
+        length = check_length_scale(scale)
+        return replace(self, length_scale=length, smoothing=smoothing, step=step)
 
     def _median(self, name: str, Z_train: Known) -> float:
         if name != "median":
@@ -153,8 +144,7 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
 
     def widened(self, multiple: float, most: int) -> RBF:
         """The same with its length scale multiplied, in three digits: more would mean nothing."""
-        length = float(f"{float(self.length_scale) * multiple:.3g}")
-        return self._with_length(length)
+        return replace(self, length_scale=float(f"{float(self.length_scale) * multiple:.3g}"))
 
     @classmethod
     def scales_of_others(

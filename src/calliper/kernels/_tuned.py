@@ -10,8 +10,7 @@ holds k of n points holds them in a volume V_d r^d, a radial kernel weighs a vol
 
 from __future__ import annotations
 
-from copy import copy
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -144,11 +143,6 @@ class _Tuned(Kernel, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"criterion must be one of {[*CRITERIA]}; got {self.criterion!r}.")
         at_least(self.mi_neighbors, 1, "mi_neighbors")
 
-    def _with(self, **parameters: Any) -> Self:
-        """A copy with some parameters replaced; the rest, a progress callback too, is shared."""
-        replaced: Self = copy(self).set_params(**parameters)
-        return replaced
-
     def _family(self, Z: FloatArray, magnitudes: FloatArray) -> KernelFamily:
         """The kernels to choose from, on fixed points."""
         raise NotImplementedError
@@ -276,19 +270,19 @@ class TunedRBF(_Tuned):
             chosen = [check_length_scale(scale) for scale in np.ravel(self.chosen).tolist()]
             if self.n_folds is not None:
                 raise ValueError("chosen scales belong to points, not to folds: leave n_folds out.")
-            return self._with(chosen=np.array(chosen))
+            return replace(self, chosen=np.array(chosen))
         self._check_grid()
         if self.length_scales is not None:
             given = np.ravel(self.length_scales).tolist()
             unique = sorted({check_length_scale(scale) for scale in given})
-            return self._with(length_scales=np.array(_some(unique, "length_scales")))
+            return replace(self, length_scales=np.array(_some(unique, "length_scales")))
         if Z_train is None:
             raise CalliperError(
                 "TunedRBF spans its grid by distances of training inputs: pass training=Z to fit "
                 "(X_train to calibrate), or the grid itself as length_scales=."
             )
         grid = length_scale_grid(self, Z_train, rng or np.random.RandomState(0))
-        return self._with(length_scales=grid)
+        return replace(self, length_scales=grid)
 
     def _check_grid(self) -> None:
         at_least(self.n_scan, 1, "n_scan")
@@ -350,7 +344,7 @@ class TunedKNN(_Tuned):
         candidates = sorted(
             {at_least(k, 1, "n_neighbors") for k in np.ravel(self.n_neighbors).tolist()}
         )
-        return self._with(n_neighbors=tuple(_some(candidates, "n_neighbors")))
+        return replace(self, n_neighbors=tuple(_some(candidates, "n_neighbors")))
 
     def _family(self, Z: FloatArray, magnitudes: FloatArray) -> KernelFamily:
         return NearestFamily(NeighborSearch(Z, self.metric), magnitudes)

@@ -26,8 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 from calliper import _validation as valid
 from calliper import models
 from calliper._blocks import map_row_blocks, row_slices
-from calliper._kept import Array, Field, Number, Plain
-from calliper._notebook import floored
+from calliper._kept import COLUMNS, Array, Field, Plain
 from calliper._row_checks import state_of
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper.exceptions import CalliperError
@@ -71,28 +70,15 @@ class RefitGuarantee(Guarantee):
     """
 
     remark: str = ""
+    points: str = "training"
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What must hold for the promise to hold."""
         return EXCHANGEABLE, SYMMETRIC
 
-    def describe(self) -> str:
-        """What is promised, provided what, and averaged over what: a line each."""
-        n = self.n_calibration
-        if conformal_rank(self.coverage, n) > n:
-            return (
-                f"{self.method}: {n} training points cannot support coverage {self.coverage:g}, so "
-                f"the interval is infinite and covers always."
-            )
-        if self.proved <= 0:
-            return f"{self.method}: no coverage is proved at level {self.coverage:g}. {self.remark}"
-        return (
-            f"{self.method}: a new target lies in its interval with probability at least "
-            f"{floored(self.proved)} (asked for: {self.coverage:g}).\n{self.provided()}\n"
-            f"Marginal: an average over all inputs and over draws of the {n} training points. "
-            f"Nothing is promised for one input.\n{self.remark}\n{self.checks}"
-        )
+    def _besides(self) -> list[str]:
+        return [self.remark]
 
 
 class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -109,17 +95,13 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         "in_bag_": Array("bool", ("b", "n"), optional=True),
         "models_": Plain(),
         "estimator_": Plain(),
-        "n_columns": Number(int, 0, optional=True),
-        "names": Plain(),
+        **COLUMNS,
     }
 
     def for_file(self) -> dict[str, Any]:
         """What a file holds; models stand there by number."""
-        own = vars(self)
-        known = {name: own.get(name) for name in ("residuals_", "fold_", "in_bag_", "models_")}
-        known["estimator_"] = own.get("estimator_")
-        names = [*own.get("feature_names_in_", ())]
-        return {**known, "n_columns": own.get("n_features_in_"), "names": names}
+        known = {name: vars(self).get(name) for name in self.keeps if name not in COLUMNS}
+        return {**known, **valid.columns_for_file(self)}
 
     def restore(self, state: dict[str, Any]) -> None:
         """What a file held, with the models that are given."""
@@ -129,10 +111,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         whole = fold is not None and n_models and fold.max(initial=0) < n_models
         if not (whole or (bags is not None and len(bags) == n_models)):
             raise CalliperError("rows belong to models that are not there.")
-        if state["n_columns"] is not None:
-            self.n_features_in_ = state["n_columns"]
-        if state["names"]:
-            self.feature_names_in_ = np.array(state["names"], dtype=object)
+        valid.restore_columns(self, state)
 
     def __new__(cls, *given: Any, **known: Any) -> Self:
         valid.refuse_level_words(cls, known)
@@ -240,18 +219,20 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage at a level, or at each of several."""
         check_is_fitted(self)
-        return valid.each_level(self._proved, coverage, len(self.residuals_))
+        return valid.each_level(lambda level: self._proved(level, len(self.residuals_)), coverage)
 
     def guarantee(self, coverage: float = 0.9) -> RefitGuarantee:
         """The promise with its assumptions; ``.describe()`` puts it in words."""
         coverage = valid.check_level(coverage)
-        proved = float(self.guaranteed_coverage(coverage))
+        proved, remark = float(self.guaranteed_coverage(coverage)), self._remark(coverage)
+        none = f"no coverage is proved at level {coverage:g}. {remark}"
         return RefitGuarantee(
             method=type(self).__name__,
             coverage=coverage,
             n_calibration=len(self.residuals_),
             proved=proved,
-            remark=self._remark(coverage),
+            note=None if proved > 0 else none,
+            remark=remark,
         )
 
     def _html_repr(self) -> str:
