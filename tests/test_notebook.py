@@ -189,7 +189,7 @@ def test_promises_are_drawn_where_there_is_one():
     assert "nine cases" not in few().guarantee(0.9)._repr_html_()
     void = (
         ConformalRegressor(Ridge(), left_out_folds=0)
-        .fit(X, Y, groups=np.arange(300) % 9)
+        .fit(X, Y, split_groups=np.arange(300) % 9)
         .guarantee(0.9)
     )
     page = parsed(void._repr_html_())

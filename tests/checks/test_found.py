@@ -123,9 +123,9 @@ def test_weights_in_a_column_extend_a_group():
 @pytest.mark.parametrize("wrong", [[0.9], {}, "word", iter([0.9])])
 def test_confidence_and_bounds_that_are_no_numbers(wrong):
     made = ConformalRegressor(zero, Split()).calibrate(Z, SCORES)
-    for call in (made.predict_interval, lambda _, **how: made.guarantee(0.5, **how)):
+    for call in (made.predict_interval, lambda _, *given, **how: made.guarantee(*given, **how)):
         with pytest.raises(CalliperError, match="confidence must be"):
-            call(Z, confidence=wrong)
+            call(Z, 0.5, confidence=wrong)
     for bounds in ("ab", (wrong, 1.0), (0, 10**400)):
         with pytest.raises(CalliperError, match="bounds must be a pair"):
             made.predict_interval(Z, bounds=bounds)
