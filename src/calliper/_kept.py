@@ -100,7 +100,7 @@ Field = Array | Number | Text | Part | Inline | OneOf | Opened | Plain
 PLAIN = Plain()
 
 #: The columns of rows that a front door was given.
-COLUMNS: dict[str, Field] = {"n_columns": Number(int, 0, optional=True), "names": PLAIN}
+COLUMN_FIELDS: dict[str, Field] = {"n_columns": Number(int, 0, optional=True), "names": PLAIN}
 
 
 class Keeps:

@@ -62,7 +62,7 @@ AGREEMENT = 1e-4
 #: Share of sets in random order whose errors are said to have a trend.
 TREND_LEVEL = 1e-4
 #: How types of times begin, in pandas and in Polars; rows that are hardly in order by chance.
-TIMES, FEWEST_TIMES = ("datetime64", "period", "Date"), 8
+TIME_TYPES, FEWEST_TIMES = ("datetime64", "period", "Date"), 8
 #: Standard deviations beyond chance, and how often rows are dealt anew to know it.
 BEYOND, N_DEALT = 6.0, 40
 #: Shared rows that are noticed where only copies can coincide: how many and what share at least.
@@ -358,11 +358,11 @@ def times_in_order(table: Any) -> str | None:
         return None
     found = {"the index": table.index} if hasattr(table, "iloc") else {}
     for place, name in enumerate(table.columns if isinstance(table, Frame) else ()):
-        if str(list(table.dtypes)[place]).startswith(TIMES):
+        if str(list(table.dtypes)[place]).startswith(TIME_TYPES):
             column = table.iloc[:, place] if hasattr(table, "iloc") else table[name]
             found[f"column {name!r}"] = column
     for where, values in found.items():
-        times: Any = values.to_numpy() if str(values.dtype).startswith(TIMES) else ()
+        times: Any = values.to_numpy() if str(values.dtype).startswith(TIME_TYPES) else ()
         if len(times) < FEWEST_TIMES or times[0] == times[-1]:
             continue
         if (times[1:] >= times[:-1]).all():

@@ -61,7 +61,7 @@ ENGINE_NAMES = "None, 'torch' (the current CUDA device) or 'torch:DEVICE', such 
 CELLS = "calliper.scale._cells"
 
 #: The level where none is said; this very object, so that a 0.9 that is said is told from it.
-USUAL = float("0.9")
+USUAL_COVERAGE = float("0.9")
 #: What other libraries call a share of misses, and a level; what we call it, elsewhere.
 MISSES = frozenset({"alpha", "significance", "significance_level"})
 LEVEL_WORDS = MISSES | {"confidence_level", "level"}
@@ -172,8 +172,8 @@ def refuse_level_words(made: Any, known: Mapping[str, Any]) -> None:
         if name in signature(made).parameters:
             continue
         value, of_misses = known[name], name in MISSES
-        level = USUAL if not isinstance(value, Real) else float(value)
-        level = 1 - level if of_misses and level is not USUAL else level
+        level = USUAL_COVERAGE if not isinstance(value, Real) else float(value)
+        level = 1 - level if of_misses and level is not USUAL_COVERAGE else level
         raise TypeError(
             f"{made.__name__} takes no {name}=: the level is said where intervals are asked for, "
             f"predict_interval(X, coverage={level:g})"
@@ -194,7 +194,7 @@ def says_coverage(method: Method) -> Method:
 
 def refuse_lone_confidence(coverage: Any, confidence: Any) -> None:
     """A confidence is about a level, which is to be said beside it."""
-    if confidence is not None and coverage is USUAL:
+    if confidence is not None and coverage is USUAL_COVERAGE:
         raise CalliperError(
             f"confidence={confidence!r} wants coverage= beside it: coverage is the share of "
             f"targets that intervals hold, confidence the share of calibration sets with which "

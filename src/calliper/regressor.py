@@ -19,12 +19,12 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from calliper._kept import COLUMNS, Field, Inline, Number, Part, Plain, Text
+from calliper._kept import COLUMN_FIELDS, Field, Inline, Number, Part, Plain, Text
 from calliper._notebook import card, reporter
 from calliper._row_checks import RowSketch, RowTrend, refuse_seen, sketch_rows, times_in_order
 from calliper._types import Coverage, FloatArray
 from calliper._validation import (
-    USUAL,
+    USUAL_COVERAGE,
     PerRow,
     check_folds,
     check_known_rows,
@@ -104,7 +104,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         "n_taught": Number(int, 0),
         "on_all": Part("calibrators", optional=True),
         "trend": Inline(RowTrend, optional=True),
-        **COLUMNS,
+        **COLUMN_FIELDS,
     }
 
     def for_file(self) -> dict[str, Any]:
@@ -369,7 +369,9 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         self._check_calibrated()
         return self._promising.guaranteed_coverage(coverage)
 
-    def guarantee(self, coverage: float = USUAL, confidence: float | None = None) -> Guarantee:
+    def guarantee(
+        self, coverage: float = USUAL_COVERAGE, confidence: float | None = None
+    ) -> Guarantee:
         """The promise with its assumptions; ``.describe()`` puts it in words."""
         self._check_calibrated()
         refuse_lone_confidence(coverage, confidence)
@@ -622,7 +624,7 @@ class ConformalRegressor(FrontDoor):
     def predict_interval(
         self,
         X: Any,
-        coverage: Coverage = USUAL,
+        coverage: Coverage = USUAL_COVERAGE,
         *,
         bounds: tuple[float | None, float | None] | None = None,
         confidence: float | None = None,

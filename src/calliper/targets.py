@@ -27,7 +27,7 @@ from calliper import models
 from calliper._kept import Array, Field, Part, Plain
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import (
-    USUAL,
+    USUAL_COVERAGE,
     check_bounds,
     check_known_rows,
     check_new_rows,
@@ -137,7 +137,7 @@ class MultiTargetRegressor(FrontDoor):
     def predict_interval(
         self,
         X: Any,
-        coverage: Coverage = USUAL,
+        coverage: Coverage = USUAL_COVERAGE,
         *,
         bounds: Any = None,
         confidence: float | None = None,
@@ -192,7 +192,9 @@ class MultiTargetRegressor(FrontDoor):
         )
         return dict(zip(self.target_names_, found, strict=True))
 
-    def guarantee(self, coverage: float = USUAL, confidence: float | None = None) -> Guarantee:
+    def guarantee(
+        self, coverage: float = USUAL_COVERAGE, confidence: float | None = None
+    ) -> Guarantee:
         """The promise, and whether it is for all targets together."""
         promise, k = super().guarantee(coverage, confidence), len(self.target_names_)
         event = f"all {k} targets of a new row lie in their intervals together"

@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 from calliper import _validation as valid
 from calliper import models
 from calliper._blocks import map_row_blocks, row_slices
-from calliper._kept import COLUMNS, Array, Field, Plain
+from calliper._kept import COLUMN_FIELDS, Array, Field, Plain
 from calliper._row_checks import state_of
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper.exceptions import CalliperError
@@ -95,12 +95,12 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         "in_bag_": Array("bool", ("b", "n"), optional=True),
         "models_": Plain(),
         "estimator_": Plain(),
-        **COLUMNS,
+        **COLUMN_FIELDS,
     }
 
     def for_file(self) -> dict[str, Any]:
         """What a file holds; models stand there by number."""
-        known = {name: vars(self).get(name) for name in self.keeps if name not in COLUMNS}
+        known = {name: vars(self).get(name) for name in self.keeps if name not in COLUMN_FIELDS}
         return {**known, **valid.columns_for_file(self)}
 
     def restore(self, state: dict[str, Any]) -> None:
