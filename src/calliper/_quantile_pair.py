@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 from calliper._types import FloatArray
 from calliper._validation import check_known_rows, check_level, check_new_rows, n_rows
 from calliper.exceptions import CalliperError
-from calliper.models import fit_router, fresh, predictions, routed
+from calliper.models import fit_router, fresh, predictions, routed, takes_sparse
 from calliper.quantile import as_fraction
 from calliper.rows import same_rows
 
@@ -92,6 +92,11 @@ class QuantilePair(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         )
         self.quantiles_ = quantiles
         return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = takes_sparse(self.estimator)
+        return tags
 
     def get_metadata_routing(self) -> MetadataRouter:
         """How fit parameters travel, for scikit-learn's metadata routing."""
