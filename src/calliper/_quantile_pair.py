@@ -6,7 +6,8 @@ With ``QuantileError`` and ``Split`` the pair becomes conformalised quantile reg
 
 The pair is trained for *one* level. Intervals may be asked for at any other level too and keep
 their guarantee, but then the radius has to move the ends further, by the same rule everywhere;
-train a pair for each level that matters.
+train a pair for each level that matters. A model of three quantiles or more needs no pair: it goes
+into ``ConformalRegressor`` as it is, and ``DistributionError`` serves every level.
 
 References: Koenker, Bassett (1978), "Regression quantiles", doi:10.2307/1913643. Romano,
 Patterson, Candès (2019), "Conformalized quantile regression", arXiv:1905.03222.

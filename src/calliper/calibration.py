@@ -57,7 +57,7 @@ from calliper.intervals import Intervals
 from calliper.models import is_frozen, predictions
 from calliper.quantile import as_fraction, conformal_rank
 from calliper.rows import Rows
-from calliper.scores import AbsoluteError, Score, as_score
+from calliper.scores import AbsoluteError, DistributionError, Score, as_score
 from calliper.space import (
     RAW,
     UNTOUCHED,
@@ -388,7 +388,12 @@ def calibrate_model(
     order : numbers of the rows in the order in which they came, where they were drawn from more
     lazy : what places rows that are not all in memory; X and y are the first of them
     """
-    calibrator, score = front.calibrator, as_score(front.score_function)
+    calibrator = front.calibrator
+    asked, score = asked_as(model, front.score_function)
+    if isinstance(score, DistributionError):
+        from calliper.models import with_usual_slope
+
+        score = with_usual_slope(score, asked, training.X)
     if calibrator is None:
         method: Calibrator = FullRescaled(random_state=front.random_state)
     else:
@@ -398,7 +403,7 @@ def calibrate_model(
         method = as_calibrator(method.calibrator)
     given = per_row.known(X)
     space, score, errors, left_out, taught = _learn(
-        front, model, method, score, X, y, training, given
+        front, asked, method, score, X, y, training, given
     )
     on_all = None
     if len(taught):
@@ -442,6 +447,17 @@ def calibrate_model(
         on_all=on_all,
         slack=slack,
     )
+
+
+def asked_as(model: Any, score: Any) -> tuple[Any, Score]:
+    """What is asked for predictions, and their score: the model itself, unless of quantiles."""
+    if score is None or isinstance(score, DistributionError):
+        from calliper.models import model_of_quantiles
+
+        found = model_of_quantiles(model, score)
+        if found is not None:
+            return found
+    return model, as_score(score)
 
 
 def chosen_of(front: Any) -> dict[str, Any]:
@@ -492,9 +508,13 @@ def _learn(
     adjusts = errors is not None and errors.adjusts
     located = method.judges_nearness or asks or adjusts or "training" in uses
 
+    auto = isinstance(front.embed, str) and front.embed == "auto"
+    # Predictions are all that is asked where rows are counted; quantiles tell doubt, too.
+    bare = not located or (auto and isinstance(score, DistributionError))
+
     def space_of(rows: Training) -> Embedding:
         return fit_embedding(
-            front.embed if located else "prediction",  # all that is asked where rows are counted
+            "prediction" if bare else front.embed,
             rows.X,
             X,
             model=model,
@@ -505,7 +525,7 @@ def _learn(
             nearness=method.judges_nearness,
         )
 
-    chosen = isinstance(front.embed, str) and front.embed == "auto" and asks
+    chosen = auto and asks
     wanted = ErrorModel(recentre=False, units=False) if errors is None else errors
     space = None
     if known:

@@ -347,10 +347,13 @@ class Distribution:
         target = np.broadcast_to(columns, (len(self), columns.shape[1]))
 
         def count(rows: slice) -> FloatArray:
-            low, high = self._around(self.y_pred[rows][:, None], self._signed(self._Z[rows]))
+            y_pred, signed = self.y_pred[rows][:, None], self._signed(self._Z[rows])
+            value = target[rows]
             if bounded:
-                low, high = np.clip(low, *self.bounds), np.clip(high, *self.bounds)
-            each = target[rows].T[:, :, None]
+                low, high = (np.clip(end, *self.bounds) for end in self._around(y_pred, signed))
+            else:  # a score may put many errors at one target, which must not tie
+                low, high, value = -_up(-signed), _up(signed), self.score.signed(value, y_pred)
+            each = value.T[:, :, None]
             found = [(self._sum(high < column), self._sum(low <= column)) for column in each]
             return np.array(found).transpose(2, 1, 0)
 

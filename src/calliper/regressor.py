@@ -43,7 +43,7 @@ from calliper._validation import (
     row_values,
     unchanged_if_refused,
 )
-from calliper.calibration import Calibration, TrainedHere, calibrate_model, chosen_of
+from calliper.calibration import Calibration, TrainedHere, asked_as, calibrate_model, chosen_of
 from calliper.calibrators import Calibrator, FullRescaled, picture_of
 from calliper.distribution import Distribution
 from calliper.exceptions import (
@@ -58,7 +58,7 @@ from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.models import fit_router, fresh, predictions, takes_sparse
 from calliper.rows import labels_of, same_rows
-from calliper.scores import AbsoluteError, Score, as_score
+from calliper.scores import AbsoluteError, DistributionError, Score
 from calliper.shift import ShiftReport
 from calliper.space import (
     Embedding,
@@ -133,7 +133,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         """What a file held, around the model that is given."""
         model, space, sketch = self.estimator, state["space"], state["sketch"]
         on_all = state["on_all"]
-        space.model = model
+        space.model, _ = asked_as(model, state["score"])
         self.calibration_ = Calibration(
             score=state["score"],
             calibrators=state["calibrators"],
@@ -344,6 +344,8 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
                 UnusedWarning,
             )
         elif given and not folds and not learnt_from_training(made.space.space):
+            if isinstance(made.score, DistributionError) and made.score.slope is not None:
+                return
             if "left_out" not in uses or {"training", "errors"} & {*uses.needs}:
                 return
             more = f"and the model {why}" if why else "which left_out_folds=5 makes by 5 refits"
@@ -461,15 +463,19 @@ class ConformalRegressor(FrontDoor):
     ----------
     estimator : regressor or callable
         A scikit-learn regressor, fitted (for :meth:`calibrate`) or not (for :meth:`fit`), or any
-        function from inputs to predictions (for :meth:`calibrate`).
+        function from inputs to predictions (for :meth:`calibrate`). Fitted models of one quantile
+        each come as ``{0.05: low, 0.5: middle, 0.95: high}``, or as a list if their parameters
+        say which.
     calibrator : calibrator, default FullRescaled()
         The method that turns calibration errors into radii. By default the kernel and how much its
         local scale is mixed with the global one are chosen by a rule, from left-out errors where
         they are known and never from calibration errors; see :class:`FullRescaled`.
     score_function : score, default AbsoluteError()
         What is called an error; ``SignedError`` gives one-sided bounds or two radii,
-        ``QuantileError`` takes a model of quantiles (with ``Split``, that is CQR). (Plain
-        ``score`` is taken: it is scikit-learn's method that rates the predictions.)
+        ``QuantileError`` takes a model of quantiles (with ``Split``, that is CQR). A model that
+        predicts three quantiles or more, or a distribution, has ``DistributionError`` by default
+        where that is known of its kind. (Plain ``score`` is taken: it is scikit-learn's method
+        that rates the predictions.)
     embed : "auto", "inputs", "prediction", layer name, transformer or callable, default "auto"
         The space where nearness is judged.
 
@@ -616,8 +622,9 @@ class ConformalRegressor(FrontDoor):
         """The model's prediction, (m,): the middle, if it predicts several quantiles."""
         self._check_calibrated()
         check_new_rows(self, X)
-        score = as_score(self.calibration_.chosen["score_function"])
-        y_pred = predictions(self.estimator_, X, score.n_outputs)
+        made = self.calibration_
+        score = made.score if made.error_model is None else AbsoluteError()
+        y_pred = predictions(made.space.model, X, score.n_outputs)
         return y_pred if y_pred.ndim == 1 else np.asarray(score.centre(y_pred))
 
     @handled

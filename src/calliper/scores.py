@@ -37,19 +37,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
+from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 
 from calliper._types import FloatArray
 from calliper._validation import check_offset, check_option, check_vector
 from calliper.declarations import About
-from calliper.exceptions import CalliperError, QuantileCrossingWarning, warn
+from calliper.exceptions import CalliperError, QuantileCrossingWarning, ZeroScaleWarning, warn
 from calliper.quantile import above, around, below, not_below
 
 __all__ = [
     "AbsoluteError",
+    "DistributionError",
     "JointError",
     "QuantileError",
     "ScaledError",
@@ -59,6 +62,8 @@ __all__ = [
 
 #: What :class:`QuantileError` offers.
 VARIANTS = ("plain", "ratio", "median", "asymmetric")
+#: As far out as a target can be in normal units: as good as infinite, and sums of it are numbers.
+FARTHEST = 2.0**200
 
 
 class Score(BaseEstimator, ABC):  # type: ignore[misc]
@@ -376,7 +381,8 @@ class QuantileError(Score):
     Predictions are the lower and the upper quantile of each row, shape (n, 2); with
     ``variant="median"`` the median stands between them, shape (n, 3). ``QuantilePair`` trains such
     a model. Scores may be negative, so methods that rescale them refuse; use ``Split`` or another
-    calibrator that takes any real score.
+    calibrator that takes any real score. For three quantiles or more ``DistributionError`` is
+    better: it serves all levels, and any method.
 
     Parameters
     ----------
@@ -492,6 +498,205 @@ class QuantileError(Score):
         if offset == 0:
             raise ValueError("offset must be positive: quantiles that coincide have no width.")
         return offset
+
+
+class DistributionError(Score):
+    """How far y lies out in a predicted distribution, in its own normal units.
+
+    Predictions are quantiles of each row, (n, K). With z_k = Φ⁻¹(p_k), q(z) is the piecewise linear
+    curve through (z_k, q_k), and z(y) the z of least size with q(z) = y:
+
+        s = |z(y)|,     the interval is [q(−radius), q(radius)], around the centre q(0).
+
+    One calibration serves all levels, and intervals are nested in the level. An atom, where many
+    quantiles are equal, scores the least z of its flat piece, and ties as equal errors do. Beyond
+    the outermost quantiles the curve goes on with the slope of its last piece, and with no less
+    than half of its mean slope, itself moved a quarter of the way to ``slope``: end pieces of
+    forests are flat. Where all quantiles of a row are equal and ``slope`` is not known, any other
+    target is as far as can be, and only an infinite interval holds it.
+
+    Where ``QuantileError`` adds one length to quantiles of one level, this keeps the shape of the
+    whole distribution.
+
+    Reference: Chernozhukov, Wüthrich, Zhu (2021), "Distributional conformal prediction",
+    arXiv:1909.07889; in normal units, so that scores can be rescaled.
+
+    Parameters
+    ----------
+    probabilities : (K,) numbers between 0 and 1
+        The p_k, in the order of the columns; three or more, all different.
+    slope : float, optional
+        The usual slope of q(z), which is about a standard deviation, in the unit of y. It must not
+        depend on calibration rows; by default it is that of training rows, where they are known.
+
+    Examples
+    --------
+    >>> score = DistributionError([0.1, 0.5, 0.9])
+    >>> quantiles = np.array([[0.0, 1.0, 4.0], [0.0, 1.0, 4.0]])
+    >>> score.signed(np.array([4.0, 0.0]), quantiles).round(3)
+    array([ 1.282, -1.282])
+    >>> [end.round(3) for end in score.invert(quantiles, np.array([1.0, 3.0]))]
+    [array([ 0.22 , -1.341]), array([3.341, 8.023])]
+    """
+
+    has_sides = True
+    has_distribution = True
+
+    def __init__(self, probabilities: Any, *, slope: float | None = None) -> None:
+        self.probabilities = probabilities
+        self.slope = slope
+
+    @property
+    def n_outputs(self) -> int:
+        """Predictions a row: one for each probability."""
+        return len(self._checked()[0])
+
+    def measure(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
+        """The size of z(y), shape (n,)."""
+        _warn_if_crossed(np.asarray(y_pred)[..., np.argsort(self._checked()[0])])
+        size = self.magnitude(y, y_pred)
+        n = int(np.count_nonzero(size >= FARTHEST))
+        if n:
+            warn(
+                f"All quantiles are equal at {n} of {len(size)} points whose target is another: "
+                f"only infinite intervals hold it. Pass X_train and y_train, or slope= to the "
+                f"score, about the standard deviation of a target.",
+                ZeroScaleWarning,
+            )
+        return size
+
+    def magnitude(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
+        """The size of z(y), shape (n,)."""
+        return np.abs(self.signed(y, y_pred))
+
+    def signed(self, y: FloatArray, y_pred: FloatArray) -> FloatArray:
+        """z(y): negative below the centre."""
+        down, up = self._sides(y_pred)
+        return np.where(y < up.knots[..., 0], -down.reach(-np.asarray(y)), up.reach(y))
+
+    def place(self, y_pred: FloatArray, signed: FloatArray) -> FloatArray:
+        """q(z)."""
+        down, up = self._sides(y_pred)
+        size = np.abs(signed)
+        return np.where(signed < 0, -down.end(size), up.end(size))
+
+    def invert(self, y_pred: FloatArray, radius: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Targets whose score is at most ``radius``: [q(−radius), q(radius)]."""
+        down, up = self._sides(y_pred)
+        return -down.end(radius, outward=True), up.end(radius, outward=True)
+
+    def centre(self, y_pred: FloatArray) -> FloatArray:
+        """q(0)."""
+        return np.asarray(self._sides(y_pred)[1].knots[..., 0])
+
+    def mean_slope(self, y_pred: FloatArray) -> FloatArray:
+        """(q_K − q_1)/(z_K − z_1) of each row."""
+        p, _ = self._checked()
+        with np.errstate(over="ignore"):
+            return np.ptp(y_pred, axis=-1) / np.ptp(ndtri(p))
+
+    def _sides(self, y_pred: FloatArray) -> tuple[_Side, _Side]:
+        """The curve below its centre, mirrored, and above."""
+        p, slope = self._checked()
+        q = np.asarray(y_pred, dtype=np.float64)
+        if q.ndim < 2 or q.shape[-1] != len(p):
+            raise CalliperError(
+                f"DistributionError takes {len(p)} quantiles as predictions, one for each "
+                f"probability, shape (n, {len(p)}); got shape {q.shape}."
+            )
+        q, z = np.sort(q, axis=-1), ndtri(np.sort(p))
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = self.mean_slope(q)
+            least = mean / 2 if slope is None else (3 * mean + slope) / 8
+            pieces = np.diff(q, axis=-1) / np.diff(z)
+            first, last = np.maximum(pieces[..., 0], least), np.maximum(pieces[..., -1], least)
+            place = int(np.searchsorted(z, 0.0))
+            if place == len(z) or z[place] != 0:  # a knot at the centre parts the sides
+                before = max(place - 1, 0)
+                steps = np.concatenate([first[..., None], pieces, last[..., None]], axis=-1)
+                middle = q[..., before] - steps[..., place] * z[before]
+                if place < len(z):  # rounding may carry it over a knot
+                    middle = np.minimum(middle, q[..., place])
+                if place:
+                    middle = np.maximum(middle, q[..., before])
+                q, z = np.insert(q, place, middle, axis=-1), np.insert(z, place, 0.0)
+        down = _Side.of(-q[..., place::-1], -z[place::-1], first)
+        return down, _Side.of(q[..., place:], z[place:], last)
+
+    def _checked(self) -> tuple[FloatArray, float | None]:
+        """Probabilities as they came, (K,), and the usual slope."""
+        p = check_vector(self.probabilities, "probabilities")
+        if len(p) < 3 or not np.all((p > 0) & (p < 1)) or len(np.unique(p)) < len(p):
+            raise CalliperError(
+                f"probabilities must be three or more different numbers between 0 and 1, one for "
+                f"each predicted quantile; got {self.probabilities!r}. For two quantiles use "
+                f"QuantileError() with Split()."
+            )
+        if self.slope is None:
+            return p, None
+        slope = float(self.slope)
+        if not (np.isfinite(slope) and slope > 0):
+            raise CalliperError(f"slope must be a positive number or None; got {self.slope!r}.")
+        return p, slope
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The curve of each row from its centre outwards: knots (…, J) at heights (J,), from 0 on.
+
+    ``slopes``, (…, J), are those of the pieces behind the knots; the last goes on for ever. The
+    curve never falls.
+    """
+
+    knots: FloatArray
+    heights: FloatArray
+    slopes: FloatArray
+
+    @classmethod
+    def of(cls, knots: FloatArray, heights: FloatArray, last: FloatArray) -> _Side:
+        """The side through the knots, which goes on with a slope of its own."""
+        with np.errstate(over="ignore"):
+            slopes = np.diff(knots, axis=-1) / np.diff(heights)
+        return cls(knots, heights, np.concatenate([slopes, last[..., None]], axis=-1))
+
+    def reach(self, y: FloatArray) -> FloatArray:
+        """The least height at which the curve is at y; 0 for y before the centre."""
+        y = np.asarray(y, dtype=np.float64)
+        piece = np.count_nonzero(self.knots[..., 1:] < y[..., None], axis=-1)
+        start, slope, behind = self._piece(piece)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            further = np.where((y > start) & (slope < np.inf), (y - start) / slope, 0.0)
+        limit = np.append(self.heights[1:], FARTHEST)[piece]
+        height = np.minimum(self.heights[piece] + further, limit)
+        return np.where((y > start) & (y == behind), limit, height)
+
+    def end(self, height: FloatArray, *, outward: bool = False) -> FloatArray:
+        """The curve at a height; rounded outward, no y whose ``reach`` is the height lies beyond.
+
+        A reach beyond the first knot was rounded as a sum, by less than a last digit; the rest is
+        as :func:`above` says, with one digit more for the difference.
+        """
+        piece = np.maximum(np.searchsorted(self.heights, height, side="right") - 1, 0)
+        start, slope, behind = self._piece(piece)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if outward:
+                height = np.where(piece > 0, np.nextafter(height, np.inf), height)
+            further = height - self.heights[piece]
+            move = np.where(np.isinf(slope), np.inf, slope * not_below(further))
+            end = above(start, move, digits=5) if outward else start + move
+        return np.where(height >= FARTHEST, np.inf, np.minimum(end, behind))
+
+    def _piece(self, piece: Any) -> tuple[FloatArray, ...]:
+        """Start and slope of pieces by number, and where the next begins."""
+        shape = np.broadcast_shapes(np.shape(piece), self.knots.shape[:-1])
+        number = np.broadcast_to(piece, shape)[..., None]
+        behind = np.concatenate(
+            [self.knots[..., 1:], np.full_like(self.slopes[..., :1], np.inf)], -1
+        )
+        return tuple(
+            np.take_along_axis(np.broadcast_to(each, (*shape, each.shape[-1])), number, -1)[..., 0]
+            for each in (self.knots, self.slopes, behind)
+        )
 
 
 def _warn_if_crossed(y_pred: FloatArray) -> None:

@@ -10,6 +10,7 @@ again (``_training.py``). What else there is to know depends on the family, one 
 | ``_libraries.py`` | XGBoost, LightGBM, CatBoost |
 | ``_linear.py`` | linear models, and those that state a standard deviation |
 | ``_networks.py`` | modules of PyTorch, and their layers |
+| ``_distributions.py`` | models that predict quantiles or a distribution |
 
 **Add a model family.** Write one file with a subclass of ``ModelFamily`` (``_asking.py``), and add
 one line with its file and name to ``FAMILIES`` there; families are asked in that order. It answers
@@ -28,6 +29,9 @@ four questions, each a method with a default, so that it need not know them all:
 Nothing else changes: spaces, left-out errors and files ask these questions and no others.
 """
 
+from typing import TYPE_CHECKING
+
+from calliper._lazy import on_demand
 from calliper.models._asking import (
     ModelFamily,
     OpenedModel,
@@ -59,6 +63,13 @@ from calliper.models._training import (
     untrained_core,
 )
 
+if TYPE_CHECKING:
+    from calliper.models._distributions import model_of_quantiles, with_usual_slope
+
+__getattr__ = on_demand(
+    __name__, {"model_of_quantiles": "_distributions", "with_usual_slope": "_distributions"}
+)
+
 __all__ = [
     "Layer",
     "ModelFamily",
@@ -77,6 +88,7 @@ __all__ = [
     "is_module",
     "is_tensor",
     "learnt",
+    "model_of_quantiles",
     "open_model",
     "predictions",
     "predicts_as",
@@ -86,5 +98,6 @@ __all__ = [
     "trainable",
     "untrained_core",
     "unwrapped",
+    "with_usual_slope",
     "without_names",
 ]
