@@ -22,6 +22,7 @@ NAMES = [
     "Boxes",
     "CalliperError",
     "ConformalRegressor",
+    "DistributionError",
     "ErrorModel",
     "FullRescaled",
     "Intervals",
@@ -197,6 +198,7 @@ SUBMODULES = {
     "scale": ["BatchIntervals", "Cells", "ShardedRescaled", "connect"],
     "scores": [
         "AbsoluteError",
+        "DistributionError",
         "JointError",
         "QuantileError",
         "ScaledError",

@@ -593,7 +593,7 @@ class DistributionError(Score):
         """(q_K − q_1)/(z_K − z_1) of each row."""
         p, _ = self._checked()
         with np.errstate(over="ignore"):
-            return np.ptp(y_pred, axis=-1) / np.ptp(ndtri(p))
+            return np.asarray(np.ptp(y_pred, axis=-1) / np.ptp(ndtri(p)))
 
     def _sides(self, y_pred: FloatArray) -> tuple[_Side, _Side]:
         """The curve below its centre, mirrored, and above."""
@@ -665,10 +665,11 @@ class _Side:
         piece = np.count_nonzero(self.knots[..., 1:] < y[..., None], axis=-1)
         start, slope, behind = self._piece(piece)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            further = np.where((y > start) & (slope < np.inf), (y - start) / slope, 0.0)
+            further = np.maximum((y - start) / slope, np.nextafter(0.0, 1.0))  # 0 is for start
+        further = np.where((y > start) & (slope < np.inf), further, 0.0)
         limit = np.append(self.heights[1:], FARTHEST)[piece]
         height = np.minimum(self.heights[piece] + further, limit)
-        return np.where((y > start) & (y == behind), limit, height)
+        return np.asarray(np.where((y > start) & (y == behind), limit, height))
 
     def end(self, height: FloatArray, *, outward: bool = False) -> FloatArray:
         """The curve at a height; rounded outward, no y whose ``reach`` is the height lies beyond.

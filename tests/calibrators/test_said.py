@@ -87,6 +87,7 @@ DEFAULTS = {
     JackknifeMinmaxRescaled: {"kernel": None, "offset": 0.0, "random_state": None},
     scores.SignedError: {"side": "both"},
     scores.QuantileError: {"variant": "plain", "offset": 1e-6},
+    scores.DistributionError: {"slope": None},
 }
 
 

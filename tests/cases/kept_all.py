@@ -17,7 +17,7 @@ from sklearn.ensemble import (
 )
 from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression, QuantileRegressor, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.neural_network import MLPRegressor
@@ -169,6 +169,11 @@ def regressors():
     pair.fit(X[TRAIN], Y[TRAIN])
     made = ConformalRegressor(pair, Split(), score_function=QuantileError())
     yield "quantiles", Case(made.calibrate(X[CAL], Y[CAL]), pair, NEW)
+    levels = {p: QuantileRegressor(quantile=p, alpha=0) for p in (0.1, 0.5, 0.9)}
+    levels = {p: model.fit(X[TRAIN], Y[TRAIN]) for p, model in levels.items()}
+    for known in ({}, {"X_train": X[TRAIN], "y_train": Y[TRAIN]}):
+        made = ConformalRegressor(levels).calibrate(X[CAL], Y[CAL], **known)
+        yield f"distribution-{len(known)}", Case(made, levels, NEW)
 
 
 def high(X):

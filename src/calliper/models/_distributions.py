@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from inspect import signature
 from typing import Any, Self
 
@@ -131,7 +130,7 @@ class QuantileModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         reading = _reading(opened.core) or _any_reading(opened.core)
         own = self.probabilities if reading.own is None else reading.own
         refuse_crashing(opened.core, X)
-        q = _columns(partial(reading.ask, p=own), opened.prepare(X), len(own))
+        q = _columns(lambda rows: reading.ask(rows, own), opened.prepare(X), len(own))
         q = np.stack([opened.finish(column) for column in q.T], axis=1)
         return q[:, [own.index(each) for each in self.probabilities]]
 
@@ -167,17 +166,22 @@ def _reading(core: Any) -> Reading | None:
     if name == "MultiQuantile":
         return Reading(lambda X, p: core.predict(X), tuple(map(float, level.split(","))))
     if name == "RMSEWithUncertainty":
-        return Reading(lambda X, p: _normal(*_mean_and_variance(core, X), p))
+        return Reading(lambda X, p: _normal(*_mean_and_deviation(core, X), p))
     return None
 
 
 def _any_reading(core: Any) -> Reading:
     """How any model is asked that was given together with probabilities."""
     if "return_std" in _parameters(learnt(core, "predict")):
-        return Reading(lambda X, p: _normal(*core.predict(X, return_std=True), p))
+
+        def stated(X: Any, p: Sequence[float]) -> Any:
+            mean, deviation = core.predict(X, return_std=True)
+            return _normal(mean, deviation, p)
+
+        return Reading(stated)
 
     def ask(X: Any, p: Sequence[float]) -> Any:
-        answer = outputs(core, X) if is_module(core) else (learnt(core, "predict") or core)(X)
+        answer: Any = outputs(core, X) if is_module(core) else (learnt(core, "predict") or core)(X)
         if is_tensor(answer):
             return answer.detach().cpu().numpy()
         array_like = hasattr(answer, "__array__") or isinstance(answer, Sequence)
@@ -189,14 +193,18 @@ def _any_reading(core: Any) -> Reading:
 def _of_several(models: Mapping[Any, Any] | Sequence[Any]) -> Reading:
     """The reading of models of one quantile each, by probability or in a list."""
     each = list(models.values()) if isinstance(models, Mapping) else list(models)
-    levels = list(models) if isinstance(models, Mapping) else [*map(_level_of, models)]
-    own = tuple(levels) if all(isinstance(level, float) for level in levels) else None
-    if isinstance(models, Mapping) and own is None:
+    levels: list[Any] = (
+        list(models) if isinstance(models, Mapping) else [_level_of(model) for model in models]
+    )
+    known = all(isinstance(level, float) for level in levels)
+    if isinstance(models, Mapping) and not known:
         raise CalliperError(
             f"a dict of models must have their probabilities as keys, as {{0.05: low, 0.5: middle, "
             f"0.95: high}}; got {levels}."
         )
-    return Reading(lambda X, p: [predictions(model, X) for model in each], own)
+    return Reading(
+        lambda X, p: [predictions(model, X) for model in each], tuple(levels) if known else None
+    )
 
 
 def _level_of(model: Any) -> float | None:
@@ -232,7 +240,7 @@ def _of_distribution(distribution: Any, p: Sequence[float]) -> list[Any]:
     return [np.asarray(ppf(each), dtype=np.float64).reshape(-1) for each in p]
 
 
-def _mean_and_variance(core: Any, X: Any) -> tuple[FloatArray, FloatArray]:
+def _mean_and_deviation(core: Any, X: Any) -> tuple[FloatArray, FloatArray]:
     """Mean and standard deviation by CatBoost, which predicts the variance."""
     mean, variance = np.asarray(core.predict(X, prediction_type="RMSEWithUncertainty")).T
     return mean, np.sqrt(np.maximum(variance, 0.0))
