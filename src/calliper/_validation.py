@@ -546,8 +546,8 @@ def _refuse_several(shape: tuple[int, ...]) -> None:
     if len(shape) == 2 and shape[1] > 1:
         raise CalliperError(
             f"predictions must have one value for each row, shape (n,); got shape {shape}. A model "
-            f"of quantiles needs score_function=QuantileError() and Split() as calibrator; of "
-            f"several targets, MultiTargetRegressor."
+            f"of quantiles needs score_function=DistributionError(probabilities), or for two "
+            f"QuantileError() and Split(); of several targets, MultiTargetRegressor."
         )
 
 

@@ -87,7 +87,6 @@ DEFAULTS = {
     JackknifeMinmaxRescaled: {"kernel": None, "offset": 0.0, "random_state": None},
     scores.SignedError: {"side": "both"},
     scores.QuantileError: {"variant": "plain", "offset": 1e-6},
-    scores.DistributionError: {"slope": None},
 }
 
 
@@ -129,6 +128,7 @@ def test_tails_and_outputs_of_scores():
         (scores.AbsoluteError(), 1),
         (scores.JointError([1.0, 2.0]), 1),
         (scores.ScaledError(), 1),
+        (scores.DistributionError([0.1, 0.5, 0.9]), 1),
         (scores.SignedError(), 2),
         (scores.SignedError("lower"), 1),
         (scores.QuantileError(), 1),
