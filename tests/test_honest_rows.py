@@ -114,7 +114,8 @@ def test_errors_that_grow_with_the_row_number_are_pointed_out():
         ConformalRegressor(LinearRegression(), Split(), random_state=0).fit(X, y)
     older = LinearRegression().fit(*growing(400, 3))
     with pytest.warns(RowOrderWarning, match="shuffle=False"):
-        ConformalRegressor(older, Split()).calibrate(X, y)
+        found = ConformalRegressor(older, Split()).calibrate(X, y)
+    assert "errors depend on the row number" in found.guarantee().describe()
     with pytest.warns(RowOrderWarning, match="The error depends on the row number"):
         drifting = Y_CAL + np.linspace(0, 4, 200)
         ConformalRegressor(MODEL, Split()).calibrate(X_CAL, drifting)

@@ -376,7 +376,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         self._check_calibrated()
         refuse_lone_confidence(coverage, confidence)
         promise = self._promising.guarantee(coverage, confidence)
-        checks = [*self.calibration_.checks(), promise.checks]
+        checks = [*self.calibration_.checks(promise.coverage), promise.checks]
         return replace(promise, checks="\n".join(checks))
 
     @property
