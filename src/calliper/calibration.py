@@ -46,9 +46,9 @@ from calliper.calibrators import (
 from calliper.distribution import Distribution
 from calliper.exceptions import (
     CalliperError,
-    EmbeddingWarning,
     QuantileCrossingWarning,
     SmallCalibrationWarning,
+    UnusedWarning,
     unheard,
     warn,
 )
@@ -91,8 +91,8 @@ OTHERWISE = (
 
 #: What is said where calibration rows were dealt into two parts.
 TAUGHT = (
-    "{:,} other rows taught how the model errs. They were picked by position alone, and the promise "
-    "rests on the {:,} that calibrate."
+    "{:,} other rows taught how the model errs. They were picked by position alone, and the "
+    "promise rests on the {:,} that calibrate."
 )
 #: What is said of a level that needs more rows than those.
 FROM_ALL = (
@@ -540,7 +540,7 @@ def _learn(
         warn(
             f"learning_part={part_of!r} is not used: errors of {score!r} are not learnt, or "
             f"error_model is None. All rows calibrate.",
-            EmbeddingWarning,
+            UnusedWarning,
         )
     if deals and errors is not None:
         taught, _ = deal(
