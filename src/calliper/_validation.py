@@ -172,7 +172,8 @@ def refuse_level_words(made: Any, known: Mapping[str, Any]) -> None:
     """Point to ``coverage=`` if a class or a method is given a level by a name that it lacks."""
     if not known.keys() & OUR_WORDS:
         return
-    found = signature(made.__init__ if isinstance(made, type) else made).parameters
+    called: Any = made
+    found = signature(called.__init__ if isinstance(made, type) else called).parameters
     asks = "coverage" in found
     if any(each.kind is each.VAR_KEYWORD for each in found.values()):
         return  # it hands on what it does not know
