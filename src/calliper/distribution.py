@@ -119,6 +119,7 @@ class Distribution:
             levels = tuple(float(1 - as_fraction(level)) for level in levels)
         return valid.like_coverage(self._ends(levels, np.full(len(levels), side == "upper")), p)
 
+    @valid.says_coverage
     def interval(self, coverage: Coverage = 0.9) -> Intervals:
         """Equal tails: (1 − coverage)/2 may lie below the interval, and as much above.
 
