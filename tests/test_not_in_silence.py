@@ -84,11 +84,17 @@ def boosted():
     return HistGradientBoostingRegressor(max_iter=5).fit(X[:200], Y[:200])
 
 
+def forest():
+    """One that was trained on the rows in another order than they are told."""
+    return RandomForestRegressor(5, random_state=0).fit(X[:200][::-1], Y[:200][::-1])
+
+
 @pytest.mark.parametrize(
     ("model", "method", "folds", "said"),
     [
         (boosted(), None, None, "change nothing else.*left_out_folds=5 finds them by 5"),
         (boosted().predict, None, None, "change nothing else.*left_out_folds=5"),
+        (forest(), None, None, "rows that it was trained on, in that order; else left_out_f"),
         (lambda rows: rows[:, 0], None, 5, "train the model again, and it has no fit"),
         (MODEL, Split(), 5, "Split uses none"),
         (boosted(), None, 2, None),

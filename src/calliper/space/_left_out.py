@@ -41,6 +41,7 @@ from calliper._validation import check_folds, n_rows
 from calliper.declarations import Uses
 from calliper.exceptions import CalliperError, EmbeddingWarning, warn
 from calliper.models import (
+    ModelFamily,
     check_sample_weight,
     fit_params_of,
     fresh,
@@ -194,6 +195,13 @@ def why_no_refit(model: Any) -> str | None:
     if is_frozen(model):
         return "is frozen"
     return None if hasattr(unwrapped(model), "fit") else "has no fit"
+
+
+def knows_left_out(space: Any) -> bool:
+    """Whether members of the model may say which rows they left out, if told all of them."""
+    if not isinstance(space, PredictionAndSpread) or not space.predicts:
+        return False
+    return type(space.doubt).left_out is not ModelFamily.left_out
 
 
 def _out_of_bag(embedding: Embedding, training: Training) -> LeftOut | None:
