@@ -211,6 +211,18 @@ def test_an_unfitted_model_is_named_before_anything_else():
             ConformalRegressor(LinearRegression()).calibrate(*CAL)
 
 
+@pytest.mark.parametrize("size", [0, 1.0, 90, 40, None, True])
+def test_a_calibration_size_is_called_by_its_name(size):
+    with pytest.raises(CalliperError, match="calibration_size must be .* 1 to 39 of the 40 rows"):
+        ConformalRegressor(MODEL, Split(), calibration_size=size).fit(X[:40], Y[:40])
+
+
+def test_several_columns_are_joined_by_a_function():
+    rows = pd.DataFrame(X, columns=list("abc"))
+    with pytest.raises(CalliperError, match=r"got shape \(2,\).* several by a function"):
+        ConformalRegressor(MODEL, Split()).calibrate(rows, Y, groups=["a", "b"])
+
+
 def test_a_pair_of_numbers_is_no_choice_of_rows():
     found = calibrated(ConformalRegressor).predict_interval(X[:5])
     with pytest.raises(CalliperError, match=r"takes rows: .*got \(0, 1\)"):

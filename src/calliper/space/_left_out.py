@@ -290,6 +290,13 @@ def split_rows(
     n: int, groups: Any, *, size: float, shuffle: bool, random_state: Any
 ) -> tuple[IntArray, IntArray]:
     """Rows to train on, and rows to hold out: so many, or so large a part."""
+    share = isinstance(size, Real) and not isinstance(size, Integral) and 0 < size < 1
+    count = isinstance(size, Integral) and not isinstance(size, bool) and 1 <= size < n
+    if not share and not count:
+        raise CalliperError(
+            f"calibration_size must be a share between 0 and 1, or a number from 1 to {n - 1} of "
+            f"the {n} rows; got {size!r}."
+        )
     if groups is None:
         seed = random_state if shuffle else None
         train, held_out = train_test_split(
