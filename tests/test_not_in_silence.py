@@ -213,7 +213,7 @@ def test_an_unfitted_model_is_named_before_anything_else():
 
 @pytest.mark.parametrize("size", [0, 1.0, 90, 40, None, True])
 def test_a_calibration_size_is_called_by_its_name(size):
-    with pytest.raises(CalliperError, match="calibration_size must be .* 1 to 39 of the 40 rows"):
+    with pytest.raises(CalliperError, match=r"calibration_size must be .* 1 to 39 of the 40 rows"):
         ConformalRegressor(MODEL, Split(), calibration_size=size).fit(X[:40], Y[:40])
 
 
