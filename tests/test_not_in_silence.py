@@ -7,9 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.ensemble import BaggingRegressor, HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from calliper import (
     AbsoluteError,
@@ -114,6 +116,18 @@ def test_training_rows_and_refits_that_change_nothing_are_said(model, method, fo
         bare = ConformalRegressor(model, method).calibrate(*CAL)
         same = [each.predict_interval(X[:20]).upper for each in (made, bare)]
         np.testing.assert_array_equal(*same)
+
+
+@pytest.mark.parametrize("n_more", [0, 30])
+@pytest.mark.parametrize("method", [None, Split()], ids=repr)
+def test_a_forest_knows_the_rows_that_it_was_trained_on(method, n_more):
+    rows = X[: 200 + n_more], Y[: 200 + n_more]
+    for bagged in (RandomForestRegressor(10), BaggingRegressor(n_estimators=10)):
+        trained = make_pipeline(StandardScaler(), bagged).fit(X[:200], Y[:200])
+        with pytest.raises(CalliperError, match="trained on these calibration rows"):
+            ConformalRegressor(trained, method).calibrate(*rows)
+        other = Y[:200] + np.random.default_rng(1).normal(size=200)  # measured again
+        ConformalRegressor(trained, Split()).calibrate(X[:200], other)
 
 
 def test_training_rows_without_targets_are_said():
