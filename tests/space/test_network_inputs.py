@@ -191,3 +191,21 @@ def test_a_layer_by_its_name(tmp_path):
         ConformalRegressor(net, embed="tail").calibrate(named(CAL), Y[CAL])
     with pytest.raises(TypeError, match="name of a layer where the model is a PyTorch module"):
         ConformalRegressor(lambda X: X[:, 0], embed="body.0").calibrate(IDS.numpy(), Y)
+
+
+def test_the_order_of_names_means_nothing_and_other_names_are_refused(tmp_path):
+    net, rows = Texts(), np.tile(np.arange(N), 3)  # from 300 rows on, errors are learnt of inputs
+    y = np.tile(Y, 3) + np.random.default_rng(1).normal(size=3 * N)
+    model = ConformalRegressor(net, random_state=0).calibrate(named(rows), y)
+    expected = model.predict_interval(named(NEW)).lower
+    turned = dict(reversed(named(NEW).items()))
+    np.testing.assert_array_equal(model.predict_interval(turned).lower, expected)
+    np.testing.assert_array_equal(model.predict_interval(listed(NEW)).lower, expected)
+    by_row = ConformalRegressor(net, random_state=0).calibrate(listed(rows), y)
+    np.testing.assert_array_equal(by_row.predict_interval(turned).lower, expected)
+    save(model, tmp_path / "net.calliper")
+    for each in (model, load(tmp_path / "net.calliper", net)):
+        with pytest.raises(CalliperError, match=r"attention_mask, input_ids; got .*, more\."):
+            each.predict_interval({**named(NEW), "more": IDS[NEW]})
+    with pytest.raises(CalliperError, match=r"forward takes input_ids, .* named ids, attention"):
+        ConformalRegressor(net).calibrate({"ids": IDS, "attention_mask": MASK}, Y)
