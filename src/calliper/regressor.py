@@ -487,7 +487,7 @@ class ConformalRegressor(FrontDoor):
         ``ConditionalCalibration``) gets them as they are.
 
         Any other text names a layer of a PyTorch module, as ``module.named_modules()`` does. A
-        transformer is fitted to training rows, a function or ``Layer`` is taken as it is.
+        transformer is fitted to training rows, a function, module or ``Layer`` is taken as it is.
         Nothing is learnt from calibration rows: they would be treated unlike a new point, which
         costs the guarantee.
     calibration_size : float or int, default 0.25
@@ -748,7 +748,11 @@ def warn_of_times(X: Any, y: Any) -> None:
 
 
 def refuse_unfitted(model: Any, X: Any) -> None:
-    """Say that a model is not fitted before anything is said of its space."""
+    """Say that a model is not fitted, or a class, before anything is said of its space."""
+    if isinstance(model, type):
+        raise TypeError(
+            f"estimator must be a fitted model; got the class {model.__name__}: pass an instance."
+        )
     try:
         predictions(model, first_rows(X))
     except NotFittedError as error:

@@ -193,6 +193,27 @@ def test_a_layer_by_its_name(tmp_path):
         ConformalRegressor(lambda X: X[:, 0], embed="body.0").calibrate(IDS.numpy(), Y)
 
 
+def test_a_module_that_embeds_is_in_evaluation_mode(tmp_path):
+    body = nn.Sequential(nn.Linear(6, 3), nn.Dropout(0.5)).train()
+    net = nn.Sequential(body, nn.Linear(3, 1)).train()
+    X = IDS.float()
+    model = ConformalRegressor(net, embed=body).calibrate(X[CAL], Y[CAL])
+    assert repr(model.embedding_) == "Space('output of Sequential', 3 dimensions)"
+    expected = body[0](X[NEW]).detach()
+    np.testing.assert_allclose(model.embedding_.transform(X[NEW]), expected, rtol=1e-5)
+    assert body.training and body[1].training
+    save(model, tmp_path / "net.calliper")
+    again = load(tmp_path / "net.calliper", net, embed=body)
+    np.testing.assert_allclose(again.embedding_.transform(X[NEW]), expected, rtol=1e-5)
+
+
+def test_a_class_of_networks_is_no_network():
+    with pytest.raises(TypeError, match="got the class Texts: pass an instance"):
+        ConformalRegressor(Texts).calibrate(named(CAL), Y[CAL])
+    with pytest.raises(TypeError, match=r"can be trained; got a Texts\. "):
+        ConformalRegressor(Texts()).fit(IDS.float(), Y)
+
+
 def test_the_order_of_names_means_nothing_and_other_names_are_refused(tmp_path):
     net, rows = Texts(), np.tile(np.arange(N), 3)  # from 300 rows on, errors are learnt of inputs
     y = np.tile(Y, 3) + np.random.default_rng(1).normal(size=3 * N)
