@@ -212,7 +212,7 @@ class Intervals:
         m, levels = len(self.lower), "" if self.coverage is None else f", coverage {self.coverage}"
         infinite = float(np.isinf(self.width).mean()) if m else 0.0
         unbounded = f", {infinite:.1%} infinite" if infinite else ""
-        return f"Intervals({m:,} rows{levels}{unbounded})"
+        return f"Intervals({m:,} row{'' if m == 1 else 's'}{levels}{unbounded})"
 
     def _shown(self) -> list[list[str]]:
         """Names, then the ends of the first and of the last rows."""
