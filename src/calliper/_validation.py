@@ -63,6 +63,8 @@ ENGINE_NAMES = "None, 'torch' (the current CUDA device) or 'torch:DEVICE', such 
 #: What makes cells of whatever ``KNN(cells=...)`` was given.
 CELLS = "calliper.scale._cells"
 
+#: Levels that an error lists one by one.
+N_LISTED = 9
 #: The level where none is said; this very object, so that a 0.9 that is said is told from it.
 USUAL_COVERAGE = float("0.9")
 #: What other libraries call a share of misses, and a level; what we call it, elsewhere.
@@ -175,16 +177,22 @@ def handled(method: Method) -> Method:
 
 def refuse_level_words(made: Any, known: Mapping[str, Any]) -> None:
     """Point to ``coverage=`` if a class or a method is given a level by a name that it lacks."""
-    for name in known.keys() & (OUR_WORDS if isinstance(made, type) else LEVEL_WORDS):
-        if name in signature(made).parameters:
-            continue
+    if not known.keys() & OUR_WORDS:
+        return
+    called: Any = made
+    found = signature(called.__init__ if isinstance(made, type) else called).parameters
+    asks = "coverage" in found
+    if any(each.kind is each.VAR_KEYWORD for each in found.values()):
+        return  # it hands on what it does not know
+    for name in known.keys() & (LEVEL_WORDS if asks else OUR_WORDS):
         value, of_misses = known[name], name in MISSES
         level = USUAL_COVERAGE if not isinstance(value, Real) else float(value)
         level = 1 - level if of_misses and level is not USUAL_COVERAGE else level
+        call = f"{made.__name__}(" if asks else "predict_interval("
         raise TypeError(
-            f"{made.__name__} takes no {name}=: the level is said where intervals are asked for, "
-            f"predict_interval(X, coverage={level:g})"
-            f"{', which is 1 less the share of misses' if of_misses else ''}."
+            f"{made.__name__} takes no {name}=. Give the level {'' if asks else 'when you ask, '}"
+            f"as {call}{'X, ' if call == 'predict_interval(' else ''}coverage={level:g})"
+            f"{f': coverage is 1 - {name}' if of_misses else ''}."
         )
 
 
@@ -203,10 +211,9 @@ def refuse_lone_confidence(coverage: Any, confidence: Any) -> None:
     """A confidence is about a level, which is to be said beside it."""
     if confidence is not None and coverage is USUAL_COVERAGE:
         raise CalliperError(
-            f"confidence={confidence!r} wants coverage= beside it: coverage is the share of "
-            f"targets that intervals hold, confidence the share of calibration sets with which "
-            f"they do. For intervals that hold {confidence!r} of targets, say "
-            f"coverage={confidence!r} alone."
+            f"confidence={confidence!r} needs coverage= as well: coverage is the share of targets "
+            f"inside, confidence the share of calibration sets for which that holds. For intervals "
+            f"that hold {confidence!r} of targets, say coverage={confidence!r} alone."
         )
 
 
@@ -472,6 +479,7 @@ def unchanged_if_refused(method: Method) -> Method:
 
     @wraps(method)
     def call(self: Any, *given: Any, **known: Any) -> Any:
+        refuse_level_words(method, known)
         before = dict(vars(self))
         try:
             return method(self, *given, **known)
@@ -520,13 +528,16 @@ def check_new_rows(estimator: Any, X: Any) -> None:
     if isinstance(X, Mapping):
         _refuse_other_names(estimator, X)
         return
-    if len(shape_of(X)) == 1 and getattr(estimator, "n_features_in_", None) is not None:
+    flat = isinstance(X, list | tuple) and all(isinstance(each, Real) for each in X)
+    if (flat or len(shape_of(X)) == 1) and getattr(estimator, "n_features_in_", None) is not None:
         how = "X.reshape(-1, 1) for one input, X.reshape(1, -1) for one row"
-        if hasattr(X, "iloc"):
+        if flat:
+            how = "[[x] for x in X] for one input, [X] for one row"
+        elif hasattr(X, "iloc"):
             how = "df.iloc[[0]] for one row of a frame, X.to_frame() for one input"
         raise CalliperError(
-            f"X must have rows and columns; got a {type(X).__name__} of shape {X.shape}. Reshape "
-            f"your data: {how}."
+            f"X must have rows and columns; got shape {np.shape(X)} ({type(X).__name__}). "
+            f"Reshape your data: {how}."
         )
     validate_data(estimator, X, skip_check_array=True, reset=False)
 
@@ -663,7 +674,10 @@ def check_levels(coverage: Coverage, name: str = "coverage") -> tuple[float, ...
         raise CalliperError(f"{name} must be one level or a list of levels; got {coverage!r}.")
     if not np.all((levels > 0) & (levels < 1)):
         hint = " Percent? Divide by 100." if np.all((levels >= 2) & (levels < 100)) else ""
-        raise CalliperError(f"{name} must lie strictly between 0 and 1; got {coverage!r}.{hint}")
+        came = f"{coverage!r}"
+        if len(levels) > N_LISTED:
+            came = f"{len(levels):,} values from {levels.min():g} to {levels.max():g}"
+        raise CalliperError(f"{name} must lie strictly between 0 and 1; got {came}.{hint}")
     if not np.all(np.diff(levels) > 0):
         raise CalliperError(f"levels must increase without repeats; got {coverage!r}: sort them.")
     return tuple(float(level) for level in levels)

@@ -328,6 +328,15 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         """Point out training rows that were ``given``, and refits, that change nothing."""
         made, folds = self.calibration_, self.left_out_folds
         uses, why = made.calibrators[0].uses, why_no_refit(made.model)
+        learns = "left_out" in uses and not {"training", "errors"} & {*uses.needs}
+        standardised = learnt_from_training(made.space.space)
+        if training.X is not None and training.y is None and learns and not standardised:
+            warn(
+                "X_train was given without y_train: it is only checked for rows that are also "
+                "calibration rows. Pass y_train, too, to learn from training rows how the model "
+                "errs.",
+                UnusedWarning,
+            )
         if training.y is None or (made.left_out is not None and not made.n_taught):
             return
         if folds and why is not None:
@@ -343,13 +352,12 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
                 f"is trained again. Leave it out, or use FullRescaled().",
                 UnusedWarning,
             )
-        elif given and not folds and not learnt_from_training(made.space.space):
-            if "left_out" not in uses or {"training", "errors"} & {*uses.needs}:
-                return
-            more = f"and the model {why}" if why else "which left_out_folds=5 makes by 5 refits"
+        elif given and not folds and learns and not standardised:
+            more = f"the model {why}" if why else "left_out_folds=5 finds them by 5 refits"
             warn(
-                f"X_train and y_train are searched for calibration rows, and change nothing else: "
-                f"widths would follow from them by left-out errors, {more}.",
+                f"X_train and y_train are only checked for rows that are also calibration rows, "
+                f"and change nothing else. To learn widths from them takes errors on rows that "
+                f"were left out of training: {more}.",
                 UnusedWarning,
             )
 
@@ -376,7 +384,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         self._check_calibrated()
         refuse_lone_confidence(coverage, confidence)
         promise = self._promising.guarantee(coverage, confidence)
-        checks = [*self.calibration_.checks(), promise.checks]
+        checks = [*self.calibration_.checks(promise.coverage), promise.checks]
         return replace(promise, checks="\n".join(checks))
 
     @property
@@ -547,7 +555,7 @@ class ConformalRegressor(FrontDoor):
     >>> model = ConformalRegressor(LinearRegression(), random_state=0).fit(X, y)
     >>> lower, upper = model.predict_interval([[0.1], [0.9]], coverage=0.9)
     >>> (upper - lower).round(1)
-    array([0.4, 2.7])
+    array([0.4, 2.9])
     """
 
     def __init__(
@@ -740,7 +748,7 @@ def warn_of_times(X: Any, y: Any) -> None:
     where = times_in_order(X) or times_in_order(y)
     if where is not None:
         warn(
-            f"fit holds out rows at random, and {where}. If rows to come are later than these, "
+            f"fit holds out rows at random, and {where}. If new rows are later than these, "
             f"coverage may be lower than promised: shuffle=False holds out the last rows instead. "
             f"shuffle=True says that the order does not matter.",
             RowOrderWarning,
