@@ -137,8 +137,7 @@ def gathered(X: Any, y: Any = None, model: Any = None) -> tuple[Any, Any]:
     """
     if sparse.issparse(X):
         return X.tocsr(), y
-    by_row = isinstance(X, list) and len(X) > 0 and isinstance(X[0], Mapping)
-    handler = _handler(model, NETWORKS) if by_row else _handler(X, INPUTS)
+    handler = _handler(model, NETWORKS) if _has_dicts(X) else _handler(X, INPUTS)
     return (X, y) if handler is None else handler.gathered(X, y)
 
 
@@ -263,10 +262,18 @@ def refuse_no_table(Z: Any, name: str) -> None:
     """Refuse features that are no table of numbers: what has no rows, sparse rows, dictionaries."""
     refuse_no_rows(Z, name)
     refuse_sparse(Z, name)
-    if isinstance(Z, list) and Z and isinstance(Z[0], Mapping):
+    _refuse_dicts(Z, name)
+
+
+def _has_dicts(X: Any) -> bool:
+    return isinstance(X, list) and len(X) > 0 and isinstance(X[0], Mapping)
+
+
+def _refuse_dicts(Z: Any, name: str) -> None:
+    if _has_dicts(Z):
         raise CalliperError(
-            f"{name} must have columns of numbers; got a list of {type(Z[0]).__name__}s, one for "
-            f"each row. Make a frame or an array of it first, as with DictVectorizer."
+            f"{name} must have columns; got a list of {type(Z[0]).__name__}s, one for each row. "
+            f"Make a frame of it first, pandas.DataFrame({name}), or an array."
         )
 
 
@@ -528,6 +535,8 @@ def check_new_rows(estimator: Any, X: Any) -> None:
     if isinstance(X, Mapping):
         _refuse_other_names(estimator, X)
         return
+    if vars(estimator).get("n_features_in_") is not None:
+        _refuse_dicts(X, "X")
     flat = isinstance(X, list | tuple) and all(isinstance(each, Real) for each in X)
     if (flat or len(shape_of(X)) == 1) and getattr(estimator, "n_features_in_", None) is not None:
         how = "X.reshape(-1, 1) for one input, X.reshape(1, -1) for one row"

@@ -176,6 +176,11 @@ def test_dicts_for_each_row_stay_what_they_are_for_other_models():
     model = make_pipeline(DictVectorizer(), LinearRegression())
     fitted = ConformalRegressor(model, random_state=0).fit(rows, Y)
     assert fitted.predict_interval(rows[:3]).lower.shape == (3,)
+    table = ConformalRegressor(LinearRegression().fit(IDS, Y)).calibrate(IDS.numpy(), Y)
+    with pytest.raises(
+        CalliperError, match=r"got a list of dicts, one for each row\. Make a frame"
+    ):
+        table.predict_interval(rows)
 
 
 def test_a_layer_by_its_name(tmp_path):

@@ -162,7 +162,7 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
             for each, method in zip(asked, _answering(calibrated), strict=False):
                 each.check(method, path, header["brought"])
     except DamagedFileError:
-        if models:  # of another class, or untrained, it may have nothing of what is read from the model again
+        if models:  # of another class, or untrained, it may lack what is read from it again
             with _file.refused_as_damaged(Path(path)):
                 check_class(models[0], header["model"])
                 refuse_unfitted(models[0])

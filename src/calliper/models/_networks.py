@@ -215,8 +215,8 @@ def _takes_by_name(module: Any, batch: Any) -> bool:
         takes.bind(batch)
         return False
     raise CalliperError(
-        f"{type(module).__name__}.forward takes {', '.join(takes.parameters)}; the inputs are named "
-        f"{', '.join(batch)}. Name them as its parameters."
+        f"{type(module).__name__}.forward takes {', '.join(takes.parameters)}; the inputs are "
+        f"named {', '.join(batch)}. Name them as its parameters."
     )
 
 
