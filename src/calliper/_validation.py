@@ -623,8 +623,13 @@ def row_values(given: Any, X: Any, name: str) -> Any:
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.shape != (n_rows(X),):
+        named = isinstance(given, list) and all(isinstance(each, str) for each in given)
+        joined = (
+            " One column is given by its name, several by a function of the rows that joins them."
+        )
         raise CalliperError(
             f"{name} must be one for each of the {n_rows(X)} rows; got shape {values.shape}."
+            f"{joined if named else ''}"
         )
     return values
 

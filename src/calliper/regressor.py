@@ -64,6 +64,7 @@ from calliper.space import (
     Embedding,
     LeftOut,
     Training,
+    knows_left_out,
     learnt_from_training,
     train_apart,
     why_no_refit,
@@ -285,7 +286,8 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
     ) -> Self:
         """Add labelled rows to those calibrated on; the model and the space stay as they are.
 
-        All is then as if calibrated on all rows at once, the locality that a rule of N gives too;
+        All is then as if calibrated on all rows at once, the locality that a rule of N gives too,
+        but rows that taught how the model errs still do that alone, and nothing is learnt anew;
         what rounding of the model adds to a radius stays. One row more costs little with the K
         nearest, however many rows there are.
 
@@ -354,6 +356,11 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
             )
         elif given and not folds and learns and not standardised:
             more = f"the model {why}" if why else "left_out_folds=5 finds them by 5 refits"
+            if knows_left_out(made.space.space):
+                more = (
+                    "a bootstrapped model has them if X_train and y_train are the rows that it was "
+                    f"trained on, in that order; else {more}"
+                )
             warn(
                 f"X_train and y_train are only checked for rows that are also calibration rows, "
                 f"and change nothing else. To learn widths from them takes errors on rows that "
