@@ -262,12 +262,12 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         :class:`calliper.shift.LikelihoodRatio`. The promise is then one for the new rows.
         """
         _, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
-        X, y, per_row, lazy = rows_at_hand(X, y, groups, weights)
+        X, y, per_row, lazy = rows_at_hand(X, y, groups, weights, self.estimator)
         before: Calibration | None = vars(self).get("calibration_")
         trained = None if before is None else before.trained
         here = trained is not None and trained.estimator is self.estimator
         y = self._check_known(X, y, again=here)
-        X_train, y_train = gathered(X_train, y_train)
+        X_train, y_train = gathered(X_train, y_train, self.estimator)
         if X_train is not None and y_train is not None:
             same_rows(X_train, "X_train", y_train=y_train)
             check_consistent_length(X_train, y_train)
@@ -308,7 +308,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         """
         self._check_calibrated()
         _, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
-        X, y = gathered(X, y)
+        X, y = gathered(X, y, self.estimator)
         self._extend(X, self._check_targets(y), window, groups, weights)
         return self
 
@@ -510,7 +510,7 @@ class ConformalRegressor(FrontDoor):
         ``ConditionalCalibration``) gets them as they are.
 
         Any other text names a layer of a PyTorch module, as ``module.named_modules()`` does. A
-        transformer is fitted to training rows, a function or ``Layer`` is taken as it is.
+        transformer is fitted to training rows, a function, module or ``Layer`` is taken as it is.
         Nothing is learnt from calibration rows: they would be treated unlike a new point, which
         costs the guarantee.
     calibration_size : float or int, default 0.25
@@ -725,14 +725,16 @@ def refuse_remembered(model: Any, y: FloatArray) -> None:
         )
 
 
-def rows_at_hand(X: Any, y: Any, groups: Any, weights: Any) -> tuple[Any, Any, PerRow, Any]:
+def rows_at_hand(
+    X: Any, y: Any, groups: Any, weights: Any, model: Any = None
+) -> tuple[Any, Any, PerRow, Any]:
     """Calibration rows, targets and what tells groups and weights; the first rows of a collection.
 
     Last, what places all rows of a collection; None where all rows are at hand.
     """
     per_row, handler = PerRow(groups=groups, weights=weights), handler_of_collection(X)
     if handler is None:
-        return *gathered(X, y), per_row, None
+        return *gathered(X, y, model), per_row, None
     lazy = handler.LazyRows(X, y, per_row)
     return lazy.X, lazy.y, lazy.per_row, lazy
 
@@ -779,7 +781,11 @@ def warn_of_times(X: Any, y: Any) -> None:
 
 
 def refuse_unfitted(model: Any, X: Any) -> None:
-    """Say that a model is not fitted before anything is said of its space."""
+    """Say that a model is not fitted, or a class, before anything is said of its space."""
+    if isinstance(model, type):
+        raise TypeError(
+            f"estimator must be a fitted model; got the class {model.__name__}: pass an instance."
+        )
     try:
         predictions(model, first_rows(X))
     except NotFittedError as error:

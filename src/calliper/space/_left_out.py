@@ -252,7 +252,7 @@ def train_apart(
     """
     if not hasattr(front.estimator, "fit"):
         raise TypeError(
-            f"fit needs an estimator that can be trained; got {front.estimator!r}. "
+            f"fit needs an estimator that can be trained; got a {type(front.estimator).__name__}. "
             f"If it already predicts, use calibrate(X, y) with data it has not seen."
         )
     check_folds(front.left_out_folds)
