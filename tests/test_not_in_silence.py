@@ -7,9 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.ensemble import BaggingRegressor, HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from calliper import (
     AbsoluteError,
@@ -84,11 +86,17 @@ def boosted():
     return HistGradientBoostingRegressor(max_iter=5).fit(X[:200], Y[:200])
 
 
+def forest():
+    """One that was trained on the rows in another order than they are told."""
+    return RandomForestRegressor(5, random_state=0).fit(X[:200][::-1], Y[:200][::-1])
+
+
 @pytest.mark.parametrize(
     ("model", "method", "folds", "said"),
     [
         (boosted(), None, None, "change nothing else.*left_out_folds=5 finds them by 5"),
         (boosted().predict, None, None, "change nothing else.*left_out_folds=5"),
+        (forest(), None, None, "rows that it was trained on, in that order; else left_out_f"),
         (lambda rows: rows[:, 0], None, 5, "train the model again, and it has no fit"),
         (MODEL, Split(), 5, "Split uses none"),
         (boosted(), None, 2, None),
@@ -108,6 +116,18 @@ def test_training_rows_and_refits_that_change_nothing_are_said(model, method, fo
         bare = ConformalRegressor(model, method).calibrate(*CAL)
         same = [each.predict_interval(X[:20]).upper for each in (made, bare)]
         np.testing.assert_array_equal(*same)
+
+
+@pytest.mark.parametrize("n_more", [0, 30])
+@pytest.mark.parametrize("method", [None, Split()], ids=repr)
+def test_a_forest_knows_the_rows_that_it_was_trained_on(method, n_more):
+    rows = X[: 200 + n_more], Y[: 200 + n_more]
+    for bagged in (RandomForestRegressor(10), BaggingRegressor(n_estimators=10)):
+        trained = make_pipeline(StandardScaler(), bagged).fit(X[:200], Y[:200])
+        with pytest.raises(CalliperError, match="trained on these calibration rows"):
+            ConformalRegressor(trained, method).calibrate(*rows)
+        other = Y[:200] + np.random.default_rng(1).normal(size=200)  # measured again
+        ConformalRegressor(trained, Split()).calibrate(X[:200], other)
 
 
 def test_training_rows_without_targets_are_said():
@@ -203,6 +223,18 @@ def test_an_unfitted_model_is_named_before_anything_else():
         warnings.simplefilter("error")
         with pytest.raises(NotFittedError, match=r"LinearRegression.*calibrate takes a model"):
             ConformalRegressor(LinearRegression()).calibrate(*CAL)
+
+
+@pytest.mark.parametrize("size", [0, 1.0, 90, 40, None, True])
+def test_a_calibration_size_is_called_by_its_name(size):
+    with pytest.raises(CalliperError, match=r"calibration_size must be .* 1 to 39 of the 40 rows"):
+        ConformalRegressor(MODEL, Split(), calibration_size=size).fit(X[:40], Y[:40])
+
+
+def test_several_columns_are_joined_by_a_function():
+    rows = pd.DataFrame(X, columns=list("abc"))
+    with pytest.raises(CalliperError, match=r"got shape \(2,\).* several by a function"):
+        ConformalRegressor(MODEL, Split()).calibrate(rows, Y, groups=["a", "b"])
 
 
 def test_a_pair_of_numbers_is_no_choice_of_rows():

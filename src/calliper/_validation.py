@@ -53,6 +53,9 @@ INPUTS = dict.fromkeys(
     ("builtins.dict", "collections.Mapping", "torch.DataLoader"), "calliper.models._networks"
 )
 
+#: Models that take a dict for each row, and what makes rows of such.
+NETWORKS = {"torch.Module": "calliper.models._networks"}
+
 #: Engines by the first part of their names: functions of the rest of it.
 ENGINES = {"torch": "calliper.scale._device"}
 ENGINE_NAMES = "None, 'torch' (the current CUDA device) or 'torch:DEVICE', such as 'torch:cuda:0'"
@@ -127,11 +130,14 @@ def _handler(what: Any, handlers: dict[str, str]) -> Any:
     return None if found is None else import_module(found)
 
 
-def gathered(X: Any, y: Any = None) -> tuple[Any, Any]:
-    """Rows and targets; inputs by name, or of a loader, as rows that are counted and picked."""
+def gathered(X: Any, y: Any = None, model: Any = None) -> tuple[Any, Any]:
+    """Rows and targets; inputs by name, or of a loader, as rows that are counted and picked.
+
+    For a network, a dict for each row is inputs by name.
+    """
     if sparse.issparse(X):
         return X.tocsr(), y
-    handler = _handler(X, INPUTS)
+    handler = _handler(model, NETWORKS) if _has_dicts(X) else _handler(X, INPUTS)
     return (X, y) if handler is None else handler.gathered(X, y)
 
 
@@ -161,7 +167,7 @@ def handled(method: Method) -> Method:
         handler = handler_of_collection(X)
         if handler is None:
             refuse_level_words(method, known)
-            return method(self, gathered(X)[0], *given, **known)
+            return method(self, gathered(X, model=self.estimator)[0], *given, **known)
         self._check_calibrated()
         return handler.answer(method.__name__, self, X, *given, **known)
 
@@ -256,10 +262,18 @@ def refuse_no_table(Z: Any, name: str) -> None:
     """Refuse features that are no table of numbers: what has no rows, sparse rows, dictionaries."""
     refuse_no_rows(Z, name)
     refuse_sparse(Z, name)
-    if isinstance(Z, list) and Z and isinstance(Z[0], Mapping):
+    _refuse_dicts(Z, name)
+
+
+def _has_dicts(X: Any) -> bool:
+    return isinstance(X, list) and len(X) > 0 and isinstance(X[0], Mapping)
+
+
+def _refuse_dicts(Z: Any, name: str) -> None:
+    if _has_dicts(Z):
         raise CalliperError(
-            f"{name} must have columns of numbers; got a list of {type(Z[0]).__name__}s, one for "
-            f"each row. Make a frame or an array of it first, as with DictVectorizer."
+            f"{name} must have columns; got a list of {type(Z[0]).__name__}s, one for each row. "
+            f"Make a frame of it first, pandas.DataFrame({name}), or an array."
         )
 
 
@@ -492,6 +506,8 @@ def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
             f"{type(estimator).__name__} requires y to be passed, but the target y is None."
         )
     validate_data(estimator, X, skip_check_array=True)
+    if isinstance(X, Mapping):
+        estimator.feature_names_in_ = np.array(sorted(X), dtype=object)
     check_consistent_length(X, y)
     try:
         y = np.asarray(y)
@@ -516,6 +532,11 @@ def check_new_rows(estimator: Any, X: Any) -> None:
     if has_known_columns(estimator, X):
         return
     _refuse_rowless(X)
+    if isinstance(X, Mapping):
+        _refuse_other_names(estimator, X)
+        return
+    if vars(estimator).get("n_features_in_") is not None:
+        _refuse_dicts(X, "X")
     flat = isinstance(X, list | tuple) and all(isinstance(each, Real) for each in X)
     if (flat or len(shape_of(X)) == 1) and getattr(estimator, "n_features_in_", None) is not None:
         how = "X.reshape(-1, 1) for one input, X.reshape(1, -1) for one row"
@@ -528,6 +549,15 @@ def check_new_rows(estimator: Any, X: Any) -> None:
             f"Reshape your data: {how}."
         )
     validate_data(estimator, X, skip_check_array=True, reset=False)
+
+
+def _refuse_other_names(estimator: Any, X: Mapping[str, Any]) -> None:
+    known = vars(estimator).get("feature_names_in_", ())
+    if {*X} != {*known}:
+        before = ", ".join(known) if len(known) else "which had no names"
+        raise CalliperError(
+            f"inputs must be named as those of calibration, {before}; got {', '.join(sorted(X))}."
+        )
 
 
 def _refuse_rowless(X: Any) -> None:
@@ -593,8 +623,13 @@ def row_values(given: Any, X: Any, name: str) -> Any:
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.shape != (n_rows(X),):
+        named = isinstance(given, list) and all(isinstance(each, str) for each in given)
+        joined = (
+            " One column is given by its name, several by a function of the rows that joins them."
+        )
         raise CalliperError(
             f"{name} must be one for each of the {n_rows(X)} rows; got shape {values.shape}."
+            f"{joined if named else ''}"
         )
     return values
 

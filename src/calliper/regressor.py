@@ -21,7 +21,14 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from calliper._kept import COLUMN_FIELDS, Field, Inline, Number, Part, Plain, Text
 from calliper._notebook import card, reporter
-from calliper._row_checks import RowSketch, RowTrend, refuse_seen, sketch_rows, times_in_order
+from calliper._row_checks import (
+    TOO_SMALL,
+    RowSketch,
+    RowTrend,
+    refuse_seen,
+    sketch_rows,
+    times_in_order,
+)
 from calliper._types import Coverage, FloatArray
 from calliper._validation import (
     USUAL_COVERAGE,
@@ -56,7 +63,7 @@ from calliper.exceptions import (
 )
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
-from calliper.models import fit_router, fresh, predictions, takes_sparse
+from calliper.models import family_of, fit_router, fresh, open_model, predictions, takes_sparse
 from calliper.rows import labels_of, same_rows
 from calliper.scores import AbsoluteError, Score, as_score
 from calliper.shift import ShiftReport
@@ -64,6 +71,7 @@ from calliper.space import (
     Embedding,
     LeftOut,
     Training,
+    knows_left_out,
     learnt_from_training,
     train_apart,
     why_no_refit,
@@ -254,12 +262,12 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         :class:`calliper.shift.LikelihoodRatio`. The promise is then one for the new rows.
         """
         _, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
-        X, y, per_row, lazy = rows_at_hand(X, y, groups, weights)
+        X, y, per_row, lazy = rows_at_hand(X, y, groups, weights, self.estimator)
         before: Calibration | None = vars(self).get("calibration_")
         trained = None if before is None else before.trained
         here = trained is not None and trained.estimator is self.estimator
         y = self._check_known(X, y, again=here)
-        X_train, y_train = gathered(X_train, y_train)
+        X_train, y_train = gathered(X_train, y_train, self.estimator)
         if X_train is not None and y_train is not None:
             same_rows(X_train, "X_train", y_train=y_train)
             check_consistent_length(X_train, y_train)
@@ -267,6 +275,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         training = given_training(self, X_train, y_train)
         model, no_guarantee = known_model(self.estimator, trained, X, y, training)
         refuse_unfitted(model, X)
+        refuse_remembered(model, y)
         made = self._calibrated(model, X, y, training, per_row=per_row, lazy=lazy)
         self._keep(made, model, no_guarantee, trained)
         warn_if_other(before, self.calibration_)
@@ -285,7 +294,8 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
     ) -> Self:
         """Add labelled rows to those calibrated on; the model and the space stay as they are.
 
-        All is then as if calibrated on all rows at once, the locality that a rule of N gives too;
+        All is then as if calibrated on all rows at once, the locality that a rule of N gives too,
+        but rows that taught how the model errs still do that alone, and nothing is learnt anew;
         what rounding of the model adds to a radius stays. One row more costs little with the K
         nearest, however many rows there are.
 
@@ -298,7 +308,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         """
         self._check_calibrated()
         _, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
-        X, y = gathered(X, y)
+        X, y = gathered(X, y, self.estimator)
         self._extend(X, self._check_targets(y), window, groups, weights)
         return self
 
@@ -354,6 +364,11 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
             )
         elif given and not folds and learns and not standardised:
             more = f"the model {why}" if why else "left_out_folds=5 finds them by 5 refits"
+            if knows_left_out(made.space.space):
+                more = (
+                    "a bootstrapped model has them if X_train and y_train are the rows that it was "
+                    f"trained on, in that order; else {more}"
+                )
             warn(
                 f"X_train and y_train are only checked for rows that are also calibration rows, "
                 f"and change nothing else. To learn widths from them takes errors on rows that "
@@ -495,7 +510,7 @@ class ConformalRegressor(FrontDoor):
         ``ConditionalCalibration``) gets them as they are.
 
         Any other text names a layer of a PyTorch module, as ``module.named_modules()`` does. A
-        transformer is fitted to training rows, a function or ``Layer`` is taken as it is.
+        transformer is fitted to training rows, a function, module or ``Layer`` is taken as it is.
         Nothing is learnt from calibration rows: they would be treated unlike a new point, which
         costs the guarantee.
     calibration_size : float or int, default 0.25
@@ -700,14 +715,26 @@ def known_model(
     return model, why
 
 
-def rows_at_hand(X: Any, y: Any, groups: Any, weights: Any) -> tuple[Any, Any, PerRow, Any]:
+def refuse_remembered(model: Any, y: FloatArray) -> None:
+    """Refuse calibration rows that the model itself knows as those that it was trained on."""
+    opened = open_model(model)
+    if not opened.targets and family_of(opened.core).was_trained_on(opened.core, y):
+        raise CalliperError(
+            f"The model was trained on these calibration rows: its trees hold the means of their "
+            f"targets. {TOO_SMALL}"
+        )
+
+
+def rows_at_hand(
+    X: Any, y: Any, groups: Any, weights: Any, model: Any = None
+) -> tuple[Any, Any, PerRow, Any]:
     """Calibration rows, targets and what tells groups and weights; the first rows of a collection.
 
     Last, what places all rows of a collection; None where all rows are at hand.
     """
     per_row, handler = PerRow(groups=groups, weights=weights), handler_of_collection(X)
     if handler is None:
-        return *gathered(X, y), per_row, None
+        return *gathered(X, y, model), per_row, None
     lazy = handler.LazyRows(X, y, per_row)
     return lazy.X, lazy.y, lazy.per_row, lazy
 
@@ -754,7 +781,11 @@ def warn_of_times(X: Any, y: Any) -> None:
 
 
 def refuse_unfitted(model: Any, X: Any) -> None:
-    """Say that a model is not fitted before anything is said of its space."""
+    """Say that a model is not fitted, or a class, before anything is said of its space."""
+    if isinstance(model, type):
+        raise TypeError(
+            f"estimator must be a fitted model; got the class {model.__name__}: pass an instance."
+        )
     try:
         predictions(model, first_rows(X))
     except NotFittedError as error:
