@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator
+from sklearn.decomposition import PCA
 from sklearn.ensemble import BaggingRegressor, HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
@@ -138,6 +139,9 @@ def test_training_rows_without_targets_are_said():
         warnings.simplefilter("error", UnusedWarning)
         ConformalRegressor(MODEL).calibrate(*CAL, X_train=TRAIN["X_train"])  # in their units
         ConformalRegressor(MODEL, Split()).calibrate(*CAL, X_train=TRAIN["X_train"])
+        for embed in (PCA(2), "inputs"):  # fitted to them
+            made = ConformalRegressor(boosted(), embed=embed, learning_part=100)
+            made.calibrate(*CAL, X_train=TRAIN["X_train"])
     with pytest.warns(UnusedWarning, match="learning_part=100 is not used"):
         ConformalRegressor(MODEL, error_model=None, learning_part=100).calibrate(*CAL)
 

@@ -339,8 +339,10 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         made, folds = self.calibration_, self.left_out_folds
         uses, why = made.calibrators[0].uses, why_no_refit(made.model)
         learns = "left_out" in uses and not {"training", "errors"} & {*uses.needs}
+        embed = made.chosen["embed"]  # a map of the user's may be fitted to training rows
+        mapped = not isinstance(embed, str) or embed == "inputs"
         sloped = isinstance(made.score, DistributionError) and made.score.slope is not None
-        standardised = learnt_from_training(made.space.space) or sloped
+        standardised = mapped or sloped or learnt_from_training(made.space.space)
         if training.X is not None and training.y is None and learns and not standardised:
             warn(
                 "X_train was given without y_train: it is only checked for rows that are also "
