@@ -35,6 +35,7 @@ _SUBMODULES = (
     "kernels",
     "lab",
     "metrics",
+    "monitoring",
     "online",
     "refitting",
     "scale",
