@@ -1,42 +1,35 @@
 """Alarms for intervals in production: evidence that something is wrong, valid at any time.
 
-A monitor bets against the claim that all is well. Where the claim holds its wealth, ``evidence``,
-is a supermartingale that starts at 1, so it *ever* reaches 1/δ with probability at most δ (Ville),
-however often one looks.
+A monitor bets against the claim that all is well. If it is, its wealth, ``evidence``, is a
+supermartingale that starts at 1 and *ever* reaches 1/δ with probability at most δ, however often
+one looks (Ville).
 
-**Coverage.** Let m_t be 1 for a miss and 0 for a hit. What misses are compared with, p_t, is
+**Coverage.** m_t is 1 for a miss and 0 for a hit, and p_t what misses are compared with:
 
-- with a law of coverage: given N calibration points the miss rate is Beta(k, N+1−k) and not α, with
-  k = N+1−Q. Averaged over calibration sets a stream of misses is Pólya's urn, hence
-  p_t = max{(k + m_1 + … + m_{t−1})/(N + t), k/(N+1)}. The maximum leaves alone who misses less;
-- with ties: the law is only a bound then, and p_t its upper δ/2 quantile; evidence starts at 1/2;
-- a rate that the user tolerates; or α where each label joins the calibration points at once by
-  ``extend``, at one level and without a window: misses of full conformal prediction and of split
-  are then dominated by independent ones of rate α.
+- With a law, the miss rate given N calibration points is Beta(k, N+1−k), k = N+1−Q, and not α. Over
+  draws of these misses are Pólya's urn: p_t = max{(k + m_1 + … + m_{t−1})/(N+t), k/(N+1)}; by the
+  maximum, who misses less may. With ties the law is a bound, p_t its upper δ/2 quantile, and
+  evidence starts at 1/2.
+- Without, p_t is a rate that the user tolerates; or α if each label joins the calibration points at
+  once, at one level and with no window: misses of a conformal predictor are then dominated by
+  independent ones of rate α.
 
 A change to rate p at step s multiplies wealth by p/p_t after each miss and by (1−p)/(1−p_t) after
-each hit. The mean of that factor is 1 if p_t is the chance of a miss, and at most 1 if that is
-smaller and p ≥ p_t. Evidence is the mean over K rates p and over all steps s, of weights
+each hit: by 1 on average if p_t is the chance of a miss, by less if that is smaller and p > p_t.
+Evidence is the mean over a grid of p and over all s, of weights a·1{s=0} + (1−a)·c/((s+c)(s+c+1)).
+All starts move by the same factor, so their sum is one number for each p. Fewer misses are found
+likewise, by smaller p and the minimum, if scores are continuous. Assumed: rows are independent and
+from the law of calibration rows, and labels arrive whether or not they are misses.
 
-    π_s = a·1{s = 0} + (1−a)·c/((s+c)(s+c+1)),    a = 0.6, c = 1000.
+**Exchangeability.** p_t = (#{i<t: s_i > s_t} + U(1 + #{i<t: s_i = s_t}))/n_t are independent and
+uniform for exchangeable scores. Bets Π(1 + ε(p_t − ½)), ε ∈ {−1, 0, 1}, exchange a hundredth of
+their wealth at each step.
 
-For each p the sum over starts is one number, since wealth of all starts moves by the same factor.
-Too wide is the same with k/(N+1) as the largest p_t and smaller p; it is known of continuous scores
-alone. Assumed: rows are independent and from the law of the calibration rows, and whether a label
-arrives does not depend on a miss.
-
-**Exchangeability.** Each score has a rank among all before it, ties broken by a draw U:
-
-    p_t = (#{i<t: s_i > s_t} + U (1 + #{i<t: s_i = s_t}))/n_t,
-
-independent and uniform if scores are exchangeable (Vovk). Bets Π(1 + ε(p_t − ½)) of ε ∈ {−1, 0, 1}
-share their wealth, a hundredth of it a step.
-
-Letters: δ → ``false_alarms``, N → ``n_calibration``, m_t → not ``inside``.
+Letters: δ → ``false_alarms``, N → ``n_calibration``, a, c → ``AT_ONCE``, ``SLOW``.
 
 References: Vovk, Nouretdinov, Gammerman (2003), "Testing exchangeability on-line", ICML. Vovk and
-others (2021), "Retrain or not retrain: conformal test martingales for change-point detection", COPA
-(simple jumper). Shin, Ramdas, Rinaldo (2024), "E-detectors", NEJSDS (mixtures over starts).
+others (2021), "Retrain or not retrain", COPA (simple jumper). Shin, Ramdas, Rinaldo (2024),
+"E-detectors", NEJSDS (mixtures over starts).
 """
 
 from __future__ import annotations
@@ -72,10 +65,10 @@ BLOCK = 10_000
 #: The share of wealth that changes sides in a step.
 JUMP = 0.01
 
-COMPARED = (
-    "pass n_calibration= (for a method with a law of coverage, such as Split), tolerated= (the "
-    "share of misses that you accept), or online=True (each label joins by extend at once, with "
-    "no window)"
+HOW = (
+    "pass tolerated=, the share of misses that you accept; or online=True, if each label joins a "
+    "conformal method by extend at once, with no window; or n_calibration= of one with a law of "
+    "coverage, such as Split"
 )
 
 
@@ -84,14 +77,13 @@ class _Monitor(BaseEstimator):  # type: ignore[misc]
 
     false_alarms: float
     keeps: ClassVar[Mapping[str, Field]] = {}
-    #: What each monitor writes: how it checks its parameters and sets out, what it saw in words,
-    #: and what a file holds of it, which is all that came.
+    #: What each monitor writes: how it sets out, what it saw in words, and what came, for files.
     _begin: Any
     _words: Any
     for_file: Any
     restore: Any
-    #: Parameters when the first label came.
-    _given: Mapping[str, Any] | None = None
+    _given: Mapping[str, Any] | None = None  # parameters when the first label came
+    _start = 0.0
 
     @property
     def log_evidence(self) -> FloatArray:
@@ -101,9 +93,9 @@ class _Monitor(BaseEstimator):  # type: ignore[misc]
 
     @property
     def evidence(self) -> float:
-        """Wealth of the bets by now, 1 to begin with; an alarm at ``limit``."""
+        """Wealth of the bets by now."""
         self._ready()
-        last = self._trace[-1] if self._trace else 0.0
+        last = self._trace[-1] if self._trace else self._start
         return exp(last) if last < 709 else inf
 
     @property
@@ -201,7 +193,7 @@ class CoverageMonitor(_Monitor):
         Whether scores may be equal, as of whole numbers. The law is a bound then, and alarms come
         later.
     tails : int, default 1
-        2 for ``Split`` with a width for each side.
+        2 for ``Split`` with ``SignedError``, a width for each side.
     false_alarms : float, default 0.05
         The probability with which a stream that is as promised ever sets off the alarm, at most.
 
@@ -240,42 +232,37 @@ class CoverageMonitor(_Monitor):
         if how.get("tolerated") is not None:
             return cls(coverage, **how)
         promise = model.guarantee(coverage)
-        name, usual = promise.method, promise.note is None and promise.n_effective is None
+        known = promise.note is None and promise.n_effective is None
         if how.get("online"):
-            if not usual or promise.proved < promise.coverage:
-                raise CalliperError(
-                    f"{name} proves {promise.proved:.4g} at level {coverage:g}, so that misses may "
-                    f"be more frequent with nothing wrong: pass tolerated=, the share of misses "
-                    f"that you accept."
-                )
-            return cls(coverage, **how)
-        known = usual and promise.has_law and not promise.groups
-        if not known or (promise.tails > 1 and name != "Split"):
+            lawful, n = promise.proved > coverage - 1e-9, None
+        else:
+            lawful, n = promise.has_law and not promise.groups, promise.n_calibration
+            how = {"tails": promise.tails, **how}
+        if not known or not lawful:
             raise CalliperError(
-                f"no law is known of the coverage of {name} given these calibration points, as it "
-                f"was calibrated, and the level alone would alarm on honest ones: pass tolerated=, "
-                f"the share of misses that you accept; or online=True if each label joins by "
-                f"extend at once, with no window; or calibrate a method with a law, such as Split."
+                f"misses of {promise.method}, as it was calibrated, have no law that is known "
+                f"(proved at level {coverage:g}: {promise.proved:.4g}), and comparing them with "
+                f"the level would alarm on honest streams: {HOW}."
             )
-        return cls(coverage, promise.n_calibration, tails=promise.tails, **how)
+        return cls(coverage, n, **how)
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
     def _begin(self) -> None:
-        miss, limit = 1 - as_fraction(check_level(self.coverage)), self.limit
+        miss = 1 - as_fraction(check_level(self.coverage))
+        check_level(self.false_alarms, "false_alarms")
         check_option(self.side, ("more", "fewer", "both"), "side")
         ways = [self.n_calibration is not None, self.tolerated is not None, bool(self.online)]
         if sum(ways) != 1:
-            raise CalliperError(f"what are misses compared with? {COMPARED}: one of these.")
+            raise CalliperError(f"misses are compared with one thing: {HOW}.")
         if self.side != "more" and (self.online or self.ties):
             raise CalliperError(
                 f"side={self.side!r} needs a miss rate that is reached and not only a bound on it: "
                 f"continuous scores of a method with a law, or tolerated=."
             )
-        #: An urn of ``_urn[0]`` misses in ``_urn[1]``; one so large that draws change nothing.
-        self._urn: tuple[float, float] = (0.0, inf)
-        self._promised, start = float(miss), 0.0
+        self._urn: tuple[int, int] | None = None  # misses, and all
+        self._promised = float(miss)
         if self.tolerated is not None:
             self._promised = check_level(self.tolerated, "tolerated")
         elif self.n_calibration is not None:
@@ -284,26 +271,22 @@ class CoverageMonitor(_Monitor):
             k = tails * (n + 1 - conformal_rank(float(1 - miss / tails), n))
             if not 0 < k <= n:
                 raise CalliperError(
-                    f"{n} calibration points cannot support coverage {self.coverage:g}: intervals "
-                    f"are infinite or say nothing, so that there is nothing to watch."
+                    f"{n} calibration points cannot support coverage {self.coverage:g}: the "
+                    f"interval is infinite, and there is nothing to watch."
                 )
             self._urn, self._promised = (k, n + 1), k / (n + 1)
             if self.ties:
-                self._urn, start = (0.0, inf), -log(2)
-                self._promised = float(stats.beta(k, n + 1 - k).isf(1 / limit / 2))
-        odds = self._promised / (1 - self._promised)
-        more = odds * ODDS / (1 + odds * ODDS)
-        sides = {"more": more, "fewer": odds / ODDS / (1 + odds / ODDS)}
-        rates = [sides[each] for each in sides if self.side in (each, "both")]
-        self._rates: FloatArray = np.concatenate(rates)
-        #: ln of what each rate is given, that is of its share of the wealth; and the wealth of all
-        #: starts so far over the walk of the rate, the walk, its least value, and where that was.
-        self._share: FloatArray = np.log(np.tile(SHARES, len(rates)) / len(rates)) + start
-        self._start = start
-        self._sums: FloatArray = np.full(len(self._rates), -inf)
-        self._walk: FloatArray = np.zeros(len(self._rates))
-        self._least: FloatArray = np.zeros(len(self._rates))
-        self._least_at = np.zeros(len(self._rates), dtype=np.int64)
+                self._urn, self._start = None, -log(2)
+                self._promised = float(stats.beta(k, n + 1 - k).isf(self.false_alarms / 2))
+        sides = {"more": ODDS, "fewer": 1 / ODDS}
+        chosen = [sides[each] for each in sides if self.side in (each, "both")]
+        odds = np.concatenate(chosen) * self._promised / (1 - self._promised)
+        self._rates: FloatArray = odds / (1 + odds)
+        self._shares = np.log(np.tile(SHARES, len(chosen)) / len(chosen)) + self._start
+        # Of each rate: the walk of its bets, its least value and where that was; and ln of the
+        # sum over starts of their weights, each over its wealth when it began.
+        self._walk, self._least, self._sums = np.zeros(len(odds)), np.zeros(len(odds)), odds - inf
+        self._least_at = np.zeros(len(odds), dtype=np.int64)
         self._missed: list[bool] = []
         self._n_missed = 0
 
@@ -326,18 +309,19 @@ class CoverageMonitor(_Monitor):
         seen, size = len(self._missed), len(missed)
         steps = seen + np.arange(size)
         promised = np.full((size, 1), self._promised)
-        known, of = self._urn
-        if of < inf:
-            urn = ((known + self._n_missed + np.cumsum(missed) - missed) / (of + steps))[:, None]
-            more = self._rates > self._promised
-            promised = np.where(more, np.maximum(urn, promised), np.minimum(urn, promised))
-        one, rates = missed[:, None], self._rates
-        moves = np.where(one, np.log(rates / promised), np.log1p(-rates) - np.log1p(-promised))
+        rates = self._rates
+        if self._urn is not None:
+            misses = self._urn[0] + self._n_missed + np.cumsum(missed) - missed
+            urn = (misses / (self._urn[1] + steps))[:, None]
+            ends = np.maximum(urn, promised), np.minimum(urn, promised)
+            promised = np.where(rates > self._promised, *ends)
+        hit = np.log1p(-rates) - np.log1p(-promised)
+        moves = np.where(missed[:, None], np.log(rates / promised), hit)
         walk = np.add.accumulate(np.vstack([self._walk, moves]))
         later = (1 - AT_ONCE) * SLOW / (SLOW + seen + np.arange(size + 1))  # weight of later starts
         new = np.log(later[:-1] / (steps + SLOW + 1) + AT_ONCE * (steps == 0))
         sums = np.logaddexp.accumulate(np.vstack([self._sums, new[:, None] - walk[:-1]]))[1:]
-        wealth = np.logaddexp.reduce(self._share + sums + walk[1:], axis=1)
+        wealth = np.logaddexp.reduce(self._shares + sums + walk[1:], axis=1)
         wealth = np.logaddexp(wealth, self._start + np.log(later[1:]))
         alarms = np.flatnonzero(wealth >= log(self.limit))
         if self._alarm_at is None:
