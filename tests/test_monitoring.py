@@ -13,7 +13,7 @@ from calliper import CalliperError, ConformalRegressor, QuantileError, SignedErr
 from calliper.calibrators import JackknifeRescaled
 from calliper.lab.report import MonitorDisplay
 from calliper.monitoring import (
-    AT_ONCE,
+    FIRST_START,
     JUMP,
     ODDS,
     SHARES,
@@ -42,12 +42,12 @@ def promised(missed, urn, rate, fewer=False):
 
 def wealth(streams, urn, rate, p, fewer=False):
     """Exact wealth of bets on one rate after each beginning of each stream, summed over starts."""
-    late = 1 - Fraction(AT_ONCE)
+    late = 1 - Fraction(FIRST_START)
     found = {(): (Fraction(0), Fraction(1))}  # of starts so far, and with those to come
     for stream in streams:
         before, t = stream[:-1], len(stream) - 1
         claim, _ = promised(before, urn, rate, fewer)
-        start = late * SLOW / ((t + SLOW) * (t + SLOW + 1)) + (t == 0) * Fraction(AT_ONCE)
+        start = late * SLOW / ((t + SLOW) * (t + SLOW + 1)) + (t == 0) * Fraction(FIRST_START)
         move = p / claim if stream[-1] else (1 - p) / (1 - claim)
         begun = (found[before][0] + start) * move
         found[stream] = begun, begun + late * SLOW / (t + 1 + SLOW)
@@ -107,7 +107,7 @@ def test_ties_are_compared_with_the_upper_quantile_of_the_law_and_begin_at_half(
 
 
 def test_a_batch_is_its_labels_one_by_one_and_the_alarm_stays(monkeypatch):
-    monkeypatch.setattr("calliper.monitoring.BLOCK", 64)
+    monkeypatch.setattr("calliper.monitoring.LABELS_TOGETHER", 64)
     inside = ~study.changed(np.random.default_rng(3), 1, 150, 0.4, steps=100)[:, 0]
     batch, single = CoverageMonitor(0.9, 500), CoverageMonitor(0.9, 500)
     batch.update(inside)

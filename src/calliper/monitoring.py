@@ -25,7 +25,7 @@ from the law of calibration rows, and labels arrive whether or not they are miss
 uniform for exchangeable scores. Bets Π(1 + ε(p_t − ½)), ε ∈ {−1, 0, 1}, exchange a hundredth of
 their wealth at each step.
 
-Letters: δ → ``false_alarms``, N → ``n_calibration``, a, c → ``AT_ONCE``, ``SLOW``.
+Letters: δ → ``false_alarms``, N → ``n_calibration``, a, c → ``FIRST_START``, ``SLOW``.
 
 References: Vovk, Nouretdinov, Gammerman (2003), "Testing exchangeability on-line", ICML. Vovk and
 others (2021), "Retrain or not retrain", COPA (simple jumper). Shin, Ramdas, Rinaldo (2024),
@@ -56,12 +56,12 @@ from calliper.quantile import as_fraction, conformal_rank
 __all__ = ["CoverageMonitor", "ExchangeabilityMonitor"]
 
 #: The weight of a change before the first label, a; and how slowly the others fall, c.
-AT_ONCE, SLOW = 0.6, 1000
+FIRST_START, SLOW = 0.6, 1000
 #: Rates of misses that are bet on: their odds over those promised, and their weights.
 ODDS = np.geomspace(1.4, 60, 16)
 SHARES = ODDS**-0.5 / (ODDS**-0.5).sum()
 #: Labels that are looked at together.
-BLOCK = 10_000
+LABELS_TOGETHER = 10_000
 #: The share of wealth that changes sides in a step.
 JUMP = 0.01
 
@@ -300,8 +300,8 @@ class CoverageMonitor(_Monitor):
         """
         self._ready()
         held = check_inside(inside)
-        for begin in range(0, len(held), BLOCK):
-            self._look(~held[begin : begin + BLOCK])
+        for begin in range(0, len(held), LABELS_TOGETHER):
+            self._look(~held[begin : begin + LABELS_TOGETHER])
         return self
 
     def _look(self, missed: BoolArray) -> None:
@@ -318,8 +318,10 @@ class CoverageMonitor(_Monitor):
         hit = np.log1p(-rates) - np.log1p(-promised)
         moves = np.where(missed[:, None], np.log(rates / promised), hit)
         walk = np.add.accumulate(np.vstack([self._walk, moves]))
-        later = (1 - AT_ONCE) * SLOW / (SLOW + seen + np.arange(size + 1))  # weight of later starts
-        new = np.log(later[:-1] / (steps + SLOW + 1) + AT_ONCE * (steps == 0))
+        later = (
+            (1 - FIRST_START) * SLOW / (SLOW + seen + np.arange(size + 1))
+        )  # weight of later starts
+        new = np.log(later[:-1] / (steps + SLOW + 1) + FIRST_START * (steps == 0))
         sums = np.logaddexp.accumulate(np.vstack([self._sums, new[:, None] - walk[:-1]]))[1:]
         wealth = np.logaddexp.reduce(self._shares + sums + walk[1:], axis=1)
         wealth = np.logaddexp(wealth, self._start + np.log(later[1:]))

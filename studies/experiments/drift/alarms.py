@@ -29,11 +29,11 @@ def monitored(missed: BoolArray) -> IntArray:
     for t, each in enumerate(missed):
         urn = np.maximum((MISSES + seen) / (N + 1 + t), MISSES / (N + 1))
         promised = urn[:, None]
-        later = (1 - monitoring.AT_ONCE) * monitoring.SLOW / (monitoring.SLOW + t)
-        start = later / (monitoring.SLOW + t + 1) + monitoring.AT_ONCE * (t == 0)
+        later = (1 - monitoring.FIRST_START) * monitoring.SLOW / (monitoring.SLOW + t)
+        start = later / (monitoring.SLOW + t + 1) + monitoring.FIRST_START * (t == 0)
         wealth += start * monitoring.SHARES
         wealth *= np.where(each[:, None], RATES / promised, (1 - RATES) / (1 - promised))
-        later = (1 - monitoring.AT_ONCE) * monitoring.SLOW / (monitoring.SLOW + t + 1)
+        later = (1 - monitoring.FIRST_START) * monitoring.SLOW / (monitoring.SLOW + t + 1)
         alarms[(wealth.sum(axis=1) + later >= LIMIT) & (alarms == length)] = t
         seen += each
     return alarms
