@@ -15,6 +15,7 @@ from calliper import (
     save,
 )
 from calliper.exceptions import SmallCalibrationWarning, ZeroScaleWarning
+from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN
 from calliper.space import deal
 
@@ -123,7 +124,8 @@ def test_it_helps_and_says_what_it_did():
     assert three_lines.predict_interval(X[600:]).contains(Y[600:]).mean() > 0.8
     words = repr(three_lines)
     assert "calibrated on 200 rows" in words and "300 others taught" in words
-    assert "300 of 500 calibration rows" in three_lines.guarantee().describe()
+    said = three_lines.guarantee().describe()
+    assert "300 other rows taught" in said and "on the 200 that calibrate" in said
     assert "taught" not in repr(alone) and "taught" not in alone.guarantee().describe()
 
 
@@ -136,6 +138,10 @@ def test_levels_that_need_more_rows_than_were_kept_are_answered_from_all():
     assert (found.upper[:, 3] >= MODEL.predict(NEW) + errors[-1]).all()
     with pytest.warns(SmallCalibrationWarning):
         assert np.isinf(model.predict_interval(NEW, 0.999).width).all()  # no 500 rows can
+    promise = model.guarantee(0.997)
+    assert promise.proved == model.guaranteed_coverage(0.997) == conformal_coverage(0.997, 500) < 1
+    assert "as wide as those of plain split on all 500 rows" in promise.describe()
+    assert "covers always" in model.guarantee(0.999).describe()
 
 
 def test_new_rows_join_the_kept_part():

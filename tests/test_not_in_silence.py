@@ -24,6 +24,7 @@ from calliper import (
 )
 from calliper.calibration import NOT_ALONE
 from calliper.exceptions import UnusedWarning
+from calliper.online import Controller
 from calliper.refitting import JackknifePlus
 
 rng = np.random.default_rng(0)
@@ -83,11 +84,17 @@ def boosted():
     return HistGradientBoostingRegressor(max_iter=5).fit(X[:200], Y[:200])
 
 
+def forest():
+    """One that was trained on the rows in another order than they are told."""
+    return RandomForestRegressor(5, random_state=0).fit(X[:200][::-1], Y[:200][::-1])
+
+
 @pytest.mark.parametrize(
     ("model", "method", "folds", "said"),
     [
-        (boosted(), None, None, "change nothing else.*left_out_folds=5 makes by 5 refits"),
+        (boosted(), None, None, "change nothing else.*left_out_folds=5 finds them by 5"),
         (boosted().predict, None, None, "change nothing else.*left_out_folds=5"),
+        (forest(), None, None, "rows that it was trained on, in that order; else left_out_f"),
         (lambda rows: rows[:, 0], None, 5, "train the model again, and it has no fit"),
         (MODEL, Split(), 5, "Split uses none"),
         (boosted(), None, 2, None),
@@ -107,6 +114,18 @@ def test_training_rows_and_refits_that_change_nothing_are_said(model, method, fo
         bare = ConformalRegressor(model, method).calibrate(*CAL)
         same = [each.predict_interval(X[:20]).upper for each in (made, bare)]
         np.testing.assert_array_equal(*same)
+
+
+def test_training_rows_without_targets_are_said():
+    made = ConformalRegressor(boosted())
+    with pytest.warns(UnusedWarning, match="X_train was given without y_train: .* Pass y_train"):
+        made.calibrate(*CAL, X_train=TRAIN["X_train"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnusedWarning)
+        ConformalRegressor(MODEL).calibrate(*CAL, X_train=TRAIN["X_train"])  # in their units
+        ConformalRegressor(MODEL, Split()).calibrate(*CAL, X_train=TRAIN["X_train"])
+    with pytest.warns(UnusedWarning, match="learning_part=100 is not used"):
+        ConformalRegressor(MODEL, error_model=None, learning_part=100).calibrate(*CAL)
 
 
 class Other(BaseEstimator):
@@ -148,6 +167,26 @@ def test_levels_by_other_names_are_pointed_out(kind, words):
         fitted.predict_interval(X[:2], **words)
 
 
+def test_levels_where_none_is_taken_or_another_name_is_used_are_pointed_out():
+    made = calibrated(ConformalRegressor)
+    for words in ({"coverage": 0.95}, {"confidence": 0.95}, {"alpha": 0.05}):
+        for tell in (made.calibrate, made.extend):
+            with pytest.raises(
+                TypeError, match=r"takes no .*predict_interval\(X, coverage=0\.95\)"
+            ):
+                tell(*CAL, **words)
+    with pytest.raises(
+        TypeError, match=r"takes no alpha=.*Controller\(coverage=0\.95\).*1 - alpha"
+    ):
+        Controller(alpha=0.05)
+    with pytest.raises(TypeError, match=r"takes no alpha=.* interval\(coverage=0\.95\)"):
+        made.predict_distribution(X[:2]).interval(alpha=0.05)
+    with pytest.raises(CalliperError, match=r"controller chooses the level: leave coverage=0\.8"):
+        Controller(0.9).predict_interval(made, X[:2], coverage=0.8)
+    with pytest.raises(CalliperError, match=r"got 400 values from -\d.* to \d[\d.]*\.$"):
+        made.predict_interval(X, Y)  # targets in the place of the level
+
+
 @pytest.mark.parametrize("kind", [ConformalRegressor, MultiTargetRegressor])
 def test_a_confidence_wants_a_coverage_beside_it(kind):
     made = calibrated(kind)
@@ -161,6 +200,8 @@ def test_one_row_of_a_frame_is_a_series():
     made = ConformalRegressor(MODEL, Split()).calibrate(*CAL)
     with pytest.raises(CalliperError, match=r"df\.iloc\[\[0\]\] for one row"):
         made.predict_interval(pd.DataFrame(X).iloc[0])
+    with pytest.raises(CalliperError, match=r"shape \(3,\) \(list\).*\[X\] for one row"):
+        made.predict_interval(X[0].tolist())
 
 
 def test_an_unfitted_model_is_named_before_anything_else():
@@ -168,6 +209,25 @@ def test_an_unfitted_model_is_named_before_anything_else():
         warnings.simplefilter("error")
         with pytest.raises(NotFittedError, match=r"LinearRegression.*calibrate takes a model"):
             ConformalRegressor(LinearRegression()).calibrate(*CAL)
+
+
+@pytest.mark.parametrize("size", [0, 1.0, 90, 40, None, True])
+def test_a_calibration_size_is_called_by_its_name(size):
+    with pytest.raises(CalliperError, match=r"calibration_size must be .* 1 to 39 of the 40 rows"):
+        ConformalRegressor(MODEL, Split(), calibration_size=size).fit(X[:40], Y[:40])
+
+
+def test_several_columns_are_joined_by_a_function():
+    rows = pd.DataFrame(X, columns=list("abc"))
+    with pytest.raises(CalliperError, match=r"got shape \(2,\).* several by a function"):
+        ConformalRegressor(MODEL, Split()).calibrate(rows, Y, groups=["a", "b"])
+
+
+def test_a_pair_of_numbers_is_no_choice_of_rows():
+    found = calibrated(ConformalRegressor).predict_interval(X[:5])
+    with pytest.raises(CalliperError, match=r"takes rows: .*got \(0, 1\)"):
+        found[0, 1]
+    assert "Intervals(1 row," in repr(found[[1]])
 
 
 def test_what_is_not_there_yet_is_called_by_its_name():

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import os
 import sqlite3
 import subprocess
 import sys
@@ -73,6 +74,7 @@ def without(name):
         ({"rows": [ROW | {"length": 1.0}]}, (0, "length", "no such column")),
         ({"rows": []}, (None, None, "expected 1 to 1000 rows, got 0")),
         ({"rows": [ROW] * 1001}, (None, None, "expected 1 to 1000 rows, got 1001")),
+        ({"rows": [ROW], "coverge": 0.5}, (None, None, "Extra inputs are not permitted")),
         ({"rows": [ROW], "coverage": 0.91}, (None, None, "coverage must be one of")),
         ({"rows": [ROW], "coverage": math.nan}, (None, None, "coverage must be one of")),
     ],
@@ -118,6 +120,17 @@ def test_what_is_missing_is_said_in_words():
         said = subprocess.run(command, capture_output=True, text=True, check=False)
         assert said.returncode == 1 and "Traceback" not in said.stderr
         assert said.stderr.endswith("the service needs pip install 'calliper[service]'.\n")
+
+
+def test_a_folder_that_is_not_there_is_said_in_words(tmp_path):
+    serve = [sys.executable, "-m", "uvicorn", "--app-dir", str(EXAMPLE), "app:app"]
+    env = {**os.environ, "CALLIPER_FOLDER": str(tmp_path)}
+    for command, words in (
+        ([sys.executable, str(EXAMPLE / "train.py")], "name the folder to write to"),
+        (serve, "CALLIPER_FOLDER must name a folder that train.py has made"),
+    ):
+        said = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+        assert said.returncode and words in said.stderr
 
 
 def test_a_label_is_on_the_disk_when_it_is_taken(tmp_path, monkeypatch):

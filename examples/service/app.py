@@ -41,21 +41,21 @@ TRUSTED = [
 ]
 
 
-class Rows(BaseModel):
+class Rows(BaseModel, extra="forbid"):
     """Rows by the names of their columns, and the level."""
 
     rows: list[dict[str, Any]]
     coverage: float = 0.9
 
 
-class Label(BaseModel):
+class Label(BaseModel, extra="forbid"):
     """What came of a row that was answered."""
 
     id: str
     y: Any
 
 
-class Labels(BaseModel):
+class Labels(BaseModel, extra="forbid"):
     """Some labels."""
 
     labels: list[Label]
@@ -64,7 +64,12 @@ class Labels(BaseModel):
 @asynccontextmanager
 async def start(app: FastAPI) -> AsyncIterator[None]:
     """Read the folder; a model that is not the calibrated one stops it here."""
-    folder = Path(os.environ["CALLIPER_FOLDER"])
+    folder = Path(os.environ.get("CALLIPER_FOLDER", ""))
+    if not (folder / "model.skops").is_file():
+        raise FileNotFoundError(
+            f"CALLIPER_FOLDER must name a folder that train.py has made; there is no model.skops "
+            f"in {str(folder)!r}."
+        )
     model = skops.io.load(folder / "model.skops", trusted=TRUSTED)
     app.state.intervals = calliper.load(folder / "intervals.calliper", model)
     app.state.kept = calliper.files.inspect(folder / "intervals.calliper")

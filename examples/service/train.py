@@ -36,4 +36,7 @@ def train(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        raise SystemExit("name the folder to write to: python examples/service/train.py FOLDER")
     train(Path(sys.argv[1]))
+    print(f"model.skops and intervals.calliper are in {sys.argv[1]}")

@@ -325,7 +325,7 @@ class RowTrend(Keeps):
             f"The {what} depends on the row number among the {rows} rows: its mean is "
             f"{self.first:.3g} in the first quarter and {self.last:.3g} in the last (rank "
             f"correlation {self.correlation:.2f}, p = {self.p_value:.1g}). If rows are in order of "
-            f"time, rows to come will err otherwise still, and coverage may be lower than promised:"
+            f"time, later rows may err differently again, and coverage may be lower than promised:"
             f" train on the older rows and calibrate on the latest ones (shuffle=False where "
             f"calliper splits). If they are sorted by something else, nothing is wrong."
         )
@@ -366,9 +366,9 @@ def times_in_order(table: Any) -> str | None:
         if len(times) < FEWEST_TIMES or times[0] == times[-1]:
             continue
         if (times[1:] >= times[:-1]).all():
-            return f"{where} holds times that rise all along"
+            return f"{where} holds times in ascending order"
         if (times[1:] <= times[:-1]).all():
-            return f"{where} holds times that fall all along (sort rows by time first)"
+            return f"{where} holds times in descending order (sort rows by time first)"
     return None
 
 

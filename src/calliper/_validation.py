@@ -53,6 +53,9 @@ INPUTS = dict.fromkeys(
     ("builtins.dict", "collections.Mapping", "torch.DataLoader"), "calliper.models._networks"
 )
 
+#: Models that take a dict for each row, and what makes rows of such.
+NETWORKS = {"torch.Module": "calliper.models._networks"}
+
 #: Engines by the first part of their names: functions of the rest of it.
 ENGINES = {"torch": "calliper.scale._device"}
 ENGINE_NAMES = "None, 'torch' (the current CUDA device) or 'torch:DEVICE', such as 'torch:cuda:0'"
@@ -60,6 +63,8 @@ ENGINE_NAMES = "None, 'torch' (the current CUDA device) or 'torch:DEVICE', such 
 #: What makes cells of whatever ``KNN(cells=...)`` was given.
 CELLS = "calliper.scale._cells"
 
+#: Levels that an error lists one by one.
+N_LISTED = 9
 #: The level where none is said; this very object, so that a 0.9 that is said is told from it.
 USUAL_COVERAGE = float("0.9")
 #: What other libraries call a share of misses, and a level; what we call it, elsewhere.
@@ -125,11 +130,14 @@ def _handler(what: Any, handlers: dict[str, str]) -> Any:
     return None if found is None else import_module(found)
 
 
-def gathered(X: Any, y: Any = None) -> tuple[Any, Any]:
-    """Rows and targets; inputs by name, or of a loader, as rows that are counted and picked."""
+def gathered(X: Any, y: Any = None, model: Any = None) -> tuple[Any, Any]:
+    """Rows and targets; inputs by name, or of a loader, as rows that are counted and picked.
+
+    For a network, a dict for each row is inputs by name.
+    """
     if sparse.issparse(X):
         return X.tocsr(), y
-    handler = _handler(X, INPUTS)
+    handler = _handler(model, NETWORKS) if _has_dicts(X) else _handler(X, INPUTS)
     return (X, y) if handler is None else handler.gathered(X, y)
 
 
@@ -159,7 +167,7 @@ def handled(method: Method) -> Method:
         handler = handler_of_collection(X)
         if handler is None:
             refuse_level_words(method, known)
-            return method(self, gathered(X)[0], *given, **known)
+            return method(self, gathered(X, model=self.estimator)[0], *given, **known)
         self._check_calibrated()
         return handler.answer(method.__name__, self, X, *given, **known)
 
@@ -168,16 +176,22 @@ def handled(method: Method) -> Method:
 
 def refuse_level_words(made: Any, known: Mapping[str, Any]) -> None:
     """Point to ``coverage=`` if a class or a method is given a level by a name that it lacks."""
-    for name in known.keys() & (OUR_WORDS if isinstance(made, type) else LEVEL_WORDS):
-        if name in signature(made).parameters:
-            continue
+    if not known.keys() & OUR_WORDS:
+        return
+    called: Any = made
+    found = signature(called.__init__ if isinstance(made, type) else called).parameters
+    asks = "coverage" in found
+    if any(each.kind is each.VAR_KEYWORD for each in found.values()):
+        return  # it hands on what it does not know
+    for name in known.keys() & (LEVEL_WORDS if asks else OUR_WORDS):
         value, of_misses = known[name], name in MISSES
         level = USUAL_COVERAGE if not isinstance(value, Real) else float(value)
         level = 1 - level if of_misses and level is not USUAL_COVERAGE else level
+        call = f"{made.__name__}(" if asks else "predict_interval("
         raise TypeError(
-            f"{made.__name__} takes no {name}=: the level is said where intervals are asked for, "
-            f"predict_interval(X, coverage={level:g})"
-            f"{', which is 1 less the share of misses' if of_misses else ''}."
+            f"{made.__name__} takes no {name}=. Give the level {'' if asks else 'when you ask, '}"
+            f"as {call}{'X, ' if call == 'predict_interval(' else ''}coverage={level:g})"
+            f"{f': coverage is 1 - {name}' if of_misses else ''}."
         )
 
 
@@ -196,10 +210,9 @@ def refuse_lone_confidence(coverage: Any, confidence: Any) -> None:
     """A confidence is about a level, which is to be said beside it."""
     if confidence is not None and coverage is USUAL_COVERAGE:
         raise CalliperError(
-            f"confidence={confidence!r} wants coverage= beside it: coverage is the share of "
-            f"targets that intervals hold, confidence the share of calibration sets with which "
-            f"they do. For intervals that hold {confidence!r} of targets, say "
-            f"coverage={confidence!r} alone."
+            f"confidence={confidence!r} needs coverage= as well: coverage is the share of targets "
+            f"inside, confidence the share of calibration sets for which that holds. For intervals "
+            f"that hold {confidence!r} of targets, say coverage={confidence!r} alone."
         )
 
 
@@ -249,10 +262,18 @@ def refuse_no_table(Z: Any, name: str) -> None:
     """Refuse features that are no table of numbers: what has no rows, sparse rows, dictionaries."""
     refuse_no_rows(Z, name)
     refuse_sparse(Z, name)
-    if isinstance(Z, list) and Z and isinstance(Z[0], Mapping):
+    _refuse_dicts(Z, name)
+
+
+def _has_dicts(X: Any) -> bool:
+    return isinstance(X, list) and len(X) > 0 and isinstance(X[0], Mapping)
+
+
+def _refuse_dicts(Z: Any, name: str) -> None:
+    if _has_dicts(Z):
         raise CalliperError(
-            f"{name} must have columns of numbers; got a list of {type(Z[0]).__name__}s, one for "
-            f"each row. Make a frame or an array of it first, as with DictVectorizer."
+            f"{name} must have columns; got a list of {type(Z[0]).__name__}s, one for each row. "
+            f"Make a frame of it first, pandas.DataFrame({name}), or an array."
         )
 
 
@@ -465,6 +486,7 @@ def unchanged_if_refused(method: Method) -> Method:
 
     @wraps(method)
     def call(self: Any, *given: Any, **known: Any) -> Any:
+        refuse_level_words(method, known)
         before = dict(vars(self))
         try:
             return method(self, *given, **known)
@@ -484,6 +506,8 @@ def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
             f"{type(estimator).__name__} requires y to be passed, but the target y is None."
         )
     validate_data(estimator, X, skip_check_array=True)
+    if isinstance(X, Mapping):
+        estimator.feature_names_in_ = np.array(sorted(X), dtype=object)
     check_consistent_length(X, y)
     try:
         y = np.asarray(y)
@@ -508,15 +532,32 @@ def check_new_rows(estimator: Any, X: Any) -> None:
     if has_known_columns(estimator, X):
         return
     _refuse_rowless(X)
-    if len(shape_of(X)) == 1 and getattr(estimator, "n_features_in_", None) is not None:
+    if isinstance(X, Mapping):
+        _refuse_other_names(estimator, X)
+        return
+    if vars(estimator).get("n_features_in_") is not None:
+        _refuse_dicts(X, "X")
+    flat = isinstance(X, list | tuple) and all(isinstance(each, Real) for each in X)
+    if (flat or len(shape_of(X)) == 1) and getattr(estimator, "n_features_in_", None) is not None:
         how = "X.reshape(-1, 1) for one input, X.reshape(1, -1) for one row"
-        if hasattr(X, "iloc"):
+        if flat:
+            how = "[[x] for x in X] for one input, [X] for one row"
+        elif hasattr(X, "iloc"):
             how = "df.iloc[[0]] for one row of a frame, X.to_frame() for one input"
         raise CalliperError(
-            f"X must have rows and columns; got a {type(X).__name__} of shape {X.shape}. Reshape "
-            f"your data: {how}."
+            f"X must have rows and columns; got shape {np.shape(X)} ({type(X).__name__}). "
+            f"Reshape your data: {how}."
         )
     validate_data(estimator, X, skip_check_array=True, reset=False)
+
+
+def _refuse_other_names(estimator: Any, X: Mapping[str, Any]) -> None:
+    known = vars(estimator).get("feature_names_in_", ())
+    if {*X} != {*known}:
+        before = ", ".join(known) if len(known) else "which had no names"
+        raise CalliperError(
+            f"inputs must be named as those of calibration, {before}; got {', '.join(sorted(X))}."
+        )
 
 
 def _refuse_rowless(X: Any) -> None:
@@ -582,8 +623,13 @@ def row_values(given: Any, X: Any, name: str) -> Any:
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.shape != (n_rows(X),):
+        named = isinstance(given, list) and all(isinstance(each, str) for each in given)
+        joined = (
+            " One column is given by its name, several by a function of the rows that joins them."
+        )
         raise CalliperError(
             f"{name} must be one for each of the {n_rows(X)} rows; got shape {values.shape}."
+            f"{joined if named else ''}"
         )
     return values
 
@@ -642,7 +688,10 @@ def check_levels(coverage: Coverage, name: str = "coverage") -> tuple[float, ...
         raise CalliperError(f"{name} must be one level or a list of levels; got {coverage!r}.")
     if not np.all((levels > 0) & (levels < 1)):
         hint = " Percent? Divide by 100." if np.all((levels >= 2) & (levels < 100)) else ""
-        raise CalliperError(f"{name} must lie strictly between 0 and 1; got {coverage!r}.{hint}")
+        came = f"{coverage!r}"
+        if len(levels) > N_LISTED:
+            came = f"{len(levels):,} values from {levels.min():g} to {levels.max():g}"
+        raise CalliperError(f"{name} must lie strictly between 0 and 1; got {came}.{hint}")
     if not np.all(np.diff(levels) > 0):
         raise CalliperError(f"levels must increase without repeats; got {coverage!r}: sort them.")
     return tuple(float(level) for level in levels)

@@ -46,9 +46,9 @@ from calliper.calibrators import (
 from calliper.distribution import Distribution
 from calliper.exceptions import (
     CalliperError,
-    EmbeddingWarning,
     QuantileCrossingWarning,
     SmallCalibrationWarning,
+    UnusedWarning,
     unheard,
     warn,
 )
@@ -91,8 +91,18 @@ OTHERWISE = (
 
 #: What is said where calibration rows were dealt into two parts.
 TAUGHT = (
-    "{:,} of {:,} calibration rows taught how the model errs, dealt by position alone; the promise "
-    "rests on the others."
+    "{:,} other rows taught how the model errs. They were picked by position alone, and the "
+    "promise rests on the {:,} that calibrate."
+)
+#: What is said of a level that needs more rows than those.
+FROM_ALL = (
+    "This level needs more than the {:,} rows that calibrate, so that intervals are as wide as "
+    "those of plain split on all {:,} rows."
+)
+#: What is known of the assumption that the order of rows tells nothing.
+IN_ORDER = (
+    "Checked when calibrating: errors depend on the row number. If rows are in order of time, they "
+    "are not exchangeable with later ones, and nothing is promised for these."
 )
 
 
@@ -159,11 +169,15 @@ class Calibration:
             return is_frozen(self.model)  # it was trained elsewhere, on whatever rows
         return not self.has_training
 
-    def checks(self) -> list[str]:
+    def checks(self, level: float) -> list[str]:
         """What was looked at of the assumptions, and what came of it: a line each."""
-        lines = [UNCHECKED if self.unchecked else CHECKED]
-        if self.n_taught:
-            n = self.n_taught + self.calibrators[0].n_calibration_
+        lines, n = [UNCHECKED if self.unchecked else CHECKED], self.calibrators[0].n_calibration_
+        if self.row_trend is not None:
+            lines.append(IN_ORDER)
+        answering = self._answering(level)
+        if answering is not self:
+            lines.insert(0, FROM_ALL.format(n, answering.calibrators[0].n_calibration_))
+        elif self.n_taught:
             lines.insert(0, TAUGHT.format(self.n_taught, n))
         if self.slack is None:
             lines.append(NOT_ALONE)
@@ -243,6 +257,11 @@ class Calibration:
             return level
         n_all = self.on_all.calibrators[0].n_calibration_
         return (n - 0.5) / (n + 1) if conformal_rank(level, n_all) <= n_all else level
+
+    def _answering(self, level: float) -> Calibration:
+        """What is promised at the level is promised by this: plain split on all, if it answers."""
+        here = self.on_all is None or self._served(level) == level
+        return self if here else self.on_all  # type: ignore[return-value]
 
     def _from_all(
         self,
@@ -342,7 +361,8 @@ class Calibration:
     def _proved(self, level: float) -> float:
         if self.no_guarantee is not None:
             return 0.0
-        per_tail = (c.guaranteed_coverage(self._of_tail(level)) for c in self.calibrators)
+        calibrators = self._answering(level).calibrators
+        per_tail = (c.guaranteed_coverage(self._of_tail(level)) for c in calibrators)
         return float(1 - sum(1 - proved for proved in per_tail))
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
@@ -351,6 +371,9 @@ class Calibration:
         of_one = confidence
         if confidence is not None:
             of_one = self._of_tail(check_level(confidence, "confidence"))
+        answering = self if confidence is not None else self._answering(coverage)
+        if answering is not self and self.no_guarantee is None:  # no law: they may be wider
+            return replace(answering.guarantee(coverage), has_law=False)
         of_tail: Guarantee = self.calibrators[0].guarantee(self._of_tail(coverage), of_one)
         tails = len(self.calibrators)
         if tails == 1 and self.no_guarantee is None:
@@ -519,7 +542,7 @@ def _learn(
         warn(
             f"learning_part={part_of!r} is not used: errors of {score!r} are not learnt, or "
             f"error_model is None. All rows calibrate.",
-            EmbeddingWarning,
+            UnusedWarning,
         )
     if deals and errors is not None:
         taught, _ = deal(

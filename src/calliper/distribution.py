@@ -87,7 +87,7 @@ class Distribution:
     >>> distribution.cdf([10.5, 30.0]).round(3), distribution.interval(0.8).width.round(6)
     (array([0.333, 1.   ]), array([9., 9.]))
     >>> distribution.exceedance(14.0), distribution.mean().round(3), distribution.std().round(3)
-    (array([0.3, 0.95]), array([11.667, 21.667]), array([3.018, 3.018]))
+    (array([0.3 , 0.95]), array([11.667, 21.667]), array([2.981, 2.981]))
     """
 
     # Features of the rows; of rows of them all ±t_i, (m, N), or those of given ranks, (m, L); and
@@ -119,6 +119,7 @@ class Distribution:
             levels = tuple(float(1 - as_fraction(level)) for level in levels)
         return valid.like_coverage(self._ends(levels, np.full(len(levels), side == "upper")), p)
 
+    @valid.says_coverage
     def interval(self, coverage: Coverage = 0.9) -> Intervals:
         """Equal tails: (1 − coverage)/2 may lie below the interval, and as much above.
 

@@ -122,7 +122,11 @@ class Intervals:
         found, m = np.asarray(rows), len(self.lower)
         if found.dtype == object and all(isinstance(each, bool | np.bool_) for each in found.flat):
             found = found.astype(bool)  # as pandas has a mask that could have gaps
-        if found.ndim != 1 or (found.size and found.dtype.kind not in "biu"):
+        if (
+            isinstance(rows, tuple)
+            or found.ndim != 1
+            or (found.size and found.dtype.kind not in "biu")
+        ):
             raise CalliperError(
                 f"intervals[...] takes rows: a slice, a mask or numbers, such as intervals[[0]]; "
                 f"got {rows!r:.60}. intervals.lower and intervals.upper are the ends, "
@@ -212,7 +216,7 @@ class Intervals:
         m, levels = len(self.lower), "" if self.coverage is None else f", coverage {self.coverage}"
         infinite = float(np.isinf(self.width).mean()) if m else 0.0
         unbounded = f", {infinite:.1%} infinite" if infinite else ""
-        return f"Intervals({m:,} rows{levels}{unbounded})"
+        return f"Intervals({m:,} {'row' if m == 1 else 'rows'}{levels}{unbounded})"
 
     def _shown(self) -> list[list[str]]:
         """Names, then the ends of the first and of the last rows."""

@@ -53,6 +53,7 @@ from calliper._validation import (
     check_level,
     check_vector,
     n_rows,
+    refuse_level_words,
     row_values,
 )
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, unheard
@@ -143,6 +144,11 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         "asked": Number(bool),
     }
 
+    def __new__(cls, *given: Any, **known: Any) -> Self:  # noqa: D102
+        refuse_level_words(cls, known)
+        made: Self = super().__new__(cls)
+        return made
+
     def __sklearn_is_fitted__(self) -> bool:
         return bool(len(self._levels))
 
@@ -217,6 +223,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         At level 1 they are infinite, as at levels for which there are too few calibration points;
         at level 0 they are the predictions themselves.
         """
+        _refuse_level(how)
         level = self.level
         if 0 < level < 1:
             with unheard(SmallCalibrationWarning):
@@ -228,6 +235,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
 
     def predict_radius(self, calibrator: Any, Z: Any, **how: Any) -> FloatArray:
         """The radius of ``calibrator`` at the level to ask for, (m,); infinite at 1, 0 at 0."""
+        _refuse_level(how)
         level = self.level
         if 0 < level < 1:
             with unheard(SmallCalibrationWarning):
@@ -281,9 +289,9 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         bound, n = self.bound, len(self._steps)
         came = f"{self.history.coverage:.2%} were inside" if n else "nothing came yet"
         return (
-            f"Asked for: {self.coverage:.2%} of the targets; after {n:,} steps {came}. That is at "
-            f"most {bound:.2%} off, whatever the targets are and however they change (where the "
-            f"interval is one point, they count as outside)."
+            f"Asked for: {self.coverage:.2%} of the targets; after {n:,} steps {came}. By "
+            f"proof this share is at most {bound:.2%} off, whatever the targets are and however "
+            f"they change (where the interval is one point, they count as outside)."
         )
 
     def _level(self) -> float:
@@ -384,6 +392,14 @@ def _holds(model: Any, X: Any, y: FloatArray, levels: FloatArray, how: dict[str,
     if isinstance(model, RadiusModel):
         return y[:, None] <= model.predict_radius(X, levels, **how)
     return model.predict_interval(X, coverage=levels, **how).contains(y)
+
+
+def _refuse_level(how: dict[str, Any]) -> None:
+    if "coverage" in how:
+        raise CalliperError(
+            f"the controller chooses the level: leave coverage={how['coverage']!r} out here, and "
+            f"give the long-run share to Controller(coverage=...)."
+        )
 
 
 def _check_rate(rate: Any) -> float:

@@ -64,6 +64,7 @@ from calliper.space import (
     Embedding,
     LeftOut,
     Training,
+    knows_left_out,
     learnt_from_training,
     train_apart,
     why_no_refit,
@@ -254,12 +255,12 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         :class:`calliper.shift.LikelihoodRatio`. The promise is then one for the new rows.
         """
         _, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
-        X, y, per_row, lazy = rows_at_hand(X, y, groups, weights)
+        X, y, per_row, lazy = rows_at_hand(X, y, groups, weights, self.estimator)
         before: Calibration | None = vars(self).get("calibration_")
         trained = None if before is None else before.trained
         here = trained is not None and trained.estimator is self.estimator
         y = self._check_known(X, y, again=here)
-        X_train, y_train = gathered(X_train, y_train)
+        X_train, y_train = gathered(X_train, y_train, self.estimator)
         if X_train is not None and y_train is not None:
             same_rows(X_train, "X_train", y_train=y_train)
             check_consistent_length(X_train, y_train)
@@ -285,7 +286,8 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
     ) -> Self:
         """Add labelled rows to those calibrated on; the model and the space stay as they are.
 
-        All is then as if calibrated on all rows at once, the locality that a rule of N gives too;
+        All is then as if calibrated on all rows at once, the locality that a rule of N gives too,
+        but rows that taught how the model errs still do that alone, and nothing is learnt anew;
         what rounding of the model adds to a radius stays. One row more costs little with the K
         nearest, however many rows there are.
 
@@ -298,7 +300,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         """
         self._check_calibrated()
         _, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
-        X, y = gathered(X, y)
+        X, y = gathered(X, y, self.estimator)
         self._extend(X, self._check_targets(y), window, groups, weights)
         return self
 
@@ -328,6 +330,15 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         """Point out training rows that were ``given``, and refits, that change nothing."""
         made, folds = self.calibration_, self.left_out_folds
         uses, why = made.calibrators[0].uses, why_no_refit(made.model)
+        learns = "left_out" in uses and not {"training", "errors"} & {*uses.needs}
+        standardised = learnt_from_training(made.space.space)
+        if training.X is not None and training.y is None and learns and not standardised:
+            warn(
+                "X_train was given without y_train: it is only checked for rows that are also "
+                "calibration rows. Pass y_train, too, to learn from training rows how the model "
+                "errs.",
+                UnusedWarning,
+            )
         if training.y is None or (made.left_out is not None and not made.n_taught):
             return
         if folds and why is not None:
@@ -343,13 +354,17 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
                 f"is trained again. Leave it out, or use FullRescaled().",
                 UnusedWarning,
             )
-        elif given and not folds and not learnt_from_training(made.space.space):
-            if "left_out" not in uses or {"training", "errors"} & {*uses.needs}:
-                return
-            more = f"and the model {why}" if why else "which left_out_folds=5 makes by 5 refits"
+        elif given and not folds and learns and not standardised:
+            more = f"the model {why}" if why else "left_out_folds=5 finds them by 5 refits"
+            if knows_left_out(made.space.space):
+                more = (
+                    "a bootstrapped model has them if X_train and y_train are the rows that it was "
+                    f"trained on, in that order; else {more}"
+                )
             warn(
-                f"X_train and y_train are searched for calibration rows, and change nothing else: "
-                f"widths would follow from them by left-out errors, {more}.",
+                f"X_train and y_train are only checked for rows that are also calibration rows, "
+                f"and change nothing else. To learn widths from them takes errors on rows that "
+                f"were left out of training: {more}.",
                 UnusedWarning,
             )
 
@@ -376,7 +391,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         self._check_calibrated()
         refuse_lone_confidence(coverage, confidence)
         promise = self._promising.guarantee(coverage, confidence)
-        checks = [*self.calibration_.checks(), promise.checks]
+        checks = [*self.calibration_.checks(promise.coverage), promise.checks]
         return replace(promise, checks="\n".join(checks))
 
     @property
@@ -487,7 +502,7 @@ class ConformalRegressor(FrontDoor):
         ``ConditionalCalibration``) gets them as they are.
 
         Any other text names a layer of a PyTorch module, as ``module.named_modules()`` does. A
-        transformer is fitted to training rows, a function or ``Layer`` is taken as it is.
+        transformer is fitted to training rows, a function, module or ``Layer`` is taken as it is.
         Nothing is learnt from calibration rows: they would be treated unlike a new point, which
         costs the guarantee.
     calibration_size : float or int, default 0.25
@@ -547,7 +562,7 @@ class ConformalRegressor(FrontDoor):
     >>> model = ConformalRegressor(LinearRegression(), random_state=0).fit(X, y)
     >>> lower, upper = model.predict_interval([[0.1], [0.9]], coverage=0.9)
     >>> (upper - lower).round(1)
-    array([0.4, 2.7])
+    array([0.4, 2.9])
     """
 
     def __init__(
@@ -692,14 +707,16 @@ def known_model(
     return model, why
 
 
-def rows_at_hand(X: Any, y: Any, groups: Any, weights: Any) -> tuple[Any, Any, PerRow, Any]:
+def rows_at_hand(
+    X: Any, y: Any, groups: Any, weights: Any, model: Any = None
+) -> tuple[Any, Any, PerRow, Any]:
     """Calibration rows, targets and what tells groups and weights; the first rows of a collection.
 
     Last, what places all rows of a collection; None where all rows are at hand.
     """
     per_row, handler = PerRow(groups=groups, weights=weights), handler_of_collection(X)
     if handler is None:
-        return *gathered(X, y), per_row, None
+        return *gathered(X, y, model), per_row, None
     lazy = handler.LazyRows(X, y, per_row)
     return lazy.X, lazy.y, lazy.per_row, lazy
 
@@ -738,7 +755,7 @@ def warn_of_times(X: Any, y: Any) -> None:
     where = times_in_order(X) or times_in_order(y)
     if where is not None:
         warn(
-            f"fit holds out rows at random, and {where}. If rows to come are later than these, "
+            f"fit holds out rows at random, and {where}. If new rows are later than these, "
             f"coverage may be lower than promised: shuffle=False holds out the last rows instead. "
             f"shuffle=True says that the order does not matter.",
             RowOrderWarning,
@@ -746,7 +763,11 @@ def warn_of_times(X: Any, y: Any) -> None:
 
 
 def refuse_unfitted(model: Any, X: Any) -> None:
-    """Say that a model is not fitted before anything is said of its space."""
+    """Say that a model is not fitted, or a class, before anything is said of its space."""
+    if isinstance(model, type):
+        raise TypeError(
+            f"estimator must be a fitted model; got the class {model.__name__}: pass an instance."
+        )
     try:
         predictions(model, first_rows(X))
     except NotFittedError as error:

@@ -54,7 +54,7 @@ def python_intervals(folder, calibrator, coverage, *, training=False, bounds=Non
         return np.array([table[a, b] for a, b in X.tolist()])
 
     extra = {"X_train": train[:, 2:], "y_train": train[:, 0]} if training else {}
-    regressor = ConformalRegressor(model, calibrator, embed="inputs")
+    regressor = ConformalRegressor(model, calibrator, embed="inputs", learning_part=None)
     regressor.calibrate(cal[:, 2:], cal[:, 0], **extra)
     lower, upper = regressor.predict_interval(new[:, 1:], coverage, bounds=bounds)
     return np.stack([lower, upper], axis=-1).reshape(len(new), -1)
@@ -295,7 +295,9 @@ def test_a_score_gives_what_python_gives(calliper, files, base, name):
     cal, out = pd.read_csv(files / "cal.csv"), pd.read_csv(files / "out.csv")
     rows, new = (frame[["a", "y_pred"]].to_numpy() for frame in (cal, out))
     how = {"score_function": named_scores()[name], "embed": lambda X: X[:, :1]}
-    made = ConformalRegressor(lambda X: X[:, 1], FullRescaled(random_state=0), **how)
+    made = ConformalRegressor(
+        lambda X: X[:, 1], FullRescaled(random_state=0), learning_part=None, **how
+    )
     lower, upper = made.calibrate(rows, cal.y).predict_interval(new)
     np.testing.assert_array_equal(out[["lower", "upper"]], np.stack([lower, upper], axis=1))
     assert np.isinf(out.upper).all() == (name == "lower")

@@ -13,6 +13,7 @@ from calliper import ConformalRegressor, FullRescaled, MultiTargetRegressor, Spl
 from calliper.calibrators import MADSplit
 from calliper.exceptions import CalliperError, CannotSaveError, OtherModelError
 from calliper.kernels import ForestProximity
+from calliper.online import Controller
 
 rng = np.random.default_rng(0)
 X = rng.uniform(size=(320, 3))
@@ -116,6 +117,22 @@ def test_a_class_is_no_fitted_model(path):
         calliper.load(path, Ridge)
     with pytest.raises(CalliperError, match="embed is the class StandardScaler"):
         calliper.load(path, MODEL, embed=StandardScaler)
+
+
+def test_a_model_that_was_never_trained_is_not_the_files_fault(path):
+    made = ConformalRegressor(forest()).calibrate(X[CAL], Y[CAL])
+    calliper.save(made, path)
+    with pytest.raises(OtherModelError, match="the RandomForestRegressor is not fitted: pass"):
+        calliper.load(path, RandomForestRegressor(9, random_state=0))
+
+
+def test_a_controller_is_said_to_be_one_and_no_more(path):
+    control = Controller(0.9, rate=0.05)
+    control.predict_interval(ConformalRegressor(MODEL).calibrate(X[CAL], Y[CAL]), X[:1])
+    control.update(True)
+    calliper.save(control, path)
+    what, made = calliper.files.inspect(path).describe()
+    assert what == "Controller" and made.startswith("made by calliper")
 
 
 @pytest.mark.parametrize("kind", [ConformalRegressor, MultiTargetRegressor])

@@ -176,6 +176,11 @@ def test_dicts_for_each_row_stay_what_they_are_for_other_models():
     model = make_pipeline(DictVectorizer(), LinearRegression())
     fitted = ConformalRegressor(model, random_state=0).fit(rows, Y)
     assert fitted.predict_interval(rows[:3]).lower.shape == (3,)
+    table = ConformalRegressor(LinearRegression().fit(IDS, Y)).calibrate(IDS.numpy(), Y)
+    with pytest.raises(
+        CalliperError, match=r"got a list of dicts, one for each row\. Make a frame"
+    ):
+        table.predict_interval(rows)
 
 
 def test_a_layer_by_its_name(tmp_path):
@@ -191,3 +196,42 @@ def test_a_layer_by_its_name(tmp_path):
         ConformalRegressor(net, embed="tail").calibrate(named(CAL), Y[CAL])
     with pytest.raises(TypeError, match="name of a layer where the model is a PyTorch module"):
         ConformalRegressor(lambda X: X[:, 0], embed="body.0").calibrate(IDS.numpy(), Y)
+
+
+def test_a_module_that_embeds_is_in_evaluation_mode(tmp_path):
+    body = nn.Sequential(nn.Linear(6, 3), nn.Dropout(0.5)).train()
+    net = nn.Sequential(body, nn.Linear(3, 1)).train()
+    X = IDS.float()
+    model = ConformalRegressor(net, embed=body).calibrate(X[CAL], Y[CAL])
+    assert repr(model.embedding_) == "Space('output of Sequential', 3 dimensions)"
+    expected = body[0](X[NEW]).detach()
+    np.testing.assert_allclose(model.embedding_.transform(X[NEW]), expected, rtol=1e-5)
+    assert body.training and body[1].training
+    save(model, tmp_path / "net.calliper")
+    again = load(tmp_path / "net.calliper", net, embed=body)
+    np.testing.assert_allclose(again.embedding_.transform(X[NEW]), expected, rtol=1e-5)
+
+
+def test_a_class_of_networks_is_no_network():
+    with pytest.raises(TypeError, match="got the class Texts: pass an instance"):
+        ConformalRegressor(Texts).calibrate(named(CAL), Y[CAL])
+    with pytest.raises(TypeError, match=r"can be trained; got a Texts\. "):
+        ConformalRegressor(Texts()).fit(IDS.float(), Y)
+
+
+def test_the_order_of_names_means_nothing_and_other_names_are_refused(tmp_path):
+    net, rows = Texts(), np.tile(np.arange(N), 3)  # from 300 rows on, errors are learnt of inputs
+    y = np.tile(Y, 3) + np.random.default_rng(1).normal(size=3 * N)
+    model = ConformalRegressor(net, random_state=0).calibrate(named(rows), y)
+    expected = model.predict_interval(named(NEW)).lower
+    turned = dict(reversed(named(NEW).items()))
+    np.testing.assert_array_equal(model.predict_interval(turned).lower, expected)
+    np.testing.assert_array_equal(model.predict_interval(listed(NEW)).lower, expected)
+    by_row = ConformalRegressor(net, random_state=0).calibrate(listed(rows), y)
+    np.testing.assert_array_equal(by_row.predict_interval(turned).lower, expected)
+    save(model, tmp_path / "net.calliper")
+    for each in (model, load(tmp_path / "net.calliper", net)):
+        with pytest.raises(CalliperError, match=r"attention_mask, input_ids; got .*, more\."):
+            each.predict_interval({**named(NEW), "more": IDS[NEW]})
+    with pytest.raises(CalliperError, match=r"forward takes input_ids, .* named ids, attention"):
+        ConformalRegressor(net).calibrate({"ids": IDS, "attention_mask": MASK}, Y)

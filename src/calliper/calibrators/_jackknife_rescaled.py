@@ -160,7 +160,7 @@ class JackknifeRescaled(LeaveTwoOutMethod):
         cli="jackknife",
         width="as full, by the paper's leave-two-out scales",
         guarantee="1−2α",
-        when="to reproduce the paper, or with --scales from 'calliper tune'",
+        when="to reproduce the paper, or to tune by 'calliper tune'",
         cost="neighbours of N + M rows among N, O(K log K) a new row",
         order=2,
         neighbors="kernel",

@@ -13,6 +13,7 @@ from typing import NoReturn
 import click
 
 from calliper import __version__
+from calliper._validation import LEVEL_WORDS, MISSES
 from calliper.cli._calibrate import calibrate
 from calliper.cli._compare import compare
 from calliper.cli._demo import demo
@@ -93,6 +94,8 @@ def run() -> int:
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "calliper"
         message = error.format_message().rstrip(".")
+        if isinstance(error, click.NoSuchOption):
+            message = _level_option(error.option_name) or message
         # A shell takes what follows a space for another argument.
         if "extra argument" in message and any(re.search(r"\w,$", word) for word in sys.argv):
             message += ": write lists with no space after the comma, as in --features a,b"
@@ -106,6 +109,17 @@ def run() -> int:
     except OSError as error:
         what = f"{error.filename}: " if error.filename else ""
         return _fail(f"{what}{error.strerror or error}")
+
+
+def _level_option(name: str) -> str | None:
+    """Where the level is said, if an option of other programs was meant to say it."""
+    word = name.strip("-").replace("-", "_")
+    if word not in LEVEL_WORDS:
+        return None
+    misses = ", 1 less the share of misses" if word in MISSES else ""
+    return (
+        f"No such option '{name}': say how often the target shall be inside by --coverage{misses}"
+    )
 
 
 def _fail(message: str) -> int:

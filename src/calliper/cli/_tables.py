@@ -92,8 +92,11 @@ class Filling:
     def say(self) -> None:
         """How many cells were filled, if any."""
         if self.n_filled:
-            what = f"{self.n_filled} feature cells without a number got the median of the training"
-            note(f"note: {what} rows; --gaps refuse would refuse them")
+            what = "1 feature cell" if self.n_filled == 1 else f"{self.n_filled:,} feature cells"
+            note(
+                f"note: {what} without a number got the median of the training rows; "
+                f"--gaps refuse would refuse them"
+            )
 
     def fill(self, rows: FloatArray) -> FloatArray:
         """The rows with no gaps among the features, which are their last columns."""

@@ -12,6 +12,8 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError, DamagedFileError, OtherModelError
@@ -156,6 +158,18 @@ def _predicts(calibrated: Any, X: Any) -> bool:
         calibrated.predict(X)
         return True
     return False
+
+
+def refuse_unfitted(model: Any) -> None:
+    """Ask for the fitted one where an estimator was never trained."""
+    try:
+        with suppress(TypeError):  # which is no estimator of scikit-learn
+            check_is_fitted(unwrapped(model))
+    except NotFittedError as error:
+        raise OtherModelError(
+            f"the {type(unwrapped(model)).__name__} is not fitted: pass the very model that was "
+            f"calibrated, trained as it was then."
+        ) from error
 
 
 def check_class(model: Any, before: dict[str, Any]) -> None:

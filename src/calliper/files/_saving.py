@@ -38,6 +38,7 @@ from calliper.files._model import (
     needed,
     parts_of,
     refuse_class,
+    refuse_unfitted,
     slots_of,
 )
 from calliper.monitoring import CoverageMonitor, ExchangeabilityMonitor
@@ -160,9 +161,10 @@ def load(path: Any, model: Any = None, *, embed: Any = None, bring: Any = None) 
             for each, method in zip(asked, _answering(calibrated), strict=False):
                 each.check(method, path, header["brought"])
     except DamagedFileError:
-        if models:  # of another class it may have nothing of what is read from the model again
+        if models:  # of another class, or untrained, it may lack what is read from it again
             with _file.refused_as_damaged(Path(path)):
                 check_class(models[0], header["model"])
+                refuse_unfitted(models[0])
         raise
     return calibrated
 
@@ -204,9 +206,13 @@ class Kept:
             f"score: {head['score']}" if head["score"] else "",
             f"levels asked for so far: {levels}",
             *head["guarantee"].splitlines(),
-            f"made by calliper {head['calliper']} (format {head['format']}; {made}); "
-            f"{self.n_bytes:,} bytes",
         ]
+        if not head["guarantee"]:  # a controller or a ratio, which is calibrated on nothing
+            lines = [head["object"]]
+        lines.append(
+            f"made by calliper {head['calliper']} (format {head['format']}; {made}); "
+            f"{self.n_bytes:,} bytes"
+        )
         for name, what in head["brought"].items():
             how = "embed=" if name == "embed" else f"bring={{{name!r}: …}}"
             lines.append(f"load needs {how}: {what}")

@@ -13,7 +13,7 @@ has parameters of these names gets the parts as such, any other the dict.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from inspect import signature
 from threading import RLock
 from typing import Any, Self
@@ -81,13 +81,19 @@ class NamedInputs(dict[str, Any]):
         return NamedInputs, (dict(self),)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> FloatArray:
-        """All parts side by side, (n, d)."""
-        parts = [as_array(part) if is_tensor(part) else part for part in self.values()]
+        """All parts side by side, (n, d), in the order of their names: a dict may have any."""
+        named = [self[name] for name in sorted(self)]
+        parts = [as_array(part) if is_tensor(part) else part for part in named]
         return np.hstack([part.reshape(len(self), -1) for part in parts]).astype(dtype)
 
 
 def gathered(X: Any, y: Any = None) -> tuple[Any, Any]:
-    """Rows that can be counted and picked, and their targets, from a dict or a ``DataLoader``."""
+    """Rows that can be counted and picked, and their targets.
+
+    From a dict, a dict for each row, or a ``DataLoader``.
+    """
+    if isinstance(X, list):
+        return _joined([_each(row, lambda part: _as_tensor(part)[None]) for row in X]), y
     if isinstance(X, Mapping):
         return X if isinstance(X, NamedInputs) else NamedInputs(X), y
     _refuse_reordering(X)
@@ -166,7 +172,7 @@ def _batches(module: Any, X: Any, batch_rows: int = BATCH_ROWS) -> Iterator[Any]
     import torch
 
     if isinstance(X, list) and X and isinstance(X[0], Mapping):
-        X = _joined([_each(row, lambda part: _as_tensor(part)[None]) for row in X])
+        X, _ = gathered(X)
     weight = next(module.parameters(), torch.zeros(0))
 
     def placed(part: Any) -> Any:
@@ -201,11 +207,17 @@ def _ask(module: Any, batch: Any) -> Any:
 def _takes_by_name(module: Any, batch: Any) -> bool:
     if not isinstance(batch, Mapping):
         return False
-    try:
-        signature(module.forward).bind(**batch)
-    except TypeError:
+    takes = signature(module.forward)
+    with suppress(TypeError):
+        takes.bind(**batch)
+        return True
+    with suppress(TypeError):
+        takes.bind(batch)
         return False
-    return True
+    raise CalliperError(
+        f"{type(module).__name__}.forward takes {', '.join(takes.parameters)}; the inputs are "
+        f"named {', '.join(batch)}. Name them as its parameters."
+    )
 
 
 def outputs(module: Any, X: Any) -> FloatArray:

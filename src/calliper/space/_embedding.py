@@ -529,9 +529,11 @@ def _fit_transformer(transformer: Any, X_train: Any) -> Any:
 
 
 def _name_of(mapping: Any) -> str:
-    """What a function calls itself; a ``Layer`` has a name in words."""
+    """What a function calls itself; a ``Layer`` has a name in words, a module its class."""
     if isinstance(mapping, Layer):
         return mapping.name_in_words
+    if is_module(mapping):
+        return f"output of {type(mapping).__name__}"
     name = str(getattr(mapping, "__name__", "<lambda>"))
     return "function" if name == "<lambda>" else name
 

@@ -13,10 +13,11 @@ side, s = (ŷ + b − y) / d below it and (y − ŷ − b) / u above, and a radi
 
 Neither part is trusted further than left-out rows bear it out. All predictions that decide are made
 by trees that have not seen the row (5 folds). The number of trees behind the shift and its share λ
-are those of the least squared error, of errors clipped at their 95 % point; the shift is dropped
-unless it lowers that error by more than half a standard error, and stays within the inner 96 % of
-what was seen. Units are mixed with the average one, so that they cannot vanish where errors do (m =
-AVERAGE_SHARE), and dropped unless they lower the interval score as clearly.
+are those of the least squared error; the shift is dropped unless it lowers that error by more than
+half a standard error. Errors beyond ten times the one that a tenth of them exceed are clipped, and
+the shift stays within what is left, so that one wild refit cannot steer it. Units are mixed with
+the average one, so that they cannot vanish where errors do (m = AVERAGE_SHARE), and dropped unless
+they lower the interval score as clearly.
 
 Everything here is learnt from training rows, or from calibration rows that are set apart: rows that
 calibrate and new ones are treated alike, so every guarantee stays what it was, however wrong the
@@ -52,9 +53,9 @@ FEWEST_ERRORS = 40
 REACH, AVERAGE_SHARE = 0.9, 0.6
 #: Standard errors by which a shift must lower the squared error, and units the interval score.
 CLEARLY = 0.5
-#: A shift is learnt from errors no larger than this part of them is, and stays between the errors
-#: that this part lies beyond on either side: one wild error must not steer it.
-USUAL, BEYOND = 0.95, 0.02
+#: Where a shift is learnt, errors are clipped at so many times the one that a tenth exceed, and the
+#: shift goes no further: one wild error must not steer it.
+WILD = 10.0
 #: Levels at which intervals with and without units are compared.
 COMPARED_LEVELS = (0.8, 0.9, 0.95)
 
@@ -185,10 +186,11 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
                 f"0; got {len(errors)}, {np.count_nonzero(errors)} of them not 0."
             )
         self.n_errors_, self.n_features_in_ = len(errors), clues.shape[1]
-        low, high = np.quantile(errors, (BEYOND, 1 - BEYOND))
-        self.range_ = float(low), float(high)
+        most = WILD * np.quantile(np.abs(errors), REACH) or np.inf
+        usual = np.clip(errors, -most, most)
+        self.range_ = float(usual.min()), float(usual.max())
         rows, folds = Bins.of(clues), self._folds(len(errors))
-        shift, of_shift = self._fit_shift(rows, errors, folds)
+        shift, of_shift = self._fit_shift(rows, usual, folds)
         beyond = errors - shift
         self.mean_size_ = float(np.abs(beyond).mean()) or float(np.abs(errors).mean())
         reach = np.quantile(-beyond, REACH), np.quantile(beyond, REACH)
@@ -230,8 +232,6 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         self.shift_share_ = 0.0
         if not self.recentre:
             return np.zeros(len(errors)), []
-        most = np.quantile(np.abs(errors), USUAL)
-        errors = np.clip(errors, -most, most)
         boosting = Boosting(
             rows, errors[None], folds, rate=0.05, part=0.7, fewest=5, seed=self._seed()
         )

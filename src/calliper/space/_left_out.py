@@ -41,6 +41,7 @@ from calliper._validation import check_folds, n_rows
 from calliper.declarations import Uses
 from calliper.exceptions import CalliperError, EmbeddingWarning, warn
 from calliper.models import (
+    ModelFamily,
     check_sample_weight,
     fit_params_of,
     fresh,
@@ -196,6 +197,13 @@ def why_no_refit(model: Any) -> str | None:
     return None if hasattr(unwrapped(model), "fit") else "has no fit"
 
 
+def knows_left_out(space: Any) -> bool:
+    """Whether members of the model may say which rows they left out, if told all of them."""
+    if not isinstance(space, PredictionAndSpread) or not space.predicts:
+        return False
+    return type(space.doubt).left_out is not ModelFamily.left_out
+
+
 def _out_of_bag(embedding: Embedding, training: Training) -> LeftOut | None:
     """What members say of rows that they have not seen; None in a model without such members."""
     space = embedding.space
@@ -244,7 +252,7 @@ def train_apart(
     """
     if not hasattr(front.estimator, "fit"):
         raise TypeError(
-            f"fit needs an estimator that can be trained; got {front.estimator!r}. "
+            f"fit needs an estimator that can be trained; got a {type(front.estimator).__name__}. "
             f"If it already predicts, use calibrate(X, y) with data it has not seen."
         )
     check_folds(front.left_out_folds)
@@ -282,6 +290,13 @@ def split_rows(
     n: int, groups: Any, *, size: float, shuffle: bool, random_state: Any
 ) -> tuple[IntArray, IntArray]:
     """Rows to train on, and rows to hold out: so many, or so large a part."""
+    share = isinstance(size, Real) and not isinstance(size, Integral) and 0 < size < 1
+    count = isinstance(size, Integral) and not isinstance(size, bool) and 1 <= size < n
+    if not share and not count:
+        raise CalliperError(
+            f"calibration_size must be a share between 0 and 1, or a number from 1 to {n - 1} of "
+            f"the {n} rows; got {size!r}."
+        )
     if groups is None:
         seed = random_state if shuffle else None
         train, held_out = train_test_split(

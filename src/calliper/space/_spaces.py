@@ -23,6 +23,7 @@ from calliper.models import (
     Layer,
     OpenedModel,
     coefficients,
+    is_module,
     is_tensor,
     predictions,
 )
@@ -111,6 +112,8 @@ class Mapped(Keeps):
         if self.mapping is None:
             return None, as_features(X, X)
         mapped = self.mapping.transform if is_transformer(self.mapping) else self.mapping
+        if is_module(mapped):  # in evaluation mode, as the model is
+            mapped = Layer(mapped, "")
         features = as_features(mapped(X), X, name="embed(X)")
         return None, features if self.scaling is None else self.scaling(features)
 

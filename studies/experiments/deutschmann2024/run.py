@@ -33,7 +33,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     stages = (*STUDIES, *REPORTS)
-    parser.add_argument("--quick", action="store_true", help="reduced sizes, results thrown away")
+    parser.add_argument("--quick", action="store_true", help="reduced sizes, into local/quick")
     parser.add_argument("--only", nargs="+", choices=stages, default=stages, metavar="STAGE")
     parser.add_argument("--jobs", type=int, default=2, help="processes (2)")
     options = parser.parse_args()

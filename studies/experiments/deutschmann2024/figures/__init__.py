@@ -40,7 +40,7 @@ def draw_all(folder: Path, *, quick: bool = False) -> None:
     for name, draw in FIGURES.items():
         figure = draw(results, quick)
         if figure is None:
-            print(f"  {name}: what it needs is not here; left as it was", file=sys.stderr)
+            print(f"  {name}: not drawn, since its data are not here", file=sys.stderr)
             continue
         figure.savefig(target / f"{name}.png", dpi=130)
         pyplot.close(figure)

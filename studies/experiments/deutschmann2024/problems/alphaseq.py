@@ -56,7 +56,8 @@ def studies(quick: bool) -> Sequence[Study]:
                 )
             )
         return found
-    leave_out("AlphaSeq as trained", f"{TASK.artefact} is not there: run the training")
+    training = "python -m studies.experiments.deutschmann2024.training.alphaseq"
+    leave_out("AlphaSeq as trained", f"{TASK.artefact} is not there: {training} makes it")
     try:
         problem = stand_in()
     except CalliperError as error:
