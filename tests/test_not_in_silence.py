@@ -7,9 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.decomposition import PCA
+from sklearn.ensemble import BaggingRegressor, HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from calliper import (
     AbsoluteError,
@@ -116,6 +119,18 @@ def test_training_rows_and_refits_that_change_nothing_are_said(model, method, fo
         np.testing.assert_array_equal(*same)
 
 
+@pytest.mark.parametrize("n_more", [0, 30])
+@pytest.mark.parametrize("method", [None, Split()], ids=repr)
+def test_a_forest_knows_the_rows_that_it_was_trained_on(method, n_more):
+    rows = X[: 200 + n_more], Y[: 200 + n_more]
+    for bagged in (RandomForestRegressor(10), BaggingRegressor(n_estimators=10)):
+        trained = make_pipeline(StandardScaler(), bagged).fit(X[:200], Y[:200])
+        with pytest.raises(CalliperError, match="trained on these calibration rows"):
+            ConformalRegressor(trained, method).calibrate(*rows)
+        other = Y[:200] + np.random.default_rng(1).normal(size=200)  # measured again
+        ConformalRegressor(trained, Split()).calibrate(X[:200], other)
+
+
 def test_training_rows_without_targets_are_said():
     made = ConformalRegressor(boosted())
     with pytest.warns(UnusedWarning, match="X_train was given without y_train: .* Pass y_train"):
@@ -124,6 +139,9 @@ def test_training_rows_without_targets_are_said():
         warnings.simplefilter("error", UnusedWarning)
         ConformalRegressor(MODEL).calibrate(*CAL, X_train=TRAIN["X_train"])  # in their units
         ConformalRegressor(MODEL, Split()).calibrate(*CAL, X_train=TRAIN["X_train"])
+        for embed in (PCA(2), "inputs"):  # fitted to them
+            made = ConformalRegressor(boosted(), embed=embed, learning_part=100)
+            made.calibrate(*CAL, X_train=TRAIN["X_train"])
     with pytest.warns(UnusedWarning, match="learning_part=100 is not used"):
         ConformalRegressor(MODEL, error_model=None, learning_part=100).calibrate(*CAL)
 

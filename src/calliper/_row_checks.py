@@ -57,6 +57,11 @@ PANDAS = frozenset(
 
 #: How a cell that holds nothing reads, in Python, NumPy and pandas.
 GAPS = frozenset({"", "None", "nan", "NaN", "NaT", "<NA>"})
+#: What follows if calibration rows were trained on.
+TOO_SMALL = (
+    "The model has seen them, so that its errors there are smaller than on new rows. Calibrate on "
+    "rows that took no part in training."
+)
 #: Part of a column's spread to which numbers must agree.
 AGREEMENT = 1e-4
 #: Share of sets in random order whose errors are said to have a trend.
@@ -402,10 +407,7 @@ def refuse_seen(training: RowSketch, X: Any, y: Any) -> str | None:
 
 
 def _meaning(seen: SharedRows) -> str:
-    return (
-        f"{seen.describe()} The model has seen them, so that its errors there are smaller than on "
-        f"new rows. Calibrate on rows that took no part in training."
-    )
+    return f"{seen.describe()} {TOO_SMALL}"
 
 
 def state_of(X: Any) -> dict[str, Any] | None:

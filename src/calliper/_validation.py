@@ -506,7 +506,7 @@ def check_known_rows(estimator: Any, X: Any, y: Any) -> FloatArray:
             f"{type(estimator).__name__} requires y to be passed, but the target y is None."
         )
     validate_data(estimator, X, skip_check_array=True)
-    if isinstance(X, Mapping):
+    if _is_by_name(X):
         estimator.feature_names_in_ = np.array(sorted(X), dtype=object)
     check_consistent_length(X, y)
     try:
@@ -532,7 +532,7 @@ def check_new_rows(estimator: Any, X: Any) -> None:
     if has_known_columns(estimator, X):
         return
     _refuse_rowless(X)
-    if isinstance(X, Mapping):
+    if _is_by_name(X):
         _refuse_other_names(estimator, X)
         return
     if vars(estimator).get("n_features_in_") is not None:
@@ -551,6 +551,11 @@ def check_new_rows(estimator: Any, X: Any) -> None:
     validate_data(estimator, X, skip_check_array=True, reset=False)
 
 
+def _is_by_name(X: Any) -> bool:
+    """Whether these are inputs by name; SciPy's matrix of keys is a dict, too."""
+    return isinstance(X, Mapping) and not sparse.issparse(X)
+
+
 def _refuse_other_names(estimator: Any, X: Mapping[str, Any]) -> None:
     known = vars(estimator).get("feature_names_in_", ())
     if {*X} != {*known}:
@@ -565,7 +570,7 @@ def _refuse_rowless(X: Any) -> None:
     if X is None or np.ma.is_masked(X):
         what = "None" if X is None else "an array with masked values: fill them, or drop their rows"
         raise CalliperError(f"X must have rows; got {what}.")
-    if isinstance(X, Mapping) and not shape_of(X):
+    if _is_by_name(X) and not shape_of(X):
         raise TypeError(
             f"X must have rows that can be counted and picked; got a {type(X).__name__} with keys "
             f"{', '.join(map(repr, list(X)[:5]))}. Fit the model first: calibrate and what "

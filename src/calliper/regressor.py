@@ -21,7 +21,14 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from calliper._kept import COLUMN_FIELDS, Field, Inline, Number, Part, Plain, Text
 from calliper._notebook import card, reporter
-from calliper._row_checks import RowSketch, RowTrend, refuse_seen, sketch_rows, times_in_order
+from calliper._row_checks import (
+    TOO_SMALL,
+    RowSketch,
+    RowTrend,
+    refuse_seen,
+    sketch_rows,
+    times_in_order,
+)
 from calliper._types import Coverage, FloatArray
 from calliper._validation import (
     USUAL_COVERAGE,
@@ -56,7 +63,7 @@ from calliper.exceptions import (
 )
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
-from calliper.models import fit_router, fresh, predictions, takes_sparse
+from calliper.models import family_of, fit_router, fresh, open_model, predictions, takes_sparse
 from calliper.rows import labels_of, same_rows
 from calliper.scores import AbsoluteError, Score, as_score
 from calliper.shift import ShiftReport
@@ -268,6 +275,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         training = given_training(self, X_train, y_train)
         model, no_guarantee = known_model(self.estimator, trained, X, y, training)
         refuse_unfitted(model, X)
+        refuse_remembered(model, y)
         made = self._calibrated(model, X, y, training, per_row=per_row, lazy=lazy)
         self._keep(made, model, no_guarantee, trained)
         warn_if_other(before, self.calibration_)
@@ -331,7 +339,9 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         made, folds = self.calibration_, self.left_out_folds
         uses, why = made.calibrators[0].uses, why_no_refit(made.model)
         learns = "left_out" in uses and not {"training", "errors"} & {*uses.needs}
-        standardised = learnt_from_training(made.space.space)
+        embed = made.chosen["embed"]  # a map of the user's may be fitted to training rows
+        mapped = not isinstance(embed, str) or embed == "inputs"
+        standardised = mapped or learnt_from_training(made.space.space)
         if training.X is not None and training.y is None and learns and not standardised:
             warn(
                 "X_train was given without y_train: it is only checked for rows that are also "
@@ -705,6 +715,16 @@ def known_model(
     if training.X is not None:
         why = why or refuse_seen(sketch_rows(training.X, training.y), X, y)
     return model, why
+
+
+def refuse_remembered(model: Any, y: FloatArray) -> None:
+    """Refuse calibration rows that the model itself knows as those that it was trained on."""
+    opened = open_model(model)
+    if not opened.targets and family_of(opened.core).was_trained_on(opened.core, y):
+        raise CalliperError(
+            f"The model was trained on these calibration rows: its trees hold the means of their "
+            f"targets. {TOO_SMALL}"
+        )
 
 
 def rows_at_hand(

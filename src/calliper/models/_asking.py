@@ -392,6 +392,11 @@ class ModelFamily:
         return None
 
     @classmethod
+    def was_trained_on(cls, core: Any, y: FloatArray) -> bool:
+        """Whether it knows these targets, in this order, as those that it was trained on."""
+        return False
+
+    @classmethod
     def retrain(cls, core: Any, fitted: Any, told: set[str]) -> dict[str, Any]:
         """Prepare ``core``, an untrained copy of ``fitted``, for a part of the rows.
 

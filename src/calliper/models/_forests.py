@@ -49,8 +49,11 @@ FEWEST_MEMBERS = 2
 #: Rows times trees up to which going down together is faster, and nodes up to which their list
 #: takes little memory.
 MOST_AT_ONCE, MOST_NODES = 3_000, 5_000_000
-#: Trees whose leaves are counted to see whether rows are those that they were grown on.
-N_VERIFIED = 3
+#: Trees whose leaves are counted to see whether rows are those that they were grown on; trees of
+#: which the means of the bags are compared with targets, which coincide now and then for one tree.
+N_VERIFIED, N_BAGS = 3, 10
+#: Part of the range of targets up to which two means are the same.
+SAME = 1e-6
 
 
 class Members(ModelFamily):
@@ -140,6 +143,19 @@ class Members(ModelFamily):
         if not self.all_trees:
             return None
         return float(np.mean([_deviation(member) for member in self.core.estimators_]))
+
+    @classmethod
+    def was_trained_on(cls, core: Any, y: FloatArray) -> bool:
+        """Whether the root of each of some trees holds the mean of these targets in its bag."""
+        trees = [learnt(member, "tree_") for member in core.estimators_[:N_BAGS]]
+        if len(trees) < N_BAGS or any(tree is None for tree in trees) or not np.ptp(y):
+            return False
+        if trees[0].n_node_samples[0] > len(y):
+            return False  # before bags are drawn again, which takes time
+        samples = _samples(core, len(y)) or []
+        means = np.array([y[bag].reshape(len(bag), -1).mean(axis=0) for bag in samples[:N_BAGS]])
+        roots = np.array([tree.value[0, :, 0] for tree in trees])
+        return means.shape == roots.shape and bool((np.abs(means - roots) < SAME * np.ptp(y)).all())
 
     def left_out(
         self, X: Any, prepare: Callable[[Any], Any]

@@ -38,17 +38,25 @@ LEVELS = (0.8, 0.9, 0.95)
 LEVEL = 0.9
 REFERENCE = "split"
 DEFAULT = "defaults"
+LEARNING = "defaults, learning part"
 TRAINING = "defaults, training rows"
 REFITS = "defaults, left-out errors"
 NO_UNITS, NO_BIAS, NEITHER = (f"{REFITS}, {part}" for part in ("no units", "no bias", "neither"))
 Method = Callable[[Draw, int], Intervals]
 
 
-def around(calibrator: Any = None, *, embed: Any = "auto", training: bool = True) -> Method:
+def around(
+    calibrator: Any = None,
+    *,
+    embed: Any = "auto",
+    training: bool = True,
+    learning_part: Any = None,
+) -> Method:
     """Intervals around the draw's model, with or without its training rows."""
 
     def intervals(draw: Draw, seed: int) -> Intervals:
-        wrapped = ConformalRegressor(draw.model, calibrator, embed=embed, random_state=seed)
+        how = {"embed": embed, "random_state": seed, "learning_part": learning_part}
+        wrapped = ConformalRegressor(draw.model, calibrator, **how)
         known = {"X_train": draw.train.X, "y_train": draw.train.y} if training else {}
         wrapped.calibrate(draw.calibration.X, draw.calibration.y, **known)
         return wrapped.predict_interval(draw.test.X, LEVELS)
@@ -119,6 +127,7 @@ def conformal_quantile_regression(draw: Draw, seed: int) -> Intervals:
 OURS: dict[str, Method] = {
     REFERENCE: around(Split(), embed="prediction", training=False),
     DEFAULT: around(training=False),
+    LEARNING: around(training=False, learning_part="auto"),
     REFITS: with_left_out_errors(ErrorModel()),
     NO_UNITS: with_left_out_errors(ErrorModel(units=False)),
     NO_BIAS: with_left_out_errors(ErrorModel(recentre=False)),
