@@ -10,7 +10,7 @@ from sklearn.linear_model import LinearRegression
 
 import calliper
 from calliper import CalliperError, ConformalRegressor, QuantileError, SignedError, Split
-from calliper.calibrators import JackknifeRescaled
+from calliper.calibrators import Grouped, JackknifeRescaled
 from calliper.lab.report import MonitorDisplay
 from calliper.monitoring import (
     FIRST_START,
@@ -126,6 +126,13 @@ def test_a_batch_is_its_labels_one_by_one_and_the_alarm_stays(monkeypatch):
     assert batch.evidence < 20 and batch.alarm and (batch.alarm_at, batch.since) == alarm
 
 
+def test_since_is_what_was_known_at_the_alarm_whatever_comes_later():
+    inside = ~study.changed(np.random.default_rng(11), 1, 300, 0.25, steps=100)[:, 0]
+    known = CoverageMonitor(0.9, 500).update(inside)
+    later = CoverageMonitor(0.9, 500).update(np.r_[inside, np.ones(3000, dtype=bool)])
+    assert known.alarm_at == later.alarm_at and known.since == later.since == 300
+
+
 def test_the_study_moves_all_streams_as_the_monitor_does():
     missed = study.changed(np.random.default_rng(0), 5, 200, 0.3, steps=300)
     assert [CoverageMonitor(0.9, 500).update(~each).alarm_at for each in missed.T] == [
@@ -201,6 +208,9 @@ def test_the_law_is_read_from_the_model(rows):
     )
     with pytest.raises(CalliperError, match="no law"):  # the tails differ in their order of rows
         CoverageMonitor.of(pair.calibrate(rows[0][100:], rows[1][100:]), 0.8)
+    grouped = Grouped(Split()).fit(np.zeros((80, 1)), np.arange(80.0), groups=np.arange(80) % 2)
+    with pytest.raises(CalliperError, match="no law"):  # each group has its own
+        CoverageMonitor.of(grouped, 0.8)
     weighted = Split().fit(np.zeros((50, 1)), np.arange(50.0), weights=np.linspace(1, 2, 50))
     with pytest.raises(CalliperError, match="no law"):
         CoverageMonitor.of(weighted)
