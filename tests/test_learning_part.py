@@ -14,7 +14,7 @@ from calliper import (
     load,
     save,
 )
-from calliper.exceptions import SmallCalibrationWarning, ZeroScaleWarning
+from calliper.exceptions import SmallCalibrationWarning, UnusedWarning, ZeroScaleWarning
 from calliper.guarantees import conformal_coverage
 from calliper.kernels import KNN
 from calliper.space import deal
@@ -113,6 +113,15 @@ def test_known_left_out_errors_of_training_rows_take_its_place():
     model = ConformalRegressor(MODEL, left_out_folds=3, error_model=FEW)
     model.calibrate(X_CAL, Y_CAL, X_train=X[:100], y_train=Y[:100])
     assert model.calibrator_.n_calibration_ == 500 and model.left_out_.source == "3 folds"
+    model.set_params(learning_part=0.5)
+    with pytest.warns(UnusedWarning, match="learning_part=0.5 is not used"):
+        model.calibrate(X_CAL, Y_CAL, X_train=X[:100], y_train=Y[:100])
+
+
+def test_a_word_that_is_none_is_refused_whatever_the_calibrator():
+    for calibrator in (None, Split()):
+        with pytest.raises(CalliperError, match="learning_part must be 'auto'"):
+            calibrated(calibrator=calibrator, learning_part="all")
 
 
 def test_it_helps_and_says_what_it_did():

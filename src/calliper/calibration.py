@@ -510,7 +510,8 @@ def _learn(
     """
     uses, known, none = method.uses, training.X is not None, np.empty(0, dtype=np.intp)
     asks, part_of = "left_out" in uses, front.learning_part
-    if not asks and isinstance(part_of, str):
+    chosen_part = part_of is not None and part_of != "auto"
+    if not asks and not chosen_part:
         part_of = None  # "auto" is for calibrators that use left-out errors
     deals = part_of is not None
     errors = _checked_error_model(front.error_model, score, asks=(asks and known) or deals)
@@ -537,8 +538,14 @@ def _learn(
         space = space_of(training)
         unseen = training.left_out(space) if asks or adjusts else None
         if unseen is not None:
+            if chosen_part:
+                warn(
+                    f"learning_part={part_of!r} is not used: left-out errors of training rows "
+                    f"teach, and all rows calibrate.",
+                    UnusedWarning,
+                )
             return *learn_errors(training, unseen, space, score, wanted, chosen=chosen), none
-    if deals and errors is None and not isinstance(part_of, str):
+    if chosen_part and errors is None:
         warn(
             f"learning_part={part_of!r} is not used: errors of {score!r} are not learnt, or "
             f"error_model is None. All rows calibrate.",
