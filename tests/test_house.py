@@ -175,6 +175,7 @@ SUBMODULES = {
         "tau_sqi",
         "worst_slab_coverage",
     ],
+    "monitoring": ["CoverageMonitor", "ExchangeabilityMonitor"],
     "online": ["RATES", "Controller", "History", "coverage_needed"],
     "refitting": ["CVPlus", "JackknifeAfterBootstrap", "JackknifePlus", "RefitGuarantee"],
     "lab.report": [
@@ -185,6 +186,7 @@ SUBMODULES = {
         "EmbeddingDisplay",
         "FanDisplay",
         "MetricCurveDisplay",
+        "MonitorDisplay",
         "PITDisplay",
         "Provenance",
         "RunningCoverageDisplay",
@@ -302,7 +304,17 @@ def test_import_is_light(imported):
 def test_import_loads_what_intervals_need_and_no_more(imported):
     """What judges methods, keeps them or refits models is loaded when asked for."""
     loaded = [name for name in imported["loaded"] if name.startswith("calliper.")]
-    later = ("cli", "distributed", "files", "information", "lab", "metrics", "online", "refitting")
+    later = (
+        "cli",
+        "distributed",
+        "files",
+        "information",
+        "lab",
+        "metrics",
+        "monitoring",
+        "online",
+        "refitting",
+    )
     assert len(loaded) < MOST_LOADED
     assert [name for name in loaded if name.split(".")[1] in later] == []
 

@@ -41,6 +41,7 @@ _SUBMODULES = (
     "kernels",
     "lab",
     "metrics",
+    "monitoring",
     "online",
     "refitting",
     "scale",

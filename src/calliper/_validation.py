@@ -27,7 +27,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import _safe_indexing, check_array, indexable
 from sklearn.utils.validation import check_consistent_length, validate_data
 
-from calliper._types import Coverage, FloatArray
+from calliper._types import BoolArray, Coverage, FloatArray
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, ZeroScaleWarning, warn
 from calliper.quantile import conformal_rank, required_calibration_size
 
@@ -708,6 +708,17 @@ def check_level(level: Any, name: str = "coverage") -> float:
     if np.ndim(level) != 0:
         raise CalliperError(f"{name} must be one level such as 0.9; got {level!r}: loop over them.")
     return levels[0]
+
+
+def check_inside(inside: Any) -> BoolArray:
+    """Whether each target lay in its interval, (m,), of a truth value or several."""
+    values = np.atleast_1d(np.asarray(inside))
+    if values.ndim != 1 or not len(values) or not np.isin(values, [0, 1]).all():
+        raise CalliperError(
+            f"inside must be True or False for each row, as Intervals.contains says it; got "
+            f"{inside!r}."
+        )
+    return values.astype(bool)
 
 
 def check_bounds(bounds: tuple[float | None, float | None]) -> tuple[float, float]:

@@ -58,7 +58,7 @@ from calliper.intervals import Intervals
 from calliper.models import is_frozen, predictions
 from calliper.quantile import as_fraction, conformal_rank
 from calliper.rows import Rows
-from calliper.scores import AbsoluteError, DistributionError, Score, as_score
+from calliper.scores import AbsoluteError, DistributionError, Score, SignedError, as_score
 from calliper.space import (
     RAW,
     UNTOUCHED,
@@ -383,6 +383,8 @@ class Calibration:
             of_tail,
             coverage=coverage,
             proved=self._proved(coverage),
+            # Of two tails it is known if one order of the rows serves both: Beta(2k, N+1−2k).
+            has_law=isinstance(self.score, SignedError) and of_tail.method == Split.__name__,
             tails=tails,
             around=self.around,
             note=None if self.no_guarantee is None else f"nothing is promised. {self.no_guarantee}",

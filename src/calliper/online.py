@@ -49,6 +49,7 @@ from calliper._kept import Array, Field, Number
 from calliper._types import BoolArray, FloatArray, RadiusModel
 from calliper._validation import (
     at_least,
+    check_inside,
     check_level,
     check_vector,
     n_rows,
@@ -418,15 +419,10 @@ def _check_needed(needed: Any, n: int) -> FloatArray:
 
 def _check_inside(inside: Any, level: float) -> BoolArray:
     """Whether each target lay in its interval of this level, (m,)."""
-    values = np.atleast_1d(np.asarray(inside))
-    if values.ndim != 1 or not len(values) or not np.isin(values, [0, 1]).all():
-        raise CalliperError(
-            f"inside must be True or False for each row, as Intervals.contains says it; got "
-            f"{inside!r}."
-        )
+    values = check_inside(inside)
     if level == 1 and not values.all():
         raise CalliperError(
             "a target is said to lie outside of an interval of level 1, which is infinite: ask by "
             "predict_interval(model, X) of the controller, without bounds that targets can leave."
         )
-    return values.astype(bool)
+    return values

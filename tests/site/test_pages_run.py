@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = [DOCS / "start.md", *sorted((DOCS / "guide").glob("*.md"))]
+PAGES = [DOCS / "start.md", DOCS / "monitoring.md", *sorted((DOCS / "guide").glob("*.md"))]
 BLOCK = re.compile(r"```python\n(.*?)```", flags=re.DOTALL)
 
 

@@ -20,6 +20,7 @@ from calliper.cli._demo import demo
 from calliper.cli._inspect import inspect
 from calliper.cli._interval import interval
 from calliper.cli._methods import methods
+from calliper.cli._monitor import monitor
 from calliper.cli._output import in_options
 from calliper.cli._tune import tune
 from calliper.exceptions import CalliperError
@@ -67,12 +68,16 @@ def commands(context: click.Context) -> None:
     Choose how local they are, and see what that gains:
       calliper tune --calibration cal.csv --training train.csv \\
           --target y --prediction y_pred --output tuned.calliper
+
+    \b
+    Watch intervals in production; exit code 1 is an alarm:
+      calliper monitor --labels log.csv --target y --calibrated model.calliper
     """  # noqa: D301
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
-for command in (calibrate, compare, demo, inspect, interval, methods, tune):
+for command in (calibrate, compare, demo, inspect, interval, methods, monitor, tune):
     commands.add_command(command)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -80,16 +80,22 @@ class Shared:
 
     @property
     def form(self) -> Form:
-        """How text files are written; decimal commas go with semicolons if nothing is said."""
-        delimiter = self.delimiter or {".": ",", ",": ";"}[self.decimal]
-        if delimiter == self.decimal:
-            raise CalliperError("--decimal , needs another --delimiter than a comma: give one.")
-        return Form(delimiter, self.decimal, self.encoding, gaps=self.gaps == "fill")
+        """How text files are written, and what an empty cell is."""
+        form = text_form_of(self.delimiter, self.decimal, self.encoding)
+        return replace(form, gaps=self.gaps == "fill")
 
     @property
     def alone(self) -> bool:
         """Whether nearness is judged by the prediction, since nothing was said about features."""
         return self.features is None and self.features_prefix is None
+
+
+def text_form_of(delimiter: str | None, decimal: str, encoding: str) -> Form:
+    """How text files are written; decimal commas go with semicolons if nothing is said."""
+    delimiter = delimiter or {".": ",", ",": ";"}[decimal]
+    if delimiter == decimal:
+        raise CalliperError("--decimal , needs another --delimiter than a comma: give one.")
+    return Form(delimiter, decimal, encoding)
 
 
 def note_if_alone(alone: bool) -> None:
@@ -130,10 +136,15 @@ def together(*options: Decorator) -> Decorator:
     return decorate
 
 
+def target(*, required: bool = True) -> Decorator:
+    """``--target``."""
+    return click.option("--target", metavar="COLUMN", required=required, help="The true values.")
+
+
 def known_columns(*, required: bool = True) -> Decorator:
     """``--target`` and ``--prediction``, the columns that every row with a known target has."""
     return together(
-        click.option("--target", metavar="COLUMN", required=required, help="The true values."),
+        target(required=required),
         click.option(
             "--prediction", metavar="COLUMN", required=required, help="What the model said."
         ),
@@ -191,8 +202,8 @@ def _encoding(name: str) -> str:
     return name
 
 
-#: How the numbers and letters of text files are written, and what an empty cell is.
-file_form = together(
+#: How the numbers and letters of text files are written.
+text_form = together(
     click.option(
         "--delimiter",
         metavar="SIGN",
@@ -212,6 +223,11 @@ file_form = together(
         callback=checked(_encoding),
         help="Of text files that do not begin with a byte order mark.",
     ),
+)
+
+#: The same, and what an empty cell is.
+file_form = together(
+    text_form,
     click.option(
         "--gaps",
         type=click.Choice(["fill", "refuse"]),

@@ -43,6 +43,9 @@ _OPTIONS = {
     r" \(shuffle=False where calliper splits\)": "",
     r"Raise min_leaf, lower max_leaves, or calibrate": "Calibrate",
     r"calibration rows are also training rows": "rows of --calibration are also in --training",
+    r"\btolerated=": "--tolerated",
+    r"\bonline=True": "--online",
+    r"\bn_calibration=": "--calibrated or --n-calibration",
     r"Leave it out, or use one of [\w, ]+\.": "Leave out --confidence, or choose one of the "
     "methods that 'calliper methods' names for it.",
     r"\bX_train( and y_train|, y_train)?\b": "--training FILE",

@@ -52,6 +52,7 @@ CLASSES = {
     "targets": "MultiTargetRegressor",
     "calibrators": "",
     "kernels": "LearntKernel",
+    "monitoring": "CoverageMonitor ExchangeabilityMonitor",
     "online": "Controller",
     "refitting": "CVPlus JackknifeAfterBootstrap JackknifePlus",
     "regressor": "ConformalRegressor",

@@ -41,6 +41,7 @@ from calliper.files._model import (
     refuse_unfitted,
     slots_of,
 )
+from calliper.monitoring import CoverageMonitor, ExchangeabilityMonitor
 from calliper.online import Controller
 from calliper.refitting import RefittedRegressor
 from calliper.regressor import FrontDoor
@@ -49,11 +50,9 @@ from calliper.shift import LikelihoodRatio
 #: What numbers may depend on.
 LIBRARIES = {each.__name__: each.__version__ for each in (np, scipy, sklearn)}
 
-#: What can be saved.
-KINDS = (
-    *(FrontDoor, Calibrator, RefittedRegressor),
-    *(CalibratedOnStored, Controller, LikelihoodRatio),
-)
+#: What can be saved: what promises something, and what does not.
+SILENT = (Controller, CoverageMonitor, ExchangeabilityMonitor, LikelihoodRatio)
+KINDS = (FrontDoor, Calibrator, RefittedRegressor, CalibratedOnStored, *SILENT)
 
 UNFITTED = (
     "This {name} has not been calibrated, so that there is nothing to save: call calibrate or "
@@ -254,7 +253,7 @@ def _header(calibrated: Any, brought: dict[str, str]) -> dict[str, Any]:
     locality = getattr(method, "locality_", None)
     levels = _levels(calibrated)
     said, name, n_calibration = "", type(calibrated).__name__, 0
-    if not isinstance(calibrated, Controller | LikelihoodRatio):
+    if not isinstance(calibrated, SILENT):
         promise = calibrated.guarantee(levels[-1] if levels else 0.9)
         said, name, n_calibration = promise.describe(), promise.method, int(promise.n_calibration)
     return {

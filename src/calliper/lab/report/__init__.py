@@ -5,6 +5,7 @@ from calliper.lab.report._coverage import (
     CalibrationCurveDisplay,
     CoverageDisplay,
     CoverageLawDisplay,
+    MonitorDisplay,
     RunningCoverageDisplay,
 )
 from calliper.lab.report._curves import MetricCurveDisplay, draw_tuning
@@ -20,6 +21,7 @@ __all__ = [
     "EmbeddingDisplay",
     "FanDisplay",
     "MetricCurveDisplay",
+    "MonitorDisplay",
     "PITDisplay",
     "Provenance",
     "RunningCoverageDisplay",

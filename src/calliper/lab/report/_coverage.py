@@ -337,6 +337,55 @@ class RunningCoverageDisplay(style.Display):
 
 
 @dataclass(eq=False)
+class MonitorDisplay(style.Display):
+    """Evidence that something is wrong, label by label; made by :meth:`from_monitor`.
+
+    What to see: a line far below the limit. Where it reaches the limit there is an alarm.
+
+    Attributes
+    ----------
+    log_evidence : (T,) natural logarithm of the evidence after each label
+    limit : the evidence of an alarm
+    alarm_at, since : places of the alarm and of where it probably began; None without one
+    ax_, figure_ : where it was drawn last
+
+    Examples
+    --------
+    >>> from calliper.monitoring import CoverageMonitor
+    >>> monitor = CoverageMonitor(0.9, tolerated=0.1).update([True] * 20 + [False] * 5)
+    >>> MonitorDisplay.from_monitor(monitor).alarm_at
+    23
+    """
+
+    log_evidence: FloatArray
+    limit: float
+    alarm_at: int | None
+    since: int | None
+
+    @classmethod
+    def from_monitor(cls, monitor: Any) -> Self:
+        """What a monitor of ``calliper.monitoring`` has seen so far, at least one label."""
+        if not len(trace := monitor.log_evidence):
+            raise CalliperError("the monitor has seen no label yet: update it first.")
+        return cls(trace, monitor.limit, monitor.alarm_at, monitor.since)
+
+    def plot(self, ax: Any = None, *, color: str = style.BLUE) -> Self:
+        """Draw evidence on a scale of powers of ten."""
+        ax = self._start(ax, (7.2, 4.0))
+        shown = style.thin(len(self.log_evidence))
+        ax.plot(shown, self.log_evidence[shown] / np.log(10), color=color, linewidth=1.5)
+        ax.axhline(np.log10(self.limit), label=f"alarm at {self.limit:.4g}", **style.TARGET)
+        for place, words in ((self.since, "probably since"), (self.alarm_at, "alarm at")):
+            if place is not None:
+                hue = style.ORANGE if words != "alarm at" else style.VERMILION
+                ax.axvline(place, color=hue, linewidth=1.2, label=f"{words} label {place:,}")
+        ax.yaxis.set_major_formatter(lambda power, _: f"$10^{{{power:g}}}$")
+        style.entitle(ax, "Evidence over time", "against the claim that nothing is wrong")
+        style.label(ax, "label", "evidence")
+        return self
+
+
+@dataclass(eq=False)
 class CoverageLawDisplay(style.Display):
     """Coverage of many calibration sets of one size, beside its law; from :meth:`from_coverages`.
 

@@ -1,0 +1,475 @@
+"""Alarms for intervals in production: evidence that something is wrong, valid at any time.
+
+A monitor bets against the claim that all is well. If it is, its wealth, ``evidence``, is a
+supermartingale that starts at 1 and *ever* reaches 1/δ with probability at most δ, however often
+one looks (Ville).
+
+**Coverage.** m_t is 1 for a miss and 0 for a hit, and p_t what misses are compared with:
+
+- With a law, the miss rate given N calibration points is Beta(k, N+1−k), k = N+1−Q, and not α. Over
+  draws of these misses are Pólya's urn: p_t = max{(k + m_1 + … + m_{t−1})/(N+t), k/(N+1)}; by the
+  maximum, who misses less may. With ties the law is a bound, p_t its upper δ/2 quantile, and
+  evidence starts at 1/2.
+- Without, p_t is a rate that the user tolerates; or α if each label joins the calibration points at
+  once, at one level and with no window: misses of a conformal predictor are then dominated by
+  independent ones of rate α.
+
+A change to rate p at step s multiplies wealth by p/p_t after each miss and by (1−p)/(1−p_t) after
+each hit: by 1 on average if p_t is the chance of a miss, by less if that is smaller and p > p_t.
+Evidence is the mean over a grid of p and over all s, of weights a·1{s=0} + (1−a)·c/((s+c)(s+c+1)).
+All starts move by the same factor, so their sum is one number for each p. Fewer misses are found
+likewise, by smaller p and the minimum, if scores are continuous. Assumed: rows are independent and
+from the law of calibration rows, and labels arrive whether or not they are misses.
+
+**Exchangeability.** p_t = (#{i<t: s_i > s_t} + U(1 + #{i<t: s_i = s_t}))/n_t are independent and
+uniform for exchangeable scores. Bets Π(1 + ε(p_t − ½)), ε ∈ {−1, 0, 1}, exchange a hundredth of
+their wealth at each step.
+
+Letters: δ → ``false_alarms``, N → ``n_calibration``, a, c → ``FIRST_START``, ``SLOW``.
+
+References: Vovk, Nouretdinov, Gammerman (2003), "Testing exchangeability on-line", ICML. Vovk and
+others (2021), "Retrain or not retrain", COPA (simple jumper). Shin, Ramdas, Rinaldo (2024),
+"E-detectors", NEJSDS (mixtures over starts).
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from math import exp, inf, log
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy import stats
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+
+from calliper._kept import Array, Field, Number
+from calliper._types import BoolArray, FloatArray
+from calliper._validation import at_least, check_inside, check_level, check_option, check_vector
+from calliper._writing import to_text
+from calliper.exceptions import CalliperError
+from calliper.quantile import as_fraction, conformal_rank
+
+__all__ = ["CoverageMonitor", "ExchangeabilityMonitor"]
+
+#: The weight of a change before the first label, a; and how slowly the others fall, c.
+FIRST_START, SLOW = 0.6, 1000
+#: Rates of misses that are bet on: their odds over those promised, and their weights.
+ODDS = np.geomspace(1.4, 60, 16)
+SHARES = ODDS**-0.5 / (ODDS**-0.5).sum()
+#: Labels that are looked at together.
+LABELS_TOGETHER = 10_000
+#: The share of wealth that changes sides in a step.
+JUMP = 0.01
+
+HOW = (
+    "pass tolerated=, the share of misses that you accept; or online=True, if each label joins a "
+    "conformal method by extend at once, with no window; or n_calibration= of one with a law of "
+    "coverage, such as Split"
+)
+
+
+class _Monitor(BaseEstimator):  # type: ignore[misc]
+    """Evidence over time and the alarm."""
+
+    false_alarms: float
+    keeps: ClassVar[Mapping[str, Field]] = {}
+    #: What each monitor writes: how it sets out, what it saw in words, and what came, for files.
+    _begin: Any
+    _words: Any
+    for_file: Any
+    restore: Any
+    _given: Mapping[str, Any] | None = None  # parameters when the first label came
+    _start = 0.0
+
+    @property
+    def log_evidence(self) -> FloatArray:
+        """The natural logarithm of the evidence after each label, (T,)."""
+        self._ready()
+        return np.array(self._trace, dtype=np.float64)
+
+    @property
+    def evidence(self) -> float:
+        """Wealth of the bets by now."""
+        self._ready()
+        last = self._trace[-1] if self._trace else self._start
+        return exp(last) if last < 709 else inf
+
+    @property
+    def limit(self) -> float:
+        """1/``false_alarms``: how much evidence sets off the alarm."""
+        return 1 / check_level(self.false_alarms, "false_alarms")
+
+    @property
+    def alarm(self) -> bool:
+        """Whether the limit was ever reached; it stays so."""
+        return self.alarm_at is not None
+
+    @property
+    def alarm_at(self) -> int | None:
+        """Place of the label that set it off, counted from 0; None without an alarm."""
+        self._ready()
+        return self._alarm_at
+
+    @property
+    def since(self) -> int | None:
+        """Place of the label from which on things were most out of line, as of the alarm."""
+        self._ready()
+        return self._since
+
+    def describe(self) -> str:
+        """Whether there is an alarm and since when, in two sentences."""
+        n, sure = len(self.log_evidence), f"with probability at most {self.false_alarms:.4g}"
+        if self._alarm_at is None:
+            said = f"No alarm after {n:,} labels: {self._words()}."
+            return (
+                f"{said} Evidence is {self.evidence:.3g} and sets off the alarm at "
+                f"{self.limit:.4g}, which it ever reaches {sure} if nothing is wrong."
+            )
+        began = f"probably since label {self._since:,} (counted from 0)"
+        said = f"Alarm after {self._alarm_at + 1:,} of {n:,} labels, {began}: {self._words()}."
+        return f"{said} If nothing is wrong, such an alarm ever goes off {sure}."
+
+    def to_json(self) -> str:
+        """Parameters and all labels as text; :meth:`from_json` goes on from there."""
+        self._ready()
+        parts = {"parameters": self.get_params(), "seen": self.for_file()}
+        return to_text({"monitor": type(self).__name__, **parts})
+
+    @classmethod
+    def from_json(cls, source: str | bytes) -> Self:
+        """The monitor that :meth:`to_json` wrote, to the last bit."""
+        try:
+            read = json.loads(source)
+            if read["monitor"] != cls.__name__:
+                raise ValueError(f"it is a {read['monitor']}")
+            made, seen = cls(**read["parameters"]), read["seen"]
+            made.restore({name: seen[name] for name in cls.keeps})
+            return made
+        except (ValueError, KeyError, TypeError) as error:
+            raise CalliperError(
+                f"expected what {cls.__name__}.to_json writes; it cannot be read ({error!r})."
+            ) from error
+
+    def _ready(self) -> None:
+        """Begin if that was not done; later, refuse parameters that changed."""
+        given = self.get_params()
+        if self._given is None:
+            self._trace: list[float] = []
+            self._alarm_at: int | None = None
+            self._since: int | None = None
+            self._begin()
+            self._given = given
+        elif given != self._given:
+            raise CalliperError(
+                f"parameters were {self._given} when the monitor began and are {given} now: its "
+                f"false alarms are bounded for those that stay. Set them back, or begin anew."
+            )
+
+
+@dataclass(eq=False, repr=False)
+class CoverageMonitor(_Monitor):
+    """Watches whether intervals miss more often than promised, or are too wide.
+
+    Parameters
+    ----------
+    coverage : float, default 0.9
+        The level that was asked for, the same for all labels.
+    n_calibration : int, optional
+        N, for intervals of a method with a law of coverage and one calibration set; :meth:`of`
+        reads it from the model.
+    tolerated : float, optional
+        In its place, for any method: the share of misses that you accept.
+    online : bool, default False
+        In its place: each label joins the calibration points by ``extend`` before the next row is
+        asked for, always, and no window drops any.
+    side : {"more", "fewer", "both"}, default "more"
+        What to look for: more misses than promised, or fewer, which is intervals that are too wide.
+        Fewer can be told of continuous scores alone: with ties intervals are wider by nature.
+    ties : bool, default False
+        Whether scores may be equal, as of whole numbers. The law is a bound then, and alarms come
+        later.
+    tails : int, default 1
+        2 for ``Split`` with ``SignedError``, a width for each side.
+    false_alarms : float, default 0.05
+        The probability with which a stream that is as promised ever sets off the alarm, at most.
+
+    Examples
+    --------
+    >>> monitor = CoverageMonitor(0.9, n_calibration=500)
+    >>> monitor.update([True] * 9 + [False]).alarm
+    False
+    >>> monitor.update([True, False] * 10).alarm, monitor.since
+    (True, 9)
+    """
+
+    coverage: float = 0.9
+    n_calibration: int | None = None
+    _: KW_ONLY
+    tolerated: float | None = None
+    online: bool = False
+    side: str = "more"
+    ties: bool = False
+    tails: int = 1
+    false_alarms: float = 0.05
+
+    keeps: ClassVar[Mapping[str, Field]] = {"inside": Array("bool", ("T",))}
+
+    @classmethod
+    def of(cls, model: Any, coverage: float = 0.9, **how: Any) -> Self:
+        """A monitor of what a calibrated model promises at a level.
+
+        Parameters
+        ----------
+        model : calibrated object or calibrator
+        coverage : the level of its intervals
+        how : other parameters, by name. A method without a law of coverage, as the default has
+            none, needs ``tolerated`` or ``online``
+        """
+        if how.get("tolerated") is not None:
+            return cls(coverage, **how)
+        promise = model.guarantee(coverage)
+        known = promise.note is None and promise.n_effective is None
+        if how.get("online"):
+            lawful, n = promise.proved > coverage - 1e-9, None
+        else:
+            lawful, n = promise.has_law and not promise.groups, promise.n_calibration
+            how = {"tails": promise.tails, **how}
+        if not known or not lawful:
+            raise CalliperError(
+                f"misses of {promise.method}, as it was calibrated, have no law that is known "
+                f"(proved at level {coverage:g}: {promise.proved:.4g}), and comparing them with "
+                f"the level would alarm on honest streams: {HOW}."
+            )
+        return cls(coverage, n, **how)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def _begin(self) -> None:
+        miss = 1 - as_fraction(check_level(self.coverage))
+        check_level(self.false_alarms, "false_alarms")
+        check_option(self.side, ("more", "fewer", "both"), "side")
+        ways = [self.n_calibration is not None, self.tolerated is not None, bool(self.online)]
+        if sum(ways) != 1:
+            raise CalliperError(f"misses are compared with one thing: {HOW}.")
+        if self.side != "more" and (self.online or self.ties):
+            raise CalliperError(
+                f"side={self.side!r} needs a miss rate that is reached and not only a bound on it: "
+                f"continuous scores of a method with a law, or tolerated=."
+            )
+        self._urn: tuple[int, int] | None = None  # misses, and all
+        self._promised = float(miss)
+        if self.tolerated is not None:
+            self._promised = check_level(self.tolerated, "tolerated")
+        elif self.n_calibration is not None:
+            n = at_least(self.n_calibration, 1, "n_calibration")
+            tails = at_least(self.tails, 1, "tails")
+            k = tails * (n + 1 - conformal_rank(float(1 - miss / tails), n))
+            if not 0 < k <= n:
+                raise CalliperError(
+                    f"{n} calibration points cannot support coverage {self.coverage:g}: the "
+                    f"interval is infinite, and there is nothing to watch."
+                )
+            self._urn, self._promised = (k, n + 1), k / (n + 1)
+            if self.ties:
+                self._urn, self._start = None, -log(2)
+                self._promised = float(stats.beta(k, n + 1 - k).isf(self.false_alarms / 2))
+        sides = {"more": ODDS, "fewer": 1 / ODDS}
+        chosen = [sides[each] for each in sides if self.side in (each, "both")]
+        odds = np.concatenate(chosen) * self._promised / (1 - self._promised)
+        self._rates: FloatArray = odds / (1 + odds)
+        self._shares = np.log(np.tile(SHARES, len(chosen)) / len(chosen)) + self._start
+        # Of each rate: the walk of its bets, its least value and where that was; and ln of the
+        # sum over starts of their weights, each over its wealth when it began.
+        self._walk, self._least, self._sums = np.zeros(len(odds)), np.zeros(len(odds)), odds - inf
+        self._least_at = np.zeros(len(odds), dtype=np.int64)
+        self._missed: list[bool] = []
+        self._n_missed = 0
+
+    def update(self, inside: Any) -> Self:
+        """Say what came, in order of time; a batch is the same as its labels one by one.
+
+        Parameters
+        ----------
+        inside : bool or (m,) of bool
+            Whether each target lay in its interval, as ``intervals.contains(y)`` says it.
+        """
+        self._ready()
+        held = check_inside(inside)
+        for begin in range(0, len(held), LABELS_TOGETHER):
+            self._look(~held[begin : begin + LABELS_TOGETHER])
+        return self
+
+    def _look(self, missed: BoolArray) -> None:
+        """Bet on each of some labels."""
+        seen, size = len(self._missed), len(missed)
+        steps = seen + np.arange(size)
+        promised = np.full((size, 1), self._promised)
+        rates = self._rates
+        if self._urn is not None:
+            misses = self._urn[0] + self._n_missed + np.cumsum(missed) - missed
+            urn = (misses / (self._urn[1] + steps))[:, None]
+            ends = np.maximum(urn, promised), np.minimum(urn, promised)
+            promised = np.where(rates > self._promised, *ends)
+        hit = np.log1p(-rates) - np.log1p(-promised)
+        moves = np.where(missed[:, None], np.log(rates / promised), hit)
+        walk = np.add.accumulate(np.vstack([self._walk, moves]))
+        later = (
+            (1 - FIRST_START) * SLOW / (SLOW + seen + np.arange(size + 1))
+        )  # weight of later starts
+        new = np.log(later[:-1] / (steps + SLOW + 1) + FIRST_START * (steps == 0))
+        sums = np.logaddexp.accumulate(np.vstack([self._sums, new[:, None] - walk[:-1]]))[1:]
+        wealth = np.logaddexp.reduce(self._shares + sums + walk[1:], axis=1)
+        wealth = np.logaddexp(wealth, self._start + np.log(later[1:]))
+        alarms = np.flatnonzero(wealth >= log(self.limit))
+        if self._alarm_at is None:
+            last = int(alarms[0]) + 1 if len(alarms) else size
+            lowest = walk[: last + 1].min(axis=0)
+            at = seen + walk[: last + 1].argmin(axis=0)
+            self._least_at = np.where(lowest < self._least, at, self._least_at)
+            self._least = np.minimum(lowest, self._least)
+            if len(alarms):
+                rise = walk[last] - self._least
+                self._alarm_at, self._since = seen + last - 1, int(self._least_at[rise.argmax()])
+        self._walk, self._sums = walk[-1], sums[-1]
+        self._trace += wealth.tolist()
+        self._missed += missed.tolist()
+        self._n_missed += int(missed.sum())
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds: whether each target was inside."""
+        self._ready()
+        return {"inside": ~np.array(self._missed, dtype=bool)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """As it was after the last label."""
+        self._ready()
+        if len(state["inside"]):
+            self.update(state["inside"])
+
+    def _words(self) -> str:
+        n, since = len(self._missed), self._since or 0
+        misses = sum(self._missed[since:])
+        share = f"{misses:,} of {n - since:,} were missed" + (" since then" if self.alarm else "")
+        what = "is tolerated" if self.tolerated is not None else "is promised"
+        return f"{share}, {misses / max(n - since, 1):.2%}, where {self._promised:.2%} {what}"
+
+
+@dataclass(eq=False, repr=False)
+class ExchangeabilityMonitor(_Monitor):
+    """Watches whether errors still look like those of the calibration rows, larger or smaller.
+
+    It notices what widths hide: errors that grow while intervals grow with them. Scores must come
+    from one *fixed* function for calibration rows and stream, such as |y − ŷ|, or |y − ŷ|/σ(x) with
+    a σ learnt elsewhere: scores over a scale that labels change alarm for nothing. Rows that the
+    model or the scale learnt from may not be among the first ones.
+
+    Parameters
+    ----------
+    false_alarms : float, default 0.05
+        The probability with which an exchangeable stream ever sets off the alarm, at most.
+    random_state : int, optional
+        What the draws depend on that break ties and fill the steps between ranks.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> monitor = ExchangeabilityMonitor(random_state=0).fit(rng.exponential(size=500))
+    >>> monitor.update(rng.exponential(size=200)).alarm
+    False
+    >>> monitor.update(2 * rng.exponential(size=200)).alarm
+    True
+    """
+
+    false_alarms: float = 0.05
+    _: KW_ONLY
+    random_state: int | None = None
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "first": Array("float64", ("N",)),
+        "scores": Array("float64", ("T",)),
+        "seed": Number(int, 0),
+    }
+    #: Scores of calibration rows, none before ``fit``.
+    _first = np.empty(0)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return bool(len(self._first))
+
+    def fit(self, scores: Any, y: None = None) -> Self:
+        """Begin with the scores of calibration rows, (N,)."""
+        first = check_vector(scores, "scores")
+        if not len(first):
+            raise CalliperError("scores of calibration rows were expected, and there are none.")
+        seed = self.random_state
+        seed = int(np.random.default_rng().integers(2**31)) if seed is None else seed
+        self._seed = at_least(seed, 0, "random_state")
+        self._first, self._given = first, None
+        self._ready()
+        return self
+
+    def _begin(self) -> None:
+        if not len(self._first):
+            raise NotFittedError("call fit with the scores of calibration rows first.")
+        self._log_limit = log(self.limit)
+        self._draws = np.random.default_rng(self._seed)
+        self._sorted: list[float] = np.sort(self._first).tolist()
+        self._scores: list[float] = []
+        self._wealth = np.full(3, 1 / 3)  # of ε = −1, 0, 1; its sum is kept at 1
+        self._log_wealth = 0.0
+        #: Of ε = −1 and 1: the walk, its least value, and where that was.
+        self._walks: dict[int, tuple[float, float, int]] = {-1: (0.0, 0.0, 0), 1: (0.0, 0.0, 0)}
+
+    def update(self, scores: Any) -> Self:
+        """Scores of new rows, a number or (m,), in order of time."""
+        self._ready()
+        new = check_vector(np.atleast_1d(scores), "scores")
+        if not len(new):
+            raise CalliperError("update needs at least one score; got none.")
+        for score, draw in zip(new.tolist(), self._draws.random(len(new)).tolist(), strict=True):
+            low, high = bisect_left(self._sorted, score), bisect_right(self._sorted, score)
+            n = len(self._sorted)
+            self._bet((n - high + draw * (1 + high - low)) / (n + 1))
+            self._sorted.insert(high, score)
+            self._scores.append(score)
+        return self
+
+    def _bet(self, p: float) -> None:
+        """Bet on one rank."""
+        n, sides = len(self._trace), np.array([-1, 0, 1])
+        self._wealth = ((1 - JUMP) * self._wealth + JUMP / 3) * (1 + sides * (p - 0.5))
+        total = float(self._wealth.sum())
+        self._wealth, self._log_wealth = self._wealth / total, self._log_wealth + log(total)
+        self._trace.append(self._log_wealth)
+        if self._alarm_at is not None:
+            return
+        for side, (walk, least, at) in self._walks.items():
+            walk += log(1 + side * (p - 0.5))
+            self._walks[side] = (walk, walk, n + 1) if walk < least else (walk, least, at)
+        if self._log_wealth >= self._log_limit:
+            self._alarm_at, self._since = n, self._walks[self._side()][2]
+
+    def _side(self) -> int:
+        """−1 if scores grew, 1 if they shrank."""
+        return max(self._walks, key=lambda side: self._walks[side][0] - self._walks[side][1])
+
+    def for_file(self) -> dict[str, Any]:
+        """What a file holds: all scores, and what the draws depend on."""
+        self._ready()
+        return {"first": self._first, "scores": np.array(self._scores), "seed": self._seed}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """As it was after the last score."""
+        self.fit(state["first"])
+        self._seed, self._given = at_least(state["seed"], 0, "seed"), None
+        if len(state["scores"]):
+            self.update(state["scores"])
+
+    def _words(self) -> str:
+        if not self.alarm:
+            return f"scores look like the {len(self._first):,} of calibration rows"
+        return f"scores have become {'larger' if self._side() < 0 else 'smaller'}"
