@@ -198,6 +198,6 @@ def test_the_page_of_questions_runs_as_written(capsys):
         warnings.simplefilter("ignore", ShiftWarning)
         for block in blocks:
             exec(block, names)
-    assert len(blocks) == 11 and "these very 600 calibration points" in capsys.readouterr().out
+    assert len(blocks) == 12 and "these very 600 calibration points" in capsys.readouterr().out
     assert names["intervals"].contains(names["y_new"]).mean(axis=0)[1] > 0.9
     assert names["control"].history.coverage > 0.8

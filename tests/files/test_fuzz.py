@@ -52,7 +52,7 @@ def test_every_bit_of_the_contents_counts(bases, tmp_path):
 
 def test_a_file_names_few_classes_all_of_them_ours():
     classes = [kind for module in _codec.CLASSES for kind in _codec.classes_of(module).values()]
-    assert len(classes) <= 40
+    assert len(classes) <= 43  # forty of the first house, one score, two monitors
     assert all(kind.__module__.startswith("calliper.") for kind in classes)
 
 

@@ -352,9 +352,9 @@ class MonitorDisplay(style.Display):
     Examples
     --------
     >>> from calliper.monitoring import CoverageMonitor
-    >>> monitor = CoverageMonitor(0.9, tolerated=0.1).update([True] * 20 + [False] * 5)
+    >>> monitor = CoverageMonitor(0.9, tolerated=0.1).update([True] * 20 + [False] * 8)
     >>> MonitorDisplay.from_monitor(monitor).alarm_at
-    23
+    25
     """
 
     log_evidence: FloatArray
