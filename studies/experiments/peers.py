@@ -1,10 +1,10 @@
 """Peers beside calliper on the same rows: ``python -m studies.experiments.peers``.
 
 The tables and the draws of the study on nearness, and blog feedback: one fitted model, 500
-calibration rows and 1,000 test rows, the same for every library, at 90 %. MAPIE and crepes are asked
-as their documentation says, first by default, then in the ways that they have to divide the errors
-of a fitted model by how difficult a row is. Models of quantiles, or of a centre and a spread, are
-trained on the same training rows and calibrated on the same calibration rows.
+calibration rows and 1,000 test rows, the same for every library, at 90 %. MAPIE and crepes are
+asked as their documentation says, first by default, then in the ways that they have to divide the
+errors of a fitted model by how difficult a row is. Models of quantiles, or of a centre and a
+spread, are trained on the same training rows and calibrated on the same calibration rows.
 
 What is stored is kept, so that an interrupted run goes on; ``--again`` measures named rows anew.
 """
@@ -46,8 +46,10 @@ MODELS = {
 }
 N, LEVEL = 500, 0.9
 PLAIN = "MAPIE, default"
-LIBRARIES = ("mapie", "crepes", "scikit-learn", "quantile-forest", "ngboost", "xgboost-cpu")
-LIBRARIES += ("lightgbm", "catboost")
+LIBRARIES = (
+    *("mapie", "crepes", "scikit-learn", "quantile-forest", "ngboost"),
+    *("xgboost-cpu", "lightgbm", "catboost"),
+)
 
 Method = Callable[[Draw, int], Intervals]
 #: Both ends, or a centre and its spread, of any rows: (m, 2).
@@ -161,22 +163,24 @@ def histogram_boosting(tail: float, seed: int) -> Any:
 def lightgbm(tail: float, seed: int) -> Any:
     from lightgbm import LGBMRegressor
 
-    quantile = {"objective": "quantile", "alpha": tail}
-    return LGBMRegressor(**quantile, random_state=seed, n_jobs=1, verbose=-1)
+    quiet: Any = {"n_jobs": 1, "verbose": -1}
+    return LGBMRegressor(objective="quantile", alpha=tail, random_state=seed, **quiet)
 
 
 def xgboost(X: FloatArray, y: FloatArray, seed: int) -> Ends:
     from xgboost import XGBRegressor
 
-    quantiles = {"objective": "reg:quantileerror", "quantile_alpha": np.array(TAILS)}
-    return XGBRegressor(**quantiles, random_state=seed, n_jobs=1).fit(X, y).predict
+    quantiles: Any = {"objective": "reg:quantileerror", "quantile_alpha": np.array(TAILS)}
+    model: Any = XGBRegressor(**quantiles, random_state=seed, n_jobs=1).fit(X, y)
+    return lambda Z: np.asarray(model.predict(Z))
 
 
 def catboost(loss: str) -> Callable[[FloatArray, FloatArray, int], Any]:
     """A model of CatBoost with another loss."""
-    from catboost import CatBoostRegressor  # type: ignore[import-untyped]
 
     def train(X: FloatArray, y: FloatArray, seed: int) -> Any:
+        from catboost import CatBoostRegressor  # type: ignore[import-untyped]
+
         quiet = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
         return CatBoostRegressor(loss_function=loss, random_seed=seed, **quiet).fit(X, y).predict
 
@@ -185,7 +189,8 @@ def catboost(loss: str) -> Callable[[FloatArray, FloatArray, int], Any]:
 
 def catboost_quantiles(X: FloatArray, y: FloatArray, seed: int) -> Ends:
     alpha = ",".join(f"{tail:.2f}" for tail in TAILS)
-    return catboost(f"MultiQuantile:alpha={alpha}")(X, y, seed)
+    predict = catboost(f"MultiQuantile:alpha={alpha}")(X, y, seed)
+    return lambda Z: np.asarray(predict(Z))
 
 
 def catboost_spread(X: FloatArray, y: FloatArray, seed: int) -> Ends:
@@ -304,10 +309,10 @@ def page(stored: dict[str, Any]) -> str:
         "- MAPIE learns **residuals from calibration rows**, a quarter of them, if it is not given "
         "a model of residuals: a linear one of their logarithm, whose widths explode with the "
         "hundred inputs of *communities*.",
-        "- **CQR** moves both ends of a model of quantiles, and **its spread** divides errors by what "
-        "a model of a centre and a spread says of itself. These are other models than the one of the "
-        "title, trained by default settings on the same training rows; the score is still over plain "
-        "split for that one. NGBoost stands beside histogram boosting.",
+        "- **CQR** moves both ends of a model of quantiles, and **its spread** divides errors by "
+        "what a model of a centre and a spread says of itself. These are other models than the one "
+        "of the title, trained by default settings on the same training rows; the score is still "
+        "over plain split for that one. NGBoost stands beside histogram boosting.",
         "- Not here: MAPIE's `ConditionalSplitConformalRegressor`, which solves a problem for each "
         "new row.",
     ]
