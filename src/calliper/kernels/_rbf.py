@@ -27,7 +27,6 @@ from calliper.kernels._kernel import (
     ScalesAtLevel,
     check_size,
 )
-from calliper.kernels._places import BagInPlaces
 from calliper.kernels._radial import BagRBF, LeaveTwoOutRBF, RadialQuantile
 from calliper.kernels._search import EUCLIDEAN, Metric, check_metric
 from calliper.kernels._weighted import (
@@ -206,6 +205,8 @@ class PlainRadial:
     def bag(self, magnitudes: FloatArray, scores: FloatArray, offset: float) -> Bag:
         """Thresholds of full conformal."""
         if self.smoothed and self.exponents.step:
+            from calliper.kernels._places import BagInPlaces  # where it is needed, and not before
+
             return BagInPlaces(self.exponents, self.smoothing, magnitudes, scores, offset)
         if self.smoothed:
             return BagWeighted(self.smoothed, magnitudes, scores, offset)
