@@ -14,7 +14,7 @@ STEP = re.compile(
     re.DOTALL,
 )
 
-#: ``command(...)`` is what ``calliper ...`` says, without the seconds that a process takes to start.
+#: ``command(...)`` is what ``calliper ...`` says, without the start of another process.
 COMMAND = """
 import contextlib, io, sys
 
