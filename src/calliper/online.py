@@ -8,11 +8,10 @@ hit, and 1−α the coverage that is wanted,
 
 At α_t ≤ 0 the interval is infinite and cannot miss; at α_t ≥ 1 it is empty, and the prediction
 alone stands for it. Labels may come late, in any order, some never: each moves the level once, when
-it comes. Let D + 1 be the largest number of predictions that waited at once for labels that came; it
-is 1 if each comes before the next question. When α_t falls below 0, at most D + 1 misses are still
-to come, so α_t stays in [−γ_1(1−α)(D+1), 1 + γ_1α(D+1)]. Summing err_t − α = (α_t − α_{t+1})/γ_t by
-parts bounds the mean over the n labels that came, whatever the targets are, an opponent's choice
-included:
+it comes. D + 1 is the largest number of predictions that waited at once for labels that came, 1 if
+each comes before the next question. When α_t falls below 0, at most D + 1 misses are still to come,
+so α_t stays in [−γ_1(1−α)(D+1), 1 + γ_1α(D+1)]. Summing err_t − α = (α_t − α_{t+1})/γ_t by parts
+bounds the mean over the n labels that came, whatever the targets are, even those of an opponent:
 
     |mean err − α| ≤ max{α_1 + γ(1−α)(D+1), 1 − α_1 + γα(D+1)} / (γn)        for one rate γ,
     and for rates that fall ≤ the same of γ_1 plus (1 + γ_1(D+1))(1/γ_n − 1/γ_1)/n.
@@ -59,6 +58,7 @@ from calliper._validation import (
     at_least,
     check_inside,
     check_level,
+    check_steps,
     check_vector,
     n_rows,
     refuse_level_words,
@@ -259,7 +259,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
             as ``Timestamp.value``. Each must be above all before.
         """
         self._begin()
-        names = _check_steps(step)
+        names = check_steps(step)
         last = [name for name, _ in self._names[-1:]]
         for before, name in pairwise([*last, *names]):
             if name <= before:
@@ -347,7 +347,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
                 f"{len(self._rates)} rates are followed, and inside does not say what their levels "
                 f"would have done: update(inside, needed=coverage_needed(model, X, y)) does."
             )
-        names = [self._next()] if step is None else _check_steps(step)
+        names = [self._next()] if step is None else check_steps(step)
         levels = [self._level()] if step is None else self._waiting_levels(names)
         held = check_inside(inside)
         known = None if needed is None else _check_needed(needed, len(held))
@@ -546,17 +546,6 @@ def _check_needed(needed: Any, n: int) -> FloatArray:
             f"needed must be from 0 to 1, as coverage_needed gives it; got {needed!r}."
         )
     return values
-
-
-def _check_steps(step: Any) -> list[int]:
-    """Numbers of steps."""
-    values = np.atleast_1d(np.asarray(step))
-    if values.ndim != 1 or not len(values) or values.dtype.kind not in "iu":
-        raise CalliperError(
-            f"step must be an integer, or one for each row, such as a row number or the value of a "
-            f"Timestamp; got {step!r}."
-        )
-    return [int(value) for value in values]
 
 
 def _refuse_outside_of_all(held: BoolArray, level: float) -> None:
