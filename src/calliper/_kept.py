@@ -6,8 +6,6 @@ Sizes in shapes are names: N calibration points, d features, n other rows. The s
 same size throughout one object.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar

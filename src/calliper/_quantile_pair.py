@@ -13,8 +13,6 @@ References: Koenker, Bassett (1978), "Regression quantiles", doi:10.2307/1913643
 Patterson, Candès (2019), "Conformalized quantile regression", arXiv:1905.03222.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from inspect import signature
 from typing import Any, Protocol, Self, runtime_checkable

@@ -10,8 +10,6 @@ pairs that can qualify, and leave the doubtful ones, within rounding error of th
 by direct differences.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import chain
 from typing import Any

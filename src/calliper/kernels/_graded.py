@@ -133,12 +133,10 @@ class GradedMean(MeanStatistic):
         self.k, self.offset, self.near, self.wide = 1, offset, near, wide
 
     def of_calibration(self, level: float) -> FloatArray:
-        """Scales of the calibration points that the new point does not enter."""
         both = self.near.of_calibration(level) + self.wide.of_calibration(level)
         return np.asarray(both / 2 + self.offset)
 
     def _entered(self, point: IntArray, at_edge: Edge) -> tuple[FloatArray, FloatArray]:
-        """The weight of the new point, and the mean of the others."""
         weight, others = self.wide._entered(point, (at_edge & 1) > 0)
         inner, rest = self.near._entered(point, at_edge >= 4)
         outside = at_edge < 2
@@ -159,7 +157,6 @@ class BagGraded(BagKNN):
         self._orders = {}
 
     def extended(self, rows: Rows) -> BagGraded | None:
-        """The bag of these points, the first of which are at hand; None if that is no gain."""
         wide = self.wide.extended(rows)
         near = None if wide is None else self.near.extended(rows)
         return None if wide is None or near is None else BagGraded(near, wide, self.offset)

@@ -267,7 +267,6 @@ class LeaveTwoOutKNN(LeaveTwoOut):
         return self.rescaled
 
     def without_each(self, Z: FloatArray) -> FloatArray:
-        """(m, N) scales at new rows without each calibration point."""
         everyone = np.arange(len(self.magnitudes))
         means = NearestMeansWithout(self.search, self.magnitudes, self.n_neighbors, everyone)
         return means(Z) + self.offset
@@ -285,7 +284,6 @@ class LeaveTwoOutKNN(LeaveTwoOut):
         return found
 
     def order_statistics(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
-        """For each row and rank, the rank-th smallest of ŝ_{N+1,i} s_i⁺ over i: (m, L)."""
         radius = np.empty((len(Z), len(ranks)))
         for chunk in row_slices(len(Z), max(1, min(CHUNK_ROWS, (1 << 22) // self.n_neighbors))):
             near, tied = self.search.nearest(Z[chunk], self.n_neighbors + 1)
@@ -302,7 +300,6 @@ class LeaveTwoOutKNN(LeaveTwoOut):
     def weighted_order_statistics(
         self, Z: FloatArray, levels: list[float], shares: Shares
     ) -> FloatArray:
-        """The same by weight, for each row and level: (m, L)."""
         ordered, dense = (
             shares.reordered(np.argsort(self.position)),
             super().weighted_order_statistics,
@@ -496,26 +493,22 @@ class BagKNN(Bag):
         return other
 
     def calibration_scale(self, level: float) -> FloatArray:
-        """Scales of the calibration points that the new point does not enter, (N,)."""
         return self.statistic.of_calibration(level)
 
     def order_statistics(
         self, Z: FloatArray, levels: list[float], shares: Shares | None = None
     ) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
         ranks = [conformal_rank(level, len(self.scores)) for level in levels]
         return self._selected(Z, (levels, ranks, None), shares)
 
     def signed_order_statistics(
         self, Z: FloatArray, signs: FloatArray, ranks: list[int], *, slope: float = 0.0
     ) -> FloatArray:
-        """For each row and rank, the rank-th smallest of ±t_i with signs (N,): (m, L)."""
         if slope:
             return super().signed_order_statistics(Z, signs, ranks, slope=slope)
         return self._selected(Z, ([0.5] * len(ranks), ranks, signs))
 
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
-        """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
         near, pairs = self._around(Z)
         ((_, scale),) = self._scales_of_new(Z, [level], near).values()
         return self._thresholds(pairs, scale, level, slope)

@@ -77,11 +77,9 @@ class LeaveTwoOutRBF(LeaveTwoOut):
         return rescaled
 
     def without_each(self, Z: FloatArray) -> FloatArray:
-        """(m, N) scales at new rows without each calibration point."""
         return means_without_each(self.exponents, Z, self.magnitudes, None) + self.offset
 
     def order_statistics(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
-        """For each row and rank, the rank-th smallest of ŝ_{N+1,i} s_i⁺ over i: (m, L)."""
         scratch = Scratch()
         blocks = map_row_blocks(
             lambda rows: self._select(Z[rows], ranks, scratch), len(Z), len(self.ordered)
@@ -229,7 +227,6 @@ class BagRBF(Bag):
         self._set_exception_limits()
 
     def calibration_scale(self, level: float) -> FloatArray:
-        """Scales of the calibration points without the new one, (N,)."""
         return self._calibration_scale
 
     def _set_exception_limits(self) -> None:
@@ -251,7 +248,6 @@ class BagRBF(Bag):
     def order_statistics(
         self, Z: FloatArray, levels: list[float], shares: Shares | None = None
     ) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
         scratch = Scratch()
 
         def select(rows: slice) -> FloatArray:
@@ -262,7 +258,6 @@ class BagRBF(Bag):
         return np.concatenate(map_row_blocks(select, len(Z), len(self.ordered)))
 
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
-        """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
         exponent, constant, scale = self._scales(Z, Scratch())
         exponent -= constant[:, None]
         found = np.empty_like(exponent)

@@ -9,8 +9,6 @@ part in, and R_i = |y_i − μ₋ᵢ(x_i)|, the ends of an interval are
 Every sum is rounded outward, so that a target as wrong as row i is not lost at row i.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -74,7 +72,6 @@ class RefitGuarantee(Guarantee):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What must hold for the promise to hold."""
         return EXCHANGEABLE, SYMMETRIC
 
     def _besides(self) -> list[str]:
