@@ -22,14 +22,7 @@ from sklearn.base import BaseEstimator
 
 from calliper._types import FloatArray, IntArray
 from calliper._validation import at_least
-from calliper.kernels._kernel import (
-    NOTHING,
-    Found,
-    Kernel,
-    Known,
-    Rng,
-    ScalesAtLevel,
-)
+from calliper.kernels._kernel import NOTHING, Found, Kernel, Known, Rng, ScalesAtLevel
 from calliper.kernels._knn import KNN, BagKNN
 from calliper.kernels._neighbors import search_of
 from calliper.kernels._search import EUCLIDEAN, Metric, check_metric
@@ -106,12 +99,7 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def scales_of_others(
-        cls,
-        kernels: Sequence[GradedKNN],
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        *,
-        statistic: str,
+        cls, kernels: Sequence[GradedKNN], Z: FloatArray, magnitudes: FloatArray, *, statistic: str
     ) -> ScalesAtLevel:
         """Scales over the nearest others; neighbours are sorted once for all K."""
         both = [part for kernel in kernels for part in kernel.parts]

@@ -71,12 +71,7 @@ from calliper.kernels._statistic import (
     extended,
     replaced,
 )
-from calliper.quantile import (
-    Shares,
-    conformal_rank,
-    merged_multiple,
-    with_signs,
-)
+from calliper.quantile import Shares, conformal_rank, merged_multiple, with_signs
 from calliper.rows import Rows
 
 #: Levels of the scales, the rank at each, and signs of the thresholds, (N,), if they have any.
@@ -206,12 +201,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def scales_of_others(
-        cls,
-        kernels: Sequence[KNN],
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        *,
-        statistic: str,
+        cls, kernels: Sequence[KNN], Z: FloatArray, magnitudes: FloatArray, *, statistic: str
     ) -> ScalesAtLevel:
         """Scales over the K nearest others; neighbours are sorted once for all K."""
         ks = [kernel.n_neighbors for kernel in kernels]

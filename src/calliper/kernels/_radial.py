@@ -39,11 +39,7 @@ from calliper._types import FloatArray, IntArray
 from calliper.kernels._arithmetic import DOMINANT, positive_root, rescale, signed_root, times
 from calliper.kernels._kernel import Bag, LeaveTwoOut
 from calliper.kernels._search import Metric
-from calliper.kernels._weighted import (
-    RadialExponents,
-    to_weights,
-    totals,
-)
+from calliper.kernels._weighted import RadialExponents, to_weights, totals
 from calliper.quantile import (
     Shares,
     conformal_rank,
@@ -199,11 +195,7 @@ class BagRBF(Bag):
     """Thresholds t_i with radial weights."""
 
     def __init__(
-        self,
-        exponents: RadialExponents,
-        magnitudes: FloatArray,
-        scores: FloatArray,
-        offset: float,
+        self, exponents: RadialExponents, magnitudes: FloatArray, scores: FloatArray, offset: float
     ) -> None:
         self._given = exponents, magnitudes, scores, mean_of_others(exponents, magnitudes)
         self._arrange(offset)

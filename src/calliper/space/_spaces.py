@@ -19,14 +19,7 @@ from calliper._kept import Array, Field, Inline, Keeps, Number, Opened, Part, Pl
 from calliper._types import FloatArray
 from calliper._validation import check_features, n_rows, refuse_sparse, shape_of
 from calliper.exceptions import CalliperError
-from calliper.models import (
-    Layer,
-    OpenedModel,
-    coefficients,
-    is_module,
-    is_tensor,
-    predictions,
-)
+from calliper.models import Layer, OpenedModel, coefficients, is_module, is_tensor, predictions
 from calliper.space._encoding import ColumnEncoder
 
 #: From rows to what the whole model predicts of them.
