@@ -27,18 +27,18 @@ comes just as near as the last neighbour. All else is written for rows that have
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_row_blocks, row_slices
-from calliper._kept import Array, Field, Keeps
+from calliper._kept import Array, Keeps
 from calliper._types import FloatArray, IntArray
 from calliper._validation import CELLS, at_least, check_engine
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
@@ -380,15 +380,9 @@ class Neighborhood(Keeps):
     crowded : points whose K-th place is shared
     """
 
-    inner_sum: FloatArray
-    last: IntArray
-    crowded: IntArray
-
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "inner_sum": Array("float64", ("N",), least=0),
-        "last": Array("int32", ("N",), least=0, most="N", becomes="int64"),
-        "crowded": Array("int32", ("c",), least=0, most="N", becomes="int64"),
-    }
+    inner_sum: Annotated[FloatArray, Array("float64", ("N",), least=0)]
+    last: Annotated[IntArray, Array("int32", ("N",), least=0, most="N", becomes="int64")]
+    crowded: Annotated[IntArray, Array("int32", ("c",), least=0, most="N", becomes="int64")]
 
 
 class BagKNN(Bag):
