@@ -69,35 +69,3 @@ if TYPE_CHECKING:
 __getattr__ = on_demand(
     __name__, {"model_of_quantiles": "_distributions", "with_usual_slope": "_distributions"}
 )
-
-__all__ = [
-    "Layer",
-    "ModelFamily",
-    "OpenedModel",
-    "UnreadableError",
-    "check_sample_weight",
-    "coefficients",
-    "comes_from",
-    "families",
-    "family_of",
-    "fit_params_of",
-    "fit_router",
-    "fresh",
-    "is_frozen",
-    "is_linear",
-    "is_module",
-    "is_tensor",
-    "learnt",
-    "model_of_quantiles",
-    "open_model",
-    "predictions",
-    "predicts_as",
-    "refuse_crashing",
-    "routed",
-    "takes_sparse",
-    "trainable",
-    "untrained_core",
-    "unwrapped",
-    "with_usual_slope",
-    "without_names",
-]
