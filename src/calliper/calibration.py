@@ -498,7 +498,7 @@ def slack_of(
     target does not lie counts, too. None if the model could not be asked for one row.
     """
     row, target = (each.ravel() for each in np.indices((len(few), len(few))))
-    with unheard(QuantileCrossingWarning), unheard(ZeroScaleWarning):
+    with unheard(QuantileCrossingWarning, ZeroScaleWarning):
         first, *later = (
             score.measure(y[few[target]], each[row]) for each in (y_pred[few], *answers)
         )

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from calliper._kept import COLUMN_FIELDS, Field, Inline, Number, Part, Plain, Text
 from calliper._notebook import card, reporter
 from calliper._row_checks import (
-    TOO_SMALL,
+    SEEN_IN_TRAINING,
     RowSketch,
     RowTrend,
     refuse_seen,
@@ -729,7 +729,7 @@ def refuse_remembered(model: Any, y: FloatArray) -> None:
     if not opened.targets and family_of(opened.core).was_trained_on(opened.core, y):
         raise CalliperError(
             f"The model was trained on these calibration rows: its trees hold the means of their "
-            f"targets. {TOO_SMALL}"
+            f"targets. {SEEN_IN_TRAINING}"
         )
 
 
