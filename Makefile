@@ -4,6 +4,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
+# Bytecode is kept even where the machine says otherwise: tests start many processes, each of which
+# would compile the library again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The targets that most people need come first; make help lists all of them in this order.
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-long bench docs lint tests house coverage mutants laws fuzz faults docs-check paper paper-quick peers-table distributions-table baselines-table tuning-table tuning-study nearness-study plots release-check lock audit test-minimal clean

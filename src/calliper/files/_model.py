@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError, DamagedFileError, OtherModelError
-from calliper.models import predictions, unwrapped
+from calliper.models import unwrapped
 from calliper.refitting import RefittedRegressor
 from calliper.regressor import ConformalRegressor
 from calliper.targets import MultiTargetRegressor, column_of
@@ -103,8 +103,7 @@ def _short(text: str) -> str:
 def ask(calibrated: Any, X: Any) -> dict[str, FloatArray]:
     """Predictions of rows, and their places if they have any."""
     if isinstance(calibrated, RefittedRegressor):
-        several = [predictions(model, X) for model in calibrated.models_]
-        return {"y_pred": np.stack(several, axis=1)}
+        return {"y_pred": calibrated.predictions_of_models(X)}
     if parts_of(calibrated):
         return {"y_pred": calibrated.predict(X)}
     y_pred, Z = calibrated.embedding_.predict_and_transform(X)
