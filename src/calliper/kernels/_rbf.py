@@ -149,12 +149,7 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def scales_of_others(
-        cls,
-        kernels: Sequence[RBF],
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        *,
-        statistic: str,
+        cls, kernels: Sequence[RBF], Z: FloatArray, magnitudes: FloatArray, *, statistic: str
     ) -> ScalesAtLevel:
         """Means of the others with smoothed radial weights."""
         means: list[FloatArray] = []

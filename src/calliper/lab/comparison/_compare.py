@@ -1,7 +1,5 @@
 """Every method on one calibration set and one test set: numbers, warnings, verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
