@@ -193,6 +193,7 @@ SUBMODULES = {
         "RunningCoverageDisplay",
         "SourceFile",
         "WidthErrorDisplay",
+        "WidthImportanceDisplay",
         "draw_bands",
         "draw_calibration",
         "draw_tuning",

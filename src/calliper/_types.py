@@ -1,7 +1,5 @@
 """Array aliases and the small protocols that the parts of calliper share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 

@@ -17,12 +17,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing, indexable
 
 from calliper._notebook import floored
-from calliper._row_checks import (
-    RowSketch,
-    refuse_seen,
-    state_of,
-    warn_of_trend,
-)
+from calliper._row_checks import RowSketch, refuse_seen, state_of, warn_of_trend
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import (
     PerRow,

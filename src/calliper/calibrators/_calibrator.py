@@ -177,7 +177,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             Those of the errors that the scores are sizes of, for a distribution.
         weights : (N,), optional
             How many times as often such inputs come among new rows, up to a constant; see
-            ``docs/groups-and-shift.md``.
+            ``docs/shifted-inputs.md``.
         groups : (N,), column name or function of the rows, optional
             The group of each point, for :class:`Grouped`.
         training : (Z, scores), (Z, scores, targets) or Rows, optional

@@ -30,8 +30,6 @@ closed form: Papadopoulos, Vovk, Gammerman (2011), doi:10.1613/jair.3198; Guan (
 doi:10.1093/biomet/asac040. To our knowledge it is not published in this form.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real

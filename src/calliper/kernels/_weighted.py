@@ -129,7 +129,6 @@ class LeaveTwoOutWeighted(LeaveTwoOut):
         self.without_one: FloatArray = mean + offset
 
     def without_each(self, Z: FloatArray) -> FloatArray:
-        """(m, N) scales at new rows without each calibration point."""
         weight = self.weights.to(Z)
         weighted = weight * self.magnitudes
         total, total_weight = weighted.sum(axis=1), weight.sum(axis=1)
@@ -159,7 +158,6 @@ class BagWeighted(Bag):
         self.sum_of_rest = sums_without(magnitudes, self.lonely)
 
     def calibration_scale(self, level: float) -> FloatArray:
-        """Scales of the calibration points without the new one, (N,)."""
         n = len(self.scores)
         mean = self.total / np.where(self.weight > 0, self.weight, 1.0)
         mean[self.lonely] = self.sum_of_rest / max(1, n - 1)
@@ -168,7 +166,6 @@ class BagWeighted(Bag):
     def order_statistics(
         self, Z: FloatArray, levels: list[float], shares: Shares | None = None
     ) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
         places = self.weights.places(Z) if shares is None else None  # rows have their own weights
         if places is None:
             return self._selected(Z, levels, shares)
@@ -185,7 +182,6 @@ class BagWeighted(Bag):
         return np.concatenate(map_row_blocks(select, len(Z), len(self.scores)))
 
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
-        """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
         if slope == 0:
             return self._thresholds(Z, Scratch())
         entering, total, weight, scale = self._balance(Z)
@@ -401,7 +397,6 @@ class SmoothedRadial(Weights):
         return to_grid(Z, self.exponents.side) if self.exponents.step else None
 
     def to(self, Z: FloatArray) -> FloatArray:
-        """(m, N) weights of the points in the means of new rows."""
         exponent, constant = self.exponents.to(Z)
         exponent -= constant[:, None]
         weight = np.exp(exponent, out=exponent)
