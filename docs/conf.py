@@ -47,9 +47,16 @@ intersphinx_mapping = {
     if kept.exists() or os.environ.get("CALLIPER_INTERSPHINX") == "1"
 }
 
-exclude_patterns = ["_build", "_templates", "gallery/*.ipynb", "gallery/*.py", "gallery/*.md"]
+exclude_patterns = [
+    "_build",
+    "_templates",
+    "decisions",
+    "gallery/*.ipynb",
+    "gallery/*.py",
+    "gallery/*.md",
+]
 templates_path = ["_templates"]
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
 suppress_warnings = ["config.cache"]
 
@@ -168,14 +175,10 @@ def where_next(page: str) -> list[str]:
     return next((NEXT[folder] for folder in folders if folder in NEXT), NEXT["*"])
 
 
-#: Pages that lie beside the folder of the others, and where the site has them.
-OUTSIDE = {"CHANGELOG": "whats-new", "CONTRIBUTING": "contributing", "SECURITY": "security"}
-
-
-def lead_inside(app: Any, page: str, source: list[str]) -> None:
-    """Follow links to files of the repository's root to their pages of the site."""
-    for name, place in OUTSIDE.items():
-        source[0] = source[0].replace(f"](../{name}.md", f"](/{place}.md")
+def lead_outside(app: Any, page: str, source: list[str]) -> None:
+    """Offer records of the repository, which are no pages of the site, for download."""
+    link = r"\[([^\]]+)\]\((\.\./(?:checks|studies)/[^)]+\.md)\)"
+    source[0] = re.sub(link, r"{download}`\1 <\2>`", source[0])
 
 
 def lead_on(app: Any, page: str, source: list[str]) -> None:
@@ -222,7 +225,7 @@ def write_llms(app: Any, exception: Exception | None) -> None:
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.add_html_math_renderer("mathml", (as_mathml, None), (as_mathml, None))
-    app.connect("source-read", lead_inside)
+    app.connect("source-read", lead_outside)
     app.connect("source-read", lead_on)
     app.connect("autodoc-skip-member", skip_routing)
     app.connect("build-finished", write_llms)
@@ -243,7 +246,7 @@ html_theme_options = {
         "text": "calliper",
     },
     "navbar_align": "left",
-    "header_links_before_dropdown": 8,
+    "navbar_center": ["links.html"],
     "navigation_with_keys": False,
     "show_toc_level": 2,
     "show_nav_level": 1,
@@ -253,4 +256,4 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {"index": [], "start": [], "whats-new": []}
+html_sidebars = {"index": [], "**": ["pages.html"]}

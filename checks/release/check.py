@@ -1,7 +1,7 @@
 """``python -m checks.release.check``: build what would be published, look inside, install, try it.
 
 Every problem is listed, and one is enough to fail. With ``--record`` the sizes and the time of an
-import go into docs/release.md.
+import go into checks/release/README.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "build" / "release"
-PAGE = ROOT / "docs" / "release.md"
+PAGE = Path(__file__).parent / "README.md"
 VERSION = (ROOT / "src/calliper/_version.py").read_text("utf-8").split('"')[-2]
 LARGEST_WHEEL, LARGEST_FILE = 1_000_000, 200_000
 IN_SDIST = ("LICENSE", "README.md", "CHANGELOG.md", "CITATION.cff", "SECURITY.md", "pyproject.toml")
@@ -48,7 +48,9 @@ print(time.process_time() - begin)
 def main() -> int:
     """Print what was found; 1 if anything is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--record", action="store_true", help="write sizes to docs/release.md")
+    parser.add_argument(
+        "--record", action="store_true", help="write sizes to checks/release/README.md"
+    )
     record = parser.parse_args().record
     sdist, wheel = built()
     problems = [*stated(), *described(wheel), *contents(wheel), *source_contents(sdist)]

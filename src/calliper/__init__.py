@@ -13,13 +13,7 @@ from calliper.intervals import Boxes, Intervals
 from calliper.kernels import KNN, RBF
 from calliper.models import Layer, PredictWith
 from calliper.regressor import ConformalRegressor
-from calliper.scores import (
-    AbsoluteError,
-    DistributionError,
-    JointError,
-    QuantileError,
-    SignedError,
-)
+from calliper.scores import AbsoluteError, DistributionError, JointError, QuantileError, SignedError
 from calliper.space import ErrorModel
 
 if TYPE_CHECKING:

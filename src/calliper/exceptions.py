@@ -17,8 +17,6 @@ or made errors by name, as anywhere in Python:
 coverage must lie strictly between 0 and 1; got 1.5.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import warnings

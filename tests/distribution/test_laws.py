@@ -52,6 +52,7 @@ METHODS = [
 
 
 @pytest.mark.parametrize("method", METHODS, ids=repr)
+@pytest.mark.long
 def test_pit_is_uniform(method):
     edges = np.linspace(0, 1, 11)
     shares = [

@@ -92,7 +92,7 @@ def test_guarantee():
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_coverage_over_draws(variant):
     """Without ties coverage is Q/(N+1) exactly with one radius, at least 1−α with two."""
-    rng, levels, n, n_draws = np.random.default_rng(1), [0.5, 0.8, 0.9], 40, 300
+    rng, levels, n, n_draws = np.random.default_rng(1), [0.5, 0.8, 0.9], 40, 120
     covered = np.empty((n_draws, 3))
     for draw in range(n_draws):
         x = rng.uniform(0.5, 1.5, size=(n + 400, 1))

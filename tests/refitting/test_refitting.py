@@ -138,7 +138,7 @@ def test_frames_and_pipelines(method):
 @pytest.mark.parametrize(
     "method",
     [
-        JackknifePlus(Ridge()),
+        pytest.param(JackknifePlus(Ridge()), marks=pytest.mark.long),  # as many fits as rows
         CVPlus(Ridge(), random_state=0),
         JackknifeAfterBootstrap(Ridge(), 5, random_state=0),
     ],

@@ -55,8 +55,6 @@ JRSS B, doi:10.1093/jrsssb/qkaf008, arXiv:2305.12616, Theorem 2. Barrodale, Robe
 improved algorithm for discrete l1 linear approximation", doi:10.1137/0710069 (descent).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self

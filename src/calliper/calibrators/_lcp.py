@@ -47,8 +47,6 @@ Reference: Guan (2023), "Localized conformal prediction: a generalized inference
 conformal prediction", Biometrika 110, doi:10.1093/biomet/asac040.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real

@@ -25,8 +25,6 @@ Reference: Hore, Barber (2025), "Conformal prediction with local weights: random
 robust guarantees", JRSS B, doi:10.1093/jrsssb/qkae103.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

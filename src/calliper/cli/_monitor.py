@@ -1,7 +1,5 @@
 """``calliper monitor``: whether, and since when, a log of intervals is not as promised."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -16,8 +16,6 @@ prediction m and spreads v, on the scale of about the standard deviation of the 
 ``models/__init__.py`` for how to add one.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator

@@ -19,8 +19,6 @@ Answers are put into (m, K), whatever way they lie: where m = K and a transposed
 told, one row more is asked for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature

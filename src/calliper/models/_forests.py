@@ -13,8 +13,6 @@ itself would have put it, so that what it predicts is the same to the last bit. 
 off with the library's own loop, which does not jump about in memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -4,8 +4,6 @@ A family may know more of a first training than its parameters say (rounds at wh
 columns that were categories): see ``ModelFamily.retrain``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from copy import deepcopy
 from types import BuiltinMethodType, MethodType

@@ -13,8 +13,6 @@ proofs of Barber et al., written for absolute errors, use no more (Gupta, Kuchib
 doi:10.1016/j.patcog.2021.108496).
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -81,7 +79,6 @@ class RefitGuarantee(Guarantee):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What must hold for the promise to hold."""
         return EXCHANGEABLE, SYMMETRIC
 
     def _besides(self) -> list[str]:

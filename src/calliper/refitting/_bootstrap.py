@@ -21,8 +21,6 @@ Reference: Kim, Xu, Barber (2020), "Predictive inference is free with the
 jackknife+-after-bootstrap", arXiv:2002.09025, Theorem 1.
 """
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any

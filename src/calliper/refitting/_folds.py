@@ -35,8 +35,6 @@ Reference: Barber, Candès, Ramdas, Tibshirani (2021), "Predictive inference wit
 doi:10.1214/20-AOS1965, Theorems 1, 3 and 4.
 """
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any, Self

@@ -24,7 +24,7 @@ unit u and weight w:
 Errors grow in proportion to the spread, hence the logarithm; u is about the standard deviation of
 the targets that the model was trained on, so that nothing depends on the unit of y. The logarithm
 is *not* divided by its own deviation: where a spread hardly varies it has little to say, and should
-not decide who is near (docs/nearness.md has the figures). u is told by a model that was fitted to
+not decide who is near (studies/records/nearness-study.md). u is told by a model that was fitted to
 squared errors, else it is that of the training targets, else what the model lets guess, else the
 deviation of its predictions of training rows. Known to none, the spread alone is the place.
 
