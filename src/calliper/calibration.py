@@ -319,6 +319,13 @@ class Calibration:
         why = self.no_guarantee or seen
         return replace(self, calibrators=grown, no_guarantee=why, on_all=on_all)
 
+    def share_below(self, y: FloatArray, y_pred: FloatArray, Z: FloatArray) -> FloatArray | None:
+        """Share of thresholds below the score of each row, (m,); None where they are not alike."""
+        scores = self.score.measure(y, y_pred)
+        if len(self.calibrators) > 1 or scores.ndim > 1:
+            return None
+        return self.calibrators[0].share_below(Z, scores - (self.slack or 0.0))
+
     def distribution(
         self,
         y_pred: FloatArray,

@@ -53,7 +53,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
 
 from calliper._kept import Array, Field, Number
-from calliper._types import BoolArray, FloatArray, IntArray, RadiusModel
+from calliper._types import BoolArray, FloatArray, IntArray, RadiusModel, RankingModel
 from calliper._validation import (
     at_least,
     check_inside,
@@ -499,6 +499,14 @@ def coverage_needed(
 def _searched(model: Any, X: Any, y: FloatArray, how: dict[str, Any]) -> list[float]:
     """The level of each of a few rows."""
     low, high = np.zeros(len(y)), np.ones(len(y))
+    ranked = model.share_below(X, y) if isinstance(model, RankingModel) and not how else None
+    if ranked is not None:  # is it so? Just below it the target is outside, just above it inside
+        around = np.concatenate([ranked - CLOSE, ranked + CLOSE])
+        levels = np.unique(np.clip(around, CLOSE, 1 - CLOSE))
+        with unheard(Warning):
+            held = _holds(model, X, y, levels, how)
+        if (held == (levels > ranked[:, None])).all():
+            return [float(level) for level in ranked]
     while (wide := high - low > CLOSE).any():
         levels = np.unique(np.linspace(low[wide], high[wide], SECTIONS + 1)[1:-1])
         with unheard(Warning):  # whoever predicts hears it

@@ -687,6 +687,11 @@ class ConformalRegressor(FrontDoor):
             y_pred, Z, coverage, bounds=bounds, confidence=confidence, X=X, **per_row
         )
 
+    def share_below(self, X: Any, y: FloatArray) -> FloatArray | None:
+        """Share of thresholds below the score of each row, (m,); None where they are not alike."""
+        y_pred, Z, _ = self._predicted(X, None, None)
+        return self.calibration_.share_below(y, y_pred, Z)
+
     @handled
     def predict_distribution(
         self, X: Any, *, bounds: Any = None, groups: Any = None, weights: Any = None
