@@ -36,7 +36,7 @@ from studies.experiments import FloatArray
 from studies.experiments.nearness.problems import TABLES, Draw, draw
 
 RESULTS = Path(__file__).with_name("peers.json")
-PAGE = Path(__file__).parents[2] / "docs" / "peers.md"
+PAGE = Path(__file__).parents[1] / "records" / "peers.md"
 MODELS = {
     "forest": "random forest",
     "histogram boosting": "histogram gradient boosting",

@@ -47,7 +47,7 @@ def test_the_same_as_from_all_pairs(kind, edges, monkeypatch):
             assert (bag.counts is None) == (many > 0)
             found = bag.order_statistics(new, levels)
             np.testing.assert_allclose(found, expected, **close)
-            np.testing.assert_array_equal(found, bag._selected(new, levels, None))
+            np.testing.assert_array_equal(found, BagWeighted.order_statistics(bag, new, levels))
             one_by_one = [bag.order_statistics(row[None], levels) for row in new]
             np.testing.assert_array_equal(found, np.concatenate(one_by_one))
         np.testing.assert_allclose(bag.thresholds(new), slow.thresholds(new), **close)
@@ -70,7 +70,7 @@ def test_far_guesses_are_brought_nearer(monkeypatch):
     bag = BagInPlaces(radial, 1.0, scores, scores, 0.0)
     new, levels = np.linspace(-3, 9, 40)[:, None], [0.05, 0.5, 0.51, 0.95]
     found = bag.order_statistics(new, levels)
-    np.testing.assert_array_equal(found, bag._selected(new, levels, None))
+    np.testing.assert_array_equal(found, BagWeighted.order_statistics(bag, new, levels))
 
 
 def test_places_are_told_apart_and_the_order_of_points_does_not_matter():

@@ -129,7 +129,6 @@ class BagInPlaces(BagWeighted):
         self.ratios = np.sort(self.scores / self.calibration_scale(0.5).clip(1e-300))
 
     def _balance(self, Z: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """k_i, A_i and B_i for each row and point, (m, N), and the scales of the rows, (m,)."""
         weight, scale = self._at(Z)
         return weight[:, self.place], self.total[None], self.weight[None], scale
 
@@ -142,15 +141,14 @@ class BagInPlaces(BagWeighted):
     def order_statistics(
         self, Z: FloatArray, levels: list[float], shares: Shares | None = None
     ) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
         places = to_grid(Z, self.radial.side)
         first, place = distinct(places)
         if shares is not None:
             if len(Z) < 2 * len(first):
-                return self._selected(Z, levels, shares)
+                return super().order_statistics(Z, levels, shares)
             return self._weighed(places[first], place, levels, shares)
         if self.counts is None:
-            return self._selected(places[first], levels, None)[place]
+            return super().order_statistics(places[first], levels)[place]
         ranks = [conformal_rank(level, len(self.scores)) for level in levels]
 
         def select(rows: slice) -> FloatArray:
@@ -162,7 +160,6 @@ class BagInPlaces(BagWeighted):
     def signed_order_statistics(
         self, Z: FloatArray, signs: FloatArray, ranks: list[int], *, slope: float = 0.0
     ) -> FloatArray:
-        """For each row and rank, the rank-th smallest of ±t_i with signs (N,): (m, L)."""
         places = to_grid(Z, self.radial.side)
         first, place = distinct(places)
         return super().signed_order_statistics(places[first], signs, ranks, slope=slope)[place]
