@@ -1,5 +1,7 @@
 """Calibration rows that teach: how they are dealt, what they may not see, what is promised."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression
@@ -151,6 +153,15 @@ def test_levels_that_need_more_rows_than_were_kept_are_answered_from_all():
     assert promise.proved == model.guaranteed_coverage(0.997) == conformal_coverage(0.997, 500) < 1
     assert "as wide as those of plain split on all 500 rows" in promise.describe()
     assert "covers always" in model.guarantee(0.999).describe()
+
+
+@pytest.mark.filterwarnings("ignore:Coverage 0.99[78], 0.998 needs more")
+def test_ends_from_all_rows_have_the_slack_too():
+    model = calibrated()
+    strict = model.predict_interval(NEW, [0.997, 0.998])
+    model.calibration_ = replace(model.calibration_, slack=0.25)
+    loose = model.predict_interval(NEW, [0.997, 0.998])
+    assert (loose.lower < strict.lower - 1e-6).all() and (loose.upper > strict.upper + 1e-6).all()
 
 
 def test_new_rows_join_the_kept_part():

@@ -238,7 +238,7 @@ class Calibration:
         one_tail = len(self.calibrators) == 1
         lower, upper = self.score.invert(per_level, radius[..., 0] if one_tail else radius)
         if served != levels:
-            lower, upper = self._from_all(X, levels, served, lower, upper)
+            lower, upper = self._from_all(X, y_pred, levels, served, lower, upper)
         if bounds is not None:
             low, high = check_bounds(bounds)
             lower, upper = np.clip(lower, low, high), np.clip(upper, low, high)
@@ -262,6 +262,7 @@ class Calibration:
     def _from_all(
         self,
         X: Any,
+        y_pred: FloatArray,
         levels: tuple[float, ...],
         served: tuple[float, ...],
         lower: FloatArray,
@@ -270,16 +271,23 @@ class Calibration:
         """Ends as wide as plain split on all rows where a higher level was asked than served.
 
         By counts and levels alone: which rows answer must not depend on errors. Ends of the highest
-        level that the other rows serve stay inside, so that intervals are nested in the level.
+        level that the other rows serve stay inside, so that intervals are nested in the level. The
+        slack is in the units of the score, and so much is added here, too.
         """
         assert self.on_all is not None
         higher = [number for number, level in enumerate(levels) if level != served[number]]
         asked = [levels[number] for number in higher]
-        y_pred = predictions(self.model, X, 1)
-        plain = self.on_all.intervals(y_pred, np.zeros((len(y_pred), 1)), asked)
+        plain = self.on_all.intervals(
+            predictions(self.model, X, 1), np.zeros((len(lower), 1)), asked
+        )
+        low, high = plain.lower, plain.upper
+        if self.slack:
+            slack, centre = np.full((len(low), 1), self.slack), self.centre(y_pred)[:, None]
+            ends = self.score.invert(y_pred[:, None], slack)
+            low, high = low - (centre - ends[0]), high + (ends[1] - centre)
         lower, upper = lower.copy(), upper.copy()
-        lower[:, higher] = np.minimum(lower[:, higher], plain.lower)
-        upper[:, higher] = np.maximum(upper[:, higher], plain.upper)
+        lower[:, higher] = np.minimum(lower[:, higher], low)
+        upper[:, higher] = np.maximum(upper[:, higher], high)
         n, n_all = (each.calibrators[0].n_calibration_ for each in (self, self.on_all))
         warn(
             f"Coverage {', '.join(map(str, asked))} needs more than the {n:,} rows that calibrate: "
