@@ -82,6 +82,18 @@ def test_a_small_group_keeps_all_its_rows():
     assert sizes == {"small": 50, "large": 200}
 
 
+def test_rows_that_count_for_few_all_calibrate():
+    """By weights, which are fixed beforehand; and a seed deals alike on every machine."""
+    weights = np.full(len(Y_CAL), 1e-9)
+    weights[:10] = 1.0
+    model = ConformalRegressor(MODEL).calibrate(X_CAL, Y_CAL, weights=weights)
+    assert model.calibration_.n_taught == 0 and model.calibrator_.n_calibration_ == len(Y_CAL)
+    equal = ConformalRegressor(MODEL).calibrate(X_CAL, Y_CAL, weights=np.ones(len(Y_CAL)))
+    assert equal.calibration_.n_taught == 300
+    assert deal(500, "auto", random_state=3)[0][:8].tolist() == [3, 4, 5, 6, 10, 11, 14, 15]
+    assert deal(500, "auto")[0][:8].tolist() == [1, 2, 4, 5, 6, 7, 8, 10]
+
+
 def test_what_is_learnt_has_not_seen_the_kept_rows():
     taught, kept = deal(500, "auto")
     before = calibrated()

@@ -51,7 +51,7 @@ from calliper.exceptions import (
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.models import is_frozen, predictions
-from calliper.quantile import as_fraction, conformal_rank
+from calliper.quantile import as_fraction, conformal_rank, effective_size
 from calliper.rows import Rows
 from calliper.scores import AbsoluteError, DistributionError, Score, SignedError, as_score
 from calliper.space import (
@@ -65,6 +65,7 @@ from calliper.space import (
     deal,
     fit_embedding,
     learn_errors,
+    n_teaching,
     refuse_changing,
     warn_if_poor,
 )
@@ -538,8 +539,8 @@ def _learn(
     uses, known, none = method.uses, training.X is not None, np.empty(0, dtype=np.intp)
     asks, part_of = "left_out" in uses, front.learning_part
     chosen_part = part_of is not None and part_of != "auto"
-    if not asks and not chosen_part:
-        part_of = None  # "auto" is for calibrators that use left-out errors
+    if not chosen_part and not (asks and _enough(given.get("weights"))):
+        part_of = None  # "auto" is for calibrators that use left-out errors, and for rows to spare
     deals = part_of is not None
     errors = _checked_error_model(front.error_model, score, asks=(asks and known) or deals)
     adjusts = errors is not None and errors.adjusts
@@ -596,6 +597,11 @@ def _learn(
             unseen = part.left_out(space)
             return *learn_errors(part, unseen, space, score, wanted, chosen=chosen), taught
     return (space_of(training) if space is None else space), score, None, None, none
+
+
+def _enough(weights: FloatArray | None) -> bool:
+    """Whether rows that weigh so much, which is known beforehand, are enough for two parts."""
+    return weights is None or n_teaching(int(effective_size(weights)), "auto") > 0
 
 
 def _inputs_of(method: Calibrator) -> Any:
