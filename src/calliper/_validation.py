@@ -179,10 +179,7 @@ def refuse_level_words(made: Any, known: Mapping[str, Any]) -> None:
     if not known.keys() & OUR_WORDS:
         return
     called: Any = made
-    if isinstance(made, type):
-        bare = called.__init__ is object.__init__
-        called = (lambda self: None) if bare else called.__init__
-    found = signature(called).parameters
+    found = signature(called.__init__ if isinstance(made, type) else called).parameters
     asks = "coverage" in found
     if any(each.kind is each.VAR_KEYWORD for each in found.values()):
         return  # it hands on what it does not know
