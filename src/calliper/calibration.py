@@ -5,12 +5,10 @@ known targets, however they came by them. Here a score turns these into errors, 
 fitted to each tail of them, and its radii become intervals.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -150,7 +148,7 @@ class Calibration:
     has_training: bool = False
     trained: TrainedHere | None = None
     n_taught: int = 0
-    on_all: Calibration | None = None
+    on_all: "Calibration | None" = None
     slack: float | None = 0.0
 
     @property
@@ -254,7 +252,7 @@ class Calibration:
         n_all = self.on_all.calibrators[0].n_calibration_
         return (n - 0.5) / (n + 1) if conformal_rank(level, n_all) <= n_all else level
 
-    def _answering(self, level: float) -> Calibration:
+    def _answering(self, level: float) -> Self:
         """What is promised at the level is promised by this: plain split on all, if it answers."""
         here = self.on_all is None or self._served(level) == level
         return self if here else self.on_all  # type: ignore[return-value]
@@ -298,7 +296,7 @@ class Calibration:
         *,
         window: int | None = None,
         **per_row: Any,
-    ) -> Calibration:
+    ) -> Self:
         """The same with further rows, as calibrated anew on all; this one stays as it is."""
         # To tell copies from chance takes a few rows, and time.
         trained = self.trained if len(y) >= 5 else None

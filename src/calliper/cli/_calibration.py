@@ -4,11 +4,9 @@
 which ``calliper interval --calibrated`` goes on.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, Self
 
 import click
 import numpy as np
@@ -145,7 +143,7 @@ class RowSchema:
     weight: str | None
 
     @classmethod
-    def of(cls, request: CalibrationRequest, table: tables.Table) -> RowSchema:
+    def of(cls, request: CalibrationRequest, table: tables.Table) -> Self:
         """By the options and the calibration rows, which must have it all."""
         shared = request.shared
         columns = shared.columns(table)

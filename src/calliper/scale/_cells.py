@@ -15,15 +15,13 @@ with a tie for the last place, with all of their candidates. The reverse search,
 a new row among its nearest, goes by lists of the points that probe a cell.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import sqrt
 from numbers import Integral
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,7 +99,7 @@ class Cells(BaseEstimator):  # type: ignore[misc]
         self.n_probes = n_probes
         self.random_state = random_state
 
-    def placed(self, Z_train: Known, rng: Rng | None) -> PlacedCells:
+    def placed(self, Z_train: Known, rng: Rng | None) -> "PlacedCells":
         """The partition, which depends on training rows alone."""
         at_least(self.n_probes, 1, "n_probes of Cells")
         if self.n_cells is not None:
@@ -135,7 +133,7 @@ def number_of_cells(n: int) -> int:
     return max(1, min(round(4 * sqrt(n)), n // 8))
 
 
-def as_cells(given: Any) -> Cells | PlacedCells | None:
+def as_cells(given: Any) -> "Cells | PlacedCells | None":
     """Cells as given, or a number of them."""
     if given is None or isinstance(given, Cells | PlacedCells):
         return given
@@ -159,7 +157,7 @@ class PlacedCells(Keeps):
             how = f"{len(self.learnt)} cells of training rows"
         return f"{how}, {self.n_probes} probed"
 
-    def placed(self, Z_train: Known, rng: Rng | None) -> PlacedCells:
+    def placed(self, Z_train: Known, rng: Rng | None) -> Self:
         """As it is: nothing else is learnt of it."""
         return self
 
@@ -201,7 +199,7 @@ class Placed:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def of(self, rows: slice | IntArray | BoolArray) -> Placed:
+    def of(self, rows: slice | IntArray | BoolArray) -> "Placed":
         """Some of them."""
         return Placed(self.rows[rows], self.cell[rows], self.probes[rows])
 

@@ -19,8 +19,6 @@ rounds are in :class:`ShardedBag`, which asks *workers* to do ``each`` and to ``
 it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -74,7 +72,7 @@ class Near:
     distance: FloatArray
     magnitude: FloatArray
 
-    def merged(self, other: Near, n: int) -> Near:
+    def merged(self, other: "Near", n: int) -> "Near":
         """The n nearest of both."""
         distance = np.hstack([self.distance, other.distance])
         order = np.argsort(distance, axis=1, kind="stable")[:, :n]

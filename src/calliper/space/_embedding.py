@@ -37,11 +37,9 @@ them is tried on training rows, and has no spread without. Calibration rows show
 layout: how many columns, and whether of numbers. No value in them is looked at.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
@@ -138,7 +136,7 @@ class PredictionAndSpread(Keeps):
         }
 
     @classmethod
-    def again(cls, state: dict[str, Any]) -> PredictionAndSpread:
+    def again(cls, state: dict[str, Any]) -> Self:
         """What the family reads of the model that was given."""
         every: tuple[type[ModelFamily], ...] = (ModelFamily, *families())
         known = {family.__name__: family for family in every}
@@ -154,7 +152,7 @@ class PredictionAndSpread(Keeps):
         y_train: FloatArray | None,
         *,
         predicts: bool,
-    ) -> PredictionAndSpread:
+    ) -> Self:
         """The space, with its unit from the model, else from training rows, else without."""
         doubt = family(opened.core)
         unit = doubt.unit()
@@ -200,7 +198,7 @@ class PredictionAndSpread(Keeps):
         logarithms = weights[:, None] * np.log(spreads / units[:, None] + self.doubt.floor)
         return np.asarray(np.column_stack([mean / self.unit, *logarithms]))
 
-    def with_model(self, opened: OpenedModel) -> PredictionAndSpread:
+    def with_model(self, opened: OpenedModel) -> Self:
         """The other model's numbers, in the unit of this one."""
         return replace(self, opened=opened, doubt=type(self.doubt)(opened.core))
 
@@ -240,7 +238,7 @@ class Embedding(Keeps):
     }
 
     @classmethod
-    def again(cls, state: dict[str, Any]) -> Embedding:
+    def again(cls, state: dict[str, Any]) -> Self:
         """The map; who has the model adds it."""
         made = cls(state["space"], None, state["n_outputs"], state["n_columns"])
         made.n_dimensions = state["n_dimensions"]
@@ -288,7 +286,7 @@ class Embedding(Keeps):
             return None
         return float(np.clip(LENGTH * n ** (-1 / 3), SHORTEST, LONGEST))
 
-    def refitted(self, model: Any) -> Embedding:
+    def refitted(self, model: Any) -> "Embedding":
         """The same space, in the same units, around another fit of the model."""
         space = self.space.with_model(open_model(model))
         return Embedding(space, model, self.n_outputs, self.n_columns)

@@ -23,12 +23,10 @@ select on L, and costs coverage: with N = 3, two rows in L and α = ½, "fall ba
 of L is below ½" covers 7/16. Where L teaches nothing that clearly helps, C calibrates all the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, train_test_split
@@ -95,7 +93,7 @@ class LeftOut(Rows):
         return {**own, "y_pred": self.y_pred.reshape(len(self.numbers), -1)}
 
     @classmethod
-    def again(cls, state: dict[str, Any]) -> LeftOut:
+    def again(cls, state: dict[str, Any]) -> Self:
         """One column is none."""
         y_pred = state["y_pred"]
         return cls(**{**state, "y_pred": y_pred[:, 0] if y_pred.shape[1] == 1 else y_pred})
