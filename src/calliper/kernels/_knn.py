@@ -438,7 +438,6 @@ class BagKNN(Bag):
         return {"near": Neighborhood(self.statistic.inner_sum, self.last, self.crowded)}
 
     def with_offset(self, offset: float) -> Self:
-        """The same bag with another constant added to every scale; nothing is searched again."""
         other = copy(self)
         other.offset, other._orders, other.statistic = offset, {}, copy(self.statistic)
         other.statistic.offset = offset

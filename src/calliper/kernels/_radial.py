@@ -200,7 +200,6 @@ class BagRBF(Bag):
         self._arrange(offset)
 
     def with_offset(self, offset: float) -> Self:
-        """The same bag with another constant added to every scale; no weight is summed again."""
         other = copy(self)
         other._arrange(offset)
         return other

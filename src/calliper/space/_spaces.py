@@ -153,7 +153,6 @@ class Prediction(OfAnyModel):
     units: Annotated[Any, Array("float64", ("k",), least=np.finfo(float).tiny)] = 1.0
 
     def for_file(self) -> dict[str, Any]:
-        """What a file holds."""
         return {"units": np.atleast_1d(np.asarray(self.units, dtype=np.float64))}
 
     @classmethod
