@@ -14,19 +14,10 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, indexable
 
+from calliper import _validation as valid
 from calliper._notebook import floored
 from calliper._row_checks import RowSketch, refuse_seen, state_of, warn_of_trend
 from calliper._types import Coverage, FloatArray, IntArray
-from calliper._validation import (
-    PerRow,
-    at_least,
-    check_bounds,
-    check_level,
-    check_levels,
-    check_vector,
-    each_level,
-    first_rows,
-)
 from calliper.calibrators import (
     Calibrator,
     FullRescaled,
@@ -141,7 +132,7 @@ class Calibration:
     space: Any = None
     left_out: LeftOut | None = None
     error_model: ErrorModel | None = None
-    per_row: PerRow = PerRow()  # noqa: RUF009
+    per_row: valid.PerRow = valid.PerRow()  # noqa: RUF009
     row_trend: Any = None
     probe: Any = None
     chosen: Mapping[str, Any] = field(default_factory=dict)
@@ -221,12 +212,12 @@ class Calibration:
         X : the rows themselves, for levels that plain split on all rows must answer
         per_row : groups and weights of the rows, if calibration was given such
         """
-        levels = check_levels(coverage)
+        levels = valid.check_levels(coverage)
         served = levels if confidence is not None else tuple(map(self._served, levels))
         per_tail = [self._of_tail(level) for level in served]
         distinct = tuple(dict.fromkeys(per_tail))
         if confidence is not None:
-            confidence = self._of_tail(check_level(confidence, "confidence"))
+            confidence = self._of_tail(valid.check_level(confidence, "confidence"))
         known = {"confidence": confidence, **per_row}
         asked = {name: value for name, value in known.items() if value is not None}
         tails = [each.predict_radius(Z, distinct, **asked) for each in self.calibrators]
@@ -238,7 +229,7 @@ class Calibration:
         if served != levels:
             lower, upper = self._from_all(X, levels, served, lower, upper)
         if bounds is not None:
-            low, high = check_bounds(bounds)
+            low, high = valid.check_bounds(bounds)
             lower, upper = np.clip(lower, low, high), np.clip(upper, low, high)
         if np.ndim(coverage) == 0:
             return Intervals(lower[..., 0], upper[..., 0], levels[0], index, self.centre(y_pred))
@@ -304,7 +295,7 @@ class Calibration:
         seen = refuse_seen(trained.rows, X, y) if trained is not None and known else None
         n = self.calibrators[0].n_calibration_ + len(y)
         length = self.space.length_scale(
-            n if window is None else min(n, at_least(window, 1, "window"))
+            n if window is None else min(n, valid.at_least(window, 1, "window"))
         )
         tails = measured(self.score, Z, y, y_pred, **per_row)
         grown = tuple(
@@ -350,7 +341,7 @@ class Calibration:
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage, with two tails by the union bound; 0 if nothing is."""
-        return each_level(self._proved, coverage)
+        return valid.each_level(self._proved, coverage)
 
     def _proved(self, level: float) -> float:
         if self.no_guarantee is not None:
@@ -361,10 +352,10 @@ class Calibration:
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
         """The promise with its assumptions; a tail's own words are dropped with two."""
-        coverage = check_level(coverage)
+        coverage = valid.check_level(coverage)
         of_one = confidence
         if confidence is not None:
-            of_one = self._of_tail(check_level(confidence, "confidence"))
+            of_one = self._of_tail(valid.check_level(confidence, "confidence"))
         answering = self if confidence is not None else self._answering(coverage)
         if answering is not self and self.no_guarantee is None:  # no law: they may be wider
             return replace(answering.guarantee(coverage), has_law=False)
@@ -397,7 +388,7 @@ def calibrate_model(
     training: Training,
     order: Any = None,
     *,
-    per_row: PerRow = PerRow(),  # noqa: B008
+    per_row: valid.PerRow = valid.PerRow(),  # noqa: B008
     lazy: Any = None,
 ) -> Calibration:
     """Calibrate a fitted model on rows that it has not seen, as the parameters of ``front`` say.
@@ -440,7 +431,11 @@ def calibrate_model(
         y, y_pred, Z = y[kept], y_pred[kept], Z[kept]
         given = {name: value[kept] for name, value in given.items()}
         several = np.ndim(y) == 2 and np.shape(y)[1] > 1
-        y = np.stack([check_vector(t, "y") for t in y.T], 1) if several else check_vector(y, "y")
+        y = (
+            np.stack([valid.check_vector(t, "y") for t in y.T], 1)
+            if several
+            else valid.check_vector(y, "y")
+        )
     if method.judges_nearness and _inputs_of(method) is None:
         warn_if_poor(space, Z)
     made = calibrate(
@@ -459,7 +454,7 @@ def calibrate_model(
         error_model=errors,
         per_row=per_row.remembered(),
         row_trend=warn_of_trend(made.errors(y, y_pred), order),
-        probe=state_of(first_rows(X)),
+        probe=state_of(valid.first_rows(X)),
         chosen=chosen_of(front),
         has_training=training.X is not None,
         n_taught=len(taught),
