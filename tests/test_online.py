@@ -1,9 +1,7 @@
 """Levels that follow a stream: the bounds as laws, the rules against their definitions."""
 
 import pickle
-import re
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -559,14 +557,3 @@ def test_running_coverage_is_drawn_with_others():
     words = [text.get_text() for text in first.ax_.get_legend().get_texts()]
     assert words[1] == "asked for: 90 %" and [word[0] for word in words[2:]] == ["a", "b"]
     assert first.ax_.get_ylim()[0] < 0.2
-
-
-def test_page_runs_as_written(capsys):
-    model, X, y = model_and_rows()
-    page = (Path(__file__).parents[1] / "docs" / "drift.md").read_text(encoding="utf-8")
-    stream = [(X[t : t + 1], y[t : t + 1]) for t in range(20)]
-    names = {"model": model, "stream": stream, "X_new": X[:5], "y_new": y[:5]}
-    for block in re.findall(r"^```python\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE):
-        exec(block, names)
-    assert model.calibrator_.n_calibration_ == 130
-    assert "after 20 steps" in capsys.readouterr().out

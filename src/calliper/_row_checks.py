@@ -56,7 +56,7 @@ PANDAS = frozenset(
 #: How a cell that holds nothing reads, in Python, NumPy and pandas.
 GAPS = frozenset({"", "None", "nan", "NaN", "NaT", "<NA>"})
 #: What follows if calibration rows were trained on.
-TOO_SMALL = (
+SEEN_IN_TRAINING = (
     "The model has seen them, so that its errors there are smaller than on new rows. Calibrate on "
     "rows that took no part in training."
 )
@@ -401,7 +401,7 @@ def refuse_seen(training: RowSketch, X: Any, y: Any) -> str | None:
 
 
 def _meaning(seen: SharedRows) -> str:
-    return f"{seen.describe()} {TOO_SMALL}"
+    return f"{seen.describe()} {SEEN_IN_TRAINING}"
 
 
 def state_of(X: Any) -> dict[str, Any] | None:

@@ -127,7 +127,10 @@ class PlainTrees(Keeps):
             raise CalliperError(
                 f"trees ask for {self.n_features} columns; the rows have {rows.shape[1]}."
             )
-        parts = row_slices(len(rows), max(1, AT_ONCE // len(self.sizes)))
+        at_once = max(1, AT_ONCE // len(self.sizes))
+        if len(rows) <= at_once:
+            return self._leaves(rows)
+        parts = row_slices(len(rows), at_once)
         return np.concatenate([self._leaves(rows[part]) for part in parts], axis=1)
 
     def _leaves(self, rows: NDArray[Any]) -> IntArray:

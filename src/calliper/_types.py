@@ -53,6 +53,13 @@ class IntervalModel(Protocol):
 
 
 @runtime_checkable
+class RankingModel(Protocol):
+    """What can say at once where a target ranks."""
+
+    def share_below(self, X: Any, y: FloatArray) -> FloatArray | None: ...
+
+
+@runtime_checkable
 class RadiusModel(Protocol):
     """A calibrator, which answers with radii."""
 

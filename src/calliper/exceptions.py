@@ -142,9 +142,9 @@ def _set_for_a_while(variable: ContextVar[Any], value: Any) -> Iterator[None]:
         variable.reset(token)
 
 
-def unheard(category: type[Warning]) -> AbstractContextManager[None]:
-    """Silence a warning of calliper's in this thread; Python's own filters are for all threads."""
-    return _set_for_a_while(_UNHEARD, (*_UNHEARD.get(), category))
+def unheard(*categories: type[Warning]) -> AbstractContextManager[None]:
+    """Silence warnings of calliper's in this thread; Python's own filters are for all threads."""
+    return _set_for_a_while(_UNHEARD, (*_UNHEARD.get(), *categories))
 
 
 def once(

@@ -53,7 +53,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
 
 from calliper._kept import Array, Field, Number
-from calliper._types import BoolArray, FloatArray, IntArray, RadiusModel
+from calliper._types import BoolArray, FloatArray, IntArray, RadiusModel, RankingModel
 from calliper._validation import (
     at_least,
     check_inside,
@@ -77,7 +77,7 @@ RATES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
 ROWS_SEARCHED, SECTIONS = 8, 16
 #: To what a level is searched, still far above the rounding of levels; and up to which N + 1, times
 #: the number of tails, it is then told exactly.
-CLOSE, STEPS = 1e-10, (10**3, 10**4, 10**5, 10**6)
+CLOSE, HORIZONS = 1e-10, (10**3, 10**4, 10**5, 10**6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -499,6 +499,14 @@ def coverage_needed(
 def _searched(model: Any, X: Any, y: FloatArray, how: dict[str, Any]) -> list[float]:
     """The level of each of a few rows."""
     low, high = np.zeros(len(y)), np.ones(len(y))
+    ranked = model.share_below(X, y) if isinstance(model, RankingModel) and not how else None
+    if ranked is not None:  # is it so? Just below it the target is outside, just above it inside
+        around = np.concatenate([ranked - CLOSE, ranked + CLOSE])
+        levels = np.unique(np.clip(around, CLOSE, 1 - CLOSE))
+        with unheard(Warning):
+            held = _holds(model, X, y, levels, how)
+        if (held == (levels > ranked[:, None])).all():
+            return [float(level) for level in ranked]
     while (wide := high - low > CLOSE).any():
         levels = np.unique(np.linspace(low[wide], high[wide], SECTIONS + 1)[1:-1])
         with unheard(Warning):  # whoever predicts hears it
@@ -511,7 +519,7 @@ def _searched(model: Any, X: Any, y: FloatArray, how: dict[str, Any]) -> list[fl
 
 def _as_rank(low: float, high: float) -> float:
     """The level between these, as a rank over N + 1 if there is one."""
-    for n in STEPS:
+    for n in HORIZONS:
         rank = Fraction(high).limit_denominator(n)
         if low - 2 * TOLERANCE <= rank <= high:
             return float(rank)

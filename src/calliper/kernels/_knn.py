@@ -103,8 +103,8 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         very many calibration points. A number is short for ``Cells(number)``.
     engine : str, optional
         ``"torch"`` searches on the current CUDA device through PyTorch, ``"torch:cuda:1"`` on
-        another, with the same result; see ``docs/gpu.md``. By default rows are searched where
-        they are: arrays by the processor, tensors on a GPU there.
+        another, with the same result; see ``docs/large-data.md``. By default rows are searched
+        where they are: arrays by the processor, tensors on a GPU there.
 
     Examples
     --------

@@ -65,7 +65,8 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         Any symmetric metric that :func:`scipy.spatial.distance.cdist` takes.
     engine : str, optional
         ``"torch"`` computes on the current CUDA device through PyTorch, ``"torch:cuda:1"`` on
-        another; see ``docs/gpu.md``. For :class:`FullRescaled` and :class:`JackknifeRescaled`.
+        another; see ``docs/large-data.md``. For :class:`FullRescaled` and
+        :class:`JackknifeRescaled`.
 
     Examples
     --------

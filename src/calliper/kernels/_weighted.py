@@ -239,6 +239,8 @@ def totals(weight: FloatArray, magnitudes: FloatArray) -> tuple[FloatArray, Floa
 
 def sums_of_others(weights: Weights, magnitudes: FloatArray) -> tuple[FloatArray, FloatArray]:
     """A_i and B_i of every point, (N,)."""
+    if isinstance(weights, SmoothedRadial) and weights.exponents.step:
+        return _sums_by_place(weights, magnitudes)
 
     def add(rows: slice) -> FloatArray:
         weight = weights.among(rows)
@@ -246,6 +248,30 @@ def sums_of_others(weights: Weights, magnitudes: FloatArray) -> tuple[FloatArray
 
     n = len(magnitudes)
     total, weight = np.concatenate(map_row_blocks(add, n, n), axis=1)
+    return total, weight
+
+
+def _sums_by_place(
+    weights: SmoothedRadial, magnitudes: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """The same where many points share a place: sums of all are the same there, less one's own."""
+    places = weights.points
+    order = np.lexsort(places.T)
+    new = np.append(True, (np.diff(places[order], axis=0) != 0).any(axis=1))
+    first, place = order[new], np.empty(len(order), dtype=np.intp)
+    place[order] = np.cumsum(new) - 1
+
+    def add(rows: slice) -> FloatArray:
+        weight = weights.to(weights.points[first[rows]])
+        return np.stack([*totals(weight, magnitudes), weight[np.arange(len(weight)), first[rows]]])
+
+    sums = np.concatenate(map_row_blocks(add, len(first), len(magnitudes)), axis=1)
+    total, weight, own = sums[:, place]
+    heavy = np.flatnonzero((own * magnitudes > DOMINANT * total) | (own > DOMINANT * weight))
+    total, weight = total - own * magnitudes, weight - own
+    for point in heavy:  # where little would remain of the digits
+        rest = totals(weights.among(slice(point, point + 1)), magnitudes)
+        total[point], weight[point] = rest[0][0], rest[1][0]
     return total, weight
 
 

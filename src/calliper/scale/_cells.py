@@ -51,7 +51,7 @@ class Cells(BaseEstimator):  # type: ignore[misc]
     """A partition of space, fixed before calibration, and how many of its cells are searched.
 
     For ``KNN(10, cells=Cells(...))`` with :class:`FullRescaled`, from some 100,000 calibration
-    points with many features on; see ``docs/nearness.md`` for when it pays. Coverage is proved
+    points with many features on; see ``docs/large-data.md`` for when it pays. Coverage is proved
     as without cells.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Generated tables: files of their own in docs/paper, the short ones inside docs/paper.md too.
+"""Generated tables: files of their own in studies/records/paper, the short ones inside paper.md.
 
 Between ``<!-- name -->`` and ``<!-- end name -->`` the page holds what is generated here; the words
 around it are written by hand.
@@ -19,8 +19,8 @@ from studies.experiments.deutschmann2024.measures import FURTHER_COLUMNS, PAPER_
 from studies.experiments.deutschmann2024.reasons import REASONS
 from studies.experiments.deutschmann2024.results import chosen, load
 
-DOCS = Path(__file__).parents[3] / "docs"
-PAGE, FOLDER = DOCS / "paper.md", DOCS / "paper"
+RECORDS = Path(__file__).parents[2] / "records"
+PAGE, FOLDER = RECORDS / "paper.md", RECORDS / "paper"
 MAIN = (names.OURS, names.MAD_KNN, names.LVD_TUNED)
 #: The order of the rows wherever all methods are shown.
 ORDER = (

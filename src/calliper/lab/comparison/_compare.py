@@ -91,7 +91,7 @@ class Comparison:
     def to_json(self, *, provenance: Mapping[str, Any] | None = None) -> str:
         """All numbers as JSON; ``null`` where a number does not exist, ``"inf"`` for infinity.
 
-        The schema is in ``docs/compare.md``.
+        The schema is in ``docs/judging-intervals.md``.
         """
         values = {**self.to_values(), "provenance": dict(provenance or {})}
         return to_text(values, ensure_ascii=False, indent=1)
