@@ -252,7 +252,7 @@ def sums_of_others(weights: Weights, magnitudes: FloatArray) -> tuple[FloatArray
 
 
 def _sums_by_place(
-    weights: SmoothedRadial, magnitudes: FloatArray
+    weights: "SmoothedRadial", magnitudes: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """The same where many points share a place: sums of all are the same there, less one's own."""
     places = weights.points
