@@ -220,7 +220,7 @@ class Calibration:
             confidence = self._of_tail(valid.check_level(confidence, "confidence"))
         known = {"confidence": confidence, **per_row}
         asked = {name: value for name, value in known.items() if value is not None}
-        tails = [each.predict_radius(Z, distinct, **asked) for each in self.calibrators]
+        tails = [each.radii(Z, distinct, **asked) for each in self.calibrators]
         radius = np.stack(tails, axis=-1)[:, [distinct.index(level) for level in per_tail]]
         radius += self.slack or 0.0
         per_level = y_pred[:, None]  # predictions are the same at every level

@@ -404,6 +404,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _checked_apart(self, name: str, given: Any, Z: Any) -> Rows | None:
         """Rows apart from the calibration points, with what of them the method uses, checked."""
+        if given is None and name != "training":
+            return None
         rows, uses = None if given is None else Rows.of(given), self.uses
         if name == "training" and uses.refusal and not uses.has_needs(rows):
             raise CalliperError(uses.refusal)
