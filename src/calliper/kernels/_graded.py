@@ -12,24 +12,15 @@ with the weights w and the sums A of the others as in ``_statistic.py``, of eith
 does not enter the K nearest, w_K = 0 and A_K is the sum of all K. The rest is ``_knn.py``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from calliper._types import FloatArray, IntArray
 from calliper._validation import at_least
-from calliper.kernels._kernel import (
-    NOTHING,
-    Found,
-    Kernel,
-    Known,
-    Rng,
-    ScalesAtLevel,
-)
+from calliper.kernels._kernel import NOTHING, Found, Kernel, Known, Rng, ScalesAtLevel
 from calliper.kernels._knn import KNN, BagKNN
 from calliper.kernels._neighbors import search_of
 from calliper.kernels._search import EUCLIDEAN, Metric, check_metric
@@ -72,7 +63,7 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
         self.n_neighbors = n_neighbors
         self.metric = metric
 
-    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> GradedKNN:
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Self:
         """A copy with its parameters checked."""
         check_metric(self.metric)
         return GradedKNN(at_least(self.n_neighbors, 1, "n_neighbors"), metric=self.metric)
@@ -85,7 +76,7 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
 
     def bag(
         self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING
-    ) -> BagGraded:
+    ) -> "BagGraded":
         """Thresholds of full conformal."""
         if statistic == "quantile":
             raise TypeError(f"no quantile over {self!r} is known: use KNN(...), or the mean.")
@@ -99,7 +90,7 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
         )
         return BagGraded(inner, outer, offset)
 
-    def widened(self, multiple: float, most: int) -> GradedKNN:
+    def widened(self, multiple: float, most: int) -> Self:
         """The same with K multiplied, at least 1, and 4K at most ``most``."""
         k = max(1, min(round(self.n_neighbors * multiple), most // WIDER))
         return GradedKNN(k, metric=self.metric)
@@ -107,7 +98,7 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def scales_of_others(
         cls,
-        kernels: Sequence[GradedKNN],
+        kernels: "Sequence[GradedKNN]",
         Z: FloatArray,
         magnitudes: FloatArray,
         *,
@@ -133,12 +124,10 @@ class GradedMean(MeanStatistic):
         self.k, self.offset, self.near, self.wide = 1, offset, near, wide
 
     def of_calibration(self, level: float) -> FloatArray:
-        """Scales of the calibration points that the new point does not enter."""
         both = self.near.of_calibration(level) + self.wide.of_calibration(level)
         return np.asarray(both / 2 + self.offset)
 
     def _entered(self, point: IntArray, at_edge: Edge) -> tuple[FloatArray, FloatArray]:
-        """The weight of the new point, and the mean of the others."""
         weight, others = self.wide._entered(point, (at_edge & 1) > 0)
         inner, rest = self.near._entered(point, at_edge >= 4)
         outside = at_edge < 2
@@ -158,8 +147,7 @@ class BagGraded(BagKNN):
         self.statistic = GradedMean(self.near.statistic, self.wide.statistic, offset)
         self._orders = {}
 
-    def extended(self, rows: Rows) -> BagGraded | None:
-        """The bag of these points, the first of which are at hand; None if that is no gain."""
+    def extended(self, rows: Rows) -> "BagGraded | None":
         wide = self.wide.extended(rows)
         near = None if wide is None else self.near.extended(rows)
         return None if wide is None or near is None else BagGraded(near, wide, self.offset)

@@ -23,12 +23,9 @@ Trivedi, Sun (2021), "Locally valid and discriminative prediction intervals for 
 models", NeurIPS, arXiv:2106.00225.
 """
 
-from __future__ import annotations
-
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, Self
 
 import numpy as np
 from scipy.optimize import minimize
@@ -37,7 +34,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from calliper._blocks import Scratch, map_row_blocks
-from calliper._kept import Array, Field, Inline, Keeps, Number, Part
+from calliper._kept import Array, Inline, Keeps, Number, Part
 from calliper._types import FloatArray, IntArray
 from calliper._validation import at_least, check_features, check_vector
 from calliper.exceptions import CalliperError, warn
@@ -106,14 +103,14 @@ class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
         self.n_directions = n_directions
         self.max_iter = max_iter
 
-    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Mahalanobis:
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Self:
         """A copy with the inner kernel filled in, which is resolved in the learnt space."""
         inner = KNN(30) if self.kernel is None else self.kernel
         if not isinstance(inner, Kernel) or not inner.by_distance:
             raise TypeError(f"Mahalanobis takes KNN(...) or RBF(...); got {inner!r}.")
         return Mahalanobis(inner, n_directions=self.n_directions, max_iter=self.max_iter)
 
-    def fixed(self, Z_train: Known, scores_train: Known, rng: Rng) -> LearntKernel:
+    def fixed(self, Z_train: Known, scores_train: Known, rng: Rng) -> "LearntKernel":
         """The inner kernel in a space learnt on training errors."""
         if Z_train is None or scores_train is None:
             raise CalliperError(
@@ -123,7 +120,7 @@ class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
         metric = self._learn(Z_train, scores_train, rng)
         return LearntKernel(self.kernel.resolved(metric.transform(Z_train)), metric)
 
-    def _learn(self, Z: FloatArray, errors: FloatArray, rng: Rng) -> LearntMetric:
+    def _learn(self, Z: FloatArray, errors: FloatArray, rng: Rng) -> "LearntMetric":
         """The metric in which the logarithms of errors are predicted best by those near by."""
         if len(Z) > MOST_ERRORS:
             rows = rng.choice(len(Z), MOST_ERRORS, replace=False)
@@ -163,23 +160,13 @@ class LearntMetric(Keeps):
     ((2, 2), array([0, 1]))
     """
 
-    matrix: FloatArray
-    kept: IntArray
-    mean: FloatArray
-    spread: FloatArray
-    loss: float
-    n_iter: int
-    converged: bool
-
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "matrix": Array("float64", ("k", "q")),
-        "kept": Array("int64", ("q",), least=0),
-        "mean": Array("float64", ("q",)),
-        "spread": Array("float64", ("q",), least=np.finfo(float).tiny),
-        "loss": Number(finite=False),
-        "n_iter": Number(int, 0),
-        "converged": Number(bool),
-    }
+    matrix: Annotated[FloatArray, Array("float64", ("k", "q"))]
+    kept: Annotated[IntArray, Array("int64", ("q",), least=0)]
+    mean: Annotated[FloatArray, Array("float64", ("q",))]
+    spread: Annotated[FloatArray, Array("float64", ("q",), least=np.finfo(float).tiny)]
+    loss: Annotated[float, Number(finite=False)]
+    n_iter: Annotated[int, Number(int, 0)]
+    converged: Annotated[bool, Number(bool)]
 
     def transform(self, Z: FloatArray) -> FloatArray:
         """Rows in the learnt directions, (m, min(d, q)), scaled so that k has no other factor."""
@@ -198,16 +185,11 @@ class LearntMetric(Keeps):
 class LearntKernel(Kernel, Keeps):
     """A kernel in a learnt space."""
 
-    kernel: Kernel
-    metric: LearntMetric
-
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "kernel": Part("kernels"),
-        "metric": Inline(LearntMetric),
-    }
+    kernel: Annotated[Kernel, Part("kernels")]
+    metric: Annotated[LearntMetric, Inline(LearntMetric)]
 
     @classmethod
-    def again(cls, state: dict[str, Any]) -> LearntKernel:
+    def again(cls, state: dict[str, Any]) -> Self:
         """The inner kernel with its parameters checked."""
         return cls(state["kernel"].resolved(), state["metric"])
 
