@@ -66,7 +66,7 @@ def error_of(done) -> str:
         ("--new new.csv --bounds 1 0", "LOW must be less than HIGH"),
         ("--new new.csv --bounds nan 0", "LOW must be less than HIGH"),
         ("--new new.csv --colour red", "No such option '--colour'"),
-        ("--new new.csv --alpha 0.1", "by --coverage, 1 less the share of misses (see"),
+        ("--new new.csv --alpha 0.1", "with --coverage, 1 less the share of misses (see"),
         ("--new new.csv --confidence-level 0.9", "inside with --coverage (see"),
         ("--new new.csv --confidence 0.9", "Leave out --confidence, or choose one of the methods"),
         ("--new new.csv surplus", "unexpected extra argument"),
