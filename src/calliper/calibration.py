@@ -5,30 +5,19 @@ known targets, however they came by them. Here a score turns these into errors, 
 fitted to each tail of them, and its radii become intervals.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, indexable
 
+from calliper import _validation as valid
 from calliper._notebook import floored
 from calliper._row_checks import RowSketch, refuse_seen, state_of, warn_of_trend
 from calliper._types import Coverage, FloatArray, IntArray
-from calliper._validation import (
-    PerRow,
-    at_least,
-    check_bounds,
-    check_level,
-    check_levels,
-    check_vector,
-    each_level,
-    first_rows,
-)
 from calliper.calibrators import (
     Calibrator,
     FullRescaled,
@@ -144,14 +133,14 @@ class Calibration:
     space: Any = None
     left_out: LeftOut | None = None
     error_model: ErrorModel | None = None
-    per_row: PerRow = PerRow()  # noqa: RUF009
+    per_row: valid.PerRow = valid.PerRow()  # noqa: RUF009
     row_trend: Any = None
     probe: Any = None
     chosen: Mapping[str, Any] = field(default_factory=dict)
     has_training: bool = False
     trained: TrainedHere | None = None
     n_taught: int = 0
-    on_all: Calibration | None = None
+    on_all: "Calibration | None" = None
     slack: float | None = 0.0
 
     @property
@@ -228,15 +217,15 @@ class Calibration:
         X : the rows themselves, for levels that plain split on all rows must answer
         per_row : groups and weights of the rows, if calibration was given such
         """
-        levels = check_levels(coverage)
+        levels = valid.check_levels(coverage)
         served = levels if confidence is not None else tuple(map(self._served, levels))
         per_tail = [self._of_tail(level) for level in served]
         distinct = tuple(dict.fromkeys(per_tail))
         if confidence is not None:
-            confidence = self._of_tail(check_level(confidence, "confidence"))
+            confidence = self._of_tail(valid.check_level(confidence, "confidence"))
         known = {"confidence": confidence, **per_row}
         asked = {name: value for name, value in known.items() if value is not None}
-        tails = [each.predict_radius(Z, distinct, **asked) for each in self.calibrators]
+        tails = [each.radii(Z, distinct, **asked) for each in self.calibrators]
         radius = np.stack(tails, axis=-1)[:, [distinct.index(level) for level in per_tail]]
         radius += self.slack or 0.0
         per_level = y_pred[:, None]  # predictions are the same at every level
@@ -245,7 +234,7 @@ class Calibration:
         if served != levels:
             lower, upper = self._from_all(X, levels, served, lower, upper)
         if bounds is not None:
-            low, high = check_bounds(bounds)
+            low, high = valid.check_bounds(bounds)
             lower, upper = np.clip(lower, low, high), np.clip(upper, low, high)
         if np.ndim(coverage) == 0:
             return Intervals(lower[..., 0], upper[..., 0], levels[0], index, self.centre(y_pred))
@@ -259,7 +248,7 @@ class Calibration:
         n_all = self.on_all.calibrators[0].n_calibration_
         return (n - 0.5) / (n + 1) if conformal_rank(level, n_all) <= n_all else level
 
-    def _answering(self, level: float) -> Calibration:
+    def _answering(self, level: float) -> Self:
         """What is promised at the level is promised by this: plain split on all, if it answers."""
         here = self.on_all is None or self._served(level) == level
         return self if here else self.on_all  # type: ignore[return-value]
@@ -304,7 +293,7 @@ class Calibration:
         *,
         window: int | None = None,
         **per_row: Any,
-    ) -> Calibration:
+    ) -> Self:
         """The same with further rows, as calibrated anew on all; this one stays as it is."""
         # To tell copies from chance takes a few rows, and time.
         trained = self.trained if len(y) >= 5 else None
@@ -312,7 +301,7 @@ class Calibration:
         seen = refuse_seen(trained.rows, X, y) if trained is not None and known else None
         n = self.calibrators[0].n_calibration_ + len(y)
         length = self.space.length_scale(
-            n if window is None else min(n, at_least(window, 1, "window"))
+            n if window is None else min(n, valid.at_least(window, 1, "window"))
         )
         tails = measured(self.score, Z, y, y_pred, **per_row)
         grown = tuple(
@@ -365,7 +354,7 @@ class Calibration:
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage, with two tails by the union bound; 0 if nothing is."""
-        return each_level(self._proved, coverage)
+        return valid.each_level(self._proved, coverage)
 
     def _proved(self, level: float) -> float:
         if self.no_guarantee is not None:
@@ -376,10 +365,10 @@ class Calibration:
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
         """The promise with its assumptions; a tail's own words are dropped with two."""
-        coverage = check_level(coverage)
+        coverage = valid.check_level(coverage)
         of_one = confidence
         if confidence is not None:
-            of_one = self._of_tail(check_level(confidence, "confidence"))
+            of_one = self._of_tail(valid.check_level(confidence, "confidence"))
         answering = self if confidence is not None else self._answering(coverage)
         if answering is not self and self.no_guarantee is None:  # no law: they may be wider
             return replace(answering.guarantee(coverage), has_law=False)
@@ -412,7 +401,7 @@ def calibrate_model(
     training: Training,
     order: Any = None,
     *,
-    per_row: PerRow = PerRow(),  # noqa: B008
+    per_row: valid.PerRow = valid.PerRow(),  # noqa: B008
     lazy: Any = None,
 ) -> Calibration:
     """Calibrate a fitted model on rows that it has not seen, as the parameters of ``front`` say.
@@ -455,7 +444,11 @@ def calibrate_model(
         y, y_pred, Z = y[kept], y_pred[kept], Z[kept]
         given = {name: value[kept] for name, value in given.items()}
         several = np.ndim(y) == 2 and np.shape(y)[1] > 1
-        y = np.stack([check_vector(t, "y") for t in y.T], 1) if several else check_vector(y, "y")
+        y = (
+            np.stack([valid.check_vector(t, "y") for t in y.T], 1)
+            if several
+            else valid.check_vector(y, "y")
+        )
     if method.judges_nearness and _inputs_of(method) is None:
         warn_if_poor(space, Z)
     made = calibrate(
@@ -474,7 +467,7 @@ def calibrate_model(
         error_model=errors,
         per_row=per_row.remembered(),
         row_trend=warn_of_trend(made.errors(y, y_pred), order),
-        probe=state_of(first_rows(X)),
+        probe=state_of(valid.first_rows(X)),
         chosen=chosen_of(front),
         has_training=training.X is not None,
         n_taught=len(taught),
@@ -511,7 +504,7 @@ def slack_of(
     target does not lie counts, too. None if the model could not be asked for one row.
     """
     row, target = (each.ravel() for each in np.indices((len(few), len(few))))
-    with unheard(QuantileCrossingWarning), unheard(ZeroScaleWarning):
+    with unheard(QuantileCrossingWarning, ZeroScaleWarning):
         first, *later = (
             score.measure(y[few[target]], each[row]) for each in (y_pred[few], *answers)
         )

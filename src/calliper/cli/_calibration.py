@@ -4,11 +4,9 @@
 which ``calliper interval --calibrated`` goes on.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, Self
 
 import click
 import numpy as np
@@ -22,8 +20,9 @@ from calliper.calibrators import FullRescaled
 from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
-from calliper.cli._methods import DEFAULT, METHODS, STATISTICS, MethodOptions
+from calliper.cli._methods import DEFAULT, METHODS, MethodOptions
 from calliper.exceptions import CalliperError
+from calliper.kernels import STATISTICS
 from calliper.shift import LikelihoodRatio
 
 #: Rows that a sketch is made of, at most.
@@ -97,7 +96,7 @@ method_options = options.together(
     ),
     click.option(
         "--statistic",
-        type=click.Choice(STATISTICS),
+        type=click.Choice([*STATISTICS]),
         help="Statistic of the neighbours' errors, for full.  [default: mean]",
     ),
     click.option(
@@ -148,7 +147,7 @@ class RowSchema:
     weight: str | None
 
     @classmethod
-    def of(cls, request: CalibrationRequest, table: tables.Table) -> RowSchema:
+    def of(cls, request: CalibrationRequest, table: tables.Table) -> Self:
         """By the options and the calibration rows, which must have it all."""
         shared = request.shared
         columns = shared.columns(table)

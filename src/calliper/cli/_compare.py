@@ -1,7 +1,5 @@
 """``calliper compare``: which method to use on these data, as one page."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -208,12 +206,12 @@ class LabelledPoints:
     def __len__(self) -> int:
         return len(self.points)
 
-    def take(self, rows: IntArray) -> LabelledPoints:
+    def take(self, rows: IntArray) -> "LabelledPoints":
         """Some of the rows."""
         groups = None if self.groups is None else [self.groups[i] for i in rows]
         return LabelledPoints(self.points.take(rows), groups, self.file)
 
-    def halves(self, seed: int) -> Iterator[LabelledPoints]:
+    def halves(self, seed: int) -> "Iterator[LabelledPoints]":
         """A calibration half and a test half, drawn at random."""
         if len(self) < 2:
             raise CalliperError(

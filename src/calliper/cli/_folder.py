@@ -6,8 +6,6 @@ outputs are made with, which files are planned, and of each that is done the sta
 output. Lines are only ever added, so that whatever ends a run leaves a journal to go on by.
 """
 
-from __future__ import annotations
-
 import glob
 import json
 import os
@@ -16,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 from calliper import __version__
 from calliper._writing import lock, to_text
@@ -68,7 +66,7 @@ class DataSet:
     form: Form
 
     @classmethod
-    def of(cls, new: str, form: Form) -> DataSet:
+    def of(cls, new: str, form: Form) -> Self:
         """What a folder holds or a pattern matches."""
         base = Path(new) if os.path.isdir(new) else _fixed_part(new)
         found = [new] if os.path.isdir(new) else glob.glob(new, recursive=True)

@@ -24,7 +24,7 @@ from calliper.targets import MultiTargetRegressor, column_of
 
 #: By how much answers may differ, in units of the largest: networks compute in single precision,
 #: and in another order on another machine.
-TOLERANCE = 1e-5
+SAME_ANSWER = 1e-5
 
 #: Targets of one model that a file may ask for, each by itself.
 MOST_TARGETS = 10_000
@@ -183,4 +183,4 @@ def check_class(model: Any, before: dict[str, Any]) -> None:
 
 def _differs(now: FloatArray, before: FloatArray) -> bool:
     largest = float(np.abs(before).max(initial=0.0))
-    return bool((np.abs(now - before) > TOLERANCE * max(largest, 1e-300)).any())
+    return bool((np.abs(now - before) > SAME_ANSWER * max(largest, 1e-300)).any())
