@@ -396,7 +396,7 @@ def refuse_seen(training: RowSketch, X: Any, y: Any) -> str | None:
         raise CalliperError(_meaning(found))
     if not found.certain:
         return None
-    warn(f"Nothing is promised any more. {_meaning(found)}", SharedRowsWarning)
+    warn(f"The promise no longer holds. {_meaning(found)}", SharedRowsWarning)
     return _meaning(found)
 
 

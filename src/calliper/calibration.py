@@ -66,18 +66,19 @@ UNCHECKED = (
 )
 #: What is known of the assumption that calibration and new rows are predicted alike.
 NOT_ALONE = (
-    "Not checked: whether the model predicts rows alone as beside others, since it could not be "
-    "asked for one row."
+    "Not checked: whether the model predicts a row alone as it does in a batch, since it could "
+    "not predict one row."
 )
 OTHERWISE = (
-    "The model predicts some rows otherwise alone than beside others, by rounding. So {:.1g} is "
-    "added to each radius, twice what was seen; the promise assumes that no error moves by more."
+    "The model predicts some rows slightly differently alone than in a batch, by rounding. So "
+    "{:.1g}, twice the largest difference seen, is added to each radius; the promise assumes "
+    "that no difference is larger."
 )
 
 #: What is said where calibration rows were dealt into two parts.
 TAUGHT = (
-    "{:,} other rows taught how the model errs. They were picked by position alone, and the "
-    "promise rests on the {:,} that calibrate."
+    "{:,} other rows were used to learn how the model errs. They were chosen by position alone, "
+    "and the promise rests on the {:,} that calibrate."
 )
 #: What is said of a level that needs more rows than those.
 FROM_ALL = (
@@ -176,7 +177,11 @@ class Calibration:
         locality = method.locality_ if isinstance(method, FullRescaled) else None
         lines = [
             f"calibrated on {method.n_calibration_:,} rows by {promise.method}"
-            + (f"; {self.n_taught:,} others taught how the model errs" if self.n_taught else ""),
+            + (
+                f"; {self.n_taught:,} others used to learn how the model errs"
+                if self.n_taught
+                else ""
+            ),
             f"near in {self.space}" if method.judges_nearness else "",
             "" if locality is None else f"as local as {locality.describe()}",
             "" if self.left_out is None or self.n_taught else f"left-out errors: {self.left_out}",
@@ -271,9 +276,10 @@ class Calibration:
         upper[:, higher] = np.maximum(upper[:, higher], plain.upper)
         n, n_all = (each.calibrators[0].n_calibration_ for each in (self, self.on_all))
         warn(
-            f"Coverage {', '.join(map(str, asked))} needs more than the {n:,} rows that calibrate: "
-            f"intervals have the width of plain split on all {n_all:,} rows there, without what "
-            f"{self.n_taught:,} of them taught. learning_part=None calibrates on all rows.",
+            f"Coverage {', '.join(map(str, asked))} needs more than the {n:,} rows that "
+            f"calibrate: intervals have the width of plain split on all {n_all:,} rows there, "
+            f"without what was learnt from {self.n_taught:,} of them. learning_part=None "
+            "calibrates on all rows.",
             SmallCalibrationWarning,
         )
         return lower, upper
@@ -556,8 +562,8 @@ def _learn(
         if unseen is not None:
             if chosen_part:
                 warn(
-                    f"learning_part={part_of!r} is not used: left-out errors of training rows "
-                    f"teach, and all rows calibrate.",
+                    f"learning_part={part_of!r} is not used: training rows are used to learn "
+                    "instead, and all rows calibrate.",
                     UnusedWarning,
                 )
             return *learn_errors(training, unseen, space, score, wanted, chosen=chosen), none

@@ -117,9 +117,9 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
         now: FloatArray = np.asarray(self.classifier_.predict_proba(X), dtype=np.float64)[:, 1]
         if (now == 1).any():
             raise CalliperError(
-                f"the classifier is certain that {int((now == 1).sum())} of {len(now)} rows are of "
-                f"now, which is no finite weight: calibrate its probabilities "
-                f"(CalibratedClassifierCV) or regularise it."
+                f"the classifier is certain that {int((now == 1).sum())} of {len(now)} rows are "
+                "of now, which is not a finite weight: calibrate its probabilities "
+                "(CalibratedClassifierCV) or regularise it."
             )
         return np.asarray(self.ratio_ * now / (1 - now))
 

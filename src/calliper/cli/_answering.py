@@ -119,8 +119,8 @@ class Answering:
             count = "all" if tally.known == tally.rows else f"{tally.known:,} of"
             out.note(
                 f"warning: {count} {tally.rows:,} new rows are also calibration rows (same "
-                f"prediction and features): intervals around rows that were used already say "
-                f"nothing of new ones"
+                "prediction and features): intervals around rows that were already used say "
+                "nothing about new ones"
             )
 
     def say_seen(self, tally: Tally) -> None:

@@ -238,7 +238,9 @@ class Journal:
         before = head.get("made_with")
         advice = "name another --output folder, or give --overwrite"
         if not before or any(head.get(name) != value for name, value in _HEAD.items()):
-            raise CalliperError(f"{self.folder}: {JOURNAL} is none of this calliper's; {advice}.")
+            raise CalliperError(
+                f"{self.folder}: {JOURNAL} was not written by this version of calliper; {advice}."
+            )
         for name, now in made_with.items():
             was = before.get(name)
             if was != now:
@@ -290,8 +292,8 @@ def _telling_what_is_done(journal: Journal, paths: Collection[str], output: str)
         done = [entry for name, entry in journal.done.items() if name in paths]
         size = sum(entry["made"]["size"] for entry in done)
         raise CalliperError(
-            f"{error} {len(done)} of {len(paths)} files are whole in {output} "
-            f"({size / _GIGA:.3g} GB); the same command goes on from there."
+            f"{error} {len(done)} of {len(paths)} files are complete in {output} "
+            f"({size / _GIGA:.3g} GB); run the same command to continue."
         ) from error
 
 

@@ -103,7 +103,7 @@ class ParquetTable:
             yield
         except (pa.ArrowException, UnicodeDecodeError) as error:
             raise CalliperError(
-                f"cannot read {self.name} as Parquet: {error}; write the file anew."
+                f"cannot read {self.name} as Parquet: {error}; write the file again."
             ) from error
 
 

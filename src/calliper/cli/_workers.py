@@ -229,7 +229,7 @@ def _task_to_repeat(worker: Worker, deaths: Counter[str]) -> Task:
     what = f"a process that worked on {task.new} was ended {how}{hint}"
     if deaths[task.new] == MOST_DEATHS:
         raise CalliperError(f"{what}, {MOST_DEATHS} times: try fewer --workers.")
-    out.note(f"warning: {what}; the file is begun anew")
+    out.note(f"warning: {what}; the file is started again")
     return task
 
 
