@@ -64,7 +64,7 @@ def test_ties_are_kept_where_rows_are_predicted_otherwise_alone(score, tmp_path)
         ]
         lost += sum(together & ~np.array(held)[drawn])
     assert not lost
-    assert made.calibration_.slack > 0 and "otherwise alone" in made.guarantee(0.9).describe()
+    assert made.calibration_.slack > 0 and "differently alone" in made.guarantee(0.9).describe()
     save(made, tmp_path / "kept")
     assert load(tmp_path / "kept", model).calibration_.slack == made.calibration_.slack
 

@@ -77,7 +77,7 @@ RATES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
 ROWS_SEARCHED, SECTIONS = 8, 16
 #: To what a level is searched, still far above the rounding of levels; and up to which N + 1, times
 #: the number of tails, it is then told exactly.
-CLOSE, STEPS = 1e-10, (10**3, 10**4, 10**5, 10**6)
+CLOSE, HORIZONS = 1e-10, (10**3, 10**4, 10**5, 10**6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -524,7 +524,7 @@ def _searched(model: Any, X: Any, y: FloatArray, how: dict[str, Any]) -> list[fl
 
 def _as_rank(low: float, high: float) -> float:
     """The level between these, as a rank over N + 1 if there is one."""
-    for n in STEPS:
+    for n in HORIZONS:
         rank = Fraction(high).limit_denominator(n)
         if low - 2 * TOLERANCE <= rank <= high:
             return float(rank)

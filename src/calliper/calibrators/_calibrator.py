@@ -16,8 +16,6 @@ What ``fit`` was given is kept, as most of it is in any case, so that ``extend``
 it. A method that knows a shorter way writes ``_take_in``.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -80,10 +78,10 @@ MOST_COMPARED, LEAST_KNOWN = 200, 5
 MOST_LEVELS = 1000
 
 #: Methods by their names on the command line.
-_METHODS: dict[str, type[Calibrator]] = {}
+_METHODS: "dict[str, type[Calibrator]]" = {}
 
 
-def methods() -> dict[str, type[Calibrator]]:
+def methods() -> "dict[str, type[Calibrator]]":
     """Every method that has a name on the command line, by that name, the most useful first."""
     from calliper import calibrators
 
@@ -435,6 +433,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _checked_apart(self, name: str, given: Any, Z: Any) -> Rows | None:
         """Rows apart from the calibration points, with what of them the method uses, checked."""
+        if given is None and name != "training":
+            return None
         rows, uses = None if given is None else Rows.of(given), self.uses
         if name == "training" and uses.refusal and not uses.has_needs(rows):
             raise CalliperError(uses.refusal)

@@ -41,7 +41,7 @@ class Split(Calibrator):
     about = About(
         cli="split",
         width="the same width everywhere",
-        when="if one width is wanted, or as the yardstick",
+        when="if one width is wanted, or as a baseline",
         cost="O(N log N + M)",
         order=4,
     )

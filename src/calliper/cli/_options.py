@@ -51,7 +51,7 @@ class Shared:
                 f"--target and --prediction are both {self.target!r}: name two columns."
             )
         if self.features is not None and self.features_prefix is not None:
-            raise CalliperError("--features and --features-prefix exclude one another: give one.")
+            raise CalliperError("--features and --features-prefix cannot be combined: give one.")
 
     def columns(self, calibration: Table) -> Columns:
         """The columns: features by a list, by a prefix that the table fills in, or not at all."""
@@ -220,7 +220,7 @@ text_form = together(
         metavar="NAME",
         default="utf-8",
         callback=checked(_encoding),
-        help="Of text files that do not begin with a byte order mark.",
+        help="Encoding of text files without a byte order mark.",
     ),
 )
 
@@ -283,10 +283,10 @@ seed = click.option(
     "--seed",
     type=click.IntRange(0, 2**32 - 1),
     default=0,
-    help="Decides whatever is drawn at random.",
+    help="Seed of everything that is drawn at random.",
 )
 seed_and_quiet = together(
-    seed, click.option("--quiet", is_flag=True, help="Say nothing but errors and warnings.")
+    seed, click.option("--quiet", is_flag=True, help="Print errors and warnings only.")
 )
 
 
