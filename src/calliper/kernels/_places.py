@@ -21,8 +21,6 @@ Edges are floating-point numbers with 8 bits behind the first: the place of a sc
 shift of its bits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
