@@ -43,6 +43,7 @@ import numpy as np
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut
 
 from calliper import _validation as valid
+from calliper._row_checks import warn_of_times
 from calliper._types import FloatArray, IntArray
 from calliper.declarations import About
 from calliper.exceptions import CalliperError
@@ -198,6 +199,10 @@ class CVPlus(RefittedRegressor):
         (groups,) = same_rows(X, "X", split_groups=split_groups)
         if groups is not None:
             groups = valid.row_values(groups, X, "split_groups")
+        if isinstance(self.cv, Integral) and groups is None:
+            runs = f"cv=KFold({self.cv}) leaves out runs of neighbouring rows instead."
+            matters = f"cv=KFold({self.cv}, shuffle=True) says that the order does not matter."
+            warn_of_times(X, y, None, "fit deals", f"{runs} {matters}")
         self._fit(X, y, fit_params, groups)
         if groups is not None:
             self.no_guarantee_ = few_groups(groups)
