@@ -18,7 +18,7 @@ from sklearn.utils import _safe_indexing, indexable
 
 from calliper._notebook import floored
 from calliper._row_checks import RowSketch, refuse_seen, state_of, warn_of_trend
-from calliper._types import Coverage, FloatArray, IntArray
+from calliper._types import AgeingWeights, Coverage, FloatArray, IntArray
 from calliper._validation import (
     PerRow,
     at_least,
@@ -309,10 +309,14 @@ class Calibration:
         length = self.space.length_scale(
             n if window is None else min(n, at_least(window, 1, "window"))
         )
+        ageing, before = self.per_row.weights, self.calibrators
+        if isinstance(ageing, AgeingWeights):
+            per_row["weights"] = ageing.of_age(len(y))
+            before = tuple(each.aged(per_row["weights"][0]) for each in before)
         tails = measured(self.score, Z, y, y_pred, **per_row)
         grown = tuple(
             copy(calibrator).extend_by(rows, window=window, length_scale=length)
-            for calibrator, rows in zip(self.calibrators, tails, strict=True)
+            for calibrator, rows in zip(before, tails, strict=True)
         )
         on_all = self.on_all
         if on_all is not None:  # with a window old rows are dropped, and those that taught are old

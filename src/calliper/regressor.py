@@ -29,7 +29,7 @@ from calliper._row_checks import (
     sketch_rows,
     warn_of_times,
 )
-from calliper._types import Coverage, FloatArray
+from calliper._types import AgeingWeights, Coverage, FloatArray
 from calliper._validation import (
     USUAL_COVERAGE,
     PerRow,
@@ -270,6 +270,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         ``weights`` say how many times as often such inputs come among new rows, up to a constant:
         values, a column name, or a function of the rows such as a fitted
         :class:`calliper.shift.LikelihoodRatio`. The promise is then one for the new rows.
+        ``calliper.shift.Recency(half_life)`` lets rows in order of time count less with age.
         """
         _, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
         X, y, per_row, lazy = rows_at_hand(X, y, groups, weights, self.estimator)
@@ -285,6 +286,8 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
             y_train = self._check_targets(y_train, "y_train")
         training = given_training(self, X_train, y_train)
         model, no_guarantee = known_model(self.estimator, trained, X, y, training)
+        if isinstance(weights, AgeingWeights):
+            no_guarantee = no_guarantee or weights.explain()
         refuse_unfitted(model, X)
         refuse_remembered(model, y)
         made = self._calibrated(model, X, y, training, per_row=per_row, lazy=lazy)
