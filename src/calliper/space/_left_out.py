@@ -172,15 +172,12 @@ class Training:
     def left_out(self, embedding: Embedding) -> LeftOut | None:
         """Out of bag where the model has bags, else by refitting; None where neither can be.
 
-        Rows in order of time are like their neighbours, which bags hold: runs are left out, if the
-        model may be trained again. Frozen models are never refitted. A refit that fails is pointed
-        out, and there are none.
+        Frozen models are never refitted. A refit that fails is pointed out, and there are none.
         """
         if self.X is None or self.y is None:
             return None
-        model = embedding.model
+        found, model = _out_of_bag(embedding, self), embedding.model
         unable = self.n_refits == 0 or len(self.y) < 2 or why_no_refit(model) is not None
-        found = _out_of_bag(embedding, self) if self.shuffle or unable else None
         if found is not None or unable:
             return found
         try:
