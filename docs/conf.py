@@ -33,13 +33,19 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
-if os.environ.get("CALLIPER_INTERSPHINX") == "1":  # needs a network
-    extensions.append("sphinx.ext.intersphinx")
-    intersphinx_mapping = {
-        "numpy": ("https://numpy.org/doc/stable/", None),
-        "python": ("https://docs.python.org/3/", None),
-        "sklearn": ("https://scikit-learn.org/stable/", None),
-    }
+#: Sites whose names are linked, by inventories in docs/inventories; the others need a network.
+SITES = {
+    "numpy": "https://numpy.org/doc/stable/",
+    "python": "https://docs.python.org/3/",
+    "sklearn": "https://scikit-learn.org/stable/",
+}
+KEPT = {name: Path(__file__).parent / "inventories" / f"{name}.inv" for name in SITES}
+extensions.append("sphinx.ext.intersphinx")
+intersphinx_mapping = {
+    name: (SITES[name], str(kept) if kept.exists() else None)
+    for name, kept in KEPT.items()
+    if kept.exists() or os.environ.get("CALLIPER_INTERSPHINX") == "1"
+}
 
 exclude_patterns = [
     "_build",
@@ -205,12 +211,24 @@ def as_mathml(translator: Any, node: Any) -> None:
     raise SkipNode
 
 
+def write_llms(app: Any, exception: Exception | None) -> None:
+    """The pages by title in llms.txt, for programs that read documentation."""
+    if exception is None and app.builder.format == "html":
+        apart = ("gallery/", "reference/", "decisions/", "paper/")
+        pages = sorted(page for page in app.env.found_docs if not page.startswith(apart))
+        lines = [f"- [{app.env.titles[page].astext()}]({page}.html)" for page in pages]
+        about = "> Prediction intervals around any regression model, in Python."
+        text = "\n".join(["# calliper", "", about, "", "## Pages", "", *lines, ""])
+        Path(app.outdir, "llms.txt").write_text(text, encoding="utf-8")
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.add_html_math_renderer("mathml", (as_mathml, None), (as_mathml, None))
     app.connect("source-read", lead_outside)
     app.connect("source-read", lead_on)
     app.connect("autodoc-skip-member", skip_routing)
+    app.connect("build-finished", write_llms)
 
 
 html_math_renderer = "mathml"

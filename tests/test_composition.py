@@ -83,6 +83,7 @@ def test_weighted_distribution_is_its_definition(method):
         assert found.crps(target)[i] == pytest.approx(crps)
 
 
+@pytest.mark.long
 def test_weighted_place_of_targets_is_uniform_under_shift_over_draws():
     place, unweighted = [], []
     for seed in range(500):

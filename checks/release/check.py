@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import tarfile
+import tomllib
 import venv
 import zipfile
 from email.parser import HeaderParser
@@ -53,6 +54,7 @@ def main() -> int:
     record = parser.parse_args().record
     sdist, wheel = built()
     problems = [*stated(), *described(wheel), *contents(wheel), *source_contents(sdist)]
+    problems += built_again(sdist, wheel)
     for file in (sdist, wheel):
         problems += tried(file)
     ratio = import_ratio(environment(wheel))
@@ -76,6 +78,14 @@ def built() -> tuple[Path, Path]:
     return sdist, wheel
 
 
+def built_again(*files: Path) -> list[str]:
+    """A second build must be the same, byte by byte, so that anyone can check what is published."""
+    folder = OUT / "again"
+    subprocess.run([sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)], check=True)
+    differ = [file.name for file in files if file.read_bytes() != (folder / file.name).read_bytes()]
+    return [f"{name}: a second build differs" for name in differ]
+
+
 def stated() -> list[str]:
     """One version, in the form that people expect, wherever it is named."""
     problems = []
@@ -90,6 +100,14 @@ def stated() -> list[str]:
         problems.append(f"CHANGELOG.md: expected a section ## [{VERSION}] - YYYY-MM-DD")
     elif dated[1] == "unreleased":
         print(f"note: the section of {VERSION} in CHANGELOG.md has no date yet")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    recipe = (ROOT / "checks/release/recipe.yaml").read_text("utf-8")
+    for wanted in [f"python {project['requires-python']}", *project["dependencies"]]:
+        name, bound = re.match(r"([\w.-]+) ?(.*)", wanted).groups()  # type: ignore[union-attr]
+        if f"    - {name} {bound}\n" not in recipe:
+            problems.append(f"recipe.yaml: expected a line '- {name} {bound}'")
+    if f'version: "{VERSION}"' not in recipe:
+        problems.append(f'recipe.yaml: expected version: "{VERSION}"')
     return problems
 
 
@@ -145,7 +163,10 @@ def tried(file: Path) -> list[str]:
     python = environment(file)
     venv.create(python.parents[1], with_pip=True)
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    for command in ([*pip, str(file)], [str(python), "-I", str(ROOT / "release" / "smoke.py")]):
+    for command in (
+        [*pip, str(file)],
+        [str(python), "-I", str(Path(__file__).with_name("smoke.py"))],
+    ):
         if subprocess.run(command, cwd=OUT, check=False).returncode != 0:
             return [f"{file.name}: {' '.join(command[1:3])} failed in a fresh environment"]
     return []

@@ -25,31 +25,6 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-__all__ = [
-    "CalliperError",
-    "CannotSaveError",
-    "DamagedFileError",
-    "EmbeddingWarning",
-    "FailedTrialsWarning",
-    "InEveryBootstrapWarning",
-    "MissingFileError",
-    "NewerFormatError",
-    "OtherModelError",
-    "QuantileCrossingWarning",
-    "RowLabelsWarning",
-    "RowOrderWarning",
-    "SharedRowsWarning",
-    "ShiftWarning",
-    "SmallCalibrationWarning",
-    "SparseBinsWarning",
-    "SplitGroupsWarning",
-    "TornStoreWarning",
-    "UnbalancedBoxWarning",
-    "UnscaledFeaturesWarning",
-    "UnusedWarning",
-    "ZeroScaleWarning",
-]
-
 
 class CalliperError(ValueError):
     """An input that no valid interval can be computed from; the message says what to change."""
@@ -143,6 +118,10 @@ class TornStoreWarning(UserWarning):
     """A line of the store cannot be read; its trial is computed again."""
 
 
+_CLASSES = [each for each in vars().values() if isinstance(each, type)]
+#: Every error and every warning above.
+__all__ = sorted(each.__name__ for each in _CLASSES if issubclass(each, Exception))
+
 #: Modules between the user's line and a warning of ours.
 _PACKAGE = re.compile(r"(calliper|joblib|sklearn|concurrent|threading)(\.|$)")
 #: Warnings that the caller in this thread deals with itself, so they are not shown.
@@ -163,9 +142,9 @@ def _set_for_a_while(variable: ContextVar[Any], value: Any) -> Iterator[None]:
         variable.reset(token)
 
 
-def unheard(category: type[Warning]) -> AbstractContextManager[None]:
-    """Silence a warning of calliper's in this thread; Python's own filters are for all threads."""
-    return _set_for_a_while(_UNHEARD, (*_UNHEARD.get(), category))
+def unheard(*categories: type[Warning]) -> AbstractContextManager[None]:
+    """Silence warnings of calliper's in this thread; Python's own filters are for all threads."""
+    return _set_for_a_while(_UNHEARD, (*_UNHEARD.get(), *categories))
 
 
 def once(

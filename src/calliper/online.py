@@ -77,7 +77,7 @@ RATES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
 ROWS_SEARCHED, SECTIONS = 8, 16
 #: To what a level is searched, still far above the rounding of levels; and up to which N + 1, times
 #: the number of tails, it is then told exactly.
-CLOSE, STEPS = 1e-10, (10**3, 10**4, 10**5, 10**6)
+CLOSE, HORIZONS = 1e-10, (10**3, 10**4, 10**5, 10**6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,6 +186,11 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         rates = np.array([_check_rate(rate) for rate in given["rate"]])
         if not len(rates):
             raise CalliperError("rate must name at least one rate, such as 0.01; got none.")
+        if check_level(self.coverage) <= 0.2 and 0.5 <= rates.max() < 1:
+            raise CalliperError(
+                f"coverage={self.coverage:g} and rate={rates.max():g} look swapped: coverage is "
+                f"the share of targets inside, rate a small step, as in Controller(0.9, rate=0.01)."
+            )
         if not isinstance(self.decay, Real) or not 0 <= float(self.decay) < 1:
             raise CalliperError(f"decay must be at least 0 and below 1; got {self.decay!r}.")
         at_least(self.horizon, 1, "horizon")
@@ -519,7 +524,7 @@ def _searched(model: Any, X: Any, y: FloatArray, how: dict[str, Any]) -> list[fl
 
 def _as_rank(low: float, high: float) -> float:
     """The level between these, as a rank over N + 1 if there is one."""
-    for n in STEPS:
+    for n in HORIZONS:
         rank = Fraction(high).limit_denominator(n)
         if low - 2 * TOLERANCE <= rank <= high:
             return float(rank)

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from calliper._kept import COLUMN_FIELDS, Field, Inline, Number, Part, Plain, Text
 from calliper._notebook import card, reporter
 from calliper._row_checks import (
-    TOO_SMALL,
+    SEEN_IN_TRAINING,
     RowSketch,
     RowTrend,
     refuse_seen,
@@ -352,6 +352,8 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
 
     def _say_unused(self, training: Training, *, given: bool) -> None:
         """Point out training rows that were ``given``, and refits, that change nothing."""
+        if training.X is None:
+            return
         made, folds = self.calibration_, self.left_out_folds
         uses, why = made.calibrators[0].uses, why_no_refit(made.model)
         learns = "left_out" in uses and not {"training", "errors"} & {*uses.needs}
@@ -359,7 +361,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         mapped = not isinstance(embed, str) or embed == "inputs"
         sloped = isinstance(made.score, DistributionError) and made.score.slope is not None
         standardised = mapped or sloped or learnt_from_training(made.space.space)
-        if training.X is not None and training.y is None and learns and not standardised:
+        if training.y is None and learns and not standardised:
             warn(
                 "X_train was given without y_train: it is only checked for rows that are also "
                 "calibration rows. Pass y_train, too, to learn from training rows how the model "
@@ -756,7 +758,7 @@ def refuse_remembered(model: Any, y: FloatArray) -> None:
     if not opened.targets and family_of(opened.core).was_trained_on(opened.core, y):
         raise CalliperError(
             f"The model was trained on these calibration rows: its trees hold the means of their "
-            f"targets. {TOO_SMALL}"
+            f"targets. {SEEN_IN_TRAINING}"
         )
 
 

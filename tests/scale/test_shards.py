@@ -24,12 +24,12 @@ def problem(kind, n=120, seed=0):
     """Features and scores of n calibration points, and features of new rows."""
     rng = np.random.default_rng(seed)
     d = {"line": 1, "wide": 20}.get(kind, 2)
-    Z, new = rng.normal(size=(n, d)), rng.normal(size=(60, d))
+    Z, new = rng.normal(size=(n, d)), rng.normal(size=(30, d))
     scores = rng.exponential(size=n) * (1 + Z[:, 0] ** 2)
     if kind == "lattice":
-        Z, new = rng.integers(4, size=(n, d)) * 1.0, rng.integers(5, size=(60, d)) * 1.0
+        Z, new = rng.integers(4, size=(n, d)) * 1.0, rng.integers(5, size=(30, d)) * 1.0
     if kind == "copies":
-        Z, new = np.repeat(Z[: n // 6], 6, axis=0), np.vstack([Z[:20], new[:40]])
+        Z, new = np.repeat(Z[: n // 6], 6, axis=0), np.vstack([Z[:10], new[:20]])
     if kind == "one place":
         Z = np.zeros((n, d))
     if kind in ("zeros", "lattice"):
@@ -40,15 +40,16 @@ def problem(kind, n=120, seed=0):
 
 
 def dealt(Z, scores, n_shards, seed=0):
-    """The same points in random order, in shards of random sizes, some of them empty."""
+    """The same points in random order, in shards of random sizes, one of them empty."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(Z))
     cuts = np.sort(rng.integers(len(Z) + 1, size=n_shards - 1))
+    cuts[1:2] = cuts[:1]
     return np.split(Z[order], cuts), np.split(scores[order], cuts)
 
 
 @quiet
-@pytest.mark.parametrize("n_shards", [1, 2, 7, 20])
+@pytest.mark.parametrize("n_shards", [1, 7])
 @pytest.mark.parametrize(
     "kind", ["plain", "line", "wide", "lattice", "copies", "one place", "zeros", "tied scores"]
 )

@@ -28,7 +28,7 @@ from calliper.kernels._search import (
 )
 from calliper.kernels._shared import Candidates, SharedSums, Shells, shared_means, sum_of_each
 from calliper.kernels._statistic import STATISTICS, Edge, Entering, MeanStatistic, clamped_crossing
-from calliper.kernels._weighted import RadialExponents, to_weights
+from calliper.kernels._weighted import EXPONENT_ERROR, RadialExponents, to_weights
 
 if TYPE_CHECKING:
     from calliper.kernels._criterion import CRITERIA

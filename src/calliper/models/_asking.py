@@ -145,6 +145,11 @@ def learnt(model: Any, name: str) -> Any:
     return getattr(model, name, None)
 
 
+def learnt_of_each(models: Iterable[Any], name: str) -> list[Any]:
+    """The same of each of many."""
+    return [learnt(model, name) for model in models]
+
+
 def comes_from(value: Any, library: str) -> bool:
     """Whether its class, or what that is derived from, is of a library, which need not be there."""
     return any(base.__module__.partition(".")[0] == library for base in type(value).__mro__)

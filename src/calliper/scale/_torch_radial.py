@@ -16,15 +16,15 @@ import numpy as np
 
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError
-from calliper.kernels import Bag, LeaveTwoOut
+from calliper.kernels import EXPONENT_ERROR, Bag, LeaveTwoOut
 from calliper.quantile import Shares, conformal_rank, row_thresholds
 from calliper.scale._device import DeviceRows, Tensor, import_torch, to_columns
 from calliper.scale._torch import Strips
 
 torch = import_torch()
 
-#: Largest error of an exponent, and what thresholds are enlarged by.
-EXPONENT_ERROR, ENLARGED = 1e-11, 1e-10
+#: What thresholds are enlarged by.
+ENLARGED = 1e-10
 
 #: Arrays of the size of a tile that are alive at a time, and of two entries each.
 ALIVE = 12
