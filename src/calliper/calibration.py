@@ -17,7 +17,7 @@ from sklearn.utils import _safe_indexing, indexable
 from calliper import _validation as valid
 from calliper._notebook import floored
 from calliper._row_checks import RowSketch, refuse_seen, state_of, warn_of_trend
-from calliper._types import Coverage, FloatArray, IntArray
+from calliper._types import AgeingWeights, Coverage, FloatArray, IntArray
 from calliper.calibrators import (
     Calibrator,
     FullRescaled,
@@ -51,6 +51,7 @@ from calliper.space import (
     LearningPart,
     LeftOut,
     Training,
+    checked_gap,
     deal,
     fit_embedding,
     learn_errors,
@@ -312,12 +313,16 @@ class Calibration:
         length = self.space.length_scale(
             n if window is None else min(n, valid.at_least(window, 1, "window"))
         )
+        ageing, before = self.per_row.weights, self.calibrators
+        if isinstance(ageing, AgeingWeights):
+            per_row["weights"] = ageing.of_age(len(y))
+            before = tuple(each.aged(per_row["weights"][0]) for each in before)
         tails = measured(self.score, Z, y, y_pred, **per_row)
         if len(y) >= 5:
             self.calibrators[0].warn_if_known(tails[0].scores)
         grown = tuple(
             copy(calibrator).extend_by(rows, window=window, length_scale=length)
-            for calibrator, rows in zip(self.calibrators, tails, strict=True)
+            for calibrator, rows in zip(before, tails, strict=True)
         )
         on_all = self.on_all
         if on_all is not None:  # with a window old rows are dropped, and those that taught are old
@@ -436,14 +441,13 @@ def calibrate_model(
         per_row = replace(per_row, groups=method.asked(per_row.groups))
         method = as_calibrator(method.calibrator)
     given = per_row.known(X)
-    space, score, errors, left_out, taught = _learn(
+    space, score, errors, left_out, (taught, kept) = _learn(
         front, asked, method, score, X, y, training, given
     )
     on_all = None
     if len(taught):
         if not given and lazy is None:
             on_all = _plain(model, X, y)
-        kept = np.delete(np.arange(len(y)), taught)
         X, y = _safe_indexing(indexable(X)[0], kept), y[kept]
         given = {name: value[kept] for name, value in given.items()}
         order = kept if order is None else order[kept]
@@ -451,7 +455,8 @@ def calibrate_model(
     slack = slack_of(score, y, y_pred, *refuse_changing(space, X, y_pred, Z))
     if lazy is not None:
         y, y_pred, Z, given = lazy.located(space)
-        kept = np.delete(np.arange(len(y)), taught)  # the rows at hand are the first of them
+        if len(taught):  # the rows at hand are the first of them
+            kept = np.append(kept, np.arange(kept[-1] + 1, len(y)))
         y, y_pred, Z = y[kept], y_pred[kept], Z[kept]
         given = {name: value[kept] for name, value in given.items()}
         several = np.ndim(y) == 2 and np.shape(y)[1] > 1
@@ -532,12 +537,13 @@ def _learn(
     y: FloatArray,
     training: Training,
     given: Mapping[str, Any],
-) -> tuple[Embedding, Score, ErrorModel | None, LeftOut | None, IntArray]:
+) -> tuple[Embedding, Score, ErrorModel | None, LeftOut | None, tuple[IntArray, IntArray]]:
     """The space, the score, and what left-out rows teach if the calibrator uses them.
 
-    Last, the numbers of the calibration rows that taught it, and may not calibrate.
+    Last, the numbers of the calibration rows that taught it, and of those that may calibrate.
     """
-    uses, known, none = method.uses, training.X is not None, np.empty(0, dtype=np.intp)
+    uses, known = method.uses, training.X is not None
+    none = np.empty(0, dtype=np.intp), np.arange(len(y))
     asks, part_of = "left_out" in uses, front.learning_part
     chosen_part = part_of is not None and part_of != "auto"
     if not chosen_part and not (asks and _enough(given.get("weights"))):
@@ -585,18 +591,20 @@ def _learn(
             UnusedWarning,
         )
     if deals and errors is not None:
-        taught, _ = deal(
+        taught, kept = deal(
             len(y),
             part_of,
             labels=given.get("groups"),
             shuffle=front.shuffle is not False,
+            gap=checked_gap(front),
             random_state=front.random_state,
         )
         if len(taught):
             part = LearningPart(X=_safe_indexing(indexable(X)[0], taught), y=y[taught])
             space = space_of(part) if space is None else space
             unseen = part.left_out(space)
-            return *learn_errors(part, unseen, space, score, wanted, chosen=chosen), taught
+            learnt = learn_errors(part, unseen, space, score, wanted, chosen=chosen)
+            return *learnt, (taught, kept)
     return (space_of(training) if space is None else space), score, None, None, none
 
 

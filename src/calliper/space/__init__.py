@@ -15,6 +15,7 @@ from calliper.space._left_out import (
     LearningPart,
     LeftOut,
     Training,
+    checked_gap,
     deal,
     knows_left_out,
     n_teaching,
