@@ -4,6 +4,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
+# Bytecode is kept even where the machine says otherwise: tests start many processes, each of which
+# would compile the library again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The targets that most people need come first; make help lists all of them in this order.
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-long bench docs lint tests house coverage mutants laws fuzz faults docs-check paper paper-quick peers-table distributions-table baselines-table tuning-table tuning-study nearness-study plots release-check lock audit test-minimal clean
@@ -70,10 +74,10 @@ house: .venv/ready  ## how large the house is: lines, modules, files entered by 
 coverage: .venv/ready  ## lines and branches of the numerical core that its own tests run: all of them
 	$(BIN)/python -m checks.mutants --coverage
 
-mutants: .venv/ready  ## break the numerical core in small ways for half an hour more; docs/mutants.md
+mutants: .venv/ready  ## break the numerical core in small ways for half an hour more; checks/mutants/mutants.md
 	$(BIN)/python -m checks.mutants --minutes $(or $(MINUTES),30)
 
-laws: .venv/ready  ## try to break every promise for 55 minutes more, on two cores; docs/promises.md
+laws: .venv/ready  ## try to break every promise for 55 minutes more, on two cores; checks/promises/promises.md
 	OMP_NUM_THREADS=1 $(BIN)/python -m checks.promises --minutes $(or $(MINUTES),55)
 
 fuzz: .venv/ready  ## give odd files, tables and calls to all that reads: MINUTES=... (20) or INPUTS=... of each kind
@@ -114,7 +118,7 @@ nearness-study: .venv/ready  ## where to judge nearness; CALLIPER_DATA names the
 	$(BIN)/python -m studies.experiments.nearness.study
 	$(BIN)/python -m studies.experiments.nearness.summary
 
-plots: .venv/ready  ## the figures of docs/plots.md, from the code on that page
+plots: .venv/ready  ## the figures docs/images/plot-*.png of the pages
 	$(BIN)/python docs/make_plots.py
 
 ##@ release

@@ -33,17 +33,30 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
-if os.environ.get("CALLIPER_INTERSPHINX") == "1":  # needs a network
-    extensions.append("sphinx.ext.intersphinx")
-    intersphinx_mapping = {
-        "numpy": ("https://numpy.org/doc/stable/", None),
-        "python": ("https://docs.python.org/3/", None),
-        "sklearn": ("https://scikit-learn.org/stable/", None),
-    }
+#: Sites whose names are linked, by inventories in docs/inventories; the others need a network.
+SITES = {
+    "numpy": "https://numpy.org/doc/stable/",
+    "python": "https://docs.python.org/3/",
+    "sklearn": "https://scikit-learn.org/stable/",
+}
+KEPT = {name: Path(__file__).parent / "inventories" / f"{name}.inv" for name in SITES}
+extensions.append("sphinx.ext.intersphinx")
+intersphinx_mapping = {
+    name: (SITES[name], str(kept) if kept.exists() else None)
+    for name, kept in KEPT.items()
+    if kept.exists() or os.environ.get("CALLIPER_INTERSPHINX") == "1"
+}
 
-exclude_patterns = ["_build", "_templates", "gallery/*.ipynb", "gallery/*.py", "gallery/*.md"]
+exclude_patterns = [
+    "_build",
+    "_templates",
+    "decisions",
+    "gallery/*.ipynb",
+    "gallery/*.py",
+    "gallery/*.md",
+]
 templates_path = ["_templates"]
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
 suppress_warnings = ["config.cache"]
 
@@ -162,14 +175,10 @@ def where_next(page: str) -> list[str]:
     return next((NEXT[folder] for folder in folders if folder in NEXT), NEXT["*"])
 
 
-#: Pages that lie beside the folder of the others, and where the site has them.
-OUTSIDE = {"CHANGELOG": "whats-new", "CONTRIBUTING": "contributing", "SECURITY": "security"}
-
-
-def lead_inside(app: Any, page: str, source: list[str]) -> None:
-    """Follow links to files of the repository's root to their pages of the site."""
-    for name, place in OUTSIDE.items():
-        source[0] = source[0].replace(f"](../{name}.md", f"](/{place}.md")
+def lead_outside(app: Any, page: str, source: list[str]) -> None:
+    """Offer records of the repository, which are no pages of the site, for download."""
+    link = r"\[([^\]]+)\]\((\.\./(?:checks|studies)/[^)]+\.md)\)"
+    source[0] = re.sub(link, r"{download}`\1 <\2>`", source[0])
 
 
 def lead_on(app: Any, page: str, source: list[str]) -> None:
@@ -202,12 +211,24 @@ def as_mathml(translator: Any, node: Any) -> None:
     raise SkipNode
 
 
+def write_llms(app: Any, exception: Exception | None) -> None:
+    """The pages by title in llms.txt, for programs that read documentation."""
+    if exception is None and app.builder.format == "html":
+        apart = ("gallery/", "reference/", "decisions/", "paper/")
+        pages = sorted(page for page in app.env.found_docs if not page.startswith(apart))
+        lines = [f"- [{app.env.titles[page].astext()}]({page}.html)" for page in pages]
+        about = "> Prediction intervals around any regression model, in Python."
+        text = "\n".join(["# calliper", "", about, "", "## Pages", "", *lines, ""])
+        Path(app.outdir, "llms.txt").write_text(text, encoding="utf-8")
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.add_html_math_renderer("mathml", (as_mathml, None), (as_mathml, None))
-    app.connect("source-read", lead_inside)
+    app.connect("source-read", lead_outside)
     app.connect("source-read", lead_on)
     app.connect("autodoc-skip-member", skip_routing)
+    app.connect("build-finished", write_llms)
 
 
 html_math_renderer = "mathml"
@@ -225,7 +246,7 @@ html_theme_options = {
         "text": "calliper",
     },
     "navbar_align": "left",
-    "header_links_before_dropdown": 8,
+    "navbar_center": ["links.html"],
     "navigation_with_keys": False,
     "show_toc_level": 2,
     "show_nav_level": 1,
@@ -235,4 +256,4 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {"index": [], "start": [], "whats-new": []}
+html_sidebars = {"index": [], "**": ["pages.html"]}

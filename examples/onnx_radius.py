@@ -3,7 +3,7 @@
 ``Split`` has one radius for all rows, so the graph is exact. ``MADSplit`` multiplies its threshold
 by the mean training error of the K nearest, where points just as far as the K-th share its place;
 the graph says the same, but sums in another order: radii agree up to rounding, unless two
-distances that tie differ in their last digit there. See ``docs/serving.md`` for other methods.
+distances that tie differ in their last digit there. See ``docs/save-and-serve.md``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Distributions, groups, weights, further rows and several targets, together."""
 
 import pickle
-import re
-import warnings
 from copy import copy
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +15,7 @@ from calliper import (
     Split,
 )
 from calliper.calibrators import RCP, Grouped, MADSplit, NormalizedKNN
-from calliper.exceptions import CalliperError, ShiftWarning
+from calliper.exceptions import CalliperError
 from calliper.kernels import KNN, RBF, GradedKNN
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -86,6 +83,7 @@ def test_weighted_distribution_is_its_definition(method):
         assert found.crps(target)[i] == pytest.approx(crps)
 
 
+@pytest.mark.long
 def test_weighted_place_of_targets_is_uniform_under_shift_over_draws():
     place, unweighted = [], []
     for seed in range(500):
@@ -185,19 +183,3 @@ def test_all_of_it_is_pickled():
     np.testing.assert_array_equal(again.predict_distribution(new).quantile(0.5), expected)
     made = pickle.loads(pickle.dumps(model.predict_distribution(new)))
     np.testing.assert_array_equal(made.quantile(0.5), expected)
-
-
-@pytest.mark.usefixtures("all_trees")
-def test_the_page_of_questions_runs_as_written(capsys):
-    page = Path(__file__).parents[1] / "docs" / "what-do-you-want-to-know.md"
-    blocks = re.findall(
-        r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
-    )
-    names = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ShiftWarning)
-        for block in blocks:
-            exec(block, names)
-    assert len(blocks) == 12 and "these very 600 calibration points" in capsys.readouterr().out
-    assert names["intervals"].contains(names["y_new"]).mean(axis=0)[1] > 0.9
-    assert names["control"].history.coverage > 0.8

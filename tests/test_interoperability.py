@@ -17,7 +17,7 @@ from calliper import (
     Intervals,
     MultiTargetRegressor,
     QuantileError,
-    QuantilePair,
+    QuantileModel,
     Split,
 )
 from calliper.metrics import interval_scorer
@@ -57,7 +57,7 @@ def asking(model):
 AROUND = {
     "regressor": lambda model: ConformalRegressor(model, left_out_folds=3, random_state=0),
     "targets": lambda model: MultiTargetRegressor(model, random_state=0),
-    "folds": lambda model: CVPlus(model, n_folds=4, random_state=0),
+    "folds": lambda model: CVPlus(model, cv=4, random_state=0),
     "rows": JackknifePlus,
     "bootstraps": lambda model: JackknifeAfterBootstrap(model, n_bootstraps=20, random_state=0),
 }
@@ -85,7 +85,7 @@ def test_weights_change_the_prediction_of_a_pair_of_quantiles():
     for routing in (False, True):
         with config_context(enable_metadata_routing=routing):
             base = GradientBoostingRegressor(loss="quantile", n_estimators=5, random_state=0)
-            pair, score = QuantilePair(asking(base) if routing else base), QuantileError()
+            pair, score = QuantileModel(asking(base) if routing else base), QuantileError()
             model = ConformalRegressor(pair, Split(), score_function=score, random_state=0)
             found[routing] = model.fit(X, Y, sample_weight=heavy).predict_interval(X)
     np.testing.assert_array_equal(found[True].upper, found[False].upper)

@@ -185,6 +185,7 @@ def test_each_of_several_targets_learns_from_the_same_rows():
     assert whole.regressors_[0].calibrator_.n_calibration_ == 500
 
 
+@pytest.mark.long
 def test_coverage_over_draws_of_the_whole():
     """1 − α through dealing, learning and calibrating, where errors depend on the inputs."""
     rng, inside, n_draws = np.random.default_rng(1), [], 120

@@ -248,6 +248,31 @@ def test_labels_that_are_not_true_or_false_are_refused_and_leave_no_trace(inside
     assert len(monitor.log_evidence) == 1
 
 
+def test_labels_name_their_steps_in_any_order_and_each_counts_once():
+    steps = np.random.default_rng(2).permutation(60) * 10
+    inside = np.arange(60) < 40
+    named, plain = CoverageMonitor(n_calibration=500), CoverageMonitor(n_calibration=500)
+    named.update(inside, step=steps)
+    plain.update(inside)
+    np.testing.assert_array_equal(named.log_evidence, plain.log_evidence)
+    assert (named.alarm_at, named.since) == (steps[plain.alarm_at], steps[plain.since])
+    assert f"probably since step {steps[plain.since]}:" in named.describe()
+    for told, words in [
+        ({"step": 50}, "step 50 has its label already"),
+        ({"step": 7.0}, "step must be an integer"),
+        ({"step": [1, 2]}, "2 steps were named for 1 labels"),
+        ({}, "60 of 60 labels so far came with a step"),
+    ]:
+        with pytest.raises(CalliperError, match=words):
+            named.update(True, **told)
+    with pytest.raises(CalliperError, match="step 4 has its label already"):
+        named.update([True, True], step=[4, 4])
+    again = CoverageMonitor.from_json(named.to_json())
+    assert (again.since, len(again.log_evidence)) == (named.since, 60)
+    with pytest.raises(CalliperError, match="step 50 has its label already"):
+        again.update(False, step=50)
+
+
 def test_parameters_stay():
     monitor = CoverageMonitor(tolerated=0.1).update(True)
     monitor.tolerated = 0.5

@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 STEP = re.compile(
     r"\*\*(File|Line|End)\*\*(?: of)? `(?P<path>[^`]+)`(?:, after `(?P<after>.+?)`)?[.:;,].*?"
@@ -16,10 +14,23 @@ STEP = re.compile(
     re.DOTALL,
 )
 
-#: What a reader would try after each recipe; prints "done" if all of it works.
+#: ``command(...)`` is what ``calliper ...`` says, without the start of another process.
+COMMAND = """
+import contextlib, io, sys
+
+def command(*args):
+    from calliper.cli import main
+
+    sys.argv = ["calliper", *args]
+    with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.redirect_stderr(said):
+        code = main()
+    assert code == 0, (args, said.getvalue())
+    return said.getvalue()
+"""
+
+#: What a reader would try after each recipe.
 TRIED = {
     "Add a calibrator": """
-import subprocess, sys
 import numpy as np
 from sklearn.linear_model import LinearRegression
 from calliper import ConformalRegressor, compare, evaluate, load, save
@@ -49,16 +60,11 @@ for name, part in (("cal", slice(200, 400)), ("new", slice(400, 600))):
     table = np.column_stack([X[part, 0], y[part], model.predict(X[part])])
     np.savetxt(f"{name}.csv", table, delimiter=",", header=",".join(header), comments="")
 known = "--calibration cal.csv --target y --prediction y_pred --features x --quiet".split()
-for command in (
-    ["methods"],
-    ["interval", *known, "--new", "new.csv", "--method", "distance-split", "--output", "out.csv"],
-    ["calibrate", *known, "--method", "distance-split", "--output", "kept.calliper"],
-    ["interval", "--calibrated", "kept.calliper", "--new", "new.csv", "--output", "kept.csv"],
-):
-    command = [sys.executable, "-m", "calliper", *command]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, (command, done.stderr)
-    assert "methods" not in command or "distance-split" in done.stdout
+new = ["--new", "new.csv", "--output"]
+assert "distance-split" in command("methods")
+command("interval", *known, "--method", "distance-split", *new, "out.csv")
+command("calibrate", *known, "--method", "distance-split", "--output", "kept.calliper")
+command("interval", "--calibrated", "kept.calliper", *new, "kept.csv")
 assert open("out.csv").read() == open("kept.csv").read()
 
 methods = {"distance": DistanceSplit(), "split": Split()}
@@ -70,7 +76,6 @@ found = compare(cal, test, methods=methods, coverage=0.9)
 assert found.record("distance", 0.9).coverage > 0.8
 """,
     "Add a kernel": """
-import subprocess, sys
 import numpy as np
 from calliper import FullRescaled, JackknifeRescaled, load, save
 from calliper.calibrators import MADSplit
@@ -89,16 +94,11 @@ table = np.column_stack([Z[:, 0], errors, 0 * errors])
 np.savetxt("cal.csv", table, delimiter=",", header="x,y,y_pred", comments="")
 known = "--calibration cal.csv --target y --prediction y_pred --features x --quiet".split()
 np.savetxt("new.csv", table[::2] + 0.01, delimiter=",", header="x,y,y_pred", comments="")
-for command in (
-    ["interval", *known, "--new", "new.csv", "--kernel", "laplacian", "--output", "out.csv"],
-    ["compare", *known, "--test", "new.csv", "--kernel", "laplacian", "--output", "page.json"],
-):
-    command = [sys.executable, "-m", "calliper", *command]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+known += ["--kernel", "laplacian"]
+command("interval", *known, "--new", "new.csv", "--output", "out.csv")
+command("compare", *known, "--test", "new.csv", "--output", "page.json")
 """,
     "Add a score": """
-import subprocess, sys
 import numpy as np
 from sklearn.linear_model import LinearRegression
 from calliper import ConformalRegressor, Split, load, save
@@ -117,14 +117,9 @@ assert np.array_equal(load("kept.calliper", model).predict_interval(X[300:]).upp
 for name, part in (("cal", slice(100, 300)), ("new", slice(300, 400))):
     table = np.column_stack([X[part, 0], y[part], model.predict(X[part])])
     np.savetxt(f"{name}.csv", table, delimiter=",", header="x,y,y_pred", comments="")
-command = "calibrate --calibration cal.csv --target y --prediction y_pred --score squared --method"
-for command in (
-    [*command.split(), "split", "--output", "c.calliper", "--quiet"],
-    "interval --calibrated c.calliper --new new.csv --output out.csv --quiet".split(),
-):
-    command = [sys.executable, "-m", "calliper", *command]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+known = "--calibration cal.csv --target y --prediction y_pred --score squared --quiet".split()
+command("calibrate", *known, "--method", "split", "--output", "c.calliper")
+command(*"interval --calibrated c.calliper --new new.csv --output out.csv --quiet".split())
 out = np.loadtxt("out.csv", delimiter=",", skiprows=1)
 assert np.allclose(out[:, -1], upper)
 """,
@@ -152,7 +147,6 @@ made = ConformalRegressor(HalvesRegressor().fit(X[:200], y[:200])).calibrate(X[2
 assert "deviation of each half" in repr(made), repr(made)
 """,
     "Add a command-line option": """
-import subprocess, sys
 import numpy as np
 
 rng = np.random.default_rng(0)
@@ -160,9 +154,7 @@ for name in ("cal", "new"):
     rows = rng.normal(size=(50, 2))
     np.savetxt(f"{name}.csv", rows, delimiter=",", header="y,y_pred", comments="")
 known = "--calibration cal.csv --target y --prediction y_pred --new new.csv --output o.csv".split()
-command = [sys.executable, "-m", "calliper", "interval", *known, "--remark", "as ordered"]
-done = subprocess.run(command, capture_output=True, text=True)
-assert done.returncode == 0 and "as ordered" in done.stderr, done.stderr
+assert "as ordered" in command("interval", *known, "--remark", "as ordered")
 """,
     "Add a metric": """
 import numpy as np
@@ -207,14 +199,15 @@ def test_every_recipe_is_tried():
     assert list(recipes()) == list(TRIED)
 
 
-@pytest.mark.parametrize("name", TRIED)
-def test_a_recipe_works_as_written(name, tmp_path):
+def test_recipes_work_as_written(tmp_path):
+    """All of them in one copy, and what a reader would try in one process."""
     source = tmp_path / "calliper"
     shutil.copytree(ROOT / "src" / "calliper", source, ignore=shutil.ignore_patterns("*.pyc"))
-    n_steps = follow(recipes()[name], source)
-    assert n_steps <= (3 if "option" in name else 2)
+    for name, recipe in recipes().items():
+        assert follow(recipe, source) <= (3 if "option" in name else 2)
     script = tmp_path / "tried.py"
-    script.write_text(TRIED[name] + "\nprint('done')\n", encoding="utf-8")
+    lines = [COMMAND, *(f"{text}\nprint({name!r})" for name, text in TRIED.items())]
+    script.write_text("\n".join(lines), encoding="utf-8")
     done = subprocess.run(
         [sys.executable, str(script)],
         cwd=tmp_path,
@@ -222,4 +215,4 @@ def test_a_recipe_works_as_written(name, tmp_path):
         capture_output=True,
         text=True,
     )
-    assert done.stdout.strip().endswith("done"), done.stdout + done.stderr
+    assert done.stdout.splitlines() == list(TRIED), done.stdout + done.stderr

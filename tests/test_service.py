@@ -152,6 +152,15 @@ def test_a_label_is_on_the_disk_when_it_is_taken(tmp_path, monkeypatch):
     assert made.totals() == [(0.9, 1, 1)]
 
 
+def test_an_alarm_goes_off_over_all_workers(http):
+    asked = http.post("/intervals", json={"rows": [ROW] * 40, "coverage": 0.8}).json()
+    far = [{"id": name, "y": 1e9} for name in asked["ids"]]
+    http.post("/labels", json={"labels": far})
+    found = http.get("/monitor").json()
+    (level,) = [each for each in found["levels"] if each["coverage"] == 0.8]
+    assert found["alarm"] and level["alarm"] and "24.00% is tolerated" in level["says"]
+
+
 def test_many_problems_are_cut(http):
     answer = http.post("/intervals", json={"rows": [{}] * 100})
     assert len(answer.json()["detail"]) == 21

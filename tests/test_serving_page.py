@@ -1,132 +1,116 @@
-"""What docs/serving.md shows runs as written, and does what it says."""
+"""What docs/save-and-serve.md says beyond the blocks that run there."""
 
-import importlib.util
 import re
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.model_selection import GridSearchCV
 
 import calliper
-from calliper import KNN, ConformalRegressor, Intervals, Split
+from calliper import KNN, ConformalRegressor, Split
 from calliper.calibrators import MADSplit
+from calliper.metrics import interval_scorer
 
 ROOT = Path(__file__).parents[1]
-SECTIONS = (ROOT / "docs" / "serving.md").read_text().split("\n## ")
-BLOCKS = [
-    (section.partition("\n")[0], block)
-    for section in SECTIONS
-    for block in re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)
-]
+PAGE = (ROOT / "docs" / "save-and-serve.md").read_text(encoding="utf-8")
 
 RNG = np.random.default_rng(0)
 X = pd.DataFrame(RNG.normal(size=(400, 3)), columns=["a", "b", "c"])
 Y = X["a"].to_numpy() + RNG.normal(size=400)
 
 
-class Session:
-    """Stands for one of onnxruntime."""
-
-    def run(self, _, given):
-        return [given["X"][:, :1] / np.float32(3)]
+def calibrated(model):
+    return ConformalRegressor(model).calibrate(X[150:350], Y[150:350])
 
 
-def names():
-    model = LinearRegression().fit(X[:150], Y[:150])
-    return {
-        "calliper": calliper,
-        "ConformalRegressor": ConformalRegressor,
-        "Split": Split,
-        "model": model,
-        "forest": RandomForestRegressor(5, random_state=0).fit(X, Y),
-        "intervals": ConformalRegressor(model).calibrate(X[150:350], Y[150:350]),
-        "X": X[:150],
-        "y": Y[:150],
-        "X_cal": X[150:350],
-        "y_cal": Y[150:350],
-        "X_new": X[350:],
-        "w": np.ones(150),
-        "session": Session(),
-    }
+def skops_io(model):
+    io = pytest.importorskip("skops.io")
+    io.dump(model, "model.skops")
+    return io.load("model.skops", trusted=["sklearn.tree._tree.Tree"])
 
 
-def run(section, tmp_path, monkeypatch, after=lambda known: None):
-    """Run the blocks of one section; those of libraries that are not there are left out."""
+def booster_file(name):
+    def there_and_back(model):
+        model.save_model(name)
+        again = type(model)()
+        again.load_model(name)
+        return again
+
+    return there_and_back
+
+
+def state_dict(model):
+    torch = pytest.importorskip("torch")
+    torch.save(model.state_dict(), "net.pt")
+    again = network(torch)
+    again.load_state_dict(torch.load("net.pt", weights_only=True))
+    return again
+
+
+def network(torch):
+    return torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+
+
+@pytest.mark.parametrize("kind", ["sklearn", "xgboost", "catboost", "torch"])
+def test_models_come_back_from_safe_formats(kind, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    known, ran = names(), 0
-    for heading, block in BLOCKS:
-        modules = re.findall(r"^import (\w+)", block, flags=re.MULTILINE)
-        there = all(importlib.util.find_spec(module) for module in modules)
-        if heading == section and there:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                exec(block, known)
-            after(known)
-            ran += 1
-    if not ran:
-        pytest.skip("its libraries are not installed")
-    return known
-
-
-def ends(known):
-    found = known["intervals"].predict_interval(known["X_new"])
-    return np.array([found.lower, found.upper])
-
-
-EXPECTED = ends(names())
-
-
-@pytest.mark.parametrize("section", [SECTIONS[0].partition("\n")[0], "skops for all of it"])
-def test_kept_intervals_are_the_same(section, tmp_path, monkeypatch):
-    known = run(section, tmp_path, monkeypatch)
-    np.testing.assert_array_equal(ends(known), EXPECTED)
-
-
-def test_models_come_back_from_safe_formats(tmp_path, monkeypatch):
-    def check(known):
-        for name in ("forest", "booster"):
-            if name in known:
-                model = known[name]
-                made = ConformalRegressor(model).calibrate(known["X_cal"], known["y_cal"])
-                calliper.save(made, "kept")
-                loaded = calliper.load("kept", model)
-                np.testing.assert_array_equal(
-                    loaded.predict_interval(X[350:]).upper, made.predict_interval(X[350:]).upper
-                )
-
-    run("The model beside it", tmp_path, monkeypatch, after=check)
-
-
-def test_json(tmp_path, monkeypatch):
-    known = run("Intervals as JSON", tmp_path, monkeypatch)
-    assert isinstance(known["again"], Intervals)
-    np.testing.assert_array_equal([*known["again"]], EXPECTED)
-
-
-def test_settings_of_scikit_learn(tmp_path, monkeypatch):
-    known = run("Settings of scikit-learn", tmp_path, monkeypatch)
-    assert list(known["frame"].index) == list(X.index[350:])
-    assert "estimator__alpha" in known["search"].best_params_
+    library = pytest.importorskip(kind)
+    rows = X.to_numpy()
+    if kind == "sklearn":
+        model, back = RandomForestRegressor(5).fit(rows[:150], Y[:150]), skops_io
+    elif kind == "xgboost":
+        model, back = library.XGBRegressor(n_estimators=20), booster_file("model.ubj")
+        model.fit(rows[:150], Y[:150])
+    elif kind == "catboost":
+        model = library.CatBoostRegressor(n_estimators=20, verbose=0, allow_writing_files=False)
+        model.fit(rows[:150], Y[:150])
+        back = booster_file("model.cbm")
+    else:
+        model, back = network(library), state_dict
+    made = ConformalRegressor(model).calibrate(rows[150:350], Y[150:350])
+    calliper.save(made, "kept")
+    loaded = calliper.load("kept", back(model))
+    np.testing.assert_array_equal(
+        loaded.predict_interval(rows[350:]).upper, made.predict_interval(rows[350:]).upper
+    )
 
 
 def test_mlflow(tmp_path, monkeypatch):
     pytest.importorskip("mlflow")
-    known = run("MLflow", tmp_path, monkeypatch)
+    pytest.importorskip("skops")
+    monkeypatch.chdir(tmp_path)
+    model = LinearRegression().fit(X[:150], Y[:150])
+    known = {"calliper": calliper, "model": model, "intervals": calibrated(model)}
+    known["X_new"] = X[350:]
+    calliper.save(known["intervals"], "intervals.calliper")
+    for block in re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL):
+        if "mlflow" in block:
+            exec(block, known)
     monkeypatch.delitem(sys.modules, "interval_model", raising=False)
     found = known["served"].predict(known["X_new"])
-    np.testing.assert_array_equal(found.to_numpy().T, EXPECTED)
+    expected = known["intervals"].predict_interval(X[350:]).to_frame()
+    np.testing.assert_array_equal(found.to_numpy(), expected.to_numpy())
     narrow = known["served"].predict(known["X_new"], params={"coverage": 0.5})
     assert (narrow["upper"] < found["upper"]).all()
 
 
-def test_functions_are_calibrated_as_they_are(tmp_path, monkeypatch):
-    known = run("ONNX", tmp_path, monkeypatch)
-    assert known["intervals"].guaranteed_coverage(0.9) >= 0.9
+def test_settings_of_scikit_learn():
+    with sklearn.config_context(enable_metadata_routing=True):
+        weighted = ConformalRegressor(Ridge().set_fit_request(sample_weight=True), random_state=0)
+        search = GridSearchCV(
+            weighted, {"estimator__alpha": [0.1, 1.0]}, scoring=interval_scorer(0.9), cv=3
+        )
+        search.fit(X[:150], Y[:150], sample_weight=np.ones(150))
+    assert "estimator__alpha" in search.best_params_
+    with sklearn.config_context(transform_output="polars"):
+        frame = search.best_estimator_.predict_interval(X[350:]).to_frame()
+    assert type(frame).__module__.startswith("polars")
 
 
 MODELS = [
@@ -144,8 +128,7 @@ def test_skops_is_asked_to_trust_calliper_and_two_trees_alone(model, taught):
     made = ConformalRegressor(model.fit(X[:150], Y[:150]), left_out_folds=3 * taught)
     made.calibrate(X[150:350], Y[150:350], **known)
     data = skops.dumps(made)
-    page = (ROOT / "docs" / "serving.md").read_text()
-    trees = re.findall(r'"(sklearn\.[\w.]+)"', page)
+    trees = re.findall(r'"(sklearn\.[\w.]+)"', PAGE)
     unknown = skops.get_untrusted_types(data=data)
     assert {name for name in unknown if not name.startswith("calliper.")} <= set(trees)
     loaded = skops.loads(data, trusted=unknown)

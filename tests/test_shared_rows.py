@@ -70,6 +70,7 @@ def test_equal_sets_of_discrete_rows_are_refused():
         assert find_shared(X, y, X[order], y[order]).all_shared
 
 
+@pytest.mark.long
 def test_honest_discrete_data_raise_no_alarm_in_a_thousand_draws():
     rng = np.random.default_rng(2)
     draws, alarms = 0, 0

@@ -56,6 +56,7 @@ def ends(boxes):
 
 @quiet
 @pytest.mark.parametrize("method", [Split(), FullRescaled(KNN(5))], ids=repr)
+@pytest.mark.long
 def test_joint_and_single_coverage_over_draws(method):
     rng, n, n_draws, levels = np.random.default_rng(1), 39, 180, [0.5, 0.8]
     together, single = np.empty((n_draws, 2)), np.empty((n_draws, 2, 2))

@@ -1,4 +1,4 @@
-"""What became of the mutants: ``docs/mutants.md``, made of the results and of what is said of them.
+"""What became of the mutants: ``mutants.md``, made of the results and of what is said of them.
 
 Survivors that change nothing, and why, are named in ``survivors.toml``: a table for each file, a
 line for each change, ``"unit: before → after" = "reason"``. A reason that many share is
@@ -12,9 +12,8 @@ from collections import Counter
 from pathlib import Path
 
 from checks.mutants import campaign
-from checks.mutants.mutators import ROOT
 
-PAGE = ROOT / "docs" / "mutants.md"
+PAGE = Path(__file__).parent / "mutants.md"
 REASONS = Path(__file__).with_name("survivors.toml")
 
 INTRODUCTION = """# Are the tests any good?

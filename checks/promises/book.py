@@ -1,6 +1,6 @@
 """The book of promises: each with its assumption, the tests that try it and what became of them.
 
-The page ``docs/promises.md`` is made of the registry ``book.toml``, of the results beside it and of
+The page ``promises.md`` is made of the registry ``book.toml``, of the results beside it and of
 those of fuzzing, and of nothing else; a test makes it again and compares. Another checks that the
 tests named there exist, and one that no public method is without an entry.
 """
@@ -19,7 +19,7 @@ from checks.promises import adversaries, laws
 from checks.promises.campaign import family, read
 from checks.promises.worlds import WORLDS
 
-PAGE = Path(__file__).parents[2] / "docs" / "promises.md"
+PAGE = Path(__file__).parent / "promises.md"
 REGISTRY = Path(__file__).with_name("book.toml")
 FUZZED = Path(__file__).parents[1] / "fuzzing" / "results.json"
 
@@ -68,7 +68,7 @@ in the space of `Mahalanobis` were rounded apart and lost coverage. That is mend
 a test.
 
 `make laws` tries for another hour and writes this page anew; a second run goes on where the first
-one stopped. [What is guaranteed](guide/what-is-guaranteed.md) says what the promises mean for
+one stopped. [What is guaranteed](../../docs/guarantees.md) says what the promises mean for
 your data.
 
 Promises are attacked in three ways, and the table has a row for each promise of each method.

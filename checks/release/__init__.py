@@ -1,1 +1,1 @@
-"""What is done before a version is published; see docs/release.md."""
+"""What is done before a version is published; see checks/release/README.md."""

@@ -1,7 +1,7 @@
 """``python -m checks.release.check``: build what would be published, look inside, install, try it.
 
 Every problem is listed, and one is enough to fail. With ``--record`` the sizes and the time of an
-import go into docs/release.md.
+import go into checks/release/README.md.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import tarfile
+import tomllib
 import venv
 import zipfile
 from email.parser import HeaderParser
@@ -20,7 +21,7 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "build" / "release"
-PAGE = ROOT / "docs" / "release.md"
+PAGE = Path(__file__).parent / "README.md"
 VERSION = (ROOT / "src/calliper/_version.py").read_text("utf-8").split('"')[-2]
 LARGEST_WHEEL, LARGEST_FILE = 1_000_000, 200_000
 IN_SDIST = ("LICENSE", "README.md", "CHANGELOG.md", "CITATION.cff", "SECURITY.md", "pyproject.toml")
@@ -47,10 +48,13 @@ print(time.process_time() - begin)
 def main() -> int:
     """Print what was found; 1 if anything is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--record", action="store_true", help="write sizes to docs/release.md")
+    parser.add_argument(
+        "--record", action="store_true", help="write sizes to checks/release/README.md"
+    )
     record = parser.parse_args().record
     sdist, wheel = built()
     problems = [*stated(), *described(wheel), *contents(wheel), *source_contents(sdist)]
+    problems += built_again(sdist, wheel)
     for file in (sdist, wheel):
         problems += tried(file)
     ratio = import_ratio(environment(wheel))
@@ -74,6 +78,14 @@ def built() -> tuple[Path, Path]:
     return sdist, wheel
 
 
+def built_again(*files: Path) -> list[str]:
+    """A second build must be the same, byte by byte, so that anyone can check what is published."""
+    folder = OUT / "again"
+    subprocess.run([sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)], check=True)
+    differ = [file.name for file in files if file.read_bytes() != (folder / file.name).read_bytes()]
+    return [f"{name}: a second build differs" for name in differ]
+
+
 def stated() -> list[str]:
     """One version, in the form that people expect, wherever it is named."""
     problems = []
@@ -88,6 +100,14 @@ def stated() -> list[str]:
         problems.append(f"CHANGELOG.md: expected a section ## [{VERSION}] - YYYY-MM-DD")
     elif dated[1] == "unreleased":
         print(f"note: the section of {VERSION} in CHANGELOG.md has no date yet")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    recipe = (ROOT / "checks/release/recipe.yaml").read_text("utf-8")
+    for wanted in [f"python {project['requires-python']}", *project["dependencies"]]:
+        name, bound = re.match(r"([\w.-]+) ?(.*)", wanted).groups()  # type: ignore[union-attr]
+        if f"    - {name} {bound}\n" not in recipe:
+            problems.append(f"recipe.yaml: expected a line '- {name} {bound}'")
+    if f'version: "{VERSION}"' not in recipe:
+        problems.append(f'recipe.yaml: expected version: "{VERSION}"')
     return problems
 
 
@@ -143,7 +163,10 @@ def tried(file: Path) -> list[str]:
     python = environment(file)
     venv.create(python.parents[1], with_pip=True)
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    for command in ([*pip, str(file)], [str(python), "-I", str(ROOT / "release" / "smoke.py")]):
+    for command in (
+        [*pip, str(file)],
+        [str(python), "-I", str(Path(__file__).with_name("smoke.py"))],
+    ):
         if subprocess.run(command, cwd=OUT, check=False).returncode != 0:
             return [f"{file.name}: {' '.join(command[1:3])} failed in a fresh environment"]
     return []

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -46,7 +48,7 @@ def library() -> None:
 
 def command_line() -> None:
     """Without the extra, one line that names it, and code 2; as a module and as a script."""
-    script = Path(sys.executable).with_name("calliper")
+    script = shutil.which("calliper", path=sysconfig.get_path("scripts"))
     for command in ([sys.executable, "-I", "-m", "calliper"], [str(script)]):
         done = subprocess.run([*command, "demo"], capture_output=True, text=True, check=False)
         assert done.returncode == 2, done

@@ -29,7 +29,7 @@ print(f"inside: {intervals.contains(y_new).mean():.1%} of {len(y_new)} districts
 # Calibrating took no further training. calliper looked at the booster itself: rows for which its
 # last trees still move the prediction are rows that it is unsure about. Widths follow the error
 # better still with ``ConformalRegressor(booster, left_out_folds=5)`` and the training rows in
-# ``calibrate``, at the price of five more trainings: :doc:`/guide/whole-way`.
+# ``calibrate``, at the price of five more trainings: :doc:`/your-model`.
 #
 # ``bounds=(0, None)`` says that no house costs less than nothing.
 

@@ -74,5 +74,5 @@ pyplot.show()
 
 # %%
 # The *score* is the width plus a penalty for targets outside; less is better. A photograph shows
-# the difference at its largest, since pixels are so unlike one another; :doc:`/nearness-study` has
-# nine tables. :doc:`/guide/from-mapie` has the other calls.
+# the difference at its largest, since pixels are so unlike one another; :doc:`/evidence` has
+# nine tables. :doc:`/from-mapie` has the other calls.

@@ -79,5 +79,5 @@ pyplot.show()
 # %%
 # The *score* is the width plus a penalty for targets outside; less is better. Here both are about
 # as good: the spread of the trees tells much. One set of data and one draw prove nothing;
-# :doc:`/distributions-table` has nine tables. :doc:`/guide/from-crepes` has the other calls side by
+# :doc:`/evidence` has nine tables. :doc:`/from-crepes` has the other calls side by
 # side.

@@ -7,14 +7,14 @@ often holds fewer targets than it says. Calibrate it.
 """
 
 # %%
-# Two boosters for the 5 % and the 95 % quantile of how diabetes progresses. ``QuantilePair`` trains
-# both.
+# Two boosters for the 5 % and the 95 % quantile of how diabetes progresses. ``QuantileModel``
+# trains both.
 
 import numpy as np
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import GradientBoostingRegressor
 
-from calliper import ConformalRegressor, QuantileError, QuantilePair, Split
+from calliper import ConformalRegressor, QuantileError, QuantileModel, Split
 
 X, y = load_diabetes(return_X_y=True)
 booster = GradientBoostingRegressor(loss="quantile", n_estimators=60, max_depth=2, random_state=0)
@@ -23,7 +23,7 @@ raw, calibrated = [], []
 for seed in range(12):
     rows = np.random.default_rng(seed).permutation(len(y))
     train, cal, new = rows[:180], rows[180:320], rows[320:]
-    pair = QuantilePair(booster, coverage=0.9).fit(X[train], y[train])
+    pair = QuantileModel(booster, [0.05, 0.95]).fit(X[train], y[train])
     low, high = pair.predict(X[new]).T[[0, -1]]
     raw.append(np.mean((low <= y[new]) & (y[new] <= high)))
     model = ConformalRegressor(pair, Split(), score_function=QuantileError())

@@ -29,9 +29,12 @@ except ImportError as error:
 from ledger import Ledger, RefusedError
 
 import calliper
+from calliper.monitoring import CoverageMonitor
 
 #: Levels that may be asked for. Some methods remember what each level takes; a few keep it small.
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
+#: The share of misses that sets off no alarm, in units of the one that the level leaves.
+TOLERATED = 1.2
 #: Rows, or labels, in one request; problems that an answer lists.
 MOST_ROWS, MOST_PROBLEMS = 1000, 20
 #: What scikit-learn's trees need beyond what skops trusts by itself.
@@ -148,6 +151,18 @@ def label(sent: Labels) -> dict[str, Any]:
     except RefusedError as error:
         refuse([{"problem": str(error)}])
     return {"coverage": [running(*total) for total in app.state.ledger.totals()]}
+
+
+@app.get("/monitor")
+def monitor() -> dict[str, Any]:
+    """Whether labels of all workers so far, in order of arrival, miss more than is tolerated."""
+    found = []
+    for coverage, *_ in app.state.ledger.totals():
+        watch = CoverageMonitor(coverage, tolerated=TOLERATED * (1 - coverage))
+        watch.update(app.state.ledger.inside(coverage))
+        known = {"coverage": coverage, "alarm": watch.alarm, "since": watch.since}
+        found.append({**known, "says": watch.describe()})
+    return {"alarm": any(each["alarm"] for each in found), "levels": found}
 
 
 def running(coverage: float, labelled: int, inside: int) -> dict[str, float]:

@@ -14,7 +14,7 @@ from calliper import Intervals
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS answers (
-    id TEXT PRIMARY KEY, coverage REAL, lower REAL, upper REAL, y REAL
+    id TEXT PRIMARY KEY, coverage REAL, lower REAL, upper REAL, y REAL, place INTEGER
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS totals (
     coverage REAL PRIMARY KEY, labelled INTEGER, inside INTEGER
@@ -60,7 +60,7 @@ class Ledger:
         ends = zip(ids, answered.lower.tolist(), answered.upper.tolist(), strict=True)
         rows = [(name, answered.coverage, low, high) for name, low, high in ends]
         with self._open("NORMAL") as database:
-            database.executemany("INSERT INTO answers VALUES (?, ?, ?, ?, NULL)", rows)
+            database.executemany("INSERT INTO answers VALUES (?, ?, ?, ?, NULL, NULL)", rows)
         return ids
 
     def label(self, labels: dict[str, float]) -> None:
@@ -81,7 +81,8 @@ class Ledger:
         if before is not None:
             raise RefusedError(f"id {name!r}: has label {before:g} already, and now {y:g}")
         inside = int(Intervals(np.array([lower]), np.array([upper])).contains([y])[0])
-        database.execute("UPDATE answers SET y = ? WHERE id = ?", (y, name))
+        place = "(SELECT COALESCE(SUM(labelled), 0) FROM totals)"  # in order of arrival
+        database.execute(f"UPDATE answers SET y = ?, place = {place} WHERE id = ?", (y, name))
         database.execute(
             "INSERT INTO totals VALUES (?, 1, ?) ON CONFLICT (coverage) DO UPDATE SET "
             "labelled = labelled + 1, inside = inside + excluded.inside",
@@ -92,3 +93,12 @@ class Ledger:
         """Of each level: the level, how many have labels, and how many of these lay inside."""
         with closing(sqlite3.connect(self.path, timeout=30)) as database:
             return database.execute("SELECT * FROM totals ORDER BY coverage").fetchall()
+
+    def inside(self, coverage: float) -> list[bool]:
+        """Whether each label of a level lay inside, in order of arrival."""
+        ask = (
+            "SELECT lower <= y AND y <= upper FROM answers WHERE coverage = ? AND y IS NOT NULL "
+            "ORDER BY place"
+        )
+        with closing(sqlite3.connect(self.path, timeout=30)) as database:
+            return [bool(held) for (held,) in database.execute(ask, (coverage,))]

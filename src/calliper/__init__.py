@@ -11,23 +11,17 @@ from calliper.calibrators import FullRescaled, Split
 from calliper.exceptions import CalliperError
 from calliper.intervals import Boxes, Intervals
 from calliper.kernels import KNN, RBF
-from calliper.models import Layer
+from calliper.models import Layer, PredictWith
 from calliper.regressor import ConformalRegressor
-from calliper.scores import (
-    AbsoluteError,
-    DistributionError,
-    JointError,
-    QuantileError,
-    SignedError,
-)
+from calliper.scores import AbsoluteError, DistributionError, JointError, QuantileError, SignedError
 from calliper.space import ErrorModel
 
 if TYPE_CHECKING:
-    from calliper._quantile_pair import QuantilePair
     from calliper.calibrators import JackknifeRescaled
     from calliper.files import load, save
     from calliper.lab.comparison import compare
     from calliper.lab.evaluation import evaluate
+    from calliper.models import QuantileModel
     from calliper.targets import MultiTargetRegressor
 
 #: Topics, loaded when first asked for.
@@ -64,8 +58,9 @@ __all__ = [
     "JointError",
     "Layer",
     "MultiTargetRegressor",
+    "PredictWith",
     "QuantileError",
-    "QuantilePair",
+    "QuantileModel",
     "SignedError",
     "Split",
     "compare",
@@ -79,7 +74,7 @@ __getattr__ = on_demand(
     {
         "JackknifeRescaled": "calibrators",
         "MultiTargetRegressor": "targets",
-        "QuantilePair": "_quantile_pair",
+        "QuantileModel": "models",
         "compare": "lab.comparison",
         "evaluate": "lab.evaluation",
         "load": "files",

@@ -6,8 +6,6 @@ average over draws need not hold for that seed. So seeds depend on the data as w
 cryptographic hash: new for each data set, and the same for the same one.
 """
 
-from __future__ import annotations
-
 from hashlib import shake_128
 from typing import Any
 

@@ -1,16 +1,16 @@
 """How a class says beside itself what a file keeps of it: each number with type, shape and range.
 
-``keeps`` of a class maps names to the declarations below. ``calliper.files`` checks every value of
+``keeps`` of a class maps names to the declarations below; a :class:`Keeps` has it from its fields,
+``reach: Annotated[FloatArray, Array("float64", ("N",))]``. ``calliper.files`` checks every value of
 a file against them before anything uses it; then constructors run, and ``fit`` computes the rest.
 Sizes in shapes are names: N calibration points, d features, n other rows. The same name means the
 same size throughout one object.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from inspect import get_annotations
+from typing import Any, ClassVar, get_args
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,12 @@ class Keeps:
     """A plain class whose objects are made again of what ``keeps`` declares."""
 
     keeps: ClassVar[Mapping[str, Field]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        hints = get_annotations(cls, eval_str=True).items()
+        own = {n: how for n, hint in hints for how in get_args(hint)[1:] if isinstance(how, Field)}
+        cls.keeps = own or cls.keeps
 
     def for_file(self) -> dict[str, Any]:
         """What a file holds of it, by the names of ``keeps``."""

@@ -1,7 +1,5 @@
 """Names of a package whose module is imported when they are first asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any

@@ -6,8 +6,6 @@ Pictures are made of a sample of the rows, so that a million of them are no slow
 Progress (``progress=True``) is a bar in a notebook, and elsewhere one line on standard error.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from html import escape

@@ -22,9 +22,9 @@ about normal. Each of the two is tested at half of the level.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any
 from zlib import crc32
 
 import numpy as np
@@ -33,7 +33,7 @@ from scipy import sparse
 from scipy.special import ndtr
 from scipy.stats import rankdata
 
-from calliper._kept import Array, Field, Keeps, Number, Plain
+from calliper._kept import Array, Keeps, Number, Plain
 from calliper._types import FloatArray, Frame, IntArray, Tensor
 from calliper.exceptions import (
     CalliperError,
@@ -58,7 +58,7 @@ PANDAS = frozenset(
 #: How a cell that holds nothing reads, in Python, NumPy and pandas.
 GAPS = frozenset({"", "None", "nan", "NaN", "NaT", "<NA>"})
 #: What follows if calibration rows were trained on.
-TOO_SMALL = (
+SEEN_IN_TRAINING = (
     "The model has seen them, so that its errors there are smaller than on new rows. Calibrate on "
     "rows that took no part in training."
 )
@@ -80,6 +80,8 @@ _CELLS, _FEW_ROWS = 20, 8
 #: Numbers that a row is projected to, and the two grids they are rounded on: what lies at an edge
 #: of one grid does not in the other.
 _PROJECTED, _OFFSETS = 3, (0.318, 0.818)
+#: Of each column its low end and its spread, None for text.
+Units = tuple[tuple[float, float] | None, ...]
 #: Columns beyond which rows are projected as they are, without units; the number for a gap.
 _WIDE, _GAP = 512, -97.3
 
@@ -108,21 +110,22 @@ class SharedRows:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowSketch(Keeps):
-    """Rows as a few numbers each, by which copies of them are recognised; 24 bytes a row."""
+    """Rows as a few numbers each, by which copies of them are recognised; 24 bytes a row.
 
-    numbers: FloatArray  # (n, 3) random projections of columns in units of their spread
-    units: tuple[tuple[float, float] | None, ...]  # low end and spread of columns; None for text
-    fine: bool  # whether a column hardly ever repeats a value
-    names: tuple[Any, ...] | None = None  # of the columns of a frame
-    has_targets: bool = True  # whether the last column is the target
+    Attributes
+    ----------
+    numbers : (n, 3) random projections of columns in units of their spread
+    units : low end and spread of columns; None for text
+    fine : whether a column hardly ever repeats a value
+    names : of the columns of a frame
+    has_targets : whether the last column is the target
+    """
 
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "numbers": Array("float64", ("n", _PROJECTED)),
-        "units": Array("float64", ("u", 2), finite=False),
-        "fine": Number(bool),
-        "names": Plain(),
-        "has_targets": Number(bool),
-    }
+    numbers: Annotated[FloatArray, Array("float64", ("n", _PROJECTED))]
+    units: Annotated[Units, Array("float64", ("u", 2), finite=False)]
+    fine: Annotated[bool, Number(bool)]
+    names: Annotated[tuple[Any, ...] | None, Plain()] = None
+    has_targets: Annotated[bool, Number(bool)] = True
 
     def for_file(self) -> dict[str, Any]:
         """What a file holds; a column of text has an infinite unit there."""
@@ -233,9 +236,7 @@ def _cells(numbers: FloatArray, offset: float) -> IntArray:
     return np.unique(rows.ravel(), return_inverse=True)[1].reshape(-1)
 
 
-def _projected(
-    columns: list[NDArray[Any]], units: tuple[tuple[float, float] | None, ...]
-) -> FloatArray:
+def _projected(columns: list[NDArray[Any]], units: Units) -> FloatArray:
     """(n, 3) numbers that agree for rows which agree in all columns, and for no others."""
     rng = np.random.default_rng(0)
     numbers = np.zeros((len(columns[-1]), _PROJECTED))
@@ -312,16 +313,11 @@ def _as_numbers(column: NDArray[Any]) -> NDArray[Any]:
 class RowTrend(Keeps):
     """Errors that depend on the row number."""
 
-    of_size: bool  # whether it is their size; else it is the errors with their sign
-    correlation: float  # rank correlation with the row number
-    p_value: float
-    first: float  # mean size, or mean error, in the first quarter of the rows
-    last: float  # and in the last
-
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "of_size": Number(bool),
-        **dict.fromkeys(("correlation", "p_value", "first", "last"), Number()),
-    }
+    of_size: Annotated[bool, Number(bool)]  # whether it is their size; else they have their sign
+    correlation: Annotated[float, Number()]  # rank correlation with the row number
+    p_value: Annotated[float, Number()]
+    first: Annotated[float, Number()]  # mean size, or mean error, in the first quarter of the rows
+    last: Annotated[float, Number()]  # and in the last
 
     def describe(self, rows: str = "calibration") -> str:
         """What was found and what follows from it; for a message."""
@@ -407,7 +403,7 @@ def refuse_seen(training: RowSketch, X: Any, y: Any) -> str | None:
 
 
 def _meaning(seen: SharedRows) -> str:
-    return f"{seen.describe()} {TOO_SMALL}"
+    return f"{seen.describe()} {SEEN_IN_TRAINING}"
 
 
 def state_of(X: Any) -> dict[str, Any] | None:

@@ -7,17 +7,17 @@ features be columns. Every row arrives at the leaf where the trained tree would 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
 from calliper._blocks import row_slices
-from calliper._kept import Array, Field, Inline, Keeps, Number
+from calliper._kept import Array, Inline, Keeps, Number
 from calliper._types import FloatArray, IntArray
 from calliper.exceptions import CalliperError
 
@@ -62,25 +62,14 @@ class PlainTrees(Keeps):
     n_features : columns that rows must have
     """
 
-    sizes: IntArray
-    feature: IntArray
-    threshold: FloatArray
-    left: IntArray
-    right: IntArray
-    gap_left: NDArray[Any]
-    value: FloatArray
-    n_features: int
-
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "sizes": Array("int32", ("t",), least=1, becomes="int64"),
-        "feature": Array("int32", ("n",), least=0, becomes="int64"),
-        "threshold": Array("float64", ("n",), finite=False),
-        "left": Array("int32", ("n",), least=LEAF, most="n", becomes="int64"),
-        "right": Array("int32", ("n",), least=LEAF, most="n", becomes="int64"),
-        "gap_left": Array("bool", ("n",)),
-        "value": Array("float64", ("n",)),
-        "n_features": Number(int, 0, 2**31),
-    }
+    sizes: Annotated[IntArray, Array("int32", ("t",), least=1, becomes="int64")]
+    feature: Annotated[IntArray, Array("int32", ("n",), least=0, becomes="int64")]
+    threshold: Annotated[FloatArray, Array("float64", ("n",), finite=False)]
+    left: Annotated[IntArray, Array("int32", ("n",), least=LEAF, most="n", becomes="int64")]
+    right: Annotated[IntArray, Array("int32", ("n",), least=LEAF, most="n", becomes="int64")]
+    gap_left: Annotated[NDArray[Any], Array("bool", ("n",))]
+    value: Annotated[FloatArray, Array("float64", ("n",))]
+    n_features: Annotated[int, Number(int, 0, 2**31)]
 
     @classmethod
     def of(
@@ -140,7 +129,10 @@ class PlainTrees(Keeps):
             raise CalliperError(
                 f"trees ask for {self.n_features} columns; the rows have {rows.shape[1]}."
             )
-        parts = row_slices(len(rows), max(1, AT_ONCE // len(self.sizes)))
+        at_once = max(1, AT_ONCE // len(self.sizes))
+        if len(rows) <= at_once:
+            return self._leaves(rows)
+        parts = row_slices(len(rows), at_once)
         return np.concatenate([self._leaves(rows[part]) for part in parts], axis=1)
 
     def _leaves(self, rows: NDArray[Any]) -> IntArray:
@@ -172,17 +164,10 @@ class BoostedSum(Keeps):
     slope, intercept : of a sigmoid that makes a probability of the sum; 0 where there is none
     """
 
-    trees: PlainTrees
-    baseline: float
-    slope: float = 0.0
-    intercept: float = 0.0
-
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "trees": Inline(PlainTrees),
-        "baseline": Number(),
-        "slope": Number(),
-        "intercept": Number(),
-    }
+    trees: Annotated[PlainTrees, Inline(PlainTrees)]
+    baseline: Annotated[float, Number()]
+    slope: Annotated[float, Number()] = 0.0
+    intercept: Annotated[float, Number()] = 0.0
 
     @classmethod
     def of(cls, model: Any, slope: float = 0.0, intercept: float = 0.0) -> BoostedSum | None:

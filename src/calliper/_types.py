@@ -1,7 +1,5 @@
 """Array aliases and the small protocols that the parts of calliper share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -52,6 +50,13 @@ class IntervalModel(Protocol):
     """A model that answers with intervals."""
 
     def predict_interval(self, X: Any, *, coverage: Any) -> Any: ...
+
+
+@runtime_checkable
+class RankingModel(Protocol):
+    """What can say at once where a target ranks."""
+
+    def share_below(self, X: Any, y: FloatArray) -> FloatArray | None: ...
 
 
 @runtime_checkable

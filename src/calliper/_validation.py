@@ -721,6 +721,17 @@ def check_inside(inside: Any) -> BoolArray:
     return values.astype(bool)
 
 
+def check_steps(step: Any) -> list[int]:
+    """Which steps labels belong to."""
+    values = np.atleast_1d(np.asarray(step))
+    if values.ndim != 1 or not len(values) or values.dtype.kind not in "iu":
+        raise CalliperError(
+            f"step must be an integer, or one for each row, such as a row number or the value of a "
+            f"Timestamp; got {step!r:.80}."
+        )
+    return [int(value) for value in values]
+
+
 def check_bounds(bounds: tuple[float | None, float | None]) -> tuple[float, float]:
     """The range of y as two numbers; None leaves a side open."""
     try:

@@ -11,8 +11,6 @@ So infinities are the texts ``"inf"`` and ``"-inf"``, and NaN is null. All other
 to the last bit.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -17,12 +17,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing, indexable
 
 from calliper._notebook import floored
-from calliper._row_checks import (
-    RowSketch,
-    refuse_seen,
-    state_of,
-    warn_of_trend,
-)
+from calliper._row_checks import RowSketch, refuse_seen, state_of, warn_of_trend
 from calliper._types import Coverage, FloatArray, IntArray
 from calliper._validation import (
     PerRow,
@@ -324,6 +319,13 @@ class Calibration:
         why = self.no_guarantee or seen
         return replace(self, calibrators=grown, no_guarantee=why, on_all=on_all)
 
+    def share_below(self, y: FloatArray, y_pred: FloatArray, Z: FloatArray) -> FloatArray | None:
+        """Share of thresholds below the score of each row, (m,); None where they are not alike."""
+        scores = self.score.measure(y, y_pred)
+        if len(self.calibrators) > 1 or scores.ndim > 1:
+            return None
+        return self.calibrators[0].share_below(Z, scores - (self.slack or 0.0))
+
     def distribution(
         self,
         y_pred: FloatArray,
@@ -503,7 +505,7 @@ def slack_of(
     target does not lie counts, too. None if the model could not be asked for one row.
     """
     row, target = (each.ravel() for each in np.indices((len(few), len(few))))
-    with unheard(QuantileCrossingWarning), unheard(ZeroScaleWarning):
+    with unheard(QuantileCrossingWarning, ZeroScaleWarning):
         first, *later = (
             score.measure(y[few[target]], each[row]) for each in (y_pred[few], *answers)
         )

@@ -435,7 +435,6 @@ class GroupedDistribution(Distribution):
     parts: tuple[tuple[IntArray, Distribution], ...] = ()
 
     def _placed(self, y_pred: FloatArray, score: Any, index: Any = None) -> GroupedDistribution:
-        """The same errors around other predictions, (m,), as this score places them."""
         parts = tuple((rows, part._placed(y_pred[rows], score)) for rows, part in self.parts)
         return replace(self, y_pred=y_pred, score=score, index=index, parts=parts)
 

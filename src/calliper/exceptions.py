@@ -17,8 +17,6 @@ or made errors by name, as anywhere in Python:
 coverage must lie strictly between 0 and 1; got 1.5.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import warnings
@@ -165,9 +163,9 @@ def _set_for_a_while(variable: ContextVar[Any], value: Any) -> Iterator[None]:
         variable.reset(token)
 
 
-def unheard(category: type[Warning]) -> AbstractContextManager[None]:
-    """Silence a warning of calliper's in this thread; Python's own filters are for all threads."""
-    return _set_for_a_while(_UNHEARD, (*_UNHEARD.get(), category))
+def unheard(*categories: type[Warning]) -> AbstractContextManager[None]:
+    """Silence warnings of calliper's in this thread; Python's own filters are for all threads."""
+    return _set_for_a_while(_UNHEARD, (*_UNHEARD.get(), *categories))
 
 
 def once(

@@ -16,8 +16,6 @@ arXiv:1209.2673. Barber, Candès, Ramdas, Tibshirani (2021), "Predictive inferen
 jackknife+", doi:10.1214/20-AOS1965, Theorems 1 and 4.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, log1p

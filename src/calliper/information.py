@@ -25,8 +25,6 @@ doi:10.1103/PhysRevE.69.066138 (estimator); Holmes and Nemenman (2019),
 doi:10.1103/PhysRevE.100.022404 (standard error by subsampling).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

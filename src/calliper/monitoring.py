@@ -19,7 +19,7 @@ each hit: by 1 on average if p_t is the chance of a miss, by less if that is sma
 Evidence is the mean over a grid of p and over all s, of weights a·1{s=0} + (1−a)·c/((s+c)(s+c+1)).
 All starts move by the same factor, so their sum is one number for each p. Fewer misses are found
 likewise, by smaller p and the minimum, if scores are continuous. Assumed: rows are independent and
-from the law of calibration rows, and labels arrive whether or not they are misses.
+from the law of calibration rows, and labels arrive whether or not they are misses, in any order.
 
 **Exchangeability.** p_t = (#{i<t: s_i > s_t} + U(1 + #{i<t: s_i = s_t}))/n_t are independent and
 uniform for exchangeable scores. Bets Π(1 + ε(p_t − ½)), ε ∈ {−1, 0, 1}, exchange a hundredth of
@@ -47,8 +47,15 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from calliper._kept import Array, Field, Number
-from calliper._types import BoolArray, FloatArray
-from calliper._validation import at_least, check_inside, check_level, check_option, check_vector
+from calliper._types import BoolArray, FloatArray, IntArray
+from calliper._validation import (
+    at_least,
+    check_inside,
+    check_level,
+    check_option,
+    check_steps,
+    check_vector,
+)
 from calliper._writing import to_text
 from calliper.exceptions import CalliperError
 from calliper.quantile import as_fraction, conformal_rank
@@ -60,6 +67,8 @@ FIRST_START, SLOW = 0.6, 1000
 #: Rates of misses that are bet on: their odds over those promised, and their weights.
 ODDS = np.geomspace(1.4, 60, 16)
 SHARES = ODDS**-0.5 / (ODDS**-0.5).sum()
+#: What a file keeps of steps that labels were named by: none, or all.
+STEPS = {"steps": Array("int64", ("n",))}
 #: Labels that are looked at together.
 LABELS_TOGETHER = 10_000
 #: The share of wealth that changes sides in a step.
@@ -110,15 +119,42 @@ class _Monitor(BaseEstimator):  # type: ignore[misc]
 
     @property
     def alarm_at(self) -> int | None:
-        """Place of the label that set it off, counted from 0; None without an alarm."""
+        """The label that set it off: its step, or its place counted from 0; None without."""
         self._ready()
-        return self._alarm_at
+        return self._step_of(self._alarm_at)
 
     @property
     def since(self) -> int | None:
-        """Place of the label from which on things were most out of line, as of the alarm."""
+        """The label from which on things were most out of line, as of the alarm; likewise."""
         self._ready()
-        return self._since
+        return self._step_of(self._since)
+
+    def _step_of(self, place: int | None) -> int | None:
+        """The step of a label, if steps are named, else its place."""
+        return place if place is None or not self._named else [*self._named][place]
+
+    def _steps(self) -> IntArray:
+        """The step of each label, for files; none if they have no names."""
+        return np.array([*self._named], dtype=np.int64)
+
+    def _take(self, step: Any, n: int) -> None:
+        """Remember the steps of n labels; refuse a label of a step that has one."""
+        if (step is None) == bool(self._named) and self._trace:
+            raise CalliperError(
+                f"{len(self._named)} of {len(self._trace)} labels so far came with a step: name "
+                f"the step of every label, or of none."
+            )
+        names = [] if step is None else check_steps(step)
+        if names and len(names) != n:
+            raise CalliperError(f"{len(names)} steps were named for {n} labels: one for each.")
+        seen = set(self._named)
+        for name in names:
+            if name in seen:
+                raise CalliperError(
+                    f"step {name} has its label already: each counts once. Leave the second out."
+                )
+            seen.add(name)
+        self._named |= dict.fromkeys(names)
 
     def describe(self) -> str:
         """Whether there is an alarm and since when, in two sentences."""
@@ -130,6 +166,7 @@ class _Monitor(BaseEstimator):  # type: ignore[misc]
                 f"{self.limit:.4g}, which it ever reaches {sure} if nothing is wrong."
             )
         began = f"probably since label {self._since:,} (counted from 0)"
+        began = f"probably since step {self.since}" if self._named else began
         said = f"Alarm after {self._alarm_at + 1:,} of {n:,} labels, {began}: {self._words()}."
         return f"{said} If nothing is wrong, such an alarm ever goes off {sure}."
 
@@ -159,6 +196,7 @@ class _Monitor(BaseEstimator):  # type: ignore[misc]
         given = self.get_params()
         if self._given is None:
             self._trace: list[float] = []
+            self._named: dict[int, None] = {}  # the step of each label, in order of arrival
             self._alarm_at: int | None = None
             self._since: int | None = None
             self._begin()
@@ -216,7 +254,7 @@ class CoverageMonitor(_Monitor):
     tails: int = 1
     false_alarms: float = 0.05
 
-    keeps: ClassVar[Mapping[str, Field]] = {"inside": Array("bool", ("T",))}
+    keeps: ClassVar[Mapping[str, Field]] = {"inside": Array("bool", ("T",)), **STEPS}
 
     @classmethod
     def of(cls, model: Any, coverage: float = 0.9, **how: Any) -> Self:
@@ -290,16 +328,19 @@ class CoverageMonitor(_Monitor):
         self._missed: list[bool] = []
         self._n_missed = 0
 
-    def update(self, inside: Any) -> Self:
-        """Say what came, in order of time; a batch is the same as its labels one by one.
+    def update(self, inside: Any, *, step: Any = None) -> Self:
+        """Say what came, as it arrives; a batch is the same as its labels one by one.
 
         Parameters
         ----------
         inside : bool or (m,) of bool
             Whether each target lay in its interval, as ``intervals.contains(y)`` says it.
+        step : int or (m,) of int, optional
+            Which step each label belongs to, in any order: for labels that come late.
         """
         self._ready()
         held = check_inside(inside)
+        self._take(step, len(held))
         for begin in range(0, len(held), LABELS_TOGETHER):
             self._look(~held[begin : begin + LABELS_TOGETHER])
         return self
@@ -343,13 +384,13 @@ class CoverageMonitor(_Monitor):
     def for_file(self) -> dict[str, Any]:
         """What a file holds: whether each target was inside."""
         self._ready()
-        return {"inside": ~np.array(self._missed, dtype=bool)}
+        return {"inside": ~np.array(self._missed, dtype=bool), "steps": self._steps()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """As it was after the last label."""
         self._ready()
         if len(state["inside"]):
-            self.update(state["inside"])
+            self.update(state["inside"], step=state["steps"] if len(state["steps"]) else None)
 
     def _words(self) -> str:
         n, since = len(self._missed), self._since or 0
@@ -393,6 +434,7 @@ class ExchangeabilityMonitor(_Monitor):
         "first": Array("float64", ("N",)),
         "scores": Array("float64", ("T",)),
         "seed": Number(int, 0),
+        **STEPS,
     }
     #: Scores of calibration rows, none before ``fit``.
     _first = np.empty(0)
@@ -424,12 +466,13 @@ class ExchangeabilityMonitor(_Monitor):
         #: Of ε = −1 and 1: the walk, its least value, and where that was.
         self._walks: dict[int, tuple[float, float, int]] = {-1: (0.0, 0.0, 0), 1: (0.0, 0.0, 0)}
 
-    def update(self, scores: Any) -> Self:
-        """Scores of new rows, a number or (m,), in order of time."""
+    def update(self, scores: Any, *, step: Any = None) -> Self:
+        """Scores of new rows, a number or (m,), as they arrive; ``step`` says of which steps."""
         self._ready()
         new = check_vector(np.atleast_1d(scores), "scores")
         if not len(new):
             raise CalliperError("update needs at least one score; got none.")
+        self._take(step, len(new))
         for score, draw in zip(new.tolist(), self._draws.random(len(new)).tolist(), strict=True):
             low, high = bisect_left(self._sorted, score), bisect_right(self._sorted, score)
             n = len(self._sorted)
@@ -460,14 +503,15 @@ class ExchangeabilityMonitor(_Monitor):
     def for_file(self) -> dict[str, Any]:
         """What a file holds: all scores, and what the draws depend on."""
         self._ready()
-        return {"first": self._first, "scores": np.array(self._scores), "seed": self._seed}
+        known = {"first": self._first, "scores": np.array(self._scores), "seed": self._seed}
+        return {**known, "steps": self._steps()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """As it was after the last score."""
         self.fit(state["first"])
         self._seed, self._given = at_least(state["seed"], 0, "seed"), None
         if len(state["scores"]):
-            self.update(state["scores"])
+            self.update(state["scores"], step=state["steps"] if len(state["steps"]) else None)
 
     def _words(self) -> str:
         if not self.alarm:

@@ -7,11 +7,16 @@ hit, and 1−α the coverage that is wanted,
     α_{t+1} = α_t + γ_t (α − err_t).
 
 At α_t ≤ 0 the interval is infinite and cannot miss; at α_t ≥ 1 it is empty, and the prediction
-alone stands for it. So α_t stays within γ_1 of [0, 1], and summing err_t − α = (α_t − α_{t+1})/γ_t
-by parts bounds the mean over T steps, whatever the targets are, an opponent's choice included:
+alone stands for it. Labels may come late, in any order, some never: each moves the level once, when
+it comes. D + 1 is the largest number of predictions that waited at once for labels that came, 1 if
+each comes before the next question. When α_t falls below 0, at most D + 1 misses are still to come,
+so α_t stays in [−γ_1(1−α)(D+1), 1 + γ_1α(D+1)]. Summing err_t − α = (α_t − α_{t+1})/γ_t by parts
+bounds the mean over the n labels that came, whatever the targets are, even those of an opponent:
 
-    |mean err − α| ≤ (max(α_1, 1−α_1) + γ) / (γT)                            for one rate γ,
-    and for rates that fall ≤ the same of γ_1 plus (1 + γ_1)(1/γ_T − 1/γ_1)/T ≤ (1 + γ_1)/(γ_T T).
+    |mean err − α| ≤ max{α_1 + γ(1−α)(D+1), 1 − α_1 + γα(D+1)} / (γn)        for one rate γ,
+    and for rates that fall ≤ the same of γ_1 plus (1 + γ_1(D+1))(1/γ_n − 1/γ_1)/n.
+
+It says nothing of steps that never get a label.
 
 Several rates at once: each of k experts follows a rate of its own, and their levels are averaged by
 weights that follow the pinball losses ℓ of their α_i at β_t, the largest α_t that would have hit:
@@ -22,8 +27,9 @@ weights that follow the pinball losses ℓ of their α_i at β_t, the largest α
 which loses little against the best rates over any I steps. As long as η is constant that bounds no
 long-run mean, so a guard is added here: should misses exceed their share by about as much as the
 slowest rate alone allows, the next interval is infinite, and should they fall short by as much,
-it is empty. Hence the bound, that of the slowest rate. It is hardly ever needed. It counts what
-happened; β_t only decides whom to follow.
+it is empty. Hence the bound, that of the slowest rate with D = 0, plus D·max(α, 1−α)/n for what was
+under way when the guard stepped in. It is hardly ever needed. It counts what happened; β_t only
+decides whom to follow.
 
 Letters: 1 − α_t → ``level``, γ_1 → ``rate``, 1 − β_t → ``needed``, I → ``horizon``.
 
@@ -38,6 +44,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
+from itertools import pairwise
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -46,18 +53,19 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
 
 from calliper._kept import Array, Field, Number
-from calliper._types import BoolArray, FloatArray, RadiusModel
+from calliper._types import BoolArray, FloatArray, IntArray, RadiusModel, RankingModel
 from calliper._validation import (
     at_least,
     check_inside,
     check_level,
+    check_steps,
     check_vector,
     n_rows,
     refuse_level_words,
     row_values,
 )
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, unheard
-from calliper.intervals import Intervals
+from calliper.intervals import Boxes, Intervals
 from calliper.quantile import TOLERANCE
 from calliper.rows import labels_of, same_rows
 
@@ -69,7 +77,7 @@ RATES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
 ROWS_SEARCHED, SECTIONS = 8, 16
 #: To what a level is searched, still far above the rounding of levels; and up to which N + 1, times
 #: the number of tails, it is then told exactly.
-CLOSE, STEPS = 1e-10, (10**3, 10**4, 10**5, 10**6)
+CLOSE, HORIZONS = 1e-10, (10**3, 10**4, 10**5, 10**6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,21 +87,30 @@ class History:
     Attributes
     ----------
     level : (T,) the coverage asked for at each step, from 0 to 1
-    outside : (T,) share of the targets of each step that were outside: 0 or 1 for single ones
+    outside : (T,) share of the targets of each step that were outside: 0 or 1 for single ones, NaN
+        where no label came
+    step : (T,) by what number labels name the step
 
     Examples
     --------
-    >>> History(level=np.array([0.9, 0.89]), outside=np.array([0.0, 1.0])).coverage
-    0.5
+    >>> History(np.array([0.9, 0.9]), np.array([0.0, np.nan]), np.array([7, 8])).unlabelled
+    array([8])
     """
 
     level: FloatArray
     outside: FloatArray
+    step: IntArray
 
     @property
     def coverage(self) -> float:
-        """Share of targets inside, each step counting the same; NaN before the first."""
-        return float(1 - self.outside.mean()) if len(self.outside) else float("nan")
+        """Share of targets inside, each labelled step counting the same; NaN without labels."""
+        known = self.outside[~np.isnan(self.outside)]
+        return float(1 - known.mean()) if len(known) else float("nan")
+
+    @property
+    def unlabelled(self) -> IntArray:
+        """Steps whose label has not come."""
+        return self.step[np.isnan(self.outside)]
 
 
 @dataclass(eq=False, repr=False)
@@ -137,7 +154,8 @@ class Controller(BaseEstimator):  # type: ignore[misc]
     horizon: int = 500
 
     keeps: ClassVar[Mapping[str, Field]] = {
-        "steps": Array("float64", ("T", 2), least=0, most=1),
+        "steps": Array("float64", ("T", 2), least=-1, most=1),
+        "names": Array("int64", ("T", 2)),
         "levels": Array("float64", ("k",)),
         "weights": Array("float64", ("k",), least=0),
         "excess": Number(),
@@ -180,13 +198,19 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         self._first: float = first
         self._excess: float = 0.0
         self._asked: bool = False
+        # Of each step: its level and the share outside, −1 without a label; its name and the number
+        # of steps when its label came, 0 without; and the place of each name.
         self._steps: list[tuple[float, float]] = []
+        self._names: list[tuple[int, int]] = []
+        self._place: dict[int, int] = {}
+        self._n_labels: int = 0
 
     def for_file(self) -> dict[str, Any]:
         """What a file holds: all steps so far, and where they have led."""
         steps = np.array(self._steps, dtype=np.float64).reshape(-1, 2)
         known = {"levels": self._levels, "weights": self._weights, "excess": self._excess}
-        return {**known, "steps": steps, "asked": self._asked}
+        names = np.array(self._names, dtype=np.int64).reshape(-1, 2)
+        return {**known, "steps": steps, "names": names, "asked": self._asked}
 
     def restore(self, state: dict[str, Any]) -> None:
         """As it was after the last step."""
@@ -196,6 +220,9 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         self._levels, self._weights = state["levels"], state["weights"]
         self._excess, self._asked = state["excess"], state["asked"]
         self._steps = [(level, outside) for level, outside in state["steps"].tolist()]
+        self._names = [(name, until) for name, until in state["names"].tolist()]
+        self._place = {name: place for place, (name, _) in enumerate(self._names)}
+        self._n_labels = sum(until > 0 for _, until in self._names)
 
     @property
     def level(self) -> float:
@@ -208,42 +235,87 @@ class Controller(BaseEstimator):  # type: ignore[misc]
     def history(self) -> History:
         """All steps so far."""
         self._begin()
-        return History(*np.array(self._steps).reshape(-1, 2).T)
+        level, outside = np.array(self._steps).reshape(-1, 2).T
+        names = np.array([name for name, _ in self._names], dtype=np.int64)
+        return History(level, np.where(outside < 0, np.nan, outside), names)
 
     @property
     def bound(self) -> float:
-        """How far the share of misses can be from 1 − coverage by now, whatever came."""
-        self._begin()
-        trivial, n = max(self._miss, 1 - self._miss), len(self._steps)
-        return float(min(self._most() / n, trivial)) if n else trivial
+        """How far the share of misses can be from 1 − coverage by now, whatever came.
 
-    def predict_interval(self, model: Any, X: Any, **how: Any) -> Intervals:
+        Of the labels that came, by what waited for them at once.
+        """
+        self._begin()
+        trivial, n = max(self._miss, 1 - self._miss), self._n_labels
+        return float(min(self._most(self._waited()) / n, trivial)) if n else trivial
+
+    def ask(self, step: Any) -> float:
+        """The level of a new step whose label comes later, or of several steps.
+
+        Parameters
+        ----------
+        step : int or (m,) of int
+            The number by which :meth:`update` is told what came of it: a row number, or a time such
+            as ``Timestamp.value``. Each must be above all before.
+        """
+        self._begin()
+        names = check_steps(step)
+        last = [name for name, _ in self._names[-1:]]
+        for before, name in pairwise([*last, *names]):
+            if name <= before:
+                raise CalliperError(
+                    f"steps must rise, as a clock does: {name} comes after {before}. Ask in order "
+                    f"of time and once for each step; labels may come in any order."
+                )
+        level = self._level()
+        for name in names:
+            self._place[name] = len(self._names)
+            self._names.append((name, 0))
+            self._steps.append((level, -1.0))
+        return level
+
+    def predict_interval(self, model: Any, X: Any, *, step: Any = None, **how: Any) -> Any:
         """Intervals of ``model`` at the level to ask for; ``how`` is passed to its own method.
 
         At level 1 they are infinite, as at levels for which there are too few calibration points;
-        at level 0 they are the predictions themselves.
+        at level 0 they are the predictions themselves. Where labels come late ``step`` names all
+        rows together, or each row, as in :meth:`ask`.
         """
-        _refuse_level(how)
-        level = self.level
+        level = self._asked_for(step, X, how)
         if 0 < level < 1:
             with unheard(SmallCalibrationWarning):
-                intervals: Intervals = model.predict_interval(X, coverage=level, **how)
-            return intervals
+                return model.predict_interval(X, coverage=level, **how)
         middle = np.asarray(model.predict(X), dtype=np.float64)
-        half = np.inf if level else 0.0
-        return Intervals(middle - half, middle + half, level, labels_of(X))
+        half, labels = np.inf if level else 0.0, labels_of(X)
+        if middle.ndim == 1:
+            return Intervals(middle - half, middle + half, level, labels)
+        sides = (Intervals(each - half, each + half, level, labels) for each in middle.T)
+        return Boxes(tuple(sides), model.target_names_)
 
-    def predict_radius(self, calibrator: Any, Z: Any, **how: Any) -> FloatArray:
+    def predict_radius(
+        self, calibrator: Any, Z: Any, *, step: Any = None, **how: Any
+    ) -> FloatArray:
         """The radius of ``calibrator`` at the level to ask for, (m,); infinite at 1, 0 at 0."""
-        _refuse_level(how)
-        level = self.level
+        level = self._asked_for(step, Z, how)
         if 0 < level < 1:
             with unheard(SmallCalibrationWarning):
                 return np.asarray(calibrator.predict_radius(Z, coverage=level, **how))
         return np.full(n_rows(Z), np.inf if level else 0.0)
 
-    def update(self, inside: Any = None, *, needed: Any = None) -> Self:
-        """Say what came of the level that was asked for last.
+    def _asked_for(self, step: Any, X: Any, how: dict[str, Any]) -> float:
+        """The level for rows of a step, or of a step each."""
+        _refuse_level(how)
+        if step is None:
+            return self.level
+        if np.ndim(step) and len(step) != n_rows(X):
+            raise CalliperError(
+                f"step names {len(step)} steps, and there are {n_rows(X)} rows: give one number "
+                f"for all rows together, or one for each."
+            )
+        return self.ask(step)
+
+    def update(self, inside: Any = None, *, step: Any = None, needed: Any = None) -> Self:
+        """Say what came of the level that was asked for last, or of a step that was named.
 
         Parameters
         ----------
@@ -251,15 +323,19 @@ class Controller(BaseEstimator):  # type: ignore[misc]
             Whether the target lay in its interval, which is what coverage and bound count. Rows
             that were asked for together count together, as one step. At level 0 nothing counts as
             inside.
+        step : int or (m,) of int, optional
+            Which step, or steps in order of arrival, the label belongs to, if it was named.
         needed : float or (m,), optional
             The coverage up to which intervals do not hold the target, by :func:`coverage_needed`:
             what several rates are compared by. One rate does without.
         """
         self._begin()
-        if not self._asked:
+        if step is None and not self._asked:
+            waiting = f" {len(self._names) - self._n_labels} named steps wait for labels: say which"
             raise CalliperError(
                 "update was called before a level was asked for: call predict_interval(model, X) "
                 "or read level, and then update once with what came of it."
+                + (f"{waiting}, update(inside, step=...)." if len(self._names) else "")
             )
         if inside is None:
             raise CalliperError(
@@ -271,39 +347,83 @@ class Controller(BaseEstimator):  # type: ignore[misc]
                 f"{len(self._rates)} rates are followed, and inside does not say what their levels "
                 f"would have done: update(inside, needed=coverage_needed(model, X, y)) does."
             )
-        level = self._level()
-        held = _check_inside(inside, level)
+        names = [self._next()] if step is None else check_steps(step)
+        levels = [self._level()] if step is None else self._waiting_levels(names)
+        held = check_inside(inside)
         known = None if needed is None else _check_needed(needed, len(held))
+        together = step is None or not np.ndim(step)
+        if not together and len(held) != len(names):
+            raise CalliperError(f"{len(names)} steps were named, and inside has {len(held)}.")
+        places = [slice(None)] if together else [slice(row, row + 1) for row in range(len(held))]
+        for level, place in zip(levels, places, strict=True):
+            _refuse_outside_of_all(held[place], level)
+        if step is None:
+            self.ask(names)
+            self._asked = False
+        for name, place in zip(names, places, strict=True):
+            self._learn(name, held[place], None if known is None else known[place])
+        return self
+
+    def _next(self) -> int:
+        """The number of a step that was not named."""
+        return self._names[-1][0] + 1 if self._names else 0
+
+    def _waiting_levels(self, names: list[int]) -> list[float]:
+        """The levels of steps whose labels have come; refuses others."""
+        places = [self._place.get(name) for name in names]
+        for number, (name, place) in enumerate(zip(names, places, strict=True)):
+            if place is None:
+                asked = [name for name, _ in self._names]
+                ends = f"{len(asked)} were, from {asked[0]} to {asked[-1]}" if asked else "none was"
+                raise CalliperError(
+                    f"a label came for step {name}, which was never asked for; {ends}. Name the "
+                    f"step when you ask: predict_interval(model, X, step=...)."
+                )
+            outside = self._steps[place][1]
+            if outside >= 0 or name in names[:number]:
+                before = f"{1 - outside:.0%} inside" if outside >= 0 else "in the same call"
+                raise CalliperError(
+                    f"step {name} has its label already ({before}): each counts once. Leave the "
+                    f"second one out; what was told cannot be taken back."
+                )
+        return [self._steps[place][0] for place in places if place is not None]
+
+    def _learn(self, name: int, held: BoolArray, needed: FloatArray | None) -> None:
+        """Move the level by one label."""
+        place = self._place[name]
+        level = self._steps[place][0]
         outside = float((~held).mean()) if level else 1.0
         missed = np.array([outside])
-        if known is not None and len(self._rates) > 1:
-            missed = self._judge(known)
-        self._steps.append((level, outside))
+        if needed is not None and len(self._rates) > 1:
+            missed = self._judge(needed)
+        self._steps[place] = (level, outside)
+        self._names[place] = (name, len(self._names))
+        self._n_labels += 1
         self._excess += outside - self._miss
         self._levels = self._levels + self._step() * (missed - self._miss)
-        self._asked = False
-        return self
 
     def describe(self) -> str:
         """Coverage so far and what is proved of it, in words."""
-        bound, n = self.bound, len(self._steps)
+        bound, n = self.bound, self._n_labels
         came = f"{self.history.coverage:.2%} were inside" if n else "nothing came yet"
+        missing = len(self._names) - n
+        late = f" {missing:,} more steps have no label, and count for nothing." if missing else ""
         return (
             f"Asked for: {self.coverage:.2%} of the targets; after {n:,} steps {came}. By "
             f"proof this share is at most {bound:.2%} off, whatever the targets are and however "
-            f"they change (where the interval is one point, they count as outside)."
+            f"they change (where the interval is one point, they count as outside).{late}"
         )
 
     def _level(self) -> float:
         """The level, from 0 to 1."""
         guarded = len(self._rates) > 1
-        if guarded and abs(self._excess) >= self._most() - max(self._miss, 1 - self._miss):
+        if guarded and abs(self._excess) >= self._most(0):
             return float(self._excess > 0)
         return float(np.clip(self._weights @ self._levels, 0, 1))
 
     def _step(self) -> FloatArray:
         """How far each level moves after the last step, (k,)."""
-        return np.asarray(self._rates * max(len(self._steps), 1) ** -float(self.decay))
+        return np.asarray(self._rates * max(self._n_labels, 1) ** -float(self.decay))
 
     def _judge(self, needed: FloatArray) -> FloatArray:
         """Whether each expert would have missed, (k,); those that were wrong lose weight."""
@@ -316,11 +436,22 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         self._weights = (1 - sigma) * weights / weights.sum() + sigma / k
         return np.asarray((gap <= 0).mean(axis=0))
 
-    def _most(self) -> float:
-        """How far the number of misses can be from T·(1 − coverage) by now."""
-        first, last = self._rates.min(), self._step().min()
-        far = max(self._first, 1 - self._first)
-        return float((far + first) / first + (1 + first) * (1 / last - 1 / first))
+    def _waited(self) -> int:
+        """D + 1: the largest number of steps that waited at once for labels that came."""
+        until = np.array([until for _, until in self._names])
+        begun = np.flatnonzero(until)
+        change = np.bincount(begun, minlength=len(until) + 1)
+        change -= np.bincount(until[begun], minlength=len(until) + 1)
+        return int(np.cumsum(change).max())
+
+    def _most(self, waited: int) -> float:
+        """How far the number of misses can be from n·(1 − coverage) by now."""
+        first, last, miss = self._rates.min(), self._step().min(), self._miss
+        several = len(self._rates) > 1
+        late = 1 if several else waited
+        far = max(1 - self._first + first * (1 - miss) * late, self._first + first * miss * late)
+        most = far / first + (1 + first * late) * (1 / last - 1 / first)
+        return float(most + (waited - 1) * max(miss, 1 - miss) if several else most)
 
 
 def coverage_needed(
@@ -368,6 +499,14 @@ def coverage_needed(
 def _searched(model: Any, X: Any, y: FloatArray, how: dict[str, Any]) -> list[float]:
     """The level of each of a few rows."""
     low, high = np.zeros(len(y)), np.ones(len(y))
+    ranked = model.share_below(X, y) if isinstance(model, RankingModel) and not how else None
+    if ranked is not None:  # is it so? Just below it the target is outside, just above it inside
+        around = np.concatenate([ranked - CLOSE, ranked + CLOSE])
+        levels = np.unique(np.clip(around, CLOSE, 1 - CLOSE))
+        with unheard(Warning):
+            held = _holds(model, X, y, levels, how)
+        if (held == (levels > ranked[:, None])).all():
+            return [float(level) for level in ranked]
     while (wide := high - low > CLOSE).any():
         levels = np.unique(np.linspace(low[wide], high[wide], SECTIONS + 1)[1:-1])
         with unheard(Warning):  # whoever predicts hears it
@@ -380,7 +519,7 @@ def _searched(model: Any, X: Any, y: FloatArray, how: dict[str, Any]) -> list[fl
 
 def _as_rank(low: float, high: float) -> float:
     """The level between these, as a rank over N + 1 if there is one."""
-    for n in STEPS:
+    for n in HORIZONS:
         rank = Fraction(high).limit_denominator(n)
         if low - 2 * TOLERANCE <= rank <= high:
             return float(rank)
@@ -417,12 +556,9 @@ def _check_needed(needed: Any, n: int) -> FloatArray:
     return values
 
 
-def _check_inside(inside: Any, level: float) -> BoolArray:
-    """Whether each target lay in its interval of this level, (m,)."""
-    values = check_inside(inside)
-    if level == 1 and not values.all():
+def _refuse_outside_of_all(held: BoolArray, level: float) -> None:
+    if level == 1 and not held.all():
         raise CalliperError(
             "a target is said to lie outside of an interval of level 1, which is infinite: ask by "
             "predict_interval(model, X) of the controller, without bounds that targets can leave."
         )
-    return values

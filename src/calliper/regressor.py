@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from calliper._kept import COLUMN_FIELDS, Field, Inline, Number, Part, Plain, Text
 from calliper._notebook import card, reporter
 from calliper._row_checks import (
-    TOO_SMALL,
+    SEEN_IN_TRAINING,
     RowSketch,
     RowTrend,
     refuse_seen,
@@ -687,6 +687,11 @@ class ConformalRegressor(FrontDoor):
             y_pred, Z, coverage, bounds=bounds, confidence=confidence, X=X, **per_row
         )
 
+    def share_below(self, X: Any, y: FloatArray) -> FloatArray | None:
+        """Share of thresholds below the score of each row, (m,); None where they are not alike."""
+        y_pred, Z, _ = self._predicted(X, None, None)
+        return self.calibration_.share_below(y, y_pred, Z)
+
     @handled
     def predict_distribution(
         self, X: Any, *, bounds: Any = None, groups: Any = None, weights: Any = None
@@ -729,7 +734,7 @@ def refuse_remembered(model: Any, y: FloatArray) -> None:
     if not opened.targets and family_of(opened.core).was_trained_on(opened.core, y):
         raise CalliperError(
             f"The model was trained on these calibration rows: its trees hold the means of their "
-            f"targets. {TOO_SMALL}"
+            f"targets. {SEEN_IN_TRAINING}"
         )
 
 

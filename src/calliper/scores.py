@@ -63,7 +63,7 @@ __all__ = [
 #: What :class:`QuantileError` offers.
 VARIANTS = ("plain", "ratio", "median", "asymmetric")
 #: As far out as a target can be in normal units: as good as infinite, and sums of it are numbers.
-FARTHEST = 2.0**200
+AS_GOOD_AS_INFINITE = 2.0**200
 
 
 class Score(BaseEstimator, ABC):  # type: ignore[misc]
@@ -379,10 +379,10 @@ class QuantileError(Score):
     """How far y lies outside the predicted quantiles, negative inside: with ``Split``, CQR.
 
     Predictions are the lower and the upper quantile of each row, shape (n, 2); with
-    ``variant="median"`` the median stands between them, shape (n, 3). ``QuantilePair`` trains such
+    ``variant="median"`` the median stands between them, shape (n, 3). ``QuantileModel`` trains such
     a model. Scores may be negative, so methods that rescale them refuse; use ``Split`` or another
-    calibrator that takes any real score. For three quantiles or more ``DistributionError`` is
-    better: it serves all levels, and any method.
+    calibrator that takes any real score. ``DistributionError`` is
+    usually better: it serves all levels, and any method.
 
     Parameters
     ----------
@@ -485,8 +485,8 @@ class QuantileError(Score):
             columns = "lower, median and upper" if expected == 3 else "lower and upper"
             raise CalliperError(
                 f"QuantileError({self.variant!r}) takes {columns} quantiles as predictions, shape "
-                f"(n, {expected}); got shape {outputs.shape}. QuantilePair(estimator"
-                f"{', median=True' if expected == 3 else ''}) predicts them."
+                f"(n, {expected}); got shape {outputs.shape}. "
+                f"QuantileModel(estimator, probabilities) predicts them."
             )
         return np.sort(outputs, axis=-1)
 
@@ -524,7 +524,7 @@ class DistributionError(Score):
     Parameters
     ----------
     probabilities : (K,) numbers between 0 and 1
-        The p_k, in the order of the columns; three or more, all different.
+        The p_k, in the order of the columns; two or more, all different.
     slope : float, optional
         The usual slope of q(z), which is about a standard deviation, in the unit of y. It must not
         depend on calibration rows; by default it is that of training rows, where they are known.
@@ -555,7 +555,7 @@ class DistributionError(Score):
         """The size of z(y), shape (n,)."""
         _warn_if_crossed(np.asarray(y_pred)[..., np.argsort(self._checked()[0])])
         size = self.magnitude(y, y_pred)
-        n = int(np.count_nonzero(size >= FARTHEST))
+        n = int(np.count_nonzero(size >= AS_GOOD_AS_INFINITE))
         if n:
             warn(
                 f"All quantiles are equal at {n} of {len(size)} points whose target is another: "
@@ -626,11 +626,10 @@ class DistributionError(Score):
     def _checked(self) -> tuple[FloatArray, float | None]:
         """Probabilities as they came, (K,), and the usual slope."""
         p = check_vector(self.probabilities, "probabilities")
-        if len(p) < 3 or not np.all((p > 0) & (p < 1)) or len(np.unique(p)) < len(p):
+        if len(p) < 2 or not np.all((p > 0) & (p < 1)) or len(np.unique(p)) < len(p):
             raise CalliperError(
-                f"probabilities must be three or more different numbers between 0 and 1, one for "
-                f"each predicted quantile; got {self.probabilities!r}. For two quantiles use "
-                f"QuantileError() with Split()."
+                f"probabilities must be two or more different numbers between 0 and 1, one for "
+                f"each predicted quantile; got {self.probabilities!r}."
             )
         if self.slope is None:
             return p, None
@@ -667,7 +666,7 @@ class _Side:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             further = np.maximum((y - start) / slope, np.nextafter(0.0, 1.0))  # 0 is for start
         further = np.where((y > start) & (slope < np.inf), further, 0.0)
-        limit = np.append(self.heights[1:], FARTHEST)[piece]
+        limit = np.append(self.heights[1:], AS_GOOD_AS_INFINITE)[piece]
         height = np.minimum(self.heights[piece] + further, limit)
         return np.asarray(np.where((y > start) & (y == behind), limit, height))
 
@@ -685,7 +684,7 @@ class _Side:
             further = height - self.heights[piece]
             move = np.where(np.isinf(slope), np.inf, slope * not_below(further))
             end = above(start, move, digits=5) if outward else start + move
-        return np.where(height >= FARTHEST, np.inf, np.minimum(end, behind))
+        return np.where(height >= AS_GOOD_AS_INFINITE, np.inf, np.minimum(end, behind))
 
     def _piece(self, piece: Any) -> tuple[FloatArray, ...]:
         """Start and slope of pieces by number, and where the next begins."""

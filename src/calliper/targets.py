@@ -10,8 +10,6 @@ the width each target takes: u_j is the mean size of left-out, else of training 
 interval covers with 1−α; all together may do so as rarely as 1 − kα.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace

@@ -32,7 +32,7 @@ from studies.experiments import FloatArray
 from studies.experiments.nearness.problems import TABULAR, Draw, draw
 
 RESULTS = Path(__file__).with_name("peers.json")
-PAGE = Path(__file__).parents[2] / "docs" / "peers.md"
+PAGE = Path(__file__).parents[1] / "records" / "peers.md"
 MODELS = {"forest": "random forest", "histogram boosting": "histogram gradient boosting"}
 N, LEVEL = 500, 0.9
 PLAIN = "MAPIE, default"

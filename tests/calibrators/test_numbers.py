@@ -59,7 +59,7 @@ def test_scores_near_the_largest_number_are_refused(method):
     Split().fit(Z, NOISE * 1e300)
 
 
-@pytest.mark.parametrize("decades", [(-200, 0), (-100, 100), (-300, 0), (-150, 150)])
+@pytest.mark.parametrize("decades", [(-300, 0), (-150, 150)])
 @pytest.mark.parametrize("method", METHODS, ids=repr)
 def test_scores_over_hundreds_of_decades_keep_their_coverage(method, decades):
     """Products of tiny scores vanish: a radius of zero would cover nothing."""

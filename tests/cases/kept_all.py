@@ -33,7 +33,7 @@ from calliper import (
     Layer,
     MultiTargetRegressor,
     QuantileError,
-    QuantilePair,
+    QuantileModel,
     SignedError,
     Split,
     calibrators,
@@ -165,7 +165,7 @@ def regressors():
     for score in (SignedError(), SignedError("lower")):
         made = ConformalRegressor(forest, score_function=score).calibrate(X[CAL], Y[CAL])
         yield f"score-{score!r}", Case(made, forest, NEW)
-    pair = QuantilePair(GradientBoostingRegressor(loss="quantile", n_estimators=5))
+    pair = QuantileModel(GradientBoostingRegressor(loss="quantile", n_estimators=5))
     pair.fit(X[TRAIN], Y[TRAIN])
     made = ConformalRegressor(pair, Split(), score_function=QuantileError())
     yield "quantiles", Case(made.calibrate(X[CAL], Y[CAL]), pair, NEW)

@@ -269,7 +269,7 @@ def test_intervals_of_refitted_models_are_nested_at_low_levels_too():
     for seed in range(5):
         rng = np.random.default_rng(seed)
         X, y = rng.normal(size=(13, 1)), rng.normal(size=13)
-        for made in (CVPlus(Nearest(), n_folds=3), JackknifePlus(Nearest())):
+        for made in (CVPlus(Nearest(), cv=3), JackknifePlus(Nearest())):
             lower, upper = made.fit(X, y).predict_interval(Z, levels)
             assert (lower <= upper).all() and np.isfinite(lower[:, 0]).all()
             assert (lower[:, 1:] <= lower[:, :-1]).all() and (upper[:, 1:] >= upper[:, :-1]).all()

@@ -118,10 +118,7 @@ def test_most_are_noticed():
 
 
 def test_results_are_of_the_code_that_stands():
-    """Half of the units are as they were when they were tried; `make mutants` tries the others.
-
-    It was nine in ten before the redesign, which wrote many functions anew.
-    """
+    """Most units are as they were when they were tried; `make mutants` tries the others."""
     known = campaign.read()
     same = [
         known.get(file, {}).get(unit, [""])[0] == mutators.key_of(node)
@@ -129,4 +126,4 @@ def test_results_are_of_the_code_that_stands():
         for unit, node in mutators.units(mutators.tree_of(file))
         if unit in known.get(file, {}) or mutators.edits_of(node)
     ]
-    assert sum(same) >= 0.5 * len(same)
+    assert sum(same) >= 0.8 * len(same)

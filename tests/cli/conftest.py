@@ -39,18 +39,20 @@ def calliper(
     """Run ``calliper ...`` in ``tmp_path`` and wait for its end."""
     streams = [tmp_path_factory.mktemp("streams") / name for name in ("in", "out", "err")]
 
-    def run(*args: object, stdin: str = "", umask: int = 0o022) -> Done:
+    def run(*args: object, stdin: str = "", stdout: str | None = None, umask: int = 0o022) -> Done:
         streams[0].write_text(stdin)
+        paths = [streams[0], stdout or streams[1], streams[2]]
         request = {
             "args": [*map(str, args)],
             "cwd": str(tmp_path),
             "umask": umask,
-            "streams": [*map(str, streams)],
+            "streams": [*map(str, paths)],
         }
         server.stdin.write(json.dumps(request) + "\n")
         server.stdin.flush()
         code = int(server.stdout.readline())
-        return Done(code, *(path.read_bytes().decode() for path in streams[1:]))
+        said = "" if stdout else streams[1].read_bytes().decode()
+        return Done(code, said, streams[2].read_bytes().decode())
 
     return run
 

@@ -193,12 +193,10 @@ def test_unknown_command_and_figure(calliper):
     assert "there is no folder" in error_of(calliper("demo", "--output", "nowhere/demo.png"))
 
 
-def test_a_disk_that_is_full(files, base):
+def test_a_disk_that_is_full(calliper, files, base):
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full")
-    command = [sys.executable, "-m", "calliper", *base[:-1], "-", "--new", "new.csv", "--quiet"]
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(command, cwd=files, stdout=full, stderr=subprocess.PIPE, text=True)
+    done = calliper(*base[:-1], "-", "--new", "new.csv", "--quiet", stdout="/dev/full")
     assert (done.returncode, done.stderr) == (
         2,
         "calliper: error: cannot write to standard output: No space left on device.\n",
@@ -248,6 +246,7 @@ def test_extras_that_are_not_installed(files, base):
         ("out.csv --new -", "<&-", 2, "error: -: the file is empty"),
     ],
 )
+@pytest.mark.long
 def test_streams_that_are_closed(files, base, output, streams, code, words):
     program = [sys.executable, "-m", "calliper", *base[:-1], output]
     new = [] if "--new" in output else ["--new", "new.csv"]
@@ -259,6 +258,7 @@ def test_streams_that_are_closed(files, base, output, streams, code, words):
         assert len((files / "out.csv").read_text().splitlines()) == 51
 
 
+@pytest.mark.long
 def test_nothing_is_said_after_the_error(files, base, leftovers):
     """A writer that is taken down with the program must not write into a file that is closed."""
     (files / "new.csv").write_text(HEADER + ROW + "1,abc,0\n")

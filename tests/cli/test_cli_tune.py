@@ -199,6 +199,7 @@ def test_the_output_is_none_of_the_inputs(calliper, folder):
     assert "--output cal.calliper is also an input" in error_of(done)
 
 
+@pytest.mark.long
 def test_a_signal_leaves_nothing_behind(folder, leftovers):
     (folder / "cal.csv").write_text(rows(folder / "cal.csv", 1500))
     training = (folder / "train.csv").read_text()

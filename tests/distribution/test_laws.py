@@ -52,6 +52,7 @@ METHODS = [
 
 
 @pytest.mark.parametrize("method", METHODS, ids=repr)
+@pytest.mark.long
 def test_pit_is_uniform(method):
     edges = np.linspace(0, 1, 11)
     shares = [
@@ -73,6 +74,7 @@ def test_pit_is_uniform_where_targets_tie():
 
 @pytest.mark.parametrize("rounded", [False, True])
 @pytest.mark.parametrize("method", [METHODS[1], Split()], ids=repr)
+@pytest.mark.long
 def test_quantiles_and_equal_tails_hold_what_they_promise(method, rounded):
     p = [0.1, 0.3, 0.5, 0.9]
     upper, lower, inside = [], [], []

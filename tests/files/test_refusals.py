@@ -328,6 +328,7 @@ while True:
 """
 
 
+@pytest.mark.long
 def test_a_process_that_dies_while_saving_leaves_a_whole_file(path):
     environment = {**os.environ, "PYTHONPATH": str(Path(calliper.__file__).parents[1])}
     command = [sys.executable, "-c", SAVING, str(path)]

@@ -149,6 +149,7 @@ def draw(rng, n):
 
 @pytest.mark.parametrize("train", [0, 200])
 @pytest.mark.parametrize("shrinkage", [0.0, 0.5])
+@pytest.mark.long
 def test_coverage_is_the_level(train, shrinkage):
     """Over draws of calibration and new points, the partition held fixed; some are alone."""
     rng = np.random.default_rng(0)

@@ -183,6 +183,7 @@ def test_folds_have_the_guarantee_of_cv_plus():
     ],
     ids=["mse", "deviance", "mi", "folds", "knn"],
 )
+@pytest.mark.long
 def test_coverage_of_tuned_methods(kernel, n):
     """At least what is proved; on such ordinary data in fact close to the level."""
     draws, level = 120, 0.9
@@ -200,6 +201,7 @@ def test_coverage_of_tuned_methods(kernel, n):
     assert abs(mean - level) < 0.02 + 4 * error
 
 
+@pytest.mark.long
 def test_tuning_narrows_the_intervals_at_equal_coverage():
     ratios = []
     for seed in range(3):

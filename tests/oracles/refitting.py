@@ -110,6 +110,20 @@ def fold_intervals(estimator, X, y, folds, new, coverage, minmax):
     return [interval([one(models[i], x) for i in range(n)], errors, coverage) for x in new]
 
 
+def quantile_fold_interval(pairs, errors, coverage):
+    """CV+ of CQR at one point: order statistics of q_lo − Rᵢ and q_hi + Rᵢ, a pair a row.
+
+    Where a pair moved inwards has passed itself, both its ends are its middle.
+    """
+    n, downs, ups = len(errors), [], []
+    for (low, high), error in zip(pairs, errors, strict=True):
+        down, up = low - error, high + error
+        downs.append(down if down <= up else (low + high) / 2)
+        ups.append(up if down <= up else (low + high) / 2)
+    rank = ceil(Fraction(coverage) * (n + 1))
+    return smallest(downs, n + 1 - rank), smallest(ups, rank)
+
+
 def bootstrap_intervals(estimator, X, y, bootstraps, new, coverage, aggregate):
     """Jackknife+-after-bootstrap; a point in every bootstrap is as wrong as can be."""
     combine = {"mean": mean, "median": median}[aggregate]

@@ -132,8 +132,16 @@ def test_a_run_ends_with_what_it_left_out_and_where_results_lie(tmp_path, monkey
     monkeypatch.setattr(run, "LEFT_OUT", study.LEFT_OUT)
     monkeypatch.setattr(tabular, "load_tabular", missing)
     assert not tabular.studies(quick=True)
-    run._say_end(tmp_path)
-    results, *left_out = capsys.readouterr().err.splitlines()[-3:]
-    assert results == f"records, tables and figures: {tmp_path}"
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables/main.md").write_text("# The paper's Table 1\n\n| task |\n")
+    run._say_end(tmp_path, quick=True)
+    said = capsys.readouterr().err.splitlines()
+    left_out = said[-2:]
+    at = said.index(f"records, tables and figures: {tmp_path}")
+    assert said[at + 1 : -2] == [
+        "table: main.md, The paper's Table 1",
+        *("# The paper's Table 1", "", "| task |", ""),
+        "NOT MADE by a quick run: Table 3 (make tuning-table)",
+    ]
     for line, title in zip(left_out, ("concrete", "yacht"), strict=True):
         assert line.startswith(f"LEFT OUT for want of data: {title} (")

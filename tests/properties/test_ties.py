@@ -172,7 +172,7 @@ def test_the_inverse_holds_what_was_measured_outside_quantiles(score, y, quantil
 REFITTED = [
     JackknifePlus,
     CVPlus,
-    lambda estimator: CVPlus(estimator, n_folds=4, random_state=0),
+    lambda estimator: CVPlus(estimator, cv=4, random_state=0),
     lambda estimator: JackknifePlus(estimator, minmax=True),
     lambda estimator: JackknifeAfterBootstrap(estimator, 20, random_state=0),
     lambda estimator: JackknifeAfterBootstrap(estimator, 20, aggregate="median", random_state=0),

@@ -1,16 +1,21 @@
 """Jackknife+, CV+ and Jackknife+-after-bootstrap: definitions, levels, grammar."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
+from sklearn.model_selection import GroupKFold, KFold, PredefinedSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
+from calliper import CalliperError, ConformalRegressor, PredictWith, QuantileError, Split
+from calliper.exceptions import SplitGroupsWarning
+from calliper.guarantees import fold_coverage
 from calliper.refitting import CVPlus, JackknifeAfterBootstrap, JackknifePlus, _base
 from cases.refitting import METHODS, NEW, Nearest, X, Y, ends, small_problem
 from oracles import refitting as refit_oracles
@@ -133,7 +138,7 @@ def test_frames_and_pipelines(method):
 @pytest.mark.parametrize(
     "method",
     [
-        JackknifePlus(Ridge()),
+        pytest.param(JackknifePlus(Ridge()), marks=pytest.mark.long),  # as many fits as rows
         CVPlus(Ridge(), random_state=0),
         JackknifeAfterBootstrap(Ridge(), 5, random_state=0),
     ],
@@ -141,3 +146,110 @@ def test_frames_and_pipelines(method):
 )
 def test_scikit_learn_grammar(method):
     check_estimator(method)
+
+
+class Spread(Nearest):
+    """The mean of the targets of the nearest row and of all, and as much below as above it."""
+
+    def predict(self, X):
+        nearest, usual = super().predict(X), self.y_.mean()
+        return np.stack([np.minimum(nearest, usual), np.maximum(nearest, usual)], axis=1)
+
+
+@pytest.mark.filterwarnings("ignore::calliper.exceptions.SmallCalibrationWarning")
+@pytest.mark.parametrize("method", [CVPlus(Spread(), 3, random_state=0), JackknifePlus(Spread())])
+def test_cqr_without_a_calibration_set(method):
+    """Against its definition, row by row: q_lo − R and q_hi + R of the models without the row."""
+    inside = 0
+    for seed in range(40):
+        X, y, new, coverage, _ = small_problem(seed)
+        if len(y) < 3 or float(coverage) < 0.5:
+            continue
+        method = clone(method).set_params(score_function=QuantileError()).fit(X, y)
+        models = [
+            Spread().fit(X[method.fold_ != fold], y[method.fold_ != fold]) for fold in method.fold_
+        ]
+        pairs = [model.predict(x[None])[0] for model, x in zip(models, X, strict=True)]
+        errors = [max(low - t, t - high) for (low, high), t in zip(pairs, y, strict=True)]
+        np.testing.assert_allclose(method.residuals_, errors, atol=1e-12)
+        inside += sum(error < 0 for error in errors)
+        expected = [
+            refit_oracles.quantile_fold_interval(
+                [model.predict(x[None])[0] for model in models], errors, coverage
+            )
+            for x in new
+        ]
+        in_order = [lower <= upper for lower, upper in expected]
+        found = ends(method.predict_interval(new, float(coverage)))
+        np.testing.assert_allclose(
+            found[in_order], np.array(expected)[in_order], rtol=1e-12, atol=1e-12
+        )
+    assert inside > 20
+
+
+def test_cqr_without_a_calibration_set_keeps_what_cv_plus_promises():
+    """Over many draws coverage is at least 1 − 2α, of which no more is claimed."""
+    rng, hits = np.random.default_rng(0), []
+    for seed in range(150):
+        X, noise = rng.uniform(size=(60, 1)), rng.normal(size=60)
+        y = X[:, 0] * noise
+        method = CVPlus(Spread(), 5, score_function=QuantileError(), random_state=seed)
+        hits += [*method.fit(X[:50], y[:50]).predict_interval(X[50:], 0.8).contains(y[50:])]
+    proved = method.guaranteed_coverage(0.8)
+    assert proved < 0.6 and np.mean(hits) > proved
+    assert "usually" not in method.guarantee(0.8).describe()
+    with pytest.raises(CalliperError, match="needs a score of one tail"):
+        method.set_params(score_function=QuantileError("asymmetric")).fit(X, y)
+
+
+@pytest.mark.parametrize("cv", [KFold(4), PredefinedSplit(np.arange(120) % 4), GroupKFold(4)])
+def test_own_splitters(cv):
+    groups = np.arange(120) // 3
+    known = {"split_groups": groups} if isinstance(cv, GroupKFold) else {}
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        method = CVPlus(Ridge(), cv).fit(X, Y, **known)
+    assert [each.category for each in said] == [SplitGroupsWarning] * len(known)
+    for k, (train, left_out) in enumerate(cv.split(X, Y, groups)):
+        assert (method.fold_[left_out] == k).all()
+        model = Ridge().fit(X[train], Y[train])
+        np.testing.assert_allclose(
+            method.residuals_[left_out], np.abs(Y[left_out] - model.predict(X[left_out]))
+        )
+    proved = method.guaranteed_coverage(0.9)
+    if type(cv) is KFold:
+        assert proved == fold_coverage(0.9, 120, 4)
+    else:
+        assert proved == 0
+        assert method.guarantee(0.9).note == (
+            f"no coverage is proved at level 0.9. {method.no_guarantee_}"
+        )
+        assert "may depend on the rows" in method.no_guarantee_ or "groups" in method.no_guarantee_
+
+
+def test_a_number_of_folds_keeps_groups_together():
+    frame = pd.DataFrame(X, columns=["a", "b"]).assign(site=np.arange(120) // 6 * 1.0)
+    with pytest.warns(SplitGroupsWarning, match="120 calibration rows come in 20 groups"):
+        method = CVPlus(Ridge(), 5, random_state=0).fit(frame, Y, split_groups="site")
+    assert all(len({*method.fold_[frame["site"] == site]}) == 1 for site in range(20))
+    with pytest.raises(CalliperError, match=r"number of groups = 20"):
+        CVPlus(Ridge(), 21).fit(frame, Y, split_groups="site")
+
+
+class Scaled(Ridge):
+    """Its prediction takes a word."""
+
+    def predict(self, X, times=1.0):
+        return times * super().predict(X)
+
+
+@pytest.mark.parametrize("front", [CVPlus, ConformalRegressor])
+def test_words_for_predict_are_handed_through(front):
+    model = front(PredictWith(Scaled(), {"times": 3.0}), random_state=0).fit(X, Y / 3)
+    trained = model.estimator_.estimator_
+    np.testing.assert_allclose(model.predict(NEW), 3 * Ridge.predict(trained, NEW))
+    if front is ConformalRegressor:
+        fitted = PredictWith(Scaled().fit(X, Y), {"times": 1.0})
+        made = front(fitted, Split()).calibrate(X, 2 * Y).predict_interval(NEW)
+        plain = front(Ridge().fit(X, Y), Split()).calibrate(X, 2 * Y).predict_interval(NEW)
+        np.testing.assert_array_equal(made.lower, plain.lower)

@@ -6,6 +6,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
+from sklearn.model_selection import ShuffleSplit, TimeSeriesSplit
 
 from calliper import CalliperError
 from calliper.exceptions import InEveryBootstrapWarning, SmallCalibrationWarning
@@ -19,8 +20,8 @@ from cases.refitting import METHODS, NEW, Nearest, X, Y
 
 @pytest.mark.parametrize("method", METHODS[:4], ids=lambda value: type(value).__name__)
 def test_too_few_rows_for_the_level(method):
-    fitted = clone(method).fit(X[:9], Y[:9]) if not hasattr(method, "n_folds") else (
-        clone(method).set_params(n_folds=3).fit(X[:9], Y[:9])
+    fitted = clone(method).fit(X[:9], Y[:9]) if not hasattr(method, "cv") else (
+        clone(method).set_params(cv=3).fit(X[:9], Y[:9])
     )  # fmt: skip
     assert np.isfinite(fitted.predict_interval(NEW, 0.9).width).all()
     with pytest.warns(SmallCalibrationWarning, match="9 calibration points cannot support"):
@@ -51,10 +52,12 @@ def test_rows_in_every_bootstrap_are_counted():
     assert np.isfinite(method.predict_interval(NEW, 0.4).width).all()
 
 
-@pytest.mark.parametrize("n_folds", [121, 1, 0, 2.5, None])
-def test_bad_numbers_of_folds(n_folds):
-    with pytest.raises(CalliperError, match="n_folds must be a whole number between 2 and"):
-        CVPlus(Ridge(), n_folds).fit(X, Y)
+@pytest.mark.parametrize("cv", [121, 1, 0, True, 2.5, None, TimeSeriesSplit(), ShuffleSplit()])
+def test_bad_numbers_of_folds(cv):
+    with pytest.raises(
+        CalliperError, match=r"cv must (be a (whole )?number|leave out each row once)"
+    ):
+        CVPlus(Ridge(), cv).fit(X, Y)
 
 
 @pytest.mark.parametrize("n_bootstraps", [0, -1, 2.5, None])

@@ -127,7 +127,7 @@ def test_bad_input(saved, intervals):
 
 @pytest.fixture
 def folder(tmp_path):
-    """New rows in four files, as docs/scale.md has them."""
+    """New rows in four files, as docs/large-data.md has them."""
     (tmp_path / "new").mkdir()
     numbered = NEW.assign(row=np.arange(100.0), name="one")
     for place in range(4):

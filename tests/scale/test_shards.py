@@ -40,15 +40,16 @@ def problem(kind, n=120, seed=0):
 
 
 def dealt(Z, scores, n_shards, seed=0):
-    """The same points in random order, in shards of random sizes, some of them empty."""
+    """The same points in random order, in shards of random sizes, one of them empty."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(Z))
     cuts = np.sort(rng.integers(len(Z) + 1, size=n_shards - 1))
+    cuts[1:2] = cuts[:1]
     return np.split(Z[order], cuts), np.split(scores[order], cuts)
 
 
 @quiet
-@pytest.mark.parametrize("n_shards", [1, 2, 7, 20])
+@pytest.mark.parametrize("n_shards", [1, 7])
 @pytest.mark.parametrize(
     "kind", ["plain", "line", "wide", "lattice", "copies", "one place", "zeros", "tied scores"]
 )

@@ -8,17 +8,18 @@ WIDTHS = (375, 768, 1280)
 PAGES = (
     "index.html",
     "start.html",
-    "guide/index.html",
-    "guide/your-model.html",
-    "which-method.html",
+    "your-model.html",
+    "choosing-a-method.html",
+    "judging-intervals.html",
+    "command-line.html",
     "guarantees.html",
+    "evidence.html",
     "paper.html",
     "gallery/index.html",
     "gallery/plot_03_widths_follow_the_error.html",
     "reference/index.html",
     "reference/generated/calliper.ConformalRegressor.html",
     "reference/generated/calliper.exceptions.UnscaledFeaturesWarning.html",
-    "contribute.html",
 )
 #: Text that is cut off at the edge of the page; what scrolls by itself is not.
 CUT = (
@@ -63,7 +64,7 @@ def test_links_are_followed(browser, address):
     browser.driver.execute_script("document.querySelector('.sd-card a[href*=start]').click()")
     browser.wait("document.title.startsWith('Start')")
     browser.driver.execute_script("document.querySelector('a[href*=\"your-model\"]').click()")
-    browser.wait("document.title.startsWith('Intervals for your model')")
+    browser.wait("document.title.startsWith('Your model')")
     assert complaints(browser) == []
 
 

@@ -108,7 +108,7 @@ def test_choice(model, name, alone):
 
 
 def test_coordinates():
-    """As docs/nearness.md defines them."""
+    """As ``space/_embedding.py`` defines them."""
     Z = fit_embedding("auto", None, X_CAL, model=FOREST).transform(X_NEW)
     each = np.stack([tree.predict(X_NEW) for tree in FOREST.estimators_])
     unit = np.mean([np.sqrt(tree.tree_.impurity[0]) for tree in FOREST.estimators_])

@@ -323,6 +323,7 @@ def test_what_is_no_sum_of_trees_is_pointed_out(name, settings, why):
 
 
 @LIBRARIES
+@pytest.mark.long
 def test_coverage_holds_and_widths_follow_the_noise(name):
     """Over 30 draws of 100 calibration rows; less than plain split where noise varies."""
     model = regressor(name).fit(NUMBERS[:300], Y[:300])

@@ -1,4 +1,4 @@
-"""Coordinates against docs/nearness.md, number by number; units; the rule for the length."""
+"""Coordinates against their definition, number by number; units; the rule for the length."""
 
 import numpy as np
 import pytest

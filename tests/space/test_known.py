@@ -152,6 +152,7 @@ def test_wrappers_with_code_of_their_own_are_left_closed(wrapper):
             np.testing.assert_allclose(y_pred, wrapper.predict(X_NEW), rtol=1e-12)
 
 
+@pytest.mark.long
 def test_coverage_of_a_model_that_hides_its_limit():
     """An ensemble whose limit few rows reach: the level that is promised, over many draws."""
 

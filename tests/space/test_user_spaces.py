@@ -120,6 +120,7 @@ def test_inputs_need_not_be_arrays():
 
 
 @pytest.mark.parametrize("embed", ["auto", "inputs", "prediction"])
+@pytest.mark.long
 def test_coverage_over_draws(embed):
     """The space is chosen without calibration rows, so coverage is what is proved."""
     local = np.random.default_rng(5)

@@ -42,6 +42,7 @@ def draw(rng, n):
 
 
 @pytest.mark.parametrize("method", WITH_LAW, ids=repr)
+@pytest.mark.long
 def test_so_many_calibration_sets_cover(method):
     """Coverage given each set, by the known law of the error at each input."""
     rng = np.random.default_rng(1)

@@ -177,7 +177,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             Those of the errors that the scores are sizes of, for a distribution.
         weights : (N,), optional
             How many times as often such inputs come among new rows, up to a constant; see
-            ``docs/groups-and-shift.md``.
+            ``docs/shifted-inputs.md``.
         groups : (N,), column name or function of the rows, optional
             The group of each point, for :class:`Grouped`.
         training : (Z, scores), (Z, scores, targets) or Rows, optional
@@ -350,9 +350,25 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             grown._length_scale = check_length_scale(length_scale)
         if n < len(rows) or not grown._take_in(rows, self):
             grown._check_parameters()
-            grown._relearn(rows.latest(n))
+            rows = rows.latest(n)
+            grown._known = grown._still_known(rows, self)
+            grown._relearn(rows)
+            del grown._known
         self.__dict__.update(vars(grown))
         return self
+
+    def _still_known(self, rows: Rows, before: Self) -> Mapping[str, Any]:
+        """What was learnt before and would be learnt of these rows again, by its name."""
+        return {}
+
+    def share_below(self, Z: FloatArray, scores: FloatArray) -> FloatArray | None:
+        """Share of N + 1 thresholds below the score of each row, (m,); None if not known so."""
+        known = vars(self)
+        ratio = known.get("rescaled_scores_", known.get("scores_"))
+        if ratio is None:
+            return None
+        sizes = quantile.rescaled_back(self._local_scale(Z)[:, None], ratio)
+        return np.asarray((sizes < scores[:, None]).sum(axis=1) / (self.n_calibration_ + 1))
 
     def _added(self, new: Rows, length_scale: float | None) -> Rows:
         """New calibration points, checked beside those at hand."""

@@ -55,8 +55,6 @@ JRSS B, doi:10.1093/jrsssb/qkaf008, arXiv:2305.12616, Theorem 2. Barrodale, Robe
 improved algorithm for discrete l1 linear approximation", doi:10.1137/0710069 (descent).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
@@ -80,10 +78,10 @@ BELOW = 1e-9
 LARGEST_SPAN = 1e300
 
 #: Directions in which calibration points differ by less, in relation to the others, are none.
-LEAST_SPREAD = 1e-9
+LEAST_DIRECTION = 1e-9
 
 #: What a residual may be wrong by, in relation to the terms that it is the difference of.
-ROUNDING = 1e-13
+RESIDUAL_ROUNDING = 1e-13
 
 #: Weights on a score that are zero up to rounding; those of a row sum to 1.
 NO_WEIGHT = 1e-12
@@ -311,9 +309,9 @@ class Span:
         centred = columns - self.centre
         largest = np.maximum(np.abs(columns).max(axis=0, initial=0.0), 1e-300)
         spread = np.sqrt(np.square(centred / largest).mean(axis=0)) * largest
-        self.unit = np.where(spread > LEAST_SPREAD * largest, spread, largest)
+        self.unit = np.where(spread > LEAST_DIRECTION * largest, spread, largest)
         _, sizes, axes = np.linalg.svd(centred / self.unit, full_matrices=False)
-        kept = sizes > LEAST_SPREAD * np.sqrt(len(columns))
+        kept = sizes > LEAST_DIRECTION * np.sqrt(len(columns))
         self.axes = axes[kept].T
         self.sizes = sizes[kept] / np.sqrt(len(columns))
 
@@ -367,7 +365,7 @@ def lowest_vertex(
         sizes = np.abs(W)
         residual = scores - W @ scores[vertex]
         terms = np.abs(scores) + sizes @ np.abs(scores[vertex])
-        residual[np.abs(residual) <= ROUNDING * terms] = 0.0
+        residual[np.abs(residual) <= RESIDUAL_ROUNDING * terms] = 0.0
         nudge = nudges - W @ nudges[vertex]
         residual[vertex] = nudge[vertex] = 0.0
         above = (residual > 0) | ((residual == 0) & (nudge > 0))

@@ -30,8 +30,6 @@ closed form: Papadopoulos, Vovk, Gammerman (2011), doi:10.1613/jair.3198; Guan (
 doi:10.1093/biomet/asac040. To our knowledge it is not published in this form.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
@@ -227,8 +225,26 @@ class FullRescaled(Calibrator):
         self.n_calibration_ = len(rows)
         return True
 
+    def _still_known(self, rows: Rows, before: Self) -> Mapping[str, Any]:
+        """The locality, where nothing that it depends on has changed."""
+        stays = self.kernel is not None or self._stays(rows, before)
+        return {"locality_": before.locality_} if stays else {}
+
+    def share_below(self, Z: FloatArray, scores: FloatArray) -> FloatArray | None:
+        """Share of N + 1 thresholds below the score of each row, (m,)."""
+        if self.bag_ is None:
+            below = np.searchsorted(self.scores_, scores)
+        elif self.statistic_ == "quantile":
+            return None
+        else:
+            sizes = self._in_unit(self.bag_.thresholds(self.kernel_.moved(Z)))
+            below = (sizes < scores[:, None]).sum(axis=1)
+        return np.asarray(below / (self.n_calibration_ + 1))
+
     def _stays(self, rows: Rows, before: Self) -> bool:
         """Whether rule and search say of these rows what they said of the first of them."""
+        if len(rows) == len(before._rows) and self._length_scale == before._length_scale:
+            return True
         n_errors = 0 if self._left_out is None else len(self._left_out)
         now, then = (min(len(each) + 1, n_errors, MOST_MEMBERS) for each in (rows, before._rows))
         return now == then and repr(self._rule(rows)) == repr(before._rule(before._rows))

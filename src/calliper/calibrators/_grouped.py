@@ -13,8 +13,6 @@ Reference: Vovk, Lindsay, Nouretdinov, Gammerman (2003), "Mondrian confidence ma
 paper 4 of the On-line Compression Modelling project, alrw.net.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self

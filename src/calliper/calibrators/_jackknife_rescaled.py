@@ -34,8 +34,6 @@ Ramdas, Tibshirani (2021), "Predictive inference with the jackknife+", doi:10.12
 Theorem 2.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar

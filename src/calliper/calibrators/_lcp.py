@@ -47,8 +47,6 @@ Reference: Guan (2023), "Localized conformal prediction: a generalized inference
 conformal prediction", Biometrika 110, doi:10.1093/biomet/asac040.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
@@ -78,7 +76,7 @@ SharesOfBag = tuple[FloatArray, FloatArray, FloatArray]
 MOST_INFINITE = 0.05
 
 #: Bandwidths that are tried, as multiples of the median distance.
-MULTIPLES = 2.0 ** np.arange(-7, 5.5, 0.75)
+BANDWIDTHS = 2.0 ** np.arange(-7, 5.5, 0.75)
 
 
 @dataclass(eq=False, repr=False)
@@ -395,7 +393,7 @@ def _grid(name: str, distances: FloatArray) -> list[float]:
             "bandwidth='auto' goes by the median distance between training inputs, which is 0; "
             "pass a number."
         )
-    return [float(bandwidth) for bandwidth in median * MULTIPLES[::-1]]
+    return [float(bandwidth) for bandwidth in median * BANDWIDTHS[::-1]]
 
 
 def _bag(name: str, distances: FloatArray, bandwidth: float) -> FloatArray:

@@ -86,7 +86,7 @@ WIDE = 64
 LEAST_SHRINKAGE, MOST_SHRINKAGE = 0.2, 0.5
 
 #: Levels whose interval scores are averaged.
-LEVELS = (0.8, 0.9, 0.95)
+SCORED_LEVELS = (0.8, 0.9, 0.95)
 
 #: What is tried besides plain split: multiples of the rule's K or length scale, and, where K
 #: nearest are the rule, shares of the global scale besides the rule's.
@@ -217,7 +217,7 @@ def search_locality(
     unit = power_of_two(np.append(errors, offset))  # squares must not overflow
     errors, offset = errors / unit, offset / unit
     size = min(n + 1, len(errors), MOST_MEMBERS)
-    levels = [level for level in LEVELS if conformal_rank(level, size - 1) < size]
+    levels = [level for level in SCORED_LEVELS if conformal_rank(level, size - 1) < size]
     if len(errors) < LEAST_ERRORS or not levels or not errors.any():
         return rule
     kernels, shares = _candidates(rule, size, free)

@@ -20,8 +20,6 @@ Reference: Cabezas, Otto, Izbicki, Stern (2025), "Regression trees for fast and 
 prediction intervals", Information Sciences, doi:10.1016/j.ins.2024.121369.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from math import ceil
@@ -60,7 +58,6 @@ class LeafGuarantee(Guarantee):
     n_leaves: int = 1
 
     def averaged(self) -> str:
-        """The line that says what the promise averages over."""
         return super().averaged() + (
             f" It also holds among the new points of each of the {self.n_leaves} leaves alone: the "
             f"inputs that it averages over are then those of the leaf."
@@ -133,7 +130,6 @@ class LoCart(Calibrator):
         self.leaf_sizes_ = np.bincount(leaf, minlength=n_leaves)
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> LeafGuarantee:
-        """The promise with its assumptions; ``.describe()`` puts it in words."""
         promise = super().guarantee(coverage, confidence)
         return LeafGuarantee(**vars(promise), n_leaves=len(self._leaves))
 

@@ -29,8 +29,6 @@ deep learning models", NeurIPS, arXiv:2106.00225. λ: Deutschmann, Rigotti, Rodr
 (2024), "Adaptive Conformal Regression with Jackknife+ Rescaled Scores", TMLR, §5.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from math import ceil

@@ -15,8 +15,6 @@ Reference: Lei, G'Sell, Rinaldo, Tibshirani, Wasserman (2018), "Distribution-fre
 inference for regression", §5.2, doi:10.1080/01621459.2017.1307116.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

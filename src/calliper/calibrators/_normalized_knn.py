@@ -23,8 +23,6 @@ Reference: Papadopoulos, Vovk, Gammerman (2011), "Regression conformal predictio
 neighbours", doi:10.1613/jair.3198.
 """
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any

@@ -24,8 +24,6 @@ Reference: Plassier, Fishkov, Dheur, Guizani, Ben Taieb, Panov, Moulines (2025),
 conformity scores for better conditional coverage", ICML, arXiv:2502.16336.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar

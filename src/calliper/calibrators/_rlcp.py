@@ -25,8 +25,6 @@ Reference: Hore, Barber (2025), "Conformal prediction with local weights: random
 robust guarantees", JRSS B, doi:10.1093/jrsssb/qkae103.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -55,7 +53,7 @@ from calliper.rows import Rows
 EFFECTIVE_SIZE = 50
 
 #: Length scales that are tried, as multiples of the median distance.
-MULTIPLES = 2.0 ** np.arange(-10, 7, 0.5)
+LENGTH_SCALES = 2.0 ** np.arange(-10, 7, 0.5)
 
 
 class RLCP(Calibrator):
@@ -180,9 +178,9 @@ def effective_length_scale(Z: FloatArray) -> float:
     if median == 0:
         raise CalliperError("the median distance between training inputs is 0; pass a number.")
     squared = cdist(Z, Z, "sqeuclidean")
-    for length_scale in median * MULTIPLES:
+    for length_scale in median * LENGTH_SCALES:
         weight = np.exp(squared / (-2 * length_scale**2))
         concentration = (np.square(weight).sum(axis=1) / np.square(weight.sum(axis=1))).sum()
         if len(Z) / concentration - 1 >= EFFECTIVE_SIZE:
             return float(length_scale)
-    return float(median * MULTIPLES[-1])
+    return float(median * LENGTH_SCALES[-1])

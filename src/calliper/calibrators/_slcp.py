@@ -24,8 +24,6 @@ Reference: Han, Tang, Ghosh, Liu (2023), "Split localized conformal prediction",
 arXiv:2206.13092.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

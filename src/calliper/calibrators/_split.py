@@ -15,8 +15,6 @@ regression", doi:10.1007/3-540-36755-1_29. Lei, G'Sell, Rinaldo, Tibshirani, Was
 doi:10.1080/01621459.2017.1307116.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from calliper._types import FloatArray

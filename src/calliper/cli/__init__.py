@@ -1,7 +1,5 @@
 """The ``calliper`` command: intervals from files, and a demonstration."""
 
-from __future__ import annotations
-
 import sys
 
 __all__ = ["main"]

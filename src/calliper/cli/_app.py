@@ -1,7 +1,5 @@
 """The program around the commands: what ends it, with which message and exit code."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

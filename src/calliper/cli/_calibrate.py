@@ -1,7 +1,5 @@
 """``calliper calibrate``: calibrate once, and keep it in a file that executes nothing."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import click
@@ -28,7 +26,6 @@ class CalibrateRequest(CalibrationRequest):
     output: str
 
     def check(self) -> None:
-        """Refuse what contradicts itself or cannot be written, before any work is done."""
         super().check()
         check_kept(self.output, self.inputs)
 

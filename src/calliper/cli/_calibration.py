@@ -22,8 +22,9 @@ from calliper.calibrators import FullRescaled
 from calliper.cli import _options as options
 from calliper.cli import _output as out
 from calliper.cli import _tables as tables
-from calliper.cli._methods import DEFAULT, METHODS, STATISTICS, MethodOptions
+from calliper.cli._methods import DEFAULT, METHODS, MethodOptions
 from calliper.exceptions import CalliperError
+from calliper.kernels import STATISTICS
 from calliper.shift import LikelihoodRatio
 
 #: Rows that a sketch is made of, at most.
@@ -97,7 +98,7 @@ method_options = options.together(
     ),
     click.option(
         "--statistic",
-        type=click.Choice(STATISTICS),
+        type=click.Choice([*STATISTICS]),
         help="What neighbours' errors say, for full.  [default: mean]",
     ),
     click.option(

@@ -4,8 +4,6 @@ The methods are calibrated and measured once, by the comparison that the page sh
 the picture show the same intervals.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from math import floor

@@ -1,7 +1,5 @@
 """``calliper inspect``: what a file of a calibration is, promises and was made of."""
 
-from __future__ import annotations
-
 import click
 import numpy as np
 

@@ -1,7 +1,5 @@
 """``calliper interval``: intervals around predictions that are in a file, or in many."""
 
-from __future__ import annotations
-
 import os
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -52,7 +50,6 @@ class IntervalRequest(CalibrationRequest):
         return known if is_many(self.new) else [self.new, *known]
 
     def check(self) -> None:
-        """Refuse what contradicts itself or cannot be written, before any work is done."""
         if self.calibrated is None:
             self._require("calibration", "target", "prediction")
             super().check()

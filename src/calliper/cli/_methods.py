@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 DEFAULT = "full"
-STATISTICS = ("mean", "rms", "quantile")
 
 #: Methods that work on files, by their names there, and those that ask or refit the model itself,
 #: which a file of predictions cannot do.

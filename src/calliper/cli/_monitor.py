@@ -1,7 +1,5 @@
 """``calliper monitor``: whether, and since when, a log of intervals is not as promised."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click
@@ -64,7 +62,7 @@ def monitor(context: click.Context, /, labels: str, figure: str | None, **how: A
         raise CalliperError("--calibrated and --n-calibration exclude one another: give one.")
     else:
         made = CoverageMonitor.of(load_calibration(calibrated).calibrated, **how)
-    made.restore({"inside": []})  # refuses options before anything is read
+    made.restore({"inside": [], "steps": []})  # refuses options before anything is read
     inside, times = _read(labels, columns, time, form)
     made.update(inside)
     places: dict[str, Any] = {"alarm_at": made.alarm_at, "since": made.since}

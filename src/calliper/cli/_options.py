@@ -5,8 +5,6 @@ A command takes one frozen request, whose fields are its options. What ``compare
 field of that class and an entry of one of the decorators below.
 """
 
-from __future__ import annotations
-
 import codecs
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace

@@ -1,7 +1,5 @@
 """``calliper tune``: how local each calibration point is, chosen on the others, and kept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import isfinite, isnan
@@ -47,7 +45,6 @@ class TuneRequest(CalibrationRequest):
     components: int | None
 
     def check(self) -> None:
-        """Refuse what contradicts itself or cannot be written, before any work is done."""
         self.shared.check()
         if not issubclass(self.kind, TunedRBF | TunedKNN):
             raise CalliperError(

@@ -17,14 +17,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError, DamagedFileError, OtherModelError
-from calliper.models import predictions, unwrapped
+from calliper.models import unwrapped
 from calliper.refitting import RefittedRegressor
 from calliper.regressor import ConformalRegressor
 from calliper.targets import MultiTargetRegressor, column_of
 
 #: By how much answers may differ, in units of the largest: networks compute in single precision,
 #: and in another order on another machine.
-TOLERANCE = 1e-5
+SAME_ANSWER = 1e-5
 
 #: Targets of one model that a file may ask for, each by itself.
 MOST_TARGETS = 10_000
@@ -103,8 +103,7 @@ def _short(text: str) -> str:
 def ask(calibrated: Any, X: Any) -> dict[str, FloatArray]:
     """Predictions of rows, and their places if they have any."""
     if isinstance(calibrated, RefittedRegressor):
-        several = [predictions(model, X) for model in calibrated.models_]
-        return {"y_pred": np.stack(several, axis=1)}
+        return {"y_pred": calibrated.predictions_of_models(X)}
     if parts_of(calibrated):
         return {"y_pred": calibrated.predict(X)}
     y_pred, Z = calibrated.embedding_.predict_and_transform(X)
@@ -184,4 +183,4 @@ def check_class(model: Any, before: dict[str, Any]) -> None:
 
 def _differs(now: FloatArray, before: FloatArray) -> bool:
     largest = float(np.abs(before).max(initial=0.0))
-    return bool((np.abs(now - before) > TOLERANCE * max(largest, 1e-300)).any())
+    return bool((np.abs(now - before) > SAME_ANSWER * max(largest, 1e-300)).any())

@@ -6,8 +6,6 @@ way to write the sum, and what it is rounded to depends on nothing else. Where p
 place are dealt to several machines, each sums the digits of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -10,8 +10,6 @@ pairs that can qualify, and leave the doubtful ones, within rounding error of th
 by direct differences.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import chain
 from typing import Any
@@ -59,9 +57,7 @@ class BallBlocks:
     def containing(self, queries: FloatArray) -> Pairs:
         """Exact pairs: a box is as near in rounded numbers as any point in it, or nearer."""
         blocks = map_row_blocks(
-            lambda rows: self._of_block(queries[rows], rows.start),
-            len(queries),
-            self.point.size,
+            lambda rows: self._of_block(queries[rows], rows.start), len(queries), self.point.size
         )
         return joined(blocks)
 

@@ -27,8 +27,6 @@ applies. There are only F choices, and F different means at a new point; sums ov
 added up from those of the single folds, so nothing is subtracted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property

@@ -22,14 +22,7 @@ from sklearn.base import BaseEstimator
 
 from calliper._types import FloatArray, IntArray
 from calliper._validation import at_least
-from calliper.kernels._kernel import (
-    NOTHING,
-    Found,
-    Kernel,
-    Known,
-    Rng,
-    ScalesAtLevel,
-)
+from calliper.kernels._kernel import NOTHING, Found, Kernel, Known, Rng, ScalesAtLevel
 from calliper.kernels._knn import KNN, BagKNN
 from calliper.kernels._neighbors import search_of
 from calliper.kernels._search import EUCLIDEAN, Metric, check_metric
@@ -106,12 +99,7 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def scales_of_others(
-        cls,
-        kernels: Sequence[GradedKNN],
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        *,
-        statistic: str,
+        cls, kernels: Sequence[GradedKNN], Z: FloatArray, magnitudes: FloatArray, *, statistic: str
     ) -> ScalesAtLevel:
         """Scales over the nearest others; neighbours are sorted once for all K."""
         both = [part for kernel in kernels for part in kernel.parts]
@@ -133,12 +121,10 @@ class GradedMean(MeanStatistic):
         self.k, self.offset, self.near, self.wide = 1, offset, near, wide
 
     def of_calibration(self, level: float) -> FloatArray:
-        """Scales of the calibration points that the new point does not enter."""
         both = self.near.of_calibration(level) + self.wide.of_calibration(level)
         return np.asarray(both / 2 + self.offset)
 
     def _entered(self, point: IntArray, at_edge: Edge) -> tuple[FloatArray, FloatArray]:
-        """The weight of the new point, and the mean of the others."""
         weight, others = self.wide._entered(point, (at_edge & 1) > 0)
         inner, rest = self.near._entered(point, at_edge >= 4)
         outside = at_edge < 2
@@ -159,7 +145,6 @@ class BagGraded(BagKNN):
         self._orders = {}
 
     def extended(self, rows: Rows) -> BagGraded | None:
-        """The bag of these points, the first of which are at hand; None if that is no gain."""
         wide = self.wide.extended(rows)
         near = None if wide is None else self.near.extended(rows)
         return None if wide is None or near is None else BagGraded(near, wide, self.offset)

@@ -277,12 +277,7 @@ class Kernel:
 
     @classmethod
     def scales_of_others(
-        cls,
-        kernels: Sequence[Any],
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        *,
-        statistic: str,
+        cls, kernels: Sequence[Any], Z: FloatArray, magnitudes: FloatArray, *, statistic: str
     ) -> ScalesAtLevel:
         """Scales of all points without themselves, for several kernels of this class at once."""
         raise TypeError(f"no scales to compare are known for {cls.__name__}.")

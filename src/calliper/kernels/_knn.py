@@ -27,18 +27,18 @@ comes just as near as the last neighbour. All else is written for rows that have
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_row_blocks, row_slices
-from calliper._kept import Array, Field, Keeps
+from calliper._kept import Array, Keeps
 from calliper._types import FloatArray, IntArray
 from calliper._validation import CELLS, at_least, check_engine
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
@@ -71,12 +71,7 @@ from calliper.kernels._statistic import (
     extended,
     replaced,
 )
-from calliper.quantile import (
-    Shares,
-    conformal_rank,
-    merged_multiple,
-    with_signs,
-)
+from calliper.quantile import Shares, conformal_rank, merged_multiple, with_signs
 from calliper.rows import Rows
 
 #: Levels of the scales, the rank at each, and signs of the thresholds, (N,), if they have any.
@@ -110,8 +105,8 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         very many calibration points. A number is short for ``Cells(number)``.
     engine : str, optional
         ``"torch"`` searches on the current CUDA device through PyTorch, ``"torch:cuda:1"`` on
-        another, with the same result; see ``docs/gpu.md``. By default rows are searched where
-        they are: arrays by the processor, tensors on a GPU there.
+        another, with the same result; see ``docs/large-data.md``. By default rows are searched
+        where they are: arrays by the processor, tensors on a GPU there.
 
     Examples
     --------
@@ -206,12 +201,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def scales_of_others(
-        cls,
-        kernels: Sequence[KNN],
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        *,
-        statistic: str,
+        cls, kernels: Sequence[KNN], Z: FloatArray, magnitudes: FloatArray, *, statistic: str
     ) -> ScalesAtLevel:
         """Scales over the K nearest others; neighbours are sorted once for all K."""
         ks = [kernel.n_neighbors for kernel in kernels]
@@ -267,7 +257,6 @@ class LeaveTwoOutKNN(LeaveTwoOut):
         return self.rescaled
 
     def without_each(self, Z: FloatArray) -> FloatArray:
-        """(m, N) scales at new rows without each calibration point."""
         everyone = np.arange(len(self.magnitudes))
         means = NearestMeansWithout(self.search, self.magnitudes, self.n_neighbors, everyone)
         return means(Z) + self.offset
@@ -285,7 +274,6 @@ class LeaveTwoOutKNN(LeaveTwoOut):
         return found
 
     def order_statistics(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
-        """For each row and rank, the rank-th smallest of ŝ_{N+1,i} s_i⁺ over i: (m, L)."""
         radius = np.empty((len(Z), len(ranks)))
         for chunk in row_slices(len(Z), max(1, min(CHUNK_ROWS, (1 << 22) // self.n_neighbors))):
             near, tied = self.search.nearest(Z[chunk], self.n_neighbors + 1)
@@ -302,7 +290,6 @@ class LeaveTwoOutKNN(LeaveTwoOut):
     def weighted_order_statistics(
         self, Z: FloatArray, levels: list[float], shares: Shares
     ) -> FloatArray:
-        """The same by weight, for each row and level: (m, L)."""
         ordered, dense = (
             shares.reordered(np.argsort(self.position)),
             super().weighted_order_statistics,
@@ -393,15 +380,9 @@ class Neighborhood(Keeps):
     crowded : points whose K-th place is shared
     """
 
-    inner_sum: FloatArray
-    last: IntArray
-    crowded: IntArray
-
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "inner_sum": Array("float64", ("N",), least=0),
-        "last": Array("int32", ("N",), least=0, most="N", becomes="int64"),
-        "crowded": Array("int32", ("c",), least=0, most="N", becomes="int64"),
-    }
+    inner_sum: Annotated[FloatArray, Array("float64", ("N",), least=0)]
+    last: Annotated[IntArray, Array("int32", ("N",), least=0, most="N", becomes="int64")]
+    crowded: Annotated[IntArray, Array("int32", ("c",), least=0, most="N", becomes="int64")]
 
 
 class BagKNN(Bag):
@@ -496,26 +477,22 @@ class BagKNN(Bag):
         return other
 
     def calibration_scale(self, level: float) -> FloatArray:
-        """Scales of the calibration points that the new point does not enter, (N,)."""
         return self.statistic.of_calibration(level)
 
     def order_statistics(
         self, Z: FloatArray, levels: list[float], shares: Shares | None = None
     ) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
         ranks = [conformal_rank(level, len(self.scores)) for level in levels]
         return self._selected(Z, (levels, ranks, None), shares)
 
     def signed_order_statistics(
         self, Z: FloatArray, signs: FloatArray, ranks: list[int], *, slope: float = 0.0
     ) -> FloatArray:
-        """For each row and rank, the rank-th smallest of ±t_i with signs (N,): (m, L)."""
         if slope:
             return super().signed_order_statistics(Z, signs, ranks, slope=slope)
         return self._selected(Z, ([0.5] * len(ranks), ranks, signs))
 
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
-        """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
         near, pairs = self._around(Z)
         ((_, scale),) = self._scales_of_new(Z, [level], near).values()
         return self._thresholds(pairs, scale, level, slope)

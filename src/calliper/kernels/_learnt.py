@@ -26,9 +26,8 @@ models", NeurIPS, arXiv:2106.00225.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -37,7 +36,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from calliper._blocks import Scratch, map_row_blocks
-from calliper._kept import Array, Field, Inline, Keeps, Number, Part
+from calliper._kept import Array, Inline, Keeps, Number, Part
 from calliper._types import FloatArray, IntArray
 from calliper._validation import at_least, check_features, check_vector
 from calliper.exceptions import CalliperError, warn
@@ -163,23 +162,13 @@ class LearntMetric(Keeps):
     ((2, 2), array([0, 1]))
     """
 
-    matrix: FloatArray
-    kept: IntArray
-    mean: FloatArray
-    spread: FloatArray
-    loss: float
-    n_iter: int
-    converged: bool
-
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "matrix": Array("float64", ("k", "q")),
-        "kept": Array("int64", ("q",), least=0),
-        "mean": Array("float64", ("q",)),
-        "spread": Array("float64", ("q",), least=np.finfo(float).tiny),
-        "loss": Number(finite=False),
-        "n_iter": Number(int, 0),
-        "converged": Number(bool),
-    }
+    matrix: Annotated[FloatArray, Array("float64", ("k", "q"))]
+    kept: Annotated[IntArray, Array("int64", ("q",), least=0)]
+    mean: Annotated[FloatArray, Array("float64", ("q",))]
+    spread: Annotated[FloatArray, Array("float64", ("q",), least=np.finfo(float).tiny)]
+    loss: Annotated[float, Number(finite=False)]
+    n_iter: Annotated[int, Number(int, 0)]
+    converged: Annotated[bool, Number(bool)]
 
     def transform(self, Z: FloatArray) -> FloatArray:
         """Rows in the learnt directions, (m, min(d, q)), scaled so that k has no other factor."""
@@ -198,13 +187,8 @@ class LearntMetric(Keeps):
 class LearntKernel(Kernel, Keeps):
     """A kernel in a learnt space."""
 
-    kernel: Kernel
-    metric: LearntMetric
-
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "kernel": Part("kernels"),
-        "metric": Inline(LearntMetric),
-    }
+    kernel: Annotated[Kernel, Part("kernels")]
+    metric: Annotated[LearntMetric, Inline(LearntMetric)]
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> LearntKernel:

@@ -39,11 +39,7 @@ from calliper._types import FloatArray, IntArray
 from calliper.kernels._arithmetic import DOMINANT, positive_root, rescale, signed_root, times
 from calliper.kernels._kernel import Bag, LeaveTwoOut
 from calliper.kernels._search import Metric
-from calliper.kernels._weighted import (
-    RadialExponents,
-    to_weights,
-    totals,
-)
+from calliper.kernels._weighted import RadialExponents, to_weights, totals
 from calliper.quantile import (
     Shares,
     conformal_rank,
@@ -77,11 +73,9 @@ class LeaveTwoOutRBF(LeaveTwoOut):
         return rescaled
 
     def without_each(self, Z: FloatArray) -> FloatArray:
-        """(m, N) scales at new rows without each calibration point."""
         return means_without_each(self.exponents, Z, self.magnitudes, None) + self.offset
 
     def order_statistics(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
-        """For each row and rank, the rank-th smallest of ŝ_{N+1,i} s_i⁺ over i: (m, L)."""
         scratch = Scratch()
         blocks = map_row_blocks(
             lambda rows: self._select(Z[rows], ranks, scratch), len(Z), len(self.ordered)
@@ -201,11 +195,7 @@ class BagRBF(Bag):
     """Thresholds t_i with radial weights."""
 
     def __init__(
-        self,
-        exponents: RadialExponents,
-        magnitudes: FloatArray,
-        scores: FloatArray,
-        offset: float,
+        self, exponents: RadialExponents, magnitudes: FloatArray, scores: FloatArray, offset: float
     ) -> None:
         self._given = exponents, magnitudes, scores, mean_of_others(exponents, magnitudes)
         self._arrange(offset)
@@ -229,7 +219,6 @@ class BagRBF(Bag):
         self._set_exception_limits()
 
     def calibration_scale(self, level: float) -> FloatArray:
-        """Scales of the calibration points without the new one, (N,)."""
         return self._calibration_scale
 
     def _set_exception_limits(self) -> None:
@@ -251,7 +240,6 @@ class BagRBF(Bag):
     def order_statistics(
         self, Z: FloatArray, levels: list[float], shares: Shares | None = None
     ) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
         scratch = Scratch()
 
         def select(rows: slice) -> FloatArray:
@@ -262,7 +250,6 @@ class BagRBF(Bag):
         return np.concatenate(map_row_blocks(select, len(Z), len(self.ordered)))
 
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
-        """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
         exponent, constant, scale = self._scales(Z, Scratch())
         exponent -= constant[:, None]
         found = np.empty_like(exponent)

@@ -67,7 +67,8 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         Any symmetric metric that :func:`scipy.spatial.distance.cdist` takes.
     engine : str, optional
         ``"torch"`` computes on the current CUDA device through PyTorch, ``"torch:cuda:1"`` on
-        another; see ``docs/gpu.md``. For :class:`FullRescaled` and :class:`JackknifeRescaled`.
+        another; see ``docs/large-data.md``. For :class:`FullRescaled` and
+        :class:`JackknifeRescaled`.
 
     Examples
     --------
@@ -148,12 +149,7 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def scales_of_others(
-        cls,
-        kernels: Sequence[RBF],
-        Z: FloatArray,
-        magnitudes: FloatArray,
-        *,
-        statistic: str,
+        cls, kernels: Sequence[RBF], Z: FloatArray, magnitudes: FloatArray, *, statistic: str
     ) -> ScalesAtLevel:
         """Means of the others with smoothed radial weights."""
         means: list[FloatArray] = []

@@ -11,8 +11,6 @@ A constant offset added to every scale keeps each equation quadratic, and so doe
 rises with t, κt, on both sides of the comparison.
 """
 
-from __future__ import annotations
-
 from copy import copy
 from dataclasses import dataclass
 from math import ceil

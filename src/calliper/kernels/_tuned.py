@@ -31,15 +31,7 @@ from calliper.kernels._criterion import (
     Tuning,
     best_for_all,
 )
-from calliper.kernels._kernel import (
-    NOTHING,
-    Found,
-    Kernel,
-    Known,
-    LeaveTwoOut,
-    Rng,
-    check_size,
-)
+from calliper.kernels._kernel import NOTHING, Found, Kernel, Known, LeaveTwoOut, Rng, check_size
 from calliper.kernels._knn import KNN, same_length
 from calliper.kernels._nearest import NearestFamily
 from calliper.kernels._neighbors import NeighborSearch

@@ -129,7 +129,6 @@ class LeaveTwoOutWeighted(LeaveTwoOut):
         self.without_one: FloatArray = mean + offset
 
     def without_each(self, Z: FloatArray) -> FloatArray:
-        """(m, N) scales at new rows without each calibration point."""
         weight = self.weights.to(Z)
         weighted = weight * self.magnitudes
         total, total_weight = weighted.sum(axis=1), weight.sum(axis=1)
@@ -159,7 +158,6 @@ class BagWeighted(Bag):
         self.sum_of_rest = sums_without(magnitudes, self.lonely)
 
     def calibration_scale(self, level: float) -> FloatArray:
-        """Scales of the calibration points without the new one, (N,)."""
         n = len(self.scores)
         mean = self.total / np.where(self.weight > 0, self.weight, 1.0)
         mean[self.lonely] = self.sum_of_rest / max(1, n - 1)
@@ -168,7 +166,6 @@ class BagWeighted(Bag):
     def order_statistics(
         self, Z: FloatArray, levels: list[float], shares: Shares | None = None
     ) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
         places = self.weights.places(Z) if shares is None else None  # rows have their own weights
         if places is None:
             return self._selected(Z, levels, shares)
@@ -185,7 +182,6 @@ class BagWeighted(Bag):
         return np.concatenate(map_row_blocks(select, len(Z), len(self.scores)))
 
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
-        """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
         if slope == 0:
             return self._thresholds(Z, Scratch())
         entering, total, weight, scale = self._balance(Z)
@@ -245,6 +241,8 @@ def totals(weight: FloatArray, magnitudes: FloatArray) -> tuple[FloatArray, Floa
 
 def sums_of_others(weights: Weights, magnitudes: FloatArray) -> tuple[FloatArray, FloatArray]:
     """A_i and B_i of every point, (N,)."""
+    if isinstance(weights, SmoothedRadial) and weights.exponents.step:
+        return _sums_by_place(weights, magnitudes)
 
     def add(rows: slice) -> FloatArray:
         weight = weights.among(rows)
@@ -252,6 +250,30 @@ def sums_of_others(weights: Weights, magnitudes: FloatArray) -> tuple[FloatArray
 
     n = len(magnitudes)
     total, weight = np.concatenate(map_row_blocks(add, n, n), axis=1)
+    return total, weight
+
+
+def _sums_by_place(
+    weights: SmoothedRadial, magnitudes: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """The same where many points share a place: sums of all are the same there, less one's own."""
+    places = weights.points
+    order = np.lexsort(places.T)
+    new = np.append(True, (np.diff(places[order], axis=0) != 0).any(axis=1))
+    first, place = order[new], np.empty(len(order), dtype=np.intp)
+    place[order] = np.cumsum(new) - 1
+
+    def add(rows: slice) -> FloatArray:
+        weight = weights.to(weights.points[first[rows]])
+        return np.stack([*totals(weight, magnitudes), weight[np.arange(len(weight)), first[rows]]])
+
+    sums = np.concatenate(map_row_blocks(add, len(first), len(magnitudes)), axis=1)
+    total, weight, own = sums[:, place]
+    heavy = np.flatnonzero((own * magnitudes > DOMINANT * total) | (own > DOMINANT * weight))
+    total, weight = total - own * magnitudes, weight - own
+    for point in heavy:  # where little would remain of the digits
+        rest = totals(weights.among(slice(point, point + 1)), magnitudes)
+        total[point], weight[point] = rest[0][0], rest[1][0]
     return total, weight
 
 
@@ -375,7 +397,6 @@ class SmoothedRadial(Weights):
         return to_grid(Z, self.exponents.side) if self.exponents.step else None
 
     def to(self, Z: FloatArray) -> FloatArray:
-        """(m, N) weights of the points in the means of new rows."""
         exponent, constant = self.exponents.to(Z)
         exponent -= constant[:, None]
         weight = np.exp(exponent, out=exponent)

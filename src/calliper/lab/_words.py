@@ -1,7 +1,5 @@
 """Numbers and lists as people read them; the script of the page writes them alike."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from math import floor, isinf, isnan, log10

@@ -7,8 +7,6 @@ point left out; its average over the points is the paper's figure on tuning, wit
 it would have seen the errors of all points, which the proof of coverage does not allow.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from typing import Any

@@ -1,11 +1,15 @@
 """How good intervals and distributions are: one number or one table each, beside ``y``."""
 
-from calliper._validation import at_least as at_least
+from calliper._validation import at_least
 from calliper.exceptions import SparseBinsWarning
-from calliper.metrics._adaptivity import Infinite as Infinite
-from calliper.metrics._adaptivity import r2_sqi, tau_si, tau_sqi
-from calliper.metrics._adaptivity import scores_and_widths as scores_and_widths
-from calliper.metrics._adaptivity import sqi_table as sqi_table
+from calliper.metrics._adaptivity import (
+    Infinite,
+    r2_sqi,
+    scores_and_widths,
+    sqi_table,
+    tau_si,
+    tau_sqi,
+)
 from calliper.metrics._averages import (
     empirical_coverage,
     fraction_infinite,
@@ -19,11 +23,11 @@ from calliper.metrics._averages import (
 from calliper.metrics._bootstrap import Estimate, bootstrap
 from calliper.metrics._by_bin import (
     CoverageTable,
+    binomial_bounds,
     coverage_by_group,
     coverage_by_value,
     coverage_by_width,
 )
-from calliper.metrics._by_bin import binomial_bounds as binomial_bounds
 from calliper.metrics._conditional import (
     coverage_width_correlation,
     excess_risk_of_target_coverage,
@@ -31,13 +35,8 @@ from calliper.metrics._conditional import (
     worst_slab_coverage,
 )
 from calliper.metrics._distributional import ShareTable, crps, pit_histogram, quantile_calibration
-from calliper.metrics._inputs import IntervalsLike as IntervalsLike
-from calliper.metrics._inputs import as_intervals as as_intervals
-from calliper.metrics._inputs import level_of as level_of
-from calliper.metrics._inputs import one_level as one_level
-from calliper.metrics._inputs import unit_spread as unit_spread
-from calliper.metrics._measures import MEASURES, Context, Measure
-from calliper.metrics._measures import measured as measured
+from calliper.metrics._inputs import IntervalsLike, as_intervals, level_of, one_level, unit_spread
+from calliper.metrics._measures import MEASURES, Context, Measure, measured
 
 __all__ = [
     "MEASURES",

@@ -1,7 +1,5 @@
 """How uncertain a measure is: the bootstrap over test rows."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

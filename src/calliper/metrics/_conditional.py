@@ -37,8 +37,6 @@ classifier: the value is a lower bound on the fault, tight if p̂ = p.
 Letters: c → ``coverage``, C → ``covered``, p̂ → ``forecast``.
 """
 
-from __future__ import annotations
-
 from math import ceil
 from typing import Any, Literal, NamedTuple, get_args
 

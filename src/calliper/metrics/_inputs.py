@@ -1,7 +1,5 @@
 """What measures have in common: reading intervals, rows and the level, and having no value."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 

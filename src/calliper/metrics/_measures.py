@@ -5,8 +5,6 @@ function ``(y, intervals, context)`` that gives one number; ``intervals`` carry 
 ``context`` what else is known about the rows and the method.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass

@@ -53,6 +53,7 @@ from calliper.models._asking import (
 from calliper.models._linear import coefficients, is_linear
 from calliper.models._networks import Layer
 from calliper.models._training import (
+    PredictWith,
     check_sample_weight,
     fit_params_of,
     fit_router,
@@ -64,40 +65,13 @@ from calliper.models._training import (
 )
 
 if TYPE_CHECKING:
-    from calliper.models._distributions import model_of_quantiles, with_usual_slope
+    from calliper.models._distributions import (
+        QuantileModel,
+        model_of_quantiles,
+        with_usual_slope,
+    )
 
 __getattr__ = on_demand(
-    __name__, {"model_of_quantiles": "_distributions", "with_usual_slope": "_distributions"}
+    __name__,
+    dict.fromkeys(("QuantileModel", "model_of_quantiles", "with_usual_slope"), "_distributions"),
 )
-
-__all__ = [
-    "Layer",
-    "ModelFamily",
-    "OpenedModel",
-    "UnreadableError",
-    "check_sample_weight",
-    "coefficients",
-    "comes_from",
-    "families",
-    "family_of",
-    "fit_params_of",
-    "fit_router",
-    "fresh",
-    "is_frozen",
-    "is_linear",
-    "is_module",
-    "is_tensor",
-    "learnt",
-    "model_of_quantiles",
-    "open_model",
-    "predictions",
-    "predicts_as",
-    "refuse_crashing",
-    "routed",
-    "takes_sparse",
-    "trainable",
-    "untrained_core",
-    "unwrapped",
-    "with_usual_slope",
-    "without_names",
-]

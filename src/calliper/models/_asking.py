@@ -16,8 +16,6 @@ prediction m and spreads v, on the scale of about the standard deviation of the 
 ``models/__init__.py`` for how to add one.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -145,6 +143,11 @@ def unwrapped(model: Any) -> Any:
 def learnt(model: Any, name: str) -> Any:
     """What ``fit`` has left under this name; None before, and in a model that has no such part."""
     return getattr(model, name, None)
+
+
+def learnt_of_each(models: Iterable[Any], name: str) -> list[Any]:
+    """The same of each of many."""
+    return [learnt(model, name) for model in models]
 
 
 def comes_from(value: Any, library: str) -> bool:

@@ -7,8 +7,6 @@ residuals varied in each leaf; the root mean of that variance, over the same tre
 spread.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

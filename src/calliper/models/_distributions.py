@@ -19,9 +19,7 @@ Answers are put into (m, K), whatever way they lie: where m = K and a transposed
 told, one row more is asked for.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any, Self
@@ -30,10 +28,11 @@ import numpy as np
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils.metadata_routing import MetadataRouter
 from sklearn.utils.metaestimators import available_if
 
 from calliper._types import FloatArray
-from calliper._validation import n_rows
+from calliper._validation import check_known_rows, check_new_rows, first_rows, n_rows
 from calliper.exceptions import CalliperError
 from calliper.models._asking import (
     is_module,
@@ -42,9 +41,11 @@ from calliper.models._asking import (
     open_model,
     predictions,
     refuse_crashing,
+    takes_sparse,
 )
 from calliper.models._networks import outputs
-from calliper.models._training import fresh
+from calliper.models._training import fit_router, fresh, is_fitted, routed
+from calliper.rows import same_rows
 from calliper.scores import DistributionError
 
 #: Asked of a model that answers at any: enough for the shape, and few to compute with.
@@ -73,6 +74,10 @@ def model_of_quantiles(model: Any, score: Any) -> tuple[Any, DistributionError] 
     A ``DistributionError`` that was given says which; None asks whether the model is such a one.
     """
     core = _core(model)
+    if isinstance(core, QuantileModel):
+        asked = _probabilities(core.probabilities)
+        _refuse_other(asked, asked if score is None else _probabilities(score.probabilities))
+        return model, DistributionError(asked) if score is None else score
     reading = _reading(core)
     if score is None:
         if reading is None:
@@ -83,15 +88,19 @@ def model_of_quantiles(model: Any, score: Any) -> tuple[Any, DistributionError] 
                 f"their parameters say: pass a dict, as {{0.05: low, 0.5: middle, 0.95: high}}."
             )
         score = DistributionError(PROBABILITIES if reading.own is None else reading.own)
-    score.n_outputs  # noqa: B018 - refuses probabilities that are none
-    asked = tuple(map(float, score.probabilities))
-    own = None if reading is None else reading.own
-    if own is not None and sorted(own) != sorted(asked):
+    asked = _probabilities(score.probabilities)
+    if reading is not None and reading.own is not None:
+        _refuse_other(reading.own, asked)
+    return QuantileModel(model, asked), score
+
+
+def _refuse_other(own: Sequence[float], asked: Sequence[float]) -> None:
+    """Refuse a score of other quantiles than the model has."""
+    if sorted(own) != sorted(asked):
         raise CalliperError(
             f"the model predicts quantiles at {_listed(own)}, and the score is of "
             f"{_listed(asked)}: leave out score_function, or give it the model's own."
         )
-    return QuantileModel(model, asked), score
 
 
 def with_usual_slope(score: DistributionError, model: Any, X_train: Any) -> DistributionError:
@@ -108,31 +117,143 @@ def with_usual_slope(score: DistributionError, model: Any, X_train: Any) -> Dist
 class QuantileModel(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """A model of quantiles or distributions whose ``predict`` gives quantiles, (m, K).
 
+    ``ConformalRegressor`` makes one of each model that it knows to be such. Make it yourself to
+    train one: quantile regressors, one for each probability, for ``DistributionError``, which
+    serves all levels, or a pair of them for ``QuantileError`` and ``Split``, which is conformalised
+    quantile regression (CQR) at the level of the pair.
+
     Parameters
     ----------
-    estimator : the model as the user has it
-    probabilities : of the columns
+    estimator : model of quantiles, fitted or not
+        A quantile regressor is cloned and trained for each probability, which is set through its
+        parameter: ``quantile`` (``QuantileRegressor``,
+        ``HistGradientBoostingRegressor(loss="quantile")``), ``alpha`` with ``loss`` or
+        ``objective`` equal to ``"quantile"`` (``GradientBoostingRegressor``, LightGBM),
+        ``quantile_alpha`` with ``objective="reg:quantileerror"`` (XGBoost), or
+        ``loss_function="Quantile"`` (CatBoost); inside a pipeline too. A dict of models by
+        probability, and any model that answers with several quantiles, is taken as it is.
+    probabilities : (K,) numbers between 0 and 1, default (0.05, 0.95)
+        Of the columns, in their order: the ends and, for ``QuantileError("median")``, 0.5 between.
+
+    Attributes
+    ----------
+    estimator_ : the trained model, or a dict of one for each probability
+
+    Examples
+    --------
+    Conformalised quantile regression, from a model that is not fitted:
+
+    >>> from sklearn.linear_model import QuantileRegressor
+    >>> from calliper import ConformalRegressor, QuantileError, Split
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(1000, 1))
+    >>> y = X[:, 0] + X[:, 0] * rng.normal(size=1000)
+    >>> pair = QuantileModel(QuantileRegressor(alpha=0), [0.05, 0.95])
+    >>> model = ConformalRegressor(pair, Split(), score_function=QuantileError(), random_state=0)
+    >>> model.fit(X, y).predict_interval([[0.1], [0.9]], coverage=0.9).width.round(1)
+    array([0.4, 3.1])
+    >>> pair.fit(X, y).predict([[0.5]]).round(1)
+    array([[-0.4,  1.3]])
     """
 
-    def __init__(self, estimator: Any, probabilities: Sequence[float]) -> None:
+    def __init__(self, estimator: Any, probabilities: Sequence[float] = (0.05, 0.95)) -> None:
         self.estimator = estimator
         self.probabilities = probabilities
 
-    @available_if(lambda self: learnt(self.estimator, "fit") is not None)  # type: ignore[untyped-decorator]
+    @available_if(  # type: ignore[untyped-decorator]
+        lambda self: isinstance(self.estimator, Mapping) or learnt(self.estimator, "fit")
+    )
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
-        """Train a copy of the model."""
-        self.estimator = fresh(self.estimator).fit(X, y, **fit_params)
+        """Train a copy of the model, or one for each quantile; ``fit_params`` go to each."""
+        probabilities = _probabilities(self.probabilities)
+        y, _ = same_rows(X, "X", y=y, sample_weight=fit_params.get("sample_weight"))
+        y = check_known_rows(self, X, y)
+        fit_params = routed(self, fit_params)
+        several: Any = self.estimator if isinstance(self.estimator, Mapping) else None
+        if _reading(_core(self.estimator)) is None:
+            name = _quantile_parameter(self.estimator)
+            # CatBoost takes the level within the name of the loss.
+            form = "Quantile:alpha={}".format if name and name.endswith("loss_function") else float
+            if name:
+                several = {
+                    p: fresh(self.estimator).set_params(**{name: form(p)}) for p in probabilities
+                }
+        if several is None:
+            self.estimator_ = fresh(self.estimator).fit(X, y, **fit_params)
+        else:
+            self.estimator_ = {
+                p: fresh(each).fit(X, y, **fit_params) for p, each in several.items()
+            }
+        self.predict(first_rows(X))  # a model that has no quantiles is refused here
         return self
 
     def predict(self, X: Any) -> FloatArray:
         """Quantiles of each row in the order of the probabilities, (m, K)."""
-        opened = open_model(self.estimator)
+        trained = vars(self).get("estimator_")
+        if trained is not None:
+            check_new_rows(self, X)
+        opened = open_model(self.estimator if trained is None else trained)
         reading = _reading(opened.core) or _any_reading(opened.core)
-        own = self.probabilities if reading.own is None else reading.own
+        asked = _probabilities(self.probabilities)
+        own = asked if reading.own is None else reading.own
         refuse_crashing(opened.core, X)
         q = _columns(lambda rows: reading.ask(rows, own), opened.prepare(X), len(own))
         q = np.stack([opened.finish(column) for column in q.T], axis=1)
-        return q[:, [own.index(each) for each in self.probabilities]]
+        return q[:, [own.index(each) for each in asked]]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "estimator_" in vars(self) or is_fitted(self.estimator)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = takes_sparse(self.estimator)
+        return tags
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """How fit parameters travel, for scikit-learn's metadata routing."""
+        return fit_router(self)
+
+
+def _probabilities(given: Any) -> tuple[float, ...]:
+    """Checked probabilities."""
+    score = DistributionError(given)
+    score.n_outputs  # noqa: B018 - refuses probabilities that are none
+    return tuple(map(float, score.probabilities))
+
+
+#: Which parameter sets the quantile, for each parameter that names the quantile loss.
+QUANTILE_PARAMETERS = {
+    ("loss", "quantile"): ("quantile", "alpha"),
+    ("objective", "quantile"): ("alpha",),
+    ("objective", "reg:quantileerror"): ("quantile_alpha",),
+    ("loss_function", "Quantile"): ("loss_function",),
+}
+
+
+def _quantile_parameter(estimator: Any) -> str | None:
+    """Name of the one parameter that sets the quantile to learn, perhaps nested; None without."""
+    parameters = estimator.get_params() if hasattr(estimator, "get_params") else {}
+    found = {name for key in parameters for name in _levels_of(str(key), parameters)}
+    if len(found) > 1:
+        raise CalliperError(
+            f"QuantileModel needs an estimator with one parameter for the quantile to learn; got "
+            f"{estimator!r}, which has several: {', '.join(sorted(found))}. Pass a dict of models, "
+            f"as {{0.05: low, 0.95: high}}."
+        )
+    return found.pop() if found else None
+
+
+def _levels_of(name: str, parameters: dict[str, Any]) -> Iterator[str]:
+    """Parameters that set the quantile, if ``name`` says that one is learnt."""
+    prefix, separator, last = name.rpartition("__")
+    owner = f"{prefix}{separator}"
+    if last == "quantile" and f"{owner}loss" not in parameters:  # QuantileRegressor
+        yield name
+    loss = str(parameters[name]).partition(":")[0] if last == "loss_function" else parameters[name]
+    known = QUANTILE_PARAMETERS.get((last, loss), ()) if isinstance(loss, str) else ()
+    # XGBoost and LightGBM take parameters that they do not list.
+    listed = [f"{owner}{level}" for level in known if f"{owner}{level}" in parameters]
+    yield from listed or [f"{owner}{level}" for level in known[:1]]
 
 
 def _core(model: Any) -> Any:

@@ -13,8 +13,6 @@ itself would have put it, so that what it predicts is the same to the last bit. 
 off with the library's own loop, which does not jump about in memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,6 +33,7 @@ from calliper.models._asking import (
     all_predict_as,
     leaf_values_deviation,
     learnt,
+    learnt_of_each,
     predictions,
     predicts_as,
 )
@@ -147,7 +146,7 @@ class Members(ModelFamily):
     @classmethod
     def was_trained_on(cls, core: Any, y: FloatArray) -> bool:
         """Whether the root of each of some trees holds the mean of these targets in its bag."""
-        trees = [learnt(member, "tree_") for member in core.estimators_[:N_BAGS]]
+        trees = learnt_of_each(core.estimators_[:N_BAGS], "tree_")
         if len(trees) < N_BAGS or any(tree is None for tree in trees) or not np.ptp(y):
             return False
         if trees[0].n_node_samples[0] > len(y):

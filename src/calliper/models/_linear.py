@@ -4,8 +4,6 @@ Gaussian processes and Bayesian regression can be asked for a deviation, which i
 linear model knows are its coefficients: each input adds coefᵢ·xᵢ to the prediction.
 """
 
-from __future__ import annotations
-
 from inspect import signature
 from typing import Any
 

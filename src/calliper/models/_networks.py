@@ -10,8 +10,6 @@ in batches from a ``DataLoader``, which is read once, whole and in order. A modu
 has parameters of these names gets the parts as such, any other the dict.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from inspect import signature

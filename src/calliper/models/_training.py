@@ -4,23 +4,22 @@ A family may know more of a first training than its parameters say (rounds at wh
 columns that were categories): see ``ModelFamily.retrain``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from copy import deepcopy
 from types import BuiltinMethodType, MethodType
-from typing import Any
+from typing import Any, Self
 
 from sklearn import get_config
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
-from sklearn.utils.validation import _check_method_params
+from sklearn.utils.validation import _check_method_params, check_is_fitted
 
 from calliper.exceptions import CalliperError
-from calliper.models._asking import family_of, open_model
+from calliper.models._asking import family_of, open_model, takes_sparse
 
 
 def fresh(model: Any) -> Any:
@@ -29,6 +28,58 @@ def fresh(model: Any) -> Any:
         return clone(model, safe=False)
     except (RuntimeError, TypeError):  # CatBoost's get_params copies lists, which clone takes for
         return _rebuilt(model)  # tampering; CatBoost itself takes its parameters as one
+
+
+class PredictWith(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """A model whose ``predict`` is always given the same keyword arguments.
+
+    Parameters
+    ----------
+    estimator : regressor, fitted or not
+    predict_params : dict
+        Handed to ``estimator.predict`` whenever it is asked, in calibration and refits too. What
+        the model knows of its own spread is not used, since that was made without them.
+
+    Examples
+    --------
+    >>> from sklearn.gaussian_process import GaussianProcessRegressor
+    >>> PredictWith(GaussianProcessRegressor(), {"return_std": False}).fit([[0.0]], [1.0]).predict(
+    ...     [[0.0]]
+    ... ).round(3)
+    array([1.])
+    """
+
+    def __init__(self, estimator: Any, predict_params: Mapping[str, Any]) -> None:
+        self.estimator = estimator
+        self.predict_params = predict_params
+
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
+        """Train a copy; ``fit_params`` go to its ``fit``."""
+        self.estimator_ = fresh(self.estimator).fit(X, y, **fit_params)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """What the model predicts with these arguments."""
+        return vars(self).get("estimator_", self.estimator).predict(X, **self.predict_params)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "estimator_" in vars(self) or is_fitted(self.estimator)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = takes_sparse(self.estimator)
+        return tags
+
+
+def is_fitted(model: Any) -> bool:
+    """Whether scikit-learn calls it fitted; what is no estimator of its kind is."""
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        return False
+    except TypeError:
+        return True
+    return True
 
 
 def fit_params_of(X: Any, fit_params: Mapping[str, Any], rows: Any) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Methods that refit the model and so need no calibration set: every row trains and calibrates."""
 
-from calliper.refitting._base import RefitGuarantee
-from calliper.refitting._base import RefittedRegressor as RefittedRegressor
+from calliper.refitting._base import RefitGuarantee, RefittedRegressor
 from calliper.refitting._bootstrap import JackknifeAfterBootstrap
 from calliper.refitting._folds import CVPlus, JackknifePlus
 

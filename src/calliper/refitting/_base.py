@@ -1,19 +1,22 @@
 """What methods that refit have in common: many models, one residual a row, a promise in words.
 
 n rows train all models and calibrate them too. With μ₋ᵢ a model, or several, that row i had no
-part in, and R_i = |y_i − μ₋ᵢ(x_i)|, the ends of an interval are
+part in, R_i = s(y_i, μ₋ᵢ(x_i)) its score, |y_i − μ₋ᵢ(x_i)| by default, and [a_i(r), b_i(r)] the
+targets whose score at μ₋ᵢ(x) is at most r, [μ₋ᵢ(x) − r, μ₋ᵢ(x) + r] by default, the ends are
 
-    plus     ⌊α(n+1)⌋-th smallest of μ₋ᵢ(x) − R_i,  ⌈(1−α)(n+1)⌉-th smallest of μ₋ᵢ(x) + R_i
-    minmax   min_i μ₋ᵢ(x) − R,  max_i μ₋ᵢ(x) + R,  R = ⌈(1−α)(n+1)⌉-th smallest of R_i
+    plus     ⌊α(n+1)⌋-th smallest of a_i(R_i),  ⌈(1−α)(n+1)⌉-th smallest of b_i(R_i)
+    minmax   min_i a_i(R),  max_i b_i(R),  R = ⌈(1−α)(n+1)⌉-th smallest of R_i
 
-Every sum is rounded outward, so that a target as wrong as row i is not lost at row i.
+Every sum is rounded outward, so that a target as wrong as row i is not lost at row i. A target
+beyond an end of ``plus`` scores more than R_i for ⌈(1−α)(n+1)⌉ rows i, whatever the score: the
+proofs of Barber et al., written for absolute errors, use no more (Gupta, Kuchibhotla, Ramdas 2022,
+doi:10.1016/j.patcog.2021.108496).
 """
-
-from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -26,14 +29,16 @@ from sklearn.utils.validation import check_is_fitted
 from calliper import _validation as valid
 from calliper import models
 from calliper._blocks import map_row_blocks, row_slices
-from calliper._kept import COLUMN_FIELDS, Array, Field, Plain
+from calliper._kept import COLUMN_FIELDS, Array, Field, Plain, Text
 from calliper._row_checks import state_of
 from calliper._types import Coverage, FloatArray, IntArray
+from calliper.calibration import asked_as
 from calliper.exceptions import CalliperError
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
-from calliper.quantile import above, around, below, conformal_rank, row_order_statistics
+from calliper.quantile import conformal_rank, row_order_statistics
 from calliper.rows import labels_of, same_rows
+from calliper.scores import Score
 
 #: Predictions held at a time, models times new rows: 128 MB.
 CHUNK_FLOATS = 1 << 24
@@ -65,7 +70,7 @@ class RefitGuarantee(Guarantee):
     >>> from sklearn.linear_model import LinearRegression
     >>> from calliper.refitting import CVPlus
     >>> X = np.arange(40.0)[:, None]
-    >>> CVPlus(LinearRegression(), n_folds=4).fit(X, X[:, 0] % 7).guarantee(0.9).n_calibration
+    >>> CVPlus(LinearRegression(), cv=4).fit(X, X[:, 0] % 7).guarantee(0.9).n_calibration
     40
     """
 
@@ -74,7 +79,6 @@ class RefitGuarantee(Guarantee):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What must hold for the promise to hold."""
         return EXCHANGEABLE, SYMMETRIC
 
     def _besides(self) -> list[str]:
@@ -90,9 +94,10 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
 
     #: What a file keeps; all models stay outside.
     keeps: ClassVar[Mapping[str, Field]] = {
-        "residuals_": Array("float64", ("n",), least=0, finite=False),
+        "residuals_": Array("float64", ("n",), finite=False),
         "fold_": Array("int32", ("n",), least=0, optional=True, becomes="int64"),
         "in_bag_": Array("bool", ("b", "n"), optional=True),
+        "no_guarantee_": Text(optional=True),
         "models_": Plain(),
         "estimator_": Plain(),
         **COLUMN_FIELDS,
@@ -107,6 +112,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         """What a file held, with the models that are given."""
         known = {name: state[name] for name in state if name.endswith("_")}
         self.__dict__.update({name: value for name, value in known.items() if value is not None})
+        self.no_guarantee_ = state["no_guarantee_"]
         fold, bags, n_models = state["fold_"], state["in_bag_"], len(self.models_)
         whole = fold is not None and n_models and fold.max(initial=0) < n_models
         if not (whole or (bags is not None and len(bags) == n_models)):
@@ -121,10 +127,12 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     estimator: Any
     n_jobs: int | None
     minmax = False
+    score_function: Any = None
 
     models_: tuple[Any, ...]
     residuals_: FloatArray
     fold_: IntArray
+    no_guarantee_: str | None
 
     @valid.unchanged_if_refused
     def fit(self, X: Any, y: Any, **fit_params: Any) -> Self:
@@ -132,6 +140,9 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
 
         ``fit_params`` go to ``fit`` of each, a value for each row (``sample_weight``) with the row.
         """
+        return self._fit(X, y, fit_params)
+
+    def _fit(self, X: Any, y: Any, fit_params: dict[str, Any], groups: Any = None) -> Self:
         y, _ = same_rows(X, "X", y=y, sample_weight=fit_params.get("sample_weight"))
         y = valid.check_known_rows(self, X, y)
         self._probe = state_of(valid.first_rows(X))
@@ -142,23 +153,34 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
             )
         models.check_sample_weight(fit_params, len(y))
         models.refuse_crashing(self.estimator, X)
-        self._train(indexable(X)[0], y, models.routed(self, fit_params))
+        self.no_guarantee_ = None
+        self._train(indexable(X)[0], y, models.routed(self, fit_params), groups)
         return self
 
-    def _train(self, X: Any, y: FloatArray, fit_params: dict[str, Any]) -> None:
+    def _train(self, X: Any, y: FloatArray, fit_params: dict[str, Any], groups: Any) -> None:
         """Models that each left out one fold, errors of its rows, and a model of all rows."""
-        fold = self.fold_ = self._folds(len(y))
-        others = [np.flatnonzero(fold == k) for k in range(fold.max() + 1)]
-        rows = [np.flatnonzero(fold != k) for k in range(fold.max() + 1)]
+        model, score = self._asked(self.estimator)
+        if score.n_tails != 1:
+            raise CalliperError(
+                f"{type(self).__name__} needs a score of one tail, such as QuantileError(); got "
+                f"{self.score_function!r}, which has {score.n_tails}."
+            )
+        folds = self._folds(X, y, groups)
+        rows, others = [train for train, _ in folds], [left_out for _, left_out in folds]
         self.models_, predicted = self._refit(X, y, rows, others, fit_params)
-        left_out = np.empty(len(y))
-        for other, values in zip(others, predicted, strict=True):
-            left_out[other] = values
-        self.residuals_ = np.abs(y - left_out)
-        self.estimator_ = models.fresh(self.estimator).fit(X, y, **fit_params)
+        self.fold_ = np.empty(len(y), dtype=np.intp)
+        left_out = np.empty((len(y), *predicted[0].shape[1:]))
+        for k, (other, values) in enumerate(zip(others, predicted, strict=True)):
+            self.fold_[other], left_out[other] = k, values
+        self.residuals_ = score.measure(y, left_out)
+        self.estimator_ = models.fresh(model).fit(X, y, **fit_params)
 
-    def _folds(self, n: int) -> IntArray:
-        """The fold of each of n rows, from 0."""
+    def _asked(self, model: Any) -> tuple[Any, Score]:
+        """What is trained and asked for predictions, and the score of these."""
+        return asked_as(model, self.score_function)
+
+    def _folds(self, X: Any, y: FloatArray, groups: Any) -> list[tuple[IntArray, IntArray]]:
+        """Rows to train on and rows left out, of each fold; each row is left out once."""
         raise NotImplementedError
 
     @abstractmethod
@@ -182,10 +204,11 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         return models.fit_router(self)
 
     def predict(self, X: Any) -> FloatArray:
-        """What the model trained on all rows predicts, (m,)."""
+        """What the model trained on all rows predicts, (m,); the middle of several quantiles."""
         check_is_fitted(self)
         valid.check_new_rows(self, X)
-        return models.predictions(self.estimator_, X)
+        score = self._score()
+        return np.asarray(score.centre(models.predictions(self.estimator_, X, score.n_outputs)))
 
     @valid.says_coverage
     def predict_interval(self, X: Any, coverage: Coverage = 0.9) -> Intervals:
@@ -203,7 +226,8 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         if not valid.n_rows(X):
             raise CalliperError("X has no rows: pass at least one.")
         valid.warn_if_too_few(len(self.residuals_), levels)
-        slices = row_slices(valid.n_rows(X), max(1, CHUNK_FLOATS // len(self.models_)))
+        held = len(self.models_) * self._score().n_outputs
+        slices = row_slices(valid.n_rows(X), max(1, CHUNK_FLOATS // held))
         chunks = (
             [X] if len(slices) == 1 else [_safe_indexing(indexable(X)[0], rows) for rows in slices]
         )
@@ -219,13 +243,15 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage at a level, or at each of several."""
         check_is_fitted(self)
+        if self.no_guarantee_ is not None:
+            return valid.each_level(lambda level: 0.0, coverage)
         return valid.each_level(lambda level: self._proved(level, len(self.residuals_)), coverage)
 
     def guarantee(self, coverage: float = 0.9) -> RefitGuarantee:
         """The promise with its assumptions; ``.describe()`` puts it in words."""
         coverage = valid.check_level(coverage)
         proved, remark = float(self.guaranteed_coverage(coverage)), self._remark(coverage)
-        none = f"no coverage is proved at level {coverage:g}. {remark}"
+        none = f"no coverage is proved at level {coverage:g}. {self.no_guarantee_ or remark}"
         return RefitGuarantee(
             method=type(self).__name__,
             coverage=coverage,
@@ -242,7 +268,7 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         return diagram + self.guarantee(0.9)._repr_html_()
 
     def _left_out(self, per_model: FloatArray) -> FloatArray:
-        """μ₋ᵢ(x), (m, n), from the predictions of all models, (m, n_models)."""
+        """μ₋ᵢ(x), (m, n) or (m, n, K), from the predictions of all models, (m, n_models, …)."""
         return per_model[:, self.fold_]
 
     def _spread(self, per_model: FloatArray) -> FloatArray:
@@ -251,20 +277,25 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
 
     def _ends(self, X: Any, levels: tuple[float, ...]) -> list[tuple[FloatArray, FloatArray]]:
         """Ends for one chunk of rows, in blocks: (rows, n) never exists for all of them."""
-        per_model = self._per_model(X)
-        ends = minmax_ends if self.minmax else plus_ends
+        per_model, score = self.predictions_of_models(X), self._score()
 
         def block(rows: slice) -> tuple[FloatArray, FloatArray]:
             near = per_model[rows]
-            return ends(self._left_out(near), self._spread(near), levels)
+            if self.minmax:
+                return minmax_ends(score, near, self.residuals_, levels)
+            return plus_ends(*score.invert(self._left_out(near), self._spread(near)), levels)
 
-        return map_row_blocks(block, len(per_model), len(self.residuals_))
+        return map_row_blocks(block, len(per_model), len(self.residuals_) * score.n_outputs)
 
-    def _per_model(self, X: Any) -> FloatArray:
-        """Predictions of each model, (m, n_models)."""
-        workers = Parallel(n_jobs=self.n_jobs, prefer="threads")
-        columns = workers(delayed(models.predictions)(model, X) for model in self.models_)
+    def predictions_of_models(self, X: Any) -> FloatArray:
+        """Predictions of each model, (m, n_models), or (m, n_models, K) of K quantiles each."""
+        workers, k = Parallel(n_jobs=self.n_jobs, prefer="threads"), self._score().n_outputs
+        columns = workers(delayed(models.predictions)(model, X, k) for model in self.models_)
         return np.asarray(np.stack(columns, axis=1))
+
+    def _score(self) -> Score:
+        """What is called an error."""
+        return self._asked(self.estimator)[1]
 
     def _refit(
         self,
@@ -275,9 +306,10 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
         fit_params: dict[str, Any],
     ) -> tuple[tuple[Any, ...], list[FloatArray]]:
         """A model for each set of rows, and its predictions of the others."""
-        workers = Parallel(n_jobs=self.n_jobs)
+        workers, (model, score) = Parallel(n_jobs=self.n_jobs), self._asked(self.estimator)
+        ask = partial(_fit_and_predict, score.n_outputs)
         jobs = (
-            delayed(_fit_and_predict)(models.fresh(self.estimator), X, y, train, other, fit_params)
+            delayed(ask)(models.fresh(model), X, y, train, other, fit_params)
             for train, other in zip(rows, others, strict=True)
         )
         made, predicted = zip(*workers(jobs), strict=True)
@@ -285,21 +317,20 @@ class RefittedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # t
 
 
 def plus_ends(
-    left_out: FloatArray, residuals: FloatArray, levels: tuple[float, ...]
+    down: FloatArray, up: FloatArray, levels: tuple[float, ...]
 ) -> tuple[FloatArray, FloatArray]:
-    """Order statistics of μ₋ᵢ(x) ∓ R_i at ranks n+1−Q = ⌊α(n+1)⌋ and Q: two (m, L).
+    """Order statistics of a_i(R_i) and b_i(R_i) at ranks n+1−Q = ⌊α(n+1)⌋ and Q: two (m, L).
 
-    ``left_out`` is (m, n); ``residuals`` (n,) or (m, n), infinite where nothing is known about a
-    row. Below level 1/2 the ends can be out of order; no target then qualifies, and the interval
-    is the point of :func:`_innermost`. O(mn) by selection.
+    ``down`` and ``up`` are (m, n), infinite where nothing is known about a row. Below level 1/2 the
+    ends can be out of order; no target then qualifies, and the interval is the point of
+    :func:`_innermost`. O(mn) by selection.
     """
-    n = left_out.shape[1]
+    n = down.shape[1]
     ranks = [conformal_rank(level, n) for level in levels]
     finite = [column for column, rank in enumerate(ranks) if rank <= n]
-    lower = np.full((len(left_out), len(levels)), -np.inf)
+    lower = np.full((len(down), len(levels)), -np.inf)
     upper = -lower
     if finite:
-        down, up = around(left_out, residuals)
         high = [ranks[column] for column in finite]
         low = [n + 1 - rank for rank in high]
         lower[:, finite] = row_order_statistics(down, low)
@@ -325,16 +356,18 @@ def _innermost(down: FloatArray, up: FloatArray) -> FloatArray:
 
 
 def minmax_ends(
-    left_out: FloatArray, residuals: FloatArray, levels: tuple[float, ...]
+    score: Score, per_model: FloatArray, residuals: FloatArray, levels: tuple[float, ...]
 ) -> tuple[FloatArray, FloatArray]:
-    """Smallest and largest μ₋ᵢ(x), moved out by the Q-th smallest residual: two (m, L)."""
+    """The least and the greatest target that some model scores at most R: two (m, L)."""
     ordered = np.append(np.sort(residuals), np.inf)
-    radius = ordered[[conformal_rank(level, len(residuals)) - 1 for level in levels]]
-    lowest, highest = left_out.min(axis=1), left_out.max(axis=1)
-    return below(lowest[:, None], radius), above(highest[:, None], radius)
+    radii = ordered[[conformal_rank(level, len(residuals)) - 1 for level in levels]]
+    ends = [score.invert(per_model, np.full(per_model.shape[:2], radius)) for radius in radii]
+    lower, upper = (np.stack(each, axis=-1) for each in zip(*ends, strict=True))
+    return lower.min(axis=1), upper.max(axis=1)
 
 
 def _fit_and_predict(
+    n_outputs: int,
     estimator: Any,
     X: Any,
     y: FloatArray,
@@ -346,4 +379,4 @@ def _fit_and_predict(
     model = estimator.fit(_safe_indexing(X, train), y[train], **known)
     if not len(others):
         return model, np.empty(0)
-    return model, models.predictions(model, _safe_indexing(X, others))
+    return model, models.predictions(model, _safe_indexing(X, others), n_outputs)

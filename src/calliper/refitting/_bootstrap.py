@@ -21,8 +21,6 @@ Reference: Kim, Xu, Barber (2020), "Predictive inference is free with the
 jackknife+-after-bootstrap", arXiv:2002.09025, Theorem 1.
 """
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any
@@ -38,6 +36,7 @@ from calliper.exceptions import CalliperError, InEveryBootstrapWarning, warn
 from calliper.guarantees import jackknife_coverage
 from calliper.quantile import conformal_rank
 from calliper.refitting._base import NEARLY_CONSTANT, RefittedRegressor
+from calliper.scores import AbsoluteError, Score
 
 AGGREGATES: dict[str, Any] = {"mean": np.mean, "median": np.median}
 
@@ -98,7 +97,7 @@ class JackknifeAfterBootstrap(RefittedRegressor):
     random_state: Any = None
     n_jobs: int | None = None
 
-    def _train(self, X: Any, y: FloatArray, fit_params: dict[str, Any]) -> None:
+    def _train(self, X: Any, y: FloatArray, fit_params: dict[str, Any], groups: Any) -> None:
         """A model of each bootstrap, and errors of each row by those that miss it."""
         check_option(self.aggregate, [*AGGREGATES], "aggregate")
         if not isinstance(self.n_bootstraps, Integral) or self.n_bootstraps < 1:
@@ -116,11 +115,14 @@ class JackknifeAfterBootstrap(RefittedRegressor):
             per_model[rows, b] = values
         self.residuals_ = self._measure(y, per_model)
 
+    def _asked(self, model: Any) -> tuple[Any, Score]:
+        return model, AbsoluteError()
+
     def predict(self, X: Any) -> FloatArray:
         """The aggregate of all models, (m,)."""
         check_is_fitted(self)
         check_new_rows(self, X)
-        return np.asarray(AGGREGATES[self.aggregate](self._per_model(X), axis=1))
+        return np.asarray(AGGREGATES[self.aggregate](self.predictions_of_models(X), axis=1))
 
     def _draw_bootstraps(self, n: int) -> list[IntArray]:
         """Rows of each bootstrap, drawn with replacement."""

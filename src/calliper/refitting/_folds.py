@@ -9,15 +9,20 @@ the Jackknife+, folds of several CV+, at the price of a cross-validation:
     upper = ⌈(1−α)(n+1)⌉-th smallest of μ₋ₖ₍ᵢ₎(x) + R_i
     minmax: [min_k μ₋ₖ(x) − R, max_k μ₋ₖ(x) + R],  R = ⌈(1−α)(n+1)⌉-th smallest of R_i
 
-Letters: μ₋ₖ → ``models_[k]``, k(i) → ``fold_``, R_i → ``residuals_``, F → ``n_folds``,
+Letters: μ₋ₖ → ``models_[k]``, k(i) → ``fold_``, R_i → ``residuals_``, F → ``cv``,
 1−α → ``coverage``.
+
+With ``score_function=QuantileError()`` and a model of two quantiles R_i is the score of CQR, and
+μ₋ₖ₍ᵢ₎(x) ∓ R_i become q_lo − R_i and q_hi + R_i: CQR without a calibration set. All that is proved
+is then the guarantee below, not the 1−α of CQR with one.
 
 Guarantee of the Jackknife+: 1−2α, more sharply 1 − (2(n+1−Q)−1)/(n+1) with Q = ⌈(1−α)(n+1)⌉; 1−α
 with ``minmax``. Marginal, for exchangeable rows and an estimator that does not heed their order.
 On ordinary data coverage is close to 1−α, and above it with ``minmax``.
 
 Guarantee of CV+: 1 − 2α − min{2(1−1/F)/(n/F+1), (1−F/n)/(F+1)} ≥ 1−2α−√(2/n), marginal, for
-independent rows and an estimator that does not heed their order.
+independent rows and an estimator that does not heed their order. Folds of a splitter that looks at
+the rows (groups, strata, blocks of time) have no such proof, and none is claimed.
 
 ``minmax`` is *not* 1−α for folds of more than one row, unlike that of the Jackknife+. What holds
 for F folds of m = n/F rows is Q/(n+m), Q = ⌈(1−α)(n+1)⌉. Proof: add m new rows as one more fold,
@@ -30,21 +35,22 @@ Reference: Barber, Candès, Ramdas, Tibshirani (2021), "Predictive inference wit
 doi:10.1214/20-AOS1965, Theorems 1, 3 and 4.
 """
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from sklearn.model_selection import KFold
+from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut
 
-from calliper._types import IntArray
+from calliper import _validation as valid
+from calliper._types import FloatArray, IntArray
 from calliper.declarations import About
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage, fold_coverage, jackknife_coverage
 from calliper.quantile import conformal_rank
 from calliper.refitting._base import NEARLY_CONSTANT, RefittedRegressor
+from calliper.regressor import few_groups
+from calliper.rows import same_rows
 
 
 class JackknifePlus(RefittedRegressor):
@@ -56,6 +62,8 @@ class JackknifePlus(RefittedRegressor):
         Cloned and trained without each row in turn, and once on all rows.
     minmax : bool, default False
         Wider intervals with the full guarantee 1 − α.
+    score_function : score, optional
+        What is called an error, as in ``ConformalRegressor``; the absolute error by default.
     n_jobs : int, optional
         Number of models trained at a time, as in joblib.
 
@@ -87,13 +95,21 @@ class JackknifePlus(RefittedRegressor):
         needs="a model to refit",
     )
 
-    def __init__(self, estimator: Any, *, minmax: bool = False, n_jobs: int | None = None) -> None:
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        minmax: bool = False,
+        score_function: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
         self.estimator = estimator
         self.minmax = minmax
+        self.score_function = score_function
         self.n_jobs = n_jobs
 
-    def _folds(self, n: int) -> IntArray:
-        return np.arange(n)
+    def _folds(self, X: Any, y: FloatArray, groups: Any) -> list[tuple[IntArray, IntArray]]:
+        return list(LeaveOneOut().split(y))
 
     def _proved(self, coverage: float, n: int) -> float:
         return conformal_coverage(coverage, n) if self.minmax else jackknife_coverage(coverage, n)
@@ -115,12 +131,17 @@ class CVPlus(RefittedRegressor):
     ----------
     estimator : scikit-learn regressor
         Cloned and trained without each fold in turn, and once on all rows.
-    n_folds : int, default 10
-        Number of folds, at most the number of rows; equal to it, this is the Jackknife+.
+    cv : int or splitter of scikit-learn, default 10
+        Number of folds, at most the number of rows; equal to it, this is the Jackknife+. Or a
+        splitter that leaves each row out once, such as ``GroupKFold(5)``: nothing is then proved
+        unless it is ``KFold`` or ``LeaveOneOut``, since others may look at the rows.
     minmax : bool, default False
         Wider intervals with a stronger guarantee, about (1 − α) F/(F + 1).
+    score_function : score, optional
+        What is called an error, as in ``ConformalRegressor``; the absolute error by default.
+        ``QuantileError()`` with a model of two quantiles is CQR without a calibration set.
     random_state : int, RandomState or None
-        Divides the rows into folds.
+        Divides the rows into folds, where ``cv`` is a number.
     n_jobs : int, optional
         Number of models trained at a time, as in joblib.
 
@@ -137,7 +158,7 @@ class CVPlus(RefittedRegressor):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(size=(500, 1))
     >>> y = X[:, 0] + 0.1 * rng.normal(size=500)
-    >>> method = CVPlus(LinearRegression(), n_folds=50, random_state=0).fit(X, y)
+    >>> method = CVPlus(LinearRegression(), cv=50, random_state=0).fit(X, y)
     >>> lower, upper = method.predict_interval([[0.2], [0.8]], coverage=0.9)
     >>> lower.round(2), upper.round(2)
     (array([0.04, 0.64]), array([0.34, 0.95]))
@@ -154,23 +175,64 @@ class CVPlus(RefittedRegressor):
     )
 
     estimator: Any
-    n_folds: int = 10
+    cv: Any = 10
     _: KW_ONLY
     minmax: bool = False
+    score_function: Any = None
     random_state: Any = None
     n_jobs: int | None = None
 
-    def _folds(self, n: int) -> IntArray:
-        if not isinstance(self.n_folds, Integral) or not 2 <= self.n_folds <= n:
+    @valid.unchanged_if_refused
+    def fit(self, X: Any, y: Any, *, split_groups: Any = None, **fit_params: Any) -> Self:
+        """Train the models, and measure each row by the one that left it out.
+
+        Parameters
+        ----------
+        X, y : rows and targets
+        split_groups : (n,), column name or function of the rows, optional
+            Rows of one such group are left out together; a splitter in ``cv`` is given them as
+            its ``groups``. Nothing is proved for new groups, as ``SplitGroupsWarning`` says.
+        **fit_params
+            Passed to ``fit`` of each model, a value for each row (``sample_weight``) with the row.
+        """
+        (groups,) = same_rows(X, "X", split_groups=split_groups)
+        if groups is not None:
+            groups = valid.row_values(groups, X, "split_groups")
+        self._fit(X, y, fit_params, groups)
+        if groups is not None:
+            self.no_guarantee_ = few_groups(groups)
+        elif not isinstance(self.cv, Integral | KFold | LeaveOneOut):
+            self.no_guarantee_ = f"Folds of {self.cv!r} may depend on the rows."
+        return self
+
+    def _folds(self, X: Any, y: FloatArray, groups: Any) -> list[tuple[IntArray, IntArray]]:
+        n = len(y)
+        splitter = self.cv
+        if isinstance(splitter, Integral):
+            most = n if groups is None else len({str(group) for group in groups})
+            if isinstance(splitter, bool) or not 2 <= int(splitter) <= most:
+                what = "rows, n_samples" if groups is None else "groups"
+                raise CalliperError(
+                    f"cv must be a whole number between 2 and the number of {what} = {most}, or a "
+                    f"splitter of scikit-learn; got {splitter!r}."
+                )
+            kind = KFold if groups is None else GroupKFold
+            splitter = kind(int(splitter), shuffle=True, random_state=self.random_state)
+        elif not hasattr(splitter, "split"):
             raise CalliperError(
-                f"n_folds must be a whole number between 2 and the number of rows, n_samples = "
-                f"{n}; got {self.n_folds!r}."
+                f"cv must be a number of folds or a splitter of scikit-learn, such as "
+                f"GroupKFold(5); got {splitter!r}."
             )
-        fold = np.empty(n, dtype=np.intp)
-        splits = KFold(int(self.n_folds), shuffle=True, random_state=self.random_state)
-        for k, (_, others) in enumerate(splits.split(fold)):
-            fold[others] = k
-        return fold
+        folds = list(splitter.split(X, y, groups))
+        times = np.bincount(np.concatenate([others for _, others in folds]), minlength=n)
+        if len(folds) < 2 or (times != 1).any():
+            row = int(np.argmax(times != 1))
+            raise CalliperError(
+                f"cv must leave out each row once, in two folds or more; {splitter!r} has "
+                f"{len(folds)} and leaves out row {row} {times[row]} times. KFold and GroupKFold "
+                f"do; TimeSeriesSplit and ShuffleSplit do not."
+            )
+        return folds
 
     def _proved(self, coverage: float, n: int) -> float:
         n_folds = len(self.models_)

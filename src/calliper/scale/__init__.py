@@ -1,7 +1,7 @@
 """More rows than one machine holds, or faster: Dask, devices, cells, shards, batches.
 
 Dask collections are taken by ``ConformalRegressor`` itself, and tensors on a GPU by calibrators;
-see ``docs/scale.md`` and ``docs/gpu.md``. The core never imports this package: it asks
+see ``docs/large-data.md``. The core never imports this package: it asks
 ``calliper._validation`` who handles rows that are not arrays.
 """
 

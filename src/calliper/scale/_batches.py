@@ -6,8 +6,6 @@ a function that loads the model, a few hundred bytes; the first batch in a proce
 all others find them there.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Mapping
 from threading import Lock

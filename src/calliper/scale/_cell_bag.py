@@ -16,8 +16,6 @@ or beyond ends there; else what holds with a and ends at a or before ends there;
 between, where g(t) = t. An offset is added to every scale, and so is slope·t where it is asked for.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -80,7 +78,6 @@ class CellMean(MeanStatistic):
         self.low, self.high = float(below), float(above)
 
     def of_calibration(self, level: float) -> FloatArray:
-        """Scales of the calibration points that the new point does not enter, whose t is large."""
         scale = np.where(self.alone, self.high, self.full_sum / self.n_full)
         return np.asarray(scale + self.offset)
 
@@ -157,7 +154,6 @@ class BagCells(BagKNN):
         return {}
 
     def thresholds(self, Z: FloatArray, level: float = 0.5, slope: float = 0.0) -> FloatArray:
-        """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
         new, pairs = self._around(Z)
         scale, alone = self._scales(new)
         found = self._thresholds(pairs, scale, level, slope)
@@ -180,7 +176,6 @@ class BagCells(BagKNN):
     def _one_chunk(
         self, Z: FloatArray, asked: Asked, shares: Shares | None
     ) -> tuple[FloatArray, int]:
-        """Order statistics, and the number of pairs that had to be looked at."""
         new = self._placed(Z)
         radius, n_pairs = super()._one_chunk(new, asked, shares)  # type: ignore[arg-type]
         levels, ranks, signs = asked

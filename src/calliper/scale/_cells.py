@@ -18,12 +18,12 @@ a new row among its nearest, goes by lists of the points that probe a cell.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import sqrt
 from numbers import Integral
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_slices, row_slices
-from calliper._kept import Array, Field, Keeps, Number
+from calliper._kept import Array, Keeps, Number
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import at_least
 from calliper.exceptions import CalliperError
@@ -66,7 +66,7 @@ class Cells(BaseEstimator):  # type: ignore[misc]
     """A partition of space, fixed before calibration, and how many of its cells are searched.
 
     For ``KNN(10, cells=Cells(...))`` with :class:`FullRescaled`, from some 100,000 calibration
-    points with many features on; see ``docs/nearness.md`` for when it pays. Coverage is proved
+    points with many features on; see ``docs/large-data.md`` for when it pays. Coverage is proved
     as without cells.
 
     Parameters
@@ -148,17 +148,10 @@ def as_cells(given: Any) -> Cells | PlacedCells | None:
 class PlacedCells(Keeps):
     """Centres (C, d) learnt on training rows, or None: the seed then draws directions."""
 
-    learnt: FloatArray | None
-    n_cells: int | None
-    n_probes: int
-    seed: int
-
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "learnt": Array("float64", ("C", "d"), optional=True),
-        "n_cells": Number(int, 1, 2**16, optional=True),
-        "n_probes": Number(int, 1),
-        "seed": Number(int, 0, 2**31 - 1),
-    }
+    learnt: Annotated[FloatArray | None, Array("float64", ("C", "d"), optional=True)]
+    n_cells: Annotated[int | None, Number(int, 1, 2**16, optional=True)]
+    n_probes: Annotated[int, Number(int, 1)]
+    seed: Annotated[int, Number(int, 0, 2**31 - 1)]
 
     def __repr__(self) -> str:
         how = f"{self.n_cells or 'some'} random directions"

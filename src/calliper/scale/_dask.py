@@ -14,8 +14,6 @@ multiplies matrices may round the last digit of a row otherwise in another batch
 Who asks imports Dask, so that it is imported here where it is used.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Callable

@@ -71,7 +71,6 @@ class DeviceRows(EngineRows):
         return self._columns
 
     def ends(self) -> tuple[float, float]:
-        """The least and the largest number."""
         least, largest = import_torch().aminmax(self.columns)
         return float(least), float(largest)
 
@@ -81,7 +80,6 @@ class DeviceRows(EngineRows):
         return TorchEngine(self.device)
 
     def vstack(self, more: Any) -> DeviceRows:
-        """These and then others, which may be in main memory."""
         columns = [self.columns, to_columns(more, self.device)]
         return DeviceRows(import_torch().cat(columns, dim=1))
 

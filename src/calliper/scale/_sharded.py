@@ -5,8 +5,6 @@ The points are dealt to shards; what travels, and why the answer is the same to 
 stay on the workers that hold them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 

@@ -131,19 +131,16 @@ class TorchSearch(Search):
         return (columns / self.unit).clamp(-ORDINARY[1], ORDINARY[1])
 
     def nearest(self, queries: Any, n: int) -> tuple[IntArray, BoolArray]:
-        """As there."""
         near, tied, _ = self._search(self._scaled(queries), n)
         return near, tied
 
     def nearest_others(self, n: int) -> tuple[IntArray, BoolArray]:
-        """As there."""
         if n == 0:
             return np.empty((len(self.rows), 0), dtype=np.intp), np.zeros(len(self.rows), bool)
         near, tied, _ = self._search(self.columns, n, torch.arange(len(self.rows)))
         return near, tied
 
     def others_of(self, points: IntArray, n: int) -> tuple[IntArray, BoolArray]:
-        """As there."""
         own = torch.as_tensor(points)
         near, tied, _ = self._search(self.columns[:, own.to(self.device)], n, own)
         return near, tied
@@ -156,7 +153,6 @@ class TorchSearch(Search):
         return (near, tied), pairs
 
     def balls_containing(self, queries: Any, reach: FloatArray) -> Pairs:
-        """As there."""
         return self._search(self._scaled(queries), 1, reach=reach)[2]
 
     def shell(
@@ -176,7 +172,6 @@ class TorchSearch(Search):
         return near, distance, inside
 
     def distance_to(self, neighbor: IntArray, points: IntArray | None = None) -> FloatArray:
-        """As there."""
         own = np.arange(len(self.rows)) if points is None else points
         return np.asarray(self._paired(self.columns, own, neighbor).cpu().numpy())
 

@@ -8,8 +8,6 @@ and does not increase in k and A, up to e^±4δ. Thresholds are enlarged by ten 
 never too small, and exceed those of the plain engine by less than twenty.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -18,15 +16,15 @@ import numpy as np
 
 from calliper._types import FloatArray
 from calliper.exceptions import CalliperError
-from calliper.kernels import Bag, LeaveTwoOut
+from calliper.kernels import EXPONENT_ERROR, Bag, LeaveTwoOut
 from calliper.quantile import Shares, conformal_rank, row_thresholds
 from calliper.scale._device import DeviceRows, Tensor, import_torch, to_columns
 from calliper.scale._torch import Strips
 
 torch = import_torch()
 
-#: Largest error of an exponent, and what thresholds are enlarged by.
-EXPONENT_ERROR, ENLARGED = 1e-11, 1e-10
+#: What thresholds are enlarged by.
+ENLARGED = 1e-10
 
 #: Arrays of the size of a tile that are alive at a time, and of two entries each.
 ALIVE = 12
@@ -160,13 +158,11 @@ class BagTorchRadial(Bag):
         self.mean, self.weight, self.largest = radial.mean_of_others(magnitudes)
 
     def calibration_scale(self, level: float) -> FloatArray:
-        """Scales of the calibration points without the new one, (N,)."""
         return np.asarray(self.mean + self.offset)
 
     def order_statistics(
         self, Z: Any, levels: list[float], shares: Shares | None = None
     ) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i, by weight if given: (m, L)."""
         if shares is not None:
             return row_thresholds(self.thresholds(Z), levels, shares)
         ranks = [conformal_rank(level, len(self.scores)) for level in levels]
@@ -174,7 +170,6 @@ class BagTorchRadial(Bag):
         return self.radial.in_strips(lambda rows: ranked(solve(x[:, rows]), ranks), x)
 
     def thresholds(self, Z: Any, level: float = 0.5, slope: float = 0.0) -> FloatArray:
-        """All thresholds t_i of a few rows, (m, N); slope·t is added to all scales."""
         x, solve = self.radial.placed(Z), self._solver(slope)
         return self.radial.in_strips(lambda rows: solve(x[:, rows]), x)
 
@@ -213,12 +208,10 @@ class LeaveTwoOutTorchRadial(LeaveTwoOut):
         self.without_one: FloatArray = radial.mean_of_others(magnitudes)[0] + offset
 
     def without_each(self, Z: Any) -> FloatArray:
-        """(m, N) scales at new rows without each calibration point."""
         x, sums = self.radial.placed(Z), self.radial.there(self.magnitudes)
         return self.radial.in_strips(lambda rows: self._means(x[:, rows], sums), x)
 
     def order_statistics(self, Z: Any, ranks: list[int]) -> FloatArray:
-        """For each row and rank, the rank-th smallest of ŝ_{N+1,i} s_i⁺ over i: (m, L)."""
         x, sums = self.radial.placed(Z), self.radial.there(self.magnitudes)
         rescaled = self.radial.there(self.rescaled)
 

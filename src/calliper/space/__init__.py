@@ -21,24 +21,3 @@ from calliper.space._left_out import (
     train_apart,
     why_no_refit,
 )
-
-__all__ = [
-    "RAW",
-    "UNTOUCHED",
-    "Embedding",
-    "ErrorModel",
-    "Expected",
-    "LearningPart",
-    "LeftOut",
-    "Training",
-    "deal",
-    "fit_embedding",
-    "knows_left_out",
-    "learn_errors",
-    "learnt_from_training",
-    "refuse_changing",
-    "split_rows",
-    "train_apart",
-    "warn_if_poor",
-    "why_no_refit",
-]

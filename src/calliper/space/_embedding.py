@@ -24,7 +24,7 @@ unit u and weight w:
 Errors grow in proportion to the spread, hence the logarithm; u is about the standard deviation of
 the targets that the model was trained on, so that nothing depends on the unit of y. The logarithm
 is *not* divided by its own deviation: where a spread hardly varies it has little to say, and should
-not decide who is near (docs/nearness.md has the figures). u is told by a model that was fitted to
+not decide who is near (studies/records/nearness-study.md). u is told by a model that was fitted to
 squared errors, else it is that of the training targets, else what the model lets guess, else the
 deviation of its predictions of training rows. Known to none, the spread alone is the place.
 
@@ -40,6 +40,7 @@ layout: how many columns, and whether of numbers. No value in them is looked at.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -278,6 +279,16 @@ class Embedding(Keeps):
         if y_pred is None:
             return self._predict(X), self._checked(Z)
         return check_predictions(y_pred, X, self.n_columns), self._checked(Z)
+
+    def one_by_one(self, X: Any, numbers: IntArray) -> tuple[FloatArray, FloatArray]:
+        """As :meth:`predict_and_transform` of some rows, each asked for alone."""
+        asked = (_safe_indexing(X, [number]) for number in numbers)
+        found = [(row, *self.space.locate(row, self._predict)) for row in asked]
+        told = [self._predict(row) if y is None else np.asarray(y) for row, y, _ in found]
+        y_pred = check_predictions(np.concatenate(told), numbers, self.n_columns)
+        if isinstance(self.space, Untouched):
+            return y_pred, np.empty((len(numbers), 0))
+        return y_pred, self._checked(np.concatenate([np.asarray(Z) for *_, Z in found]))
 
     def length_scale(self, n: int) -> float | None:
         """Distance at which rows still speak for one another, for n calibration rows.
@@ -607,23 +618,17 @@ def refuse_changing(
     Returns the numbers of these rows and what was predicted of them each time, which may differ by
     rounding; only the first time if the model cannot be asked for one row.
     """
-    ask, touched = embedding.predict_and_transform, not isinstance(embedding.space, Untouched)
     rows, n = indexable(X)[0], n_rows(X)
     few = np.linspace(0, n - 1, min(N_REPEATED, (n + 1) // 2)).astype(np.intp)
-    answers: list[FloatArray] = []
-    for batches in ([few], few[:, None]):
-        try:
-            asked = [ask(_safe_indexing(rows, each)) for each in batches]
-        except Exception:  # whatever a model may raise that is made for batches
-            if not answers:
-                raise
-            break
-        y_again, places = zip(*asked, strict=True)
-        answers.append(np.concatenate(y_again))
-        _refuse_change(y_pred, answers[-1], few, "the model")
-        if touched:
-            _refuse_change(Z, np.concatenate(places), few, f"the space ({embedding.space.name})")
-    return few, answers
+    asked = [embedding.predict_and_transform(_safe_indexing(rows, few))]
+    # A model that is made for batches may raise anything where it is asked for one row.
+    with suppress(Exception):
+        asked.append(embedding.one_by_one(rows, few))
+    for y_again, places in asked:
+        _refuse_change(y_pred, y_again, few, "the model")
+        if not isinstance(embedding.space, Untouched):
+            _refuse_change(Z, places, few, f"the space ({embedding.space.name})")
+    return few, [y_again for y_again, _ in asked]
 
 
 def _refuse_change(before: FloatArray, again: FloatArray, rows: IntArray, what: str) -> None:

@@ -37,10 +37,10 @@ columns and are refused.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,7 @@ from scipy import sparse
 from sklearn.model_selection import KFold
 from sklearn.utils.extmath import randomized_svd
 
-from calliper._kept import Array, Field, Keeps, Number, Plain
+from calliper._kept import Array, Keeps, Number, Plain
 from calliper._types import FloatArray, IntArray
 from calliper._validation import is_frame
 from calliper.exceptions import CalliperError
@@ -197,17 +197,10 @@ class ColumnEncoder(Keeps):
            [0.75 , 2.   ]])
     """
 
-    columns: tuple[Column, ...]
-    names: tuple[Hashable, ...] | None = None
-    components: FloatArray | None = None
-    largest: float = LARGEST_INPUT
-
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "columns": Plain(),
-        "names": Plain(),
-        "components": Array("float64", ("c", "d"), optional=True),
-        "largest": Number(least=0, finite=False),
-    }
+    columns: Annotated[tuple[Column, ...], Plain()]
+    names: Annotated[tuple[Hashable, ...] | None, Plain()] = None
+    components: Annotated[FloatArray | None, Array("float64", ("c", "d"), optional=True)] = None
+    largest: Annotated[float, Number(least=0, finite=False)] = LARGEST_INPUT
 
     def for_file(self) -> dict[str, Any]:
         """What a file holds: of each column its kind, and what was learnt of it."""

@@ -245,4 +245,4 @@ def _opened(model: Any) -> OpenedModel:
     return opened
 
 
-SPACES["errors"] = WithErrorModel
+SPACES.update(errors=WithErrorModel)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 
 import numpy as np
 from sklearn.preprocessing import StandardScaler
@@ -19,14 +19,7 @@ from calliper._kept import Array, Field, Inline, Keeps, Number, Opened, Part, Pl
 from calliper._types import FloatArray
 from calliper._validation import check_features, n_rows, refuse_sparse, shape_of
 from calliper.exceptions import CalliperError
-from calliper.models import (
-    Layer,
-    OpenedModel,
-    coefficients,
-    is_module,
-    is_tensor,
-    predictions,
-)
+from calliper.models import Layer, OpenedModel, coefficients, is_module, is_tensor, predictions
 from calliper.space._encoding import ColumnEncoder
 
 #: From rows to what the whole model predicts of them.
@@ -37,13 +30,8 @@ Predict = Callable[[Any], FloatArray]
 class Scaling(Keeps):
     """Features in units of their deviations among training rows, (d,) each."""
 
-    centre: FloatArray
-    scale: FloatArray
-
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "centre": Array("float64", ("d",)),
-        "scale": Array("float64", ("d",), least=np.finfo(float).tiny),
-    }
+    centre: Annotated[FloatArray, Array("float64", ("d",))]
+    scale: Annotated[FloatArray, Array("float64", ("d",), least=np.finfo(float).tiny)]
 
     @classmethod
     def learn(cls, features: FloatArray) -> Scaling:
@@ -143,17 +131,12 @@ class Untouched(Keeps):
 class OneInput(Keeps):
     """The only input of a model without a spread: predictions are a function of it."""
 
-    opened: OpenedModel
-    encode: ColumnEncoder
-    scaling: Scaling | None = None
+    opened: Annotated[OpenedModel, Opened()]
+    encode: Annotated[ColumnEncoder, Inline(ColumnEncoder)]
+    scaling: Annotated[Scaling | None, Inline(Scaling, optional=True)] = None
     name: str = "the one input"
 
     has_unit = False
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "opened": Opened(),
-        "encode": Inline(ColumnEncoder),
-        "scaling": Inline(Scaling, optional=True),
-    }
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """No predictions, and the input as the core is given it, gaps at the training median."""
@@ -170,12 +153,9 @@ class Prediction(Keeps):
     """The prediction alone, in ``units``: one number, or each of several targets or quantiles."""
 
     name: str = "prediction"
-    units: Any = 1.0
+    units: Annotated[Any, Array("float64", ("k",), least=np.finfo(float).tiny)] = 1.0
 
     has_unit = False
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "units": Array("float64", ("k",), least=np.finfo(float).tiny)
-    }
 
     def for_file(self) -> dict[str, Any]:
         """What a file holds."""
@@ -205,20 +185,13 @@ class InputsAndPrediction(Keeps):
     which would be drowned by many inputs otherwise. Both have a standard deviation of 1.
     """
 
-    opened: OpenedModel
-    n_outputs: int
-    encode: ColumnEncoder
-    inputs: Scaling
-    outputs: Scaling
+    opened: Annotated[OpenedModel, Opened()]
+    n_outputs: Annotated[int, Number(int, 1)]
+    encode: Annotated[ColumnEncoder, Inline(ColumnEncoder)]
+    inputs: Annotated[Scaling, Inline(Scaling)]
+    outputs: Annotated[Scaling, Inline(Scaling)]
 
     has_unit = True
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "opened": Opened(),
-        "n_outputs": Number(int, 1),
-        "encode": Inline(ColumnEncoder),
-        "inputs": Inline(Scaling),
-        "outputs": Inline(Scaling),
-    }
 
     @property
     def name(self) -> str:
@@ -241,11 +214,10 @@ class InputsAndPrediction(Keeps):
 class Contributions(Keeps):
     """What each input adds to a linear prediction, coefᵢ·xᵢ, and their sum: all in one unit."""
 
-    opened: OpenedModel
-    name: str
+    opened: Annotated[OpenedModel, Opened()]
+    name: Annotated[str, Text()]
 
     has_unit = False  # that of y, which means something else for every data set
-    keeps: ClassVar[Mapping[str, Field]] = {"opened": Opened(), "name": Text()}
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions, and a coordinate for each input that the model uses and for their sum."""
@@ -264,10 +236,9 @@ class Contributions(Keeps):
 class Network(Keeps):
     """The space of a module that predicts: prediction and layer in one pass."""
 
-    layer: Layer
+    layer: Annotated[Layer, Part("models")]
 
     has_unit = False
-    keeps: ClassVar[Mapping[str, Field]] = {"layer": Part("models")}
 
     @property
     def name(self) -> str:

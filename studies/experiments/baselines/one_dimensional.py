@@ -23,7 +23,7 @@ from calliper.lab.datasets import one_dimensional
 from studies.experiments.last_digit import last_digit
 
 RESULTS = Path(__file__).with_name("results.json")
-PAGE = Path(__file__).parents[3] / "docs" / "baselines-table.md"
+PAGE = Path(__file__).parents[2] / "records" / "baselines-table.md"
 COLUMNS = ("coverage", "half width", "R²_SQI", "τ_SQI", "τ_SI", "infinite")
 
 #: Printed in the paper's extended table.

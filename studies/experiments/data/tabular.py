@@ -127,5 +127,5 @@ def _advice(name: str, table: Table) -> str:
     return (
         f"A table of your own passes as tabular/{name}.parquet in the cache folder if its names "
         f"and numbers have that SHA-256: first column y, then the features. Take the data from "
-        f"{table.page}; {table.recipe}. See docs/datasets.md"
+        f"{table.page}; {table.recipe}. See studies/experiments/data/README.md"
     )

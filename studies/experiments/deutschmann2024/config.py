@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 COVERAGE = 0.95
+#: Probabilities of the quantiles that CQR starts from.
+QUANTILES = (0.025, 0.975)
 DIVISIONS = 10
 NEIGHBOURS = 10
 #: Division d of a task is drawn with seed SEED + d; networks start from SEED.

@@ -1,4 +1,4 @@
-"""Generated tables: files of their own in docs/paper, the short ones inside docs/paper.md too.
+"""Generated tables: files of their own in studies/records/paper, the short ones inside paper.md.
 
 Between ``<!-- name -->`` and ``<!-- end name -->`` the page holds what is generated here; the words
 around it are written by hand.
@@ -19,8 +19,8 @@ from studies.experiments.deutschmann2024.measures import FURTHER_COLUMNS, PAPER_
 from studies.experiments.deutschmann2024.reasons import REASONS
 from studies.experiments.deutschmann2024.results import chosen, load
 
-DOCS = Path(__file__).parents[3] / "docs"
-PAGE, FOLDER = DOCS / "paper.md", DOCS / "paper"
+RECORDS = Path(__file__).parents[2] / "records"
+PAGE, FOLDER = RECORDS / "paper.md", RECORDS / "paper"
 MAIN = (names.OURS, names.MAD_KNN, names.LVD_TUNED)
 #: The order of the rows wherever all methods are shown.
 ORDER = (
@@ -49,7 +49,7 @@ def write(folder: Path, *, quick: bool = False) -> None:
     for name, methods in (("main", MAIN), ("extended", (*names.PAPER_METHODS, names.TUNED_MI))):
         rows = tables.compare(results, methods)
         blocks[name] = tables.markdown(rows)
-        (target / f"{name}.md").write_text(_titled(f"The paper's {name} table", blocks[name]))
+        (target / f"{name}.md").write_text(_titled(HEADS[name], blocks[name]))
         (target / f"{name}.tex").write_text(tables.latex(rows))
         blocks[f"{name}-tally"] = tables.tally(rows)
     blocks["reasons"] = "\n".join(f"- **{r.letter}** {r.text}" for r in REASONS)
@@ -67,6 +67,8 @@ def write(folder: Path, *, quick: bool = False) -> None:
 
 
 HEADS = {
+    "main": "The paper's Table 1",
+    "extended": "The paper's Table 2",
     "all-methods": "Every method on the paper's five tasks: the paper's measures",
     "beyond": "Every method on the paper's five tasks: further measures",
     "variants": "Other readings: overfitting forests, printed noise, raw targets",

@@ -21,6 +21,7 @@ import warnings
 from pathlib import Path
 
 from studies.experiments.deutschmann2024.config import LOCAL, RESULTS
+from studies.experiments.deutschmann2024.page import FOLDER
 from studies.experiments.deutschmann2024.problems import STUDIES
 from studies.experiments.deutschmann2024.study import LEFT_OUT, run_all
 
@@ -50,12 +51,19 @@ def main() -> None:
 
         check_quick(QUICK)
         _say(f"quick run passed in {time.monotonic() - started:.0f} s")
-    _say_end(QUICK if options.quick else RESULTS)
+    _say_end(QUICK if options.quick else RESULTS, quick=options.quick)
 
 
-def _say_end(folder: Path) -> None:
-    """Where results lie, and what is not among them."""
+def _say_end(folder: Path, *, quick: bool) -> None:
+    """The tables that were made, Table 1 in full, and what is not among them."""
     _say(f"records, tables and figures: {folder}")
+    made = folder / "tables" if quick else FOLDER
+    for table in sorted(made.glob("*.md")):
+        title = table.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+        _say(f"table: {table.name}, {title}")
+    if quick and (main := made / "main.md").exists():
+        _say(main.read_text(encoding="utf-8"))
+        _say("NOT MADE by a quick run: Table 3 (make tuning-table)")
     for what, why in LEFT_OUT.items():
         _say(f"LEFT OUT for want of data: {what} ({why})")
 

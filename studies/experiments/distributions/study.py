@@ -27,7 +27,7 @@ from studies.experiments.data import load_tabular
 from studies.experiments.last_digit import last_digit
 
 RESULTS = Path(__file__).with_name("results.json")
-PAGE = Path(__file__).parents[3] / "docs" / "distributions-table.md"
+PAGE = Path(__file__).parents[2] / "records" / "distributions-table.md"
 TABLES = {
     "bike": "bike_kaggle_10886",
     "boston": "boston_housing",

@@ -20,7 +20,7 @@ from calliper import (
     Intervals,
     JackknifeRescaled,
     QuantileError,
-    QuantilePair,
+    QuantileModel,
     Split,
 )
 from calliper.calibrators import RCP, SLCP, LoCart, MADSplit, NormalizedKNN
@@ -115,7 +115,7 @@ def with_left_out_errors(errors: ErrorModel) -> Method:
 def conformal_quantile_regression(draw: Draw, seed: int) -> Intervals:
     """CQR: two quantiles by histogram boosting, for one level."""
     boosting = HistGradientBoostingRegressor(loss="quantile", random_state=seed)
-    pair = QuantilePair(boosting, coverage=LEVEL).fit(draw.train.X, draw.train.y)
+    pair = QuantileModel(boosting, [0.05, 0.95]).fit(draw.train.X, draw.train.y)
     wrapped = ConformalRegressor(
         pair, Split(), score_function=QuantileError(), embed="prediction", random_state=seed
     )

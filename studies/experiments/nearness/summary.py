@@ -20,7 +20,7 @@ from studies.experiments.nearness.problems import ASIDE, MODELS, TABULAR
 from studies.experiments.nearness.study import read_records
 from studies.experiments.tuning.summary import markdown
 
-PAGE = Path(__file__).parents[3] / "docs" / "nearness-study.md"
+PAGE = Path(__file__).parents[2] / "records" / "nearness-study.md"
 DRAW = ["model", "n", "problem", "repetition"]
 NINE = tuple(TABULAR)
 DEFAULTS = (DEFAULT, TRAINING, REFITS)

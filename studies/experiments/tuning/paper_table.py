@@ -23,7 +23,7 @@ from calliper.lab.datasets import one_dimensional
 from studies.experiments.last_digit import last_digit
 
 RESULTS = Path(__file__).with_name("paper_table.json")
-PAGE = Path(__file__).parents[3] / "docs" / "tuning-table.md"
+PAGE = Path(__file__).parents[2] / "records" / "tuning-table.md"
 COLUMNS = ("coverage", "half width", "R²_SQI", "τ_SQI", "τ_SI")
 
 #: Values printed in the paper, with their uncertainties.
@@ -107,7 +107,7 @@ def page(stored: dict[str, Any], repetitions: int) -> str:
         "extreme distances of random training pairs. The paper does not say how many pairs; a "
         "hundred are used here, since with a thousand the grid reaches below the spacing of the "
         "points and mutual information often ends there "
-        "(see [decision 7](decisions/0007-tuning-criterion.md)).",
+        "(see [decision 7](../../docs/decisions/0007-tuning-criterion.md)).",
         "",
     ]
     return "\n".join(lines)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 RESULTS = Path(__file__).with_name("results.json")
-PAGE = Path(__file__).parents[3] / "docs" / "tuning-study.md"
+PAGE = Path(__file__).parents[2] / "records" / "tuning-study.md"
 REFERENCE = "KNN(10)"
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from calliper import CalliperError
+from studies.experiments import data
 from studies.experiments.data import load_tabular
 from studies.experiments.data.tabular import sha256_of_table
 from studies.experiments.data.tabular_sources import TABLES
@@ -129,7 +130,7 @@ def test_the_digest_sees_names_order_and_numbers_but_not_the_last_bit():
 
 
 def test_the_docs_name_every_table_its_size_and_its_doi(real_files):
-    page = (Path(__file__).parents[3] / "docs" / "datasets.md").read_text(encoding="utf-8")
+    page = (Path(data.__file__).parent / "README.md").read_text(encoding="utf-8")
     for name, table in TABLES.items():
         n, d = load_tabular(name).X.shape
         row = next(line for line in page.splitlines() if line.startswith(f"| `{name}`"))

@@ -68,6 +68,7 @@ def test_one_as_good_that_leaves_no_group_short_comes_first():
     assert found.verdict.headline == "Use full: a constant width does not cover every group."
 
 
+@pytest.mark.long
 def test_a_group_is_suspected_by_chance_in_one_case_of_a_hundred():
     """Whatever the number of groups and of methods, over draws of calibration and test rows."""
     rng, n_calibration, n_draws = np.random.default_rng(0), 150, 400

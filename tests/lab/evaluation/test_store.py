@@ -36,6 +36,7 @@ def finished(store: Path) -> int:
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.long
 def test_a_killed_run_goes_on_where_it_was(tmp_path, n_jobs):
     log, store = tmp_path / "log", tmp_path / "store"
     paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -24,8 +24,6 @@ case of the binomial", doi:10.1093/biomet/26.4.404. Lloyd (1982), "Least squares
 PCM", doi:10.1109/TIT.1982.1056489 (k-means).
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any

@@ -56,8 +56,6 @@ Concentration Inequalities". Kraskov, Stögbauer, Grassberger (2004),
 doi:10.1103/PhysRevE.69.066138 (the estimator of information).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

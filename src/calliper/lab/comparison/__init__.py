@@ -7,13 +7,4 @@ from calliper.lab.comparison._points import Points
 from calliper.lab.comparison._tables import Record
 from calliper.lab.comparison._verdict import Verdict
 
-__all__ = [
-    "LEVELS",
-    "Answer",
-    "Check",
-    "Comparison",
-    "Points",
-    "Record",
-    "Verdict",
-    "compare",
-]
+__all__ = ["LEVELS", "Answer", "Check", "Comparison", "Points", "Record", "Verdict", "compare"]

@@ -1,7 +1,5 @@
 """Every method on the same calibration points and test points, at every level at once."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass

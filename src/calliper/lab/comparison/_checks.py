@@ -13,8 +13,6 @@ Reference: D. Lopez-Paz, M. Oquab (2017), "Revisiting Classifier Two-Sample Test
 arXiv:1610.06545.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Every method on one calibration set and one test set: numbers, warnings, verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -93,7 +91,7 @@ class Comparison:
     def to_json(self, *, provenance: Mapping[str, Any] | None = None) -> str:
         """All numbers as JSON; ``null`` where a number does not exist, ``"inf"`` for infinity.
 
-        The schema is in ``docs/compare.md``.
+        The schema is in ``docs/judging-intervals.md``.
         """
         values = {**self.to_values(), "provenance": dict(provenance or {})}
         return to_text(values, ensure_ascii=False, indent=1)

@@ -23,8 +23,6 @@ Reference: J. Shao, C. Wu (1989), "A General Theory for Jackknife Variance Estim
 Statistics, doi:10.1214/aos/1176347263.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, nan, sqrt

@@ -6,8 +6,6 @@ parts, one falls below its quantile at 1 % / B in at most one case of 100; of B 
 for K methods, one falls below its quantile at 1 % / (B K) for some method.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

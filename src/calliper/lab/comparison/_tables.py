@@ -1,7 +1,5 @@
 """What the test points say of each method: measures, coverage in parts, errors by width."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace

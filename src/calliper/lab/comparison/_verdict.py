@@ -14,8 +14,6 @@ Rules, in this order, at one level:
 What chance allows, and what is better, is said in :mod:`calliper.lab.comparison._contest`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite

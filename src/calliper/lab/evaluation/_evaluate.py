@@ -1,7 +1,5 @@
 """Problems × methods × splits → records: the same splits for all, resumable, in parallel."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any

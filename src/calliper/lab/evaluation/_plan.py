@@ -5,8 +5,6 @@ A trial is one method on one split of one problem. Which rows calibrate and whic
 method or a split changes no other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256

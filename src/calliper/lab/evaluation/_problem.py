@@ -1,7 +1,5 @@
 """What is compared on what: held-out rows with their predictions, and methods by name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any

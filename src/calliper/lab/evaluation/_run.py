@@ -7,8 +7,6 @@ place, the last to leave takes it away, and the hook sorts warnings by thread. A
 has started itself is not known by it: its warnings go to every trial of that moment, marked.
 """
 
-from __future__ import annotations
-
 import threading
 import warnings
 from collections.abc import Iterator, Mapping

@@ -18,8 +18,6 @@ lines, or at most a torn last one, which is cut off when the store is next opene
 is the process that called ``evaluate``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

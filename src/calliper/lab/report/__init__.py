@@ -10,6 +10,7 @@ from calliper.lab.report._coverage import (
 )
 from calliper.lab.report._curves import MetricCurveDisplay, draw_tuning
 from calliper.lab.report._distribution import FanDisplay, PITDisplay
+from calliper.lab.report._importance import WidthImportanceDisplay
 from calliper.lab.report._widths import EmbeddingDisplay, WidthErrorDisplay, draw_calibration
 from calliper.lab.report.page import Provenance, SourceFile, render_page
 
@@ -27,6 +28,7 @@ __all__ = [
     "RunningCoverageDisplay",
     "SourceFile",
     "WidthErrorDisplay",
+    "WidthImportanceDisplay",
     "draw_bands",
     "draw_calibration",
     "draw_tuning",

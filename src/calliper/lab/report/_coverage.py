@@ -1,7 +1,5 @@
 """Coverage drawn: over all levels, in parts of the data, over time and over calibration draws."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Self
 

@@ -66,12 +66,7 @@ class MetricCurveDisplay(style.Display):
 
     @classmethod
     def from_records(
-        cls,
-        records: Any,
-        metric: str,
-        *,
-        problem: str | None = None,
-        level: float | None = None,
+        cls, records: Any, metric: str, *, problem: str | None = None, level: float | None = None
     ) -> Self:
         """Mean and 1-σ error over the splits, for each method and N.
 

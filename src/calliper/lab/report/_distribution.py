@@ -1,7 +1,5 @@
 """Distributions over one input as a fan, and whether targets lie in them as they should."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self

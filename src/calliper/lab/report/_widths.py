@@ -1,7 +1,5 @@
 """Widths drawn: against the errors they meet, and over the inputs in two dimensions."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from typing import Any, Self

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 
-from calliper import QuantilePair
+from calliper import QuantileModel
 from calliper.lab.datasets import OneDimensional, one_dimensional
 from calliper.lab.evaluation import Problem
 from studies.experiments.deutschmann2024 import methods
-from studies.experiments.deutschmann2024.config import COVERAGE, DIVISIONS, TASKS
+from studies.experiments.deutschmann2024.config import DIVISIONS, QUANTILES, TASKS
 from studies.experiments.deutschmann2024.study import Study
 
 TASK = TASKS["one_dimensional"]
@@ -75,7 +75,7 @@ def draw_problem(noise: Any, bootstrap: bool, draw: int) -> Problem:
     data, model = trained(noise, bootstrap, draw)
     train, held_out = slice(N_TRAIN), slice(N_TRAIN, None)
     boosting = HistGradientBoostingRegressor(loss="quantile", random_state=draw)
-    pair = QuantilePair(boosting, COVERAGE).fit(data.X[train], data.y[train])
+    pair = QuantileModel(boosting, QUANTILES).fit(data.X[train], data.y[train])
     y_pred = model.predict(data.X)
     return Problem(
         f"1-D {noise} {'bootstrapped' if bootstrap else 'overfitting'} {draw}",

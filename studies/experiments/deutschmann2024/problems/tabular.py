@@ -14,11 +14,11 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.preprocessing import StandardScaler
 
-from calliper import CalliperError, QuantilePair
+from calliper import CalliperError, QuantileModel
 from calliper.lab.evaluation import Problem
 from studies.experiments.data import load_tabular
 from studies.experiments.deutschmann2024 import methods
-from studies.experiments.deutschmann2024.config import COVERAGE, SEED
+from studies.experiments.deutschmann2024.config import QUANTILES, SEED
 from studies.experiments.deutschmann2024.study import Study, leave_out
 
 TABLES = {
@@ -83,7 +83,7 @@ class Table:
     def problem(self) -> Problem:
         """Nearness is judged in standardised features."""
         boosting = HistGradientBoostingRegressor(loss="quantile", random_state=SEED)
-        pair = QuantilePair(boosting, COVERAGE).fit(self.X_train, self.y_train)
+        pair = QuantileModel(boosting, QUANTILES).fit(self.X_train, self.y_train)
         scaler = StandardScaler().fit(self.X_train)
         return Problem(
             self.title,

@@ -5,8 +5,6 @@ script of the page colours it, in light and in dark. Sources are named as well; 
 them for the level and the methods that are chosen.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 #: The sources of all figures by their names.

@@ -1,7 +1,5 @@
 """A comparison as one HTML page that needs nothing but itself."""
 
-from __future__ import annotations
-
 import platform
 import re
 from collections.abc import Mapping

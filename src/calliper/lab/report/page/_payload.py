@@ -1,7 +1,5 @@
 """What the page shows: its table as text, the numbers and points that its script reads."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
