@@ -153,10 +153,10 @@ class ErrorForest(Keeps):
     shares: NDArray[np.uint8]
 
     keeps: ClassVar[Mapping[str, Field]] = {
-        "roots": Array("int32", ("t",), least=0, most="v", becomes="int64"),
         "features": Array("int32", ("v",), least=0, becomes="int64"),
         "thresholds": Array("float64", ("v",), finite=False),
         "after": Array("int32", ("v", 2), least=0, most="v", becomes="int64"),
+        "roots": Array("int32", ("t",), least=0, most="v", becomes="int64"),
         "bounds": Array("float64", ("b",)),
         "shares": Array("uint8", ("l", "b")),
     }
@@ -192,7 +192,9 @@ class ErrorForest(Keeps):
             max_features=max(1, int(PART_OF_COLUMNS * d)),
             max_samples=min(n, FOREST_ROWS),
             random_state=seed,
-        ).fit(single, errors / np.abs(errors).max())  # squares stay numbers
+        )
+        with np.errstate(over="ignore"):  # sums of rows; squares of errors stay numbers
+            forest.fit(single, errors / np.abs(errors).max())
         bounds = np.unique(np.quantile(errors, LEVELS))
         beyond = np.searchsorted(bounds, errors)  # how many bounds each error exceeds
         width = len(bounds) + 1
@@ -238,7 +240,7 @@ class ErrorForest(Keeps):
         above = np.count_nonzero(shares < level, axis=1).clip(min(1, last), last)
         under, rows = np.maximum(above - 1, 0), np.arange(len(shares))
         low, high = shares[rows, under], shares[rows, above]
-        part = np.divide(level - low, high - low, out=np.ones(len(rows)), where=high > low)
+        part = np.divide(level - low, high - low, out=(low < level).astype(float), where=high > low)
         start = self.bounds[under]
         return np.asarray(start + np.clip(part, 0.0, 1.0) * (self.bounds[above] - start))
 
