@@ -25,7 +25,7 @@ def by_definition(rows, n_trees=8, seed=3):
         max_samples=120,
         random_state=seed,
     ).fit(X, ERRORS / np.abs(ERRORS).max())
-    bounds = np.unique(np.quantile(ERRORS, _boosting.LEVELS))
+    bounds = np.unique(np.quantile(ERRORS, _boosting.BOUND_LEVELS))
     found = []
     for i, row in enumerate(rows):
         trees = []

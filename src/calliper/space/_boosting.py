@@ -47,8 +47,8 @@ FEW_AT_ONCE, MANY_AT_ONCE = 300, 8_192
 #: Of a tree of the forest: rows and questions, at most, and errors of a leaf, at least.
 FOREST_ROWS, FOREST_DEPTH, FOREST_LEAF = 1_000, 12, 5
 #: Bounds are these quantiles of all errors.
-LOWER_LEVELS = (0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4)
-LEVELS = (*LOWER_LEVELS, 0.5, *(1 - level for level in reversed(LOWER_LEVELS)))
+TAIL_LEVELS = (0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4)
+BOUND_LEVELS = (*TAIL_LEVELS, 0.5, *(1 - level for level in reversed(TAIL_LEVELS)))
 #: Shares are kept as so many parts of one.
 PARTS_OF_ONE = 255
 
@@ -195,7 +195,7 @@ class ErrorForest(Keeps):
         )
         with np.errstate(over="ignore"):  # sums of rows; squares of errors stay numbers
             forest.fit(single, errors / np.abs(errors).max())
-        bounds = np.unique(np.quantile(errors, LEVELS))
+        bounds = np.unique(np.quantile(errors, BOUND_LEVELS))
         beyond = np.searchsorted(bounds, errors)  # how many bounds each error exceeds
         width = len(bounds) + 1
         total, n_unseen = np.zeros((n, len(bounds))), np.zeros(n)
