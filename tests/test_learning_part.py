@@ -132,10 +132,10 @@ def test_it_helps_and_says_what_it_did():
     assert widths[0].mean() < 0.95 * widths[1].mean()
     assert three_lines.predict_interval(X[600:]).contains(Y[600:]).mean() > 0.8
     words = repr(three_lines)
-    assert "calibrated on 200 rows" in words and "300 others taught" in words
+    assert "calibrated on 200 rows" in words and "300 others used to learn" in words
     said = three_lines.guarantee().describe()
-    assert "300 other rows taught" in said and "on the 200 that calibrate" in said
-    assert "taught" not in repr(alone) and "taught" not in alone.guarantee().describe()
+    assert "300 other rows were used to learn" in said and "on the 200 that calibrate" in said
+    assert "to learn" not in repr(alone) and "to learn" not in alone.guarantee().describe()
 
 
 def test_levels_that_need_more_rows_than_were_kept_are_answered_from_all():
@@ -150,7 +150,7 @@ def test_levels_that_need_more_rows_than_were_kept_are_answered_from_all():
     promise = model.guarantee(0.997)
     assert promise.proved == model.guaranteed_coverage(0.997) == conformal_coverage(0.997, 500) < 1
     assert "as wide as those of plain split on all 500 rows" in promise.describe()
-    assert "covers always" in model.guarantee(0.999).describe()
+    assert "always covers" in model.guarantee(0.999).describe()
 
 
 def test_new_rows_join_the_kept_part():

@@ -1,5 +1,6 @@
 """Names of a package whose module is imported when they are first asked for."""
 
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -15,6 +16,8 @@ def on_demand(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module = import_module(f"{package}.{homes[name]}")
-        return module if name == homes[name] else getattr(module, name)
+        found = module if name == homes[name] else getattr(module, name)
+        vars(sys.modules[package])[name] = found  # so that nobody asks here again
+        return found
 
     return find

@@ -20,11 +20,9 @@ ranks (ties share theirs) has mean 0 and variance 1/(n − 1), whatever the erro
 about normal. Each of the two is tested at half of the level.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 from zlib import crc32
 
 import numpy as np
@@ -133,7 +131,7 @@ class RowSketch(Keeps):
         return {**vars(self), "units": np.array(units, dtype=np.float64).reshape(-1, 2)}
 
     @classmethod
-    def again(cls, state: dict[str, Any]) -> RowSketch:
+    def again(cls, state: dict[str, Any]) -> Self:
         """With units as they were."""
         units = (None if low == np.inf else (low, unit) for low, unit in state["units"].tolist())
         return cls(**{**state, "units": tuple(units)})
@@ -398,7 +396,7 @@ def refuse_seen(training: RowSketch, X: Any, y: Any) -> str | None:
         raise CalliperError(_meaning(found))
     if not found.certain:
         return None
-    warn(f"Nothing is promised any more. {_meaning(found)}", SharedRowsWarning)
+    warn(f"The promise no longer holds. {_meaning(found)}", SharedRowsWarning)
     return _meaning(found)
 
 

@@ -5,12 +5,10 @@ file is checked before it is walked. Children must follow their parents and lie 
 features be columns. Every row arrives at the leaf where the trained tree would have put it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +72,7 @@ class PlainTrees(Keeps):
     @classmethod
     def of(
         cls, trees: Sequence[Any], n_features: int, columns: Sequence[Any] | None = None
-    ) -> PlainTrees:
+    ) -> Self:
         """From trees of scikit-learn that have one output and split by no categories.
 
         ``columns`` are those that each tree is given; None for all, in order.
@@ -94,7 +92,7 @@ class PlainTrees(Keeps):
         return cls(sizes, feature, threshold, left, right, gap_left.astype(bool), value, n_features)
 
     @classmethod
-    def again(cls, state: dict[str, Any]) -> PlainTrees:
+    def again(cls, state: dict[str, Any]) -> Self:
         """The trees, if they are such."""
         made = cls(**state)
         own = np.arange(len(made.left))
@@ -170,7 +168,7 @@ class BoostedSum(Keeps):
     intercept: Annotated[float, Number()] = 0.0
 
     @classmethod
-    def of(cls, model: Any, slope: float = 0.0, intercept: float = 0.0) -> BoostedSum | None:
+    def of(cls, model: Any, slope: float = 0.0, intercept: float = 0.0) -> Self | None:
         """From a fitted histogram booster; None if it splits by categories or has several sums."""
         stages = model._predictors
         if model._preprocessor is not None or any(len(stage) != 1 for stage in stages):

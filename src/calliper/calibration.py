@@ -5,30 +5,19 @@ known targets, however they came by them. Here a score turns these into errors, 
 fitted to each tail of them, and its radii become intervals.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, indexable
 
+from calliper import _validation as valid
 from calliper._notebook import floored
 from calliper._row_checks import RowSketch, refuse_seen, state_of, warn_of_trend
 from calliper._types import Coverage, FloatArray, IntArray
-from calliper._validation import (
-    PerRow,
-    at_least,
-    check_bounds,
-    check_level,
-    check_levels,
-    check_vector,
-    each_level,
-    first_rows,
-)
 from calliper.calibrators import (
     Calibrator,
     FullRescaled,
@@ -77,18 +66,19 @@ UNCHECKED = (
 )
 #: What is known of the assumption that calibration and new rows are predicted alike.
 NOT_ALONE = (
-    "Not checked: whether the model predicts rows alone as beside others, since it could not be "
-    "asked for one row."
+    "Not checked: whether the model predicts a row alone as it does in a batch, since it could "
+    "not predict one row."
 )
 OTHERWISE = (
-    "The model predicts some rows otherwise alone than beside others, by rounding. So {:.1g} is "
-    "added to each radius, twice what was seen; the promise assumes that no error moves by more."
+    "The model predicts some rows slightly differently alone than in a batch, by rounding. So "
+    "{:.1g}, twice the largest difference seen, is added to each radius; the promise assumes "
+    "that no difference is larger."
 )
 
 #: What is said where calibration rows were dealt into two parts.
 TAUGHT = (
-    "{:,} other rows taught how the model errs. They were picked by position alone, and the "
-    "promise rests on the {:,} that calibrate."
+    "{:,} other rows were used to learn how the model errs. They were chosen by position alone, "
+    "and the promise rests on the {:,} that calibrate."
 )
 #: What is said of a level that needs more rows than those.
 FROM_ALL = (
@@ -143,14 +133,14 @@ class Calibration:
     space: Any = None
     left_out: LeftOut | None = None
     error_model: ErrorModel | None = None
-    per_row: PerRow = PerRow()  # noqa: RUF009
+    per_row: valid.PerRow = valid.PerRow()  # noqa: RUF009
     row_trend: Any = None
     probe: Any = None
     chosen: Mapping[str, Any] = field(default_factory=dict)
     has_training: bool = False
     trained: TrainedHere | None = None
     n_taught: int = 0
-    on_all: Calibration | None = None
+    on_all: "Calibration | None" = None
     slack: float | None = 0.0
 
     @property
@@ -187,7 +177,11 @@ class Calibration:
         locality = method.locality_ if isinstance(method, FullRescaled) else None
         lines = [
             f"calibrated on {method.n_calibration_:,} rows by {promise.method}"
-            + (f"; {self.n_taught:,} others taught how the model errs" if self.n_taught else ""),
+            + (
+                f"; {self.n_taught:,} others used to learn how the model errs"
+                if self.n_taught
+                else ""
+            ),
             f"near in {self.space}" if method.judges_nearness else "",
             "" if locality is None else f"as local as {locality.describe()}",
             "" if self.left_out is None or self.n_taught else f"left-out errors: {self.left_out}",
@@ -223,15 +217,15 @@ class Calibration:
         X : the rows themselves, for levels that plain split on all rows must answer
         per_row : groups and weights of the rows, if calibration was given such
         """
-        levels = check_levels(coverage)
+        levels = valid.check_levels(coverage)
         served = levels if confidence is not None else tuple(map(self._served, levels))
         per_tail = [self._of_tail(level) for level in served]
         distinct = tuple(dict.fromkeys(per_tail))
         if confidence is not None:
-            confidence = self._of_tail(check_level(confidence, "confidence"))
+            confidence = self._of_tail(valid.check_level(confidence, "confidence"))
         known = {"confidence": confidence, **per_row}
         asked = {name: value for name, value in known.items() if value is not None}
-        tails = [each.predict_radius(Z, distinct, **asked) for each in self.calibrators]
+        tails = [each.radii(Z, distinct, **asked) for each in self.calibrators]
         radius = np.stack(tails, axis=-1)[:, [distinct.index(level) for level in per_tail]]
         radius += self.slack or 0.0
         per_level = y_pred[:, None]  # predictions are the same at every level
@@ -240,7 +234,7 @@ class Calibration:
         if served != levels:
             lower, upper = self._from_all(X, levels, served, lower, upper)
         if bounds is not None:
-            low, high = check_bounds(bounds)
+            low, high = valid.check_bounds(bounds)
             lower, upper = np.clip(lower, low, high), np.clip(upper, low, high)
         if np.ndim(coverage) == 0:
             return Intervals(lower[..., 0], upper[..., 0], levels[0], index, self.centre(y_pred))
@@ -254,7 +248,7 @@ class Calibration:
         n_all = self.on_all.calibrators[0].n_calibration_
         return (n - 0.5) / (n + 1) if conformal_rank(level, n_all) <= n_all else level
 
-    def _answering(self, level: float) -> Calibration:
+    def _answering(self, level: float) -> Self:
         """What is promised at the level is promised by this: plain split on all, if it answers."""
         here = self.on_all is None or self._served(level) == level
         return self if here else self.on_all  # type: ignore[return-value]
@@ -282,9 +276,10 @@ class Calibration:
         upper[:, higher] = np.maximum(upper[:, higher], plain.upper)
         n, n_all = (each.calibrators[0].n_calibration_ for each in (self, self.on_all))
         warn(
-            f"Coverage {', '.join(map(str, asked))} needs more than the {n:,} rows that calibrate: "
-            f"intervals have the width of plain split on all {n_all:,} rows there, without what "
-            f"{self.n_taught:,} of them taught. learning_part=None calibrates on all rows.",
+            f"Coverage {', '.join(map(str, asked))} needs more than the {n:,} rows that "
+            f"calibrate: intervals have the width of plain split on all {n_all:,} rows there, "
+            f"without what was learnt from {self.n_taught:,} of them. learning_part=None "
+            "calibrates on all rows.",
             SmallCalibrationWarning,
         )
         return lower, upper
@@ -298,7 +293,7 @@ class Calibration:
         *,
         window: int | None = None,
         **per_row: Any,
-    ) -> Calibration:
+    ) -> Self:
         """The same with further rows, as calibrated anew on all; this one stays as it is."""
         # To tell copies from chance takes a few rows, and time.
         trained = self.trained if len(y) >= 5 else None
@@ -306,9 +301,11 @@ class Calibration:
         seen = refuse_seen(trained.rows, X, y) if trained is not None and known else None
         n = self.calibrators[0].n_calibration_ + len(y)
         length = self.space.length_scale(
-            n if window is None else min(n, at_least(window, 1, "window"))
+            n if window is None else min(n, valid.at_least(window, 1, "window"))
         )
         tails = measured(self.score, Z, y, y_pred, **per_row)
+        if len(y) >= 5:
+            self.calibrators[0].warn_if_known(tails[0].scores)
         grown = tuple(
             copy(calibrator).extend_by(rows, window=window, length_scale=length)
             for calibrator, rows in zip(self.calibrators, tails, strict=True)
@@ -359,7 +356,7 @@ class Calibration:
 
     def guaranteed_coverage(self, coverage: Coverage = 0.9) -> float | FloatArray:
         """The proved marginal coverage, with two tails by the union bound; 0 if nothing is."""
-        return each_level(self._proved, coverage)
+        return valid.each_level(self._proved, coverage)
 
     def _proved(self, level: float) -> float:
         if self.no_guarantee is not None:
@@ -370,10 +367,10 @@ class Calibration:
 
     def guarantee(self, coverage: float = 0.9, confidence: float | None = None) -> Guarantee:
         """The promise with its assumptions; a tail's own words are dropped with two."""
-        coverage = check_level(coverage)
+        coverage = valid.check_level(coverage)
         of_one = confidence
         if confidence is not None:
-            of_one = self._of_tail(check_level(confidence, "confidence"))
+            of_one = self._of_tail(valid.check_level(confidence, "confidence"))
         answering = self if confidence is not None else self._answering(coverage)
         if answering is not self and self.no_guarantee is None:  # no law: they may be wider
             return replace(answering.guarantee(coverage), has_law=False)
@@ -406,7 +403,7 @@ def calibrate_model(
     training: Training,
     order: Any = None,
     *,
-    per_row: PerRow = PerRow(),  # noqa: B008
+    per_row: valid.PerRow = valid.PerRow(),  # noqa: B008
     lazy: Any = None,
 ) -> Calibration:
     """Calibrate a fitted model on rows that it has not seen, as the parameters of ``front`` say.
@@ -449,7 +446,11 @@ def calibrate_model(
         y, y_pred, Z = y[kept], y_pred[kept], Z[kept]
         given = {name: value[kept] for name, value in given.items()}
         several = np.ndim(y) == 2 and np.shape(y)[1] > 1
-        y = np.stack([check_vector(t, "y") for t in y.T], 1) if several else check_vector(y, "y")
+        y = (
+            np.stack([valid.check_vector(t, "y") for t in y.T], 1)
+            if several
+            else valid.check_vector(y, "y")
+        )
     if method.judges_nearness and _inputs_of(method) is None:
         warn_if_poor(space, Z)
     made = calibrate(
@@ -468,7 +469,7 @@ def calibrate_model(
         error_model=errors,
         per_row=per_row.remembered(),
         row_trend=warn_of_trend(made.errors(y, y_pred), order),
-        probe=state_of(first_rows(X)),
+        probe=state_of(valid.first_rows(X)),
         chosen=chosen_of(front),
         has_training=training.X is not None,
         n_taught=len(taught),
@@ -563,8 +564,8 @@ def _learn(
         if unseen is not None:
             if chosen_part:
                 warn(
-                    f"learning_part={part_of!r} is not used: left-out errors of training rows "
-                    f"teach, and all rows calibrate.",
+                    f"learning_part={part_of!r} is not used: training rows are used to learn "
+                    "instead, and all rows calibrate.",
                     UnusedWarning,
                 )
             return *learn_errors(training, unseen, space, score, wanted, chosen=chosen), none

@@ -4,9 +4,8 @@ The frame of methods, the regressor, the command line, evaluation, comparison an
 are attacked read this, and nothing is said of a method anywhere else.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from typing import Self
 
 from calliper.rows import Rows
 
@@ -40,7 +39,7 @@ class Uses(frozenset[str]):
     needs: tuple[str, ...]
     refusal: str
 
-    def __new__(cls, *words: str, needs: tuple[str, ...] = (), refusal: str = "") -> Uses:  # noqa: D102
+    def __new__(cls, *words: str, needs: tuple[str, ...] = (), refusal: str = "") -> Self:  # noqa: D102
         unknown = sorted({*words, *needs} - {*WORDS})
         if unknown:
             raise ValueError(f"a method uses {', '.join(WORDS)}; not {', '.join(unknown)}.")

@@ -25,31 +25,6 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-__all__ = [
-    "CalliperError",
-    "CannotSaveError",
-    "DamagedFileError",
-    "EmbeddingWarning",
-    "FailedTrialsWarning",
-    "InEveryBootstrapWarning",
-    "MissingFileError",
-    "NewerFormatError",
-    "OtherModelError",
-    "QuantileCrossingWarning",
-    "RowLabelsWarning",
-    "RowOrderWarning",
-    "SharedRowsWarning",
-    "ShiftWarning",
-    "SmallCalibrationWarning",
-    "SparseBinsWarning",
-    "SplitGroupsWarning",
-    "TornStoreWarning",
-    "UnbalancedBoxWarning",
-    "UnscaledFeaturesWarning",
-    "UnusedWarning",
-    "ZeroScaleWarning",
-]
-
 
 class CalliperError(ValueError):
     """An input that no valid interval can be computed from; the message says what to change."""
@@ -142,6 +117,10 @@ class FailedTrialsWarning(UserWarning):
 class TornStoreWarning(UserWarning):
     """A line of the store cannot be read; its trial is computed again."""
 
+
+_CLASSES = [each for each in vars().values() if isinstance(each, type)]
+#: Every error and every warning above.
+__all__ = sorted(each.__name__ for each in _CLASSES if issubclass(each, Exception))
 
 #: Modules between the user's line and a warning of ours.
 _PACKAGE = re.compile(r"(calliper|joblib|sklearn|concurrent|threading)(\.|$)")

@@ -316,7 +316,8 @@ class Guarantee:
             sure = "" if self.confidence is None else f" with confidence {self.confidence:g}"
             return (
                 f"{self.method}: {self.n_calibration:,} {self.points} points cannot support "
-                f"coverage {self.coverage:g}{sure}, so the interval is infinite and covers always."
+                f"coverage {self.coverage:g}{sure}, so the interval is infinite and always "
+                "covers."
             )
         lines = [f"{self.method}: {self.note or self._promise()}"]
         if self.note is None or self.proved > 0:

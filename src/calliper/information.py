@@ -87,7 +87,9 @@ class MutualInformation:
     def describe(self) -> str:
         """The estimate in words."""
         many = len(self.per_component) > 1
-        what = f"the sum over {len(self.per_component)} features, which is no bound" if many else ""
+        what = (
+            f"the sum over {len(self.per_component)} features, which is not a bound" if many else ""
+        )
         return (
             f"mutual information {self.estimate:.4f} ± {self.standard_error:.4f} nats"
             + (f" ({what})" if what else "")

@@ -78,8 +78,8 @@ class Intervals:
         if len(wrong):
             at = tuple(int(i) for i in wrong[0])
             raise CalliperError(
-                f"lower must not exceed upper, and only -inf below and inf above are no bound; at "
-                f"{at} they are {lower[at]} and {upper[at]} ({len(wrong)} such in all)."
+                "lower must not exceed upper, and an end without a bound is -inf below and inf "
+                f"above; at {at} they are {lower[at]} and {upper[at]} ({len(wrong)} such in all)."
             )
         n_levels = len(np.atleast_1d(np.asarray(self.coverage)))
         if self.coverage is not None and lower.ndim == 2 and n_levels != lower.shape[1]:

@@ -168,7 +168,7 @@ class _Monitor(BaseEstimator):  # type: ignore[misc]
         began = f"probably since label {self._since:,} (counted from 0)"
         began = f"probably since step {self.since}" if self._named else began
         said = f"Alarm after {self._alarm_at + 1:,} of {n:,} labels, {began}: {self._words()}."
-        return f"{said} If nothing is wrong, such an alarm ever goes off {sure}."
+        return f"{said} If nothing is wrong, such an alarm is ever raised {sure}."
 
     def to_json(self) -> str:
         """Parameters and all labels as text; :meth:`from_json` goes on from there."""
@@ -204,7 +204,8 @@ class _Monitor(BaseEstimator):  # type: ignore[misc]
         elif given != self._given:
             raise CalliperError(
                 f"parameters were {self._given} when the monitor began and are {given} now: its "
-                f"false alarms are bounded for those that stay. Set them back, or begin anew."
+                "false alarms are bounded for those that stay. Set them back, or start a new "
+                "monitor."
             )
 
 
@@ -405,9 +406,9 @@ class ExchangeabilityMonitor(_Monitor):
     """Watches whether errors still look like those of the calibration rows, larger or smaller.
 
     It notices what widths hide: errors that grow while intervals grow with them. Scores must come
-    from one *fixed* function for calibration rows and stream, such as |y − ŷ|, or |y − ŷ|/σ(x) with
-    a σ learnt elsewhere: scores over a scale that labels change alarm for nothing. Rows that the
-    model or the scale learnt from may not be among the first ones.
+    from one *fixed* function for calibration rows and stream, such as ``|y − ŷ|``, or that over a
+    σ(x) learnt elsewhere: if labels change the scale, alarms mean nothing. Rows that the model or
+    the scale learnt from must not be among the first ones.
 
     Parameters
     ----------

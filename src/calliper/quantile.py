@@ -24,8 +24,6 @@ Reference: Tibshirani, Barber, Candès, Ramdas (2019), "Conformal prediction und
 shift", arXiv:1904.06019, Lemma 1 (the weighted quantile).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -89,7 +87,7 @@ def _share(level: float) -> float:
 
 
 def conformal_thresholds(
-    ordered: FloatArray, levels: Sequence[float], shares: Shares | None = None
+    ordered: FloatArray, levels: Sequence[float], shares: "Shares | None" = None
 ) -> FloatArray:
     """The Q-th smallest of N ascending values at each level, (L,); +∞ where Q = N+1.
 
@@ -179,7 +177,7 @@ def row_order_statistics(values: FloatArray, ranks: list[int]) -> FloatArray:
 
 
 def row_thresholds(
-    values: FloatArray, levels: Sequence[float], shares: Shares | None = None
+    values: FloatArray, levels: Sequence[float], shares: "Shares | None" = None
 ) -> FloatArray:
     """The threshold of each row of (m, N) at each level, (m, L); with shares, by weight."""
     if shares is None:
@@ -230,7 +228,7 @@ def _reaching_sorted(values: FloatArray, weights: FloatArray, needed: FloatArray
     return np.asarray(np.take_along_axis(extended, place, axis=1)[:, 0])
 
 
-def column_thresholds(values: FloatArray, levels: Sequence[float], shares: Shares) -> FloatArray:
+def column_thresholds(values: FloatArray, levels: Sequence[float], shares: "Shares") -> FloatArray:
     """The weighted threshold of each new row at each level, of that level's column of (N, L)."""
     columns = []
     for level, column in zip(levels, values.T, strict=True):
@@ -277,11 +275,11 @@ class Shares:
         """Whether all weights are the same, which is as good as no weights."""
         return bool((self.calibration == 1).all() and (self.new == 1).all())
 
-    def of_rows(self, rows: Any) -> Shares:
+    def of_rows(self, rows: Any) -> "Shares":
         """Those of some of the new rows."""
         return Shares(self.calibration, self.new[rows])
 
-    def reordered(self, order: IntArray) -> Shares:
+    def reordered(self, order: IntArray) -> "Shares":
         """The same with the calibration points in another order."""
         return Shares(self.calibration[order], self.new)
 

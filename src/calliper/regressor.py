@@ -336,6 +336,8 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
 
     def _say_unused(self, training: Training, *, given: bool) -> None:
         """Point out training rows that were ``given``, and refits, that change nothing."""
+        if training.X is None:
+            return
         made, folds = self.calibration_, self.left_out_folds
         uses, why = made.calibrators[0].uses, why_no_refit(made.model)
         learns = "left_out" in uses and not {"training", "errors"} & {*uses.needs}
@@ -343,7 +345,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         mapped = not isinstance(embed, str) or embed == "inputs"
         sloped = isinstance(made.score, DistributionError) and made.score.slope is not None
         standardised = mapped or sloped or learnt_from_training(made.space.space)
-        if training.X is not None and training.y is None and learns and not standardised:
+        if training.y is None and learns and not standardised:
             warn(
                 "X_train was given without y_train: it is only checked for rows that are also "
                 "calibration rows. Pass y_train, too, to learn from training rows how the model "
@@ -781,14 +783,19 @@ def few_groups(held_out: Any) -> str:
     return why
 
 
-def warn_of_times(X: Any, y: Any) -> None:
-    """Say that rows in order of time will be held out at random."""
+IN_TIME = (
+    "shuffle=False holds out the last rows instead. shuffle=True says that the order does not "
+    "matter."
+)
+
+
+def warn_of_times(X: Any, y: Any, advice: str = IN_TIME) -> None:
+    """Say that rows in order of time will be held out at random, and what to do."""
     where = times_in_order(X) or times_in_order(y)
     if where is not None:
         warn(
             f"fit holds out rows at random, and {where}. If new rows are later than these, "
-            f"coverage may be lower than promised: shuffle=False holds out the last rows instead. "
-            f"shuffle=True says that the order does not matter.",
+            f"coverage may be lower than promised: {advice}",
             RowOrderWarning,
         )
 

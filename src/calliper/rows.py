@@ -4,13 +4,11 @@ Calibration, training and left-out rows are all held so. Where values of the sam
 labels, as series and frames of pandas do, the labels must agree.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import _safe_indexing
@@ -53,7 +51,7 @@ class Rows:
     targets: Any = None
 
     @classmethod
-    def of(cls, given: Any) -> Rows | None:
+    def of(cls, given: Any) -> "Rows | None":
         """Rows as they are, made of (Z, scores) or (Z, scores, targets), or of features alone."""
         if given is None or isinstance(given, Rows):
             return given
@@ -67,7 +65,7 @@ class Rows:
         return cls(Z, scores=scores, targets=targets)
 
     @classmethod
-    def given(cls, Z: Any, **known: Any) -> Rows:
+    def given(cls, Z: Any, **known: Any) -> Self:
         """Rows of what a user passes; row labels must agree, and are left out."""
         return cls(Z, **dict(zip(known, same_rows(Z, "Z", **known), strict=True)))
 
@@ -79,16 +77,16 @@ class Rows:
         """What is known besides the features, in the order of ``KNOWN``."""
         return self.scores, self.magnitudes, self.signs, self.weights, self.groups, self.targets
 
-    def take(self, rows: Any) -> Rows:
+    def take(self, rows: Any) -> "Rows":
         """Some of the rows, by their numbers."""
         taken = (None if each is None else _safe_indexing(each, rows) for each in self._values)
         return Rows(_safe_indexing(self.Z, rows), *taken)
 
-    def latest(self, n: int) -> Rows:
+    def latest(self, n: int) -> "Rows":
         """The last n rows."""
         return Rows(self.Z[-n:], *(None if each is None else each[-n:] for each in self._values))
 
-    def join(self, other: Rows) -> Rows:
+    def join(self, other: "Rows") -> "Rows":
         """These rows and then others, of which just as much is known."""
         joined = []
         for name, before, added in zip(KNOWN, self._values, other._values, strict=True):

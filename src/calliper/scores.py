@@ -504,7 +504,7 @@ class DistributionError(Score):
     """How far y lies out in a predicted distribution, in its own normal units.
 
     Predictions are quantiles of each row, (n, K). With z_k = Φ⁻¹(p_k), q(z) is the piecewise linear
-    curve through (z_k, q_k), and z(y) the z of least size with q(z) = y:
+    curve through (z_k, q_k), and z(y) the z of least size with q(z) = y::
 
         s = |z(y)|,     the interval is [q(−radius), q(radius)], around the centre q(0).
 

@@ -13,8 +13,6 @@ References: Tibshirani, Barber, Candès, Ramdas (2019), "Conformal prediction un
 shift", arXiv:1904.06019. Lei, Candès (2021), arXiv:2006.06138 (the price of estimated weights).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -119,9 +117,9 @@ class LikelihoodRatio(BaseEstimator):  # type: ignore[misc]
         now: FloatArray = np.asarray(self.classifier_.predict_proba(X), dtype=np.float64)[:, 1]
         if (now == 1).any():
             raise CalliperError(
-                f"the classifier is certain that {int((now == 1).sum())} of {len(now)} rows are of "
-                f"now, which is no finite weight: calibrate its probabilities "
-                f"(CalibratedClassifierCV) or regularise it."
+                f"the classifier is certain that {int((now == 1).sum())} of {len(now)} rows are "
+                "of now, which is not a finite weight: calibrate its probabilities "
+                "(CalibratedClassifierCV) or regularise it."
             )
         return np.asarray(self.ratio_ * now / (1 - now))
 
@@ -199,7 +197,7 @@ class ShiftReport:
     infinite: float
 
     @classmethod
-    def of(cls, calibration: Any, new: Any, coverage: float = 0.9) -> ShiftReport:
+    def of(cls, calibration: Any, new: Any, coverage: float = 0.9) -> Self:
         """From weights of calibration rows, (N,), and of new rows, (m,)."""
         shares = as_shares(check_weights(calibration), check_weights(new, positive=True))
         total = shares.reached[-1]

@@ -21,18 +21,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 
+from calliper import _validation as valid
 from calliper import models
 from calliper._kept import Array, Field, Part, Plain
 from calliper._types import Coverage, FloatArray, IntArray
-from calliper._validation import (
-    USUAL_COVERAGE,
-    check_bounds,
-    check_known_rows,
-    check_new_rows,
-    handled,
-    refuse_collection,
-    refuse_lone_confidence,
-)
 from calliper.calibration import Calibration, TrainedHere, calibrate_model
 from calliper.calibrators import FullRescaled, as_calibrator
 from calliper.exceptions import CalliperError, UnbalancedBoxWarning, warn
@@ -123,19 +115,19 @@ class MultiTargetRegressor(FrontDoor):
         now = self.calibration_
         self._keep(grown, now.model, now.no_guarantee or seen, now.trained)
 
-    @handled
+    @valid.handled
     def predict(self, X: Any) -> FloatArray:
         """The model's predictions, (m, k)."""
         self._check_calibrated()
-        check_new_rows(self, X)
+        valid.check_new_rows(self, X)
         k = len(self.target_names_)
         return models.predictions(self.estimator_, X, k).reshape(-1, k)
 
-    @handled
+    @valid.handled
     def predict_interval(
         self,
         X: Any,
-        coverage: Coverage = USUAL_COVERAGE,
+        coverage: Coverage = valid.USUAL_COVERAGE,
         *,
         bounds: Any = None,
         confidence: float | None = None,
@@ -148,7 +140,7 @@ class MultiTargetRegressor(FrontDoor):
         ``predict_interval`` of :class:`ConformalRegressor`.
         """
         self._check_calibrated()
-        refuse_lone_confidence(coverage, confidence)
+        valid.refuse_lone_confidence(coverage, confidence)
         names, limits = self.target_names_, _ranges(bounds, len(self.target_names_))
         if len(self.regressors_) == len(names):
             how = {"confidence": confidence, "groups": groups, "weights": weights}
@@ -157,7 +149,7 @@ class MultiTargetRegressor(FrontDoor):
                 for one, limit in zip(self._answering(X), limits, strict=True)
             )
             return Boxes(each, names, joint=len(names) == 1)
-        check_new_rows(self, X)
+        valid.check_new_rows(self, X)
         joint = self.regressors_[0]
         y_pred, Z, per_row = joint._predicted(X, groups, weights)
         # Around 0 the upper end is the radius, whatever else was asked of it.
@@ -177,7 +169,7 @@ class MultiTargetRegressor(FrontDoor):
         Arguments as in :meth:`predict_interval`.
         """
         self._check_calibrated()
-        refuse_collection(X, "X")
+        valid.refuse_collection(X, "X")
         if len(self.regressors_) < len(self.target_names_):
             raise CalliperError(
                 "a joint box has one radius for all targets, and no distribution of any: ask "
@@ -191,7 +183,7 @@ class MultiTargetRegressor(FrontDoor):
         return dict(zip(self.target_names_, found, strict=True))
 
     def guarantee(
-        self, coverage: float = USUAL_COVERAGE, confidence: float | None = None
+        self, coverage: float = valid.USUAL_COVERAGE, confidence: float | None = None
     ) -> Guarantee:
         """The promise, and whether it is for all targets together."""
         promise, k = super().guarantee(coverage, confidence), len(self.target_names_)
@@ -214,9 +206,9 @@ class MultiTargetRegressor(FrontDoor):
     def _check_known(self, X: Any, y: Any, *, again: bool = False) -> FloatArray:
         """Targets (n, k), or (n,) if there is one, in the order that the model was trained on."""
         if y is None:
-            return check_known_rows(self, X, y)
+            return valid.check_known_rows(self, X, y)
         names = self.target_names_ if again else target_names(y)
-        check_known_rows(self, X, check_targets(y, "y", names)[:, 0])
+        valid.check_known_rows(self, X, check_targets(y, "y", names)[:, 0])
         self.target_names_ = names
         return self._check_targets(y)
 
@@ -279,7 +271,7 @@ class MultiTargetRegressor(FrontDoor):
         own = {"embed": self.embed, "random_state": self.random_state, "shuffle": self.shuffle}
         own["learning_part"] = self.learning_part
         made = ConformalRegressor(model, self.calibrator, score_function=score, **own)
-        check_known_rows(made, X, y if y.ndim == 1 else y[:, 0])
+        valid.check_known_rows(made, X, y if y.ndim == 1 else y[:, 0])
         made.calibration_ = calibrate_model(made, model, X, y, training, **how)
         return made
 
@@ -320,7 +312,7 @@ class MultiTargetRegressor(FrontDoor):
 
     def _answering(self, X: Any) -> tuple[ConformalRegressor, ...]:
         """The regressors of single targets, with the model asked once for all of them."""
-        check_new_rows(self, X)
+        valid.check_new_rows(self, X)
         if not isinstance(self.regressors_[0].estimator_, TargetColumn):
             return self.regressors_
         answering = tuple(copy(each) for each in self.regressors_)
@@ -342,7 +334,7 @@ def _ranges(bounds: Any, k: int) -> list[tuple[float, float]]:
     if len(pairs) != k:
         raise CalliperError(f"bounds must be {k} pairs, one for each target; got {bounds!r}.")
     no_ends: Any = (None, None)
-    return [check_bounds(no_ends if pair is None else pair) for pair in pairs]
+    return [valid.check_bounds(no_ends if pair is None else pair) for pair in pairs]
 
 
 @dataclass(frozen=True, kw_only=True)

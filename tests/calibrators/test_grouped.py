@@ -104,8 +104,8 @@ def test_each_group_is_calibrated_on_its_own_rows_alone(method):
 def test_words_name_groups_without_a_finite_interval():
     few = Grouped(Split()).fit(np.zeros((50, 1)), np.arange(50.0), groups=np.arange(50) < 4)
     words = few.guarantee(0.9).describe()
-    assert "infinite for want of points in 1)" in words and "its 46 calibration points" in words
-    assert "infinite for want" not in few.guarantee(0.5).describe()
+    assert "infinite, with too few points, in 1)" in words and "its 46 calibration points" in words
+    assert "too few points" not in few.guarantee(0.5).describe()
 
 
 def test_small_and_unseen_groups_are_infinite_with_one_warning():
@@ -293,7 +293,7 @@ def test_with_weights_a_group_of_few_rows_may_be_enough():
 
 def test_a_promise_counts_the_groups_without_finite_intervals():
     sizes = [30, 40, 3, 4]
-    for n_groups, words in [(3, r"infinite for want of points in 1\)"), (4, r"of points in 2\)")]:
+    for n_groups, words in [(3, r"infinite, with too few points, in 1\)"), (4, r"points, in 2\)")]:
         group = np.repeat(np.arange(n_groups), sizes[:n_groups])
         method = Grouped(Split()).fit(np.zeros((len(group), 1)), group * 1.0, groups=group)
         assert re.search(words, method.guarantee(0.9).method)

@@ -28,7 +28,7 @@ def test_a_page(calliper, compare, files):
     assert digest in text and "calliper compare --calibration cal.csv" in text
     assert "mad-split" in text and "locart" in text
     assert str(files) not in text, "a report does not tell where on the disk it was made"
-    assert "wide where calibration errors near by are large" in text, "what a method is, in a line"
+    assert "wide where nearby calibration errors are large" in text, "what a method is, in a line"
 
 
 def test_folders_stay_private_and_what_was_found_can_be_used(calliper, files):

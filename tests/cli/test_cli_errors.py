@@ -51,7 +51,7 @@ def error_of(done) -> str:
         ("--new new.csv --features a,y", "the features include the target 'y'"),
         ("--new new.csv --features-prefix y", "the features include the target 'y'"),
         ("--new new.csv --features-prefix emb_", "no column starts with 'emb_'; there are"),
-        ("--new new.csv --features a --features-prefix b", "exclude one another: give one"),
+        ("--new new.csv --features a --features-prefix b", "cannot be combined: give one"),
         ("--new new.csv --method mad-split", "give --training FILE"),
         ("--new new.csv --method jackknife --statistic rms", "--statistic is for --method full"),
         ("--new new.csv --method split --neighbors 3", "takes no --neighbors"),
@@ -60,14 +60,15 @@ def error_of(done) -> str:
         ("--new new.csv --coverage 1", "strictly between 0 and 1"),
         ("--new new.csv --coverage nan", "strictly between 0 and 1"),
         ("--new new.csv --coverage high", "'high' is not a valid float"),
+        ("--new new.csv --coverage 0.8,0.9", "levels: --coverage 0.8 --coverage 0.9 (see"),
         ("--new new.csv --coverage 0.9 --coverage 0.90", "given twice"),
         ("--new new.csv --neighbors 0", "0 is not in the range x>=1"),
         ("--new new.csv --offset nan", "--offset must be a finite number"),
         ("--new new.csv --bounds 1 0", "LOW must be less than HIGH"),
         ("--new new.csv --bounds nan 0", "LOW must be less than HIGH"),
         ("--new new.csv --colour red", "No such option '--colour'"),
-        ("--new new.csv --alpha 0.1", "by --coverage, 1 less the share of misses (see"),
-        ("--new new.csv --confidence-level 0.9", "shall be inside by --coverage (see"),
+        ("--new new.csv --alpha 0.1", "with --coverage, 1 less the share of misses (see"),
+        ("--new new.csv --confidence-level 0.9", "inside with --coverage (see"),
         ("--new new.csv --confidence 0.9", "Leave out --confidence, or choose one of the methods"),
         ("--new new.csv surplus", "unexpected extra argument"),
         ("--new new.csv --features a, b", "no space after the comma, as in --features a,b (see"),
@@ -227,6 +228,7 @@ def errors_of_children(folder, cases):
     return done.stderr.splitlines()
 
 
+@pytest.mark.long
 def test_extras_that_are_not_installed(files, base):
     pq.write_table(pa.table({"y_pred": [1.0]}), files / "new.parquet")
     interval = ["pyarrow", *base, "--new", "new.parquet"]
@@ -296,7 +298,7 @@ def test_calibration_rows_that_are_training_rows(calliper, files, base, command)
     (files / "mixed.csv").write_text((files / "train.csv").read_text() + "".join(rows[:30]))
     done = calliper(*args, "mixed.csv")
     assert done.returncode == 0
-    assert "warning: Nothing is promised any more. 30 of 300 rows of --calibration" in done.stderr
+    assert "warning: The promise no longer holds. 30 of 300 rows of --calibration" in done.stderr
     assert "with probability at least" not in done.stderr
 
 

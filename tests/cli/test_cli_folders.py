@@ -155,7 +155,7 @@ def test_outputs_of_another_calibration_are_refused_by_name(calliper, folder):
     assert all(now != before[name] for name, now in outputs(folder / "out").items())
     assert "0 rows in 0 files" in ok(calliper(*args, "--neighbors", 7))
     (folder / "out" / "_calliper.jsonl").write_text('{"format": "else"}\n')
-    assert "is none of this calliper's; name another" in error_of(calliper(*args))
+    assert "was not written by this version of calliper; name another" in error_of(calliper(*args))
     (folder / "out" / "_calliper.jsonl").unlink()
     assert "exists, and was not made by this command; name an" in error_of(calliper(*args))
 
@@ -183,7 +183,7 @@ OTHER = "data/year=2021/part-3.parquet"
         ("--new data --output data/out", "--output data/out lies in the folder that is read"),
         ("--new data --output no/where", "there is no folder"),
         ("--new data --workers 0", "0 is not in the range"),
-        ("--new data --workers 2 --scheduler tcp://a:1", "--workers and --scheduler exclude one"),
+        ("--new data --workers 2 --scheduler tcp://a:1", "--workers and --scheduler cannot be"),
         ("--new new.csv --output out.csv --workers 2", "--workers is for many files, as in --new"),
         ("--new new.csv --output out.csv --overwrite", "--overwrite is for many files"),
         ("--new mixed", "there are .csv and .parquet files (mixed/"),
@@ -234,8 +234,8 @@ def test_a_bad_row_in_a_late_file_keeps_what_is_done(calliper, folder):
     args = [*BASE, "--new", "data", "--output", "out"]
     words = error_of(calliper(*args, "--workers", 2))
     assert "part-3.parquet, row 1, column 'a': the value is missing" in words
-    assert words.endswith("GB); the same command goes on from there.")
-    counted = int(re.search(r"(\d) of 4 files are whole in out \(", words)[1])
+    assert words.endswith("GB); run the same command to continue.")
+    counted = int(re.search(r"(\d) of 4 files are complete in out \(", words)[1])
     assert counted <= len(outputs(folder / "out")) < 4
     pq.write_table(good, folder / OTHER)
     assert f"in {4 - counted} files written" in ok(calliper(*args))
@@ -386,7 +386,7 @@ def test_workers_of_a_scheduler_write_the_same(calliper, folder, monkeypatch):
         good = pq.read_table(folder / OTHER)
         pq.write_table(good.set_column(1, "a", pa.array([None, *[0.5] * 39])), folder / OTHER)
         words = error_of(calliper(*args, "--output", "other"))
-        assert "the value is missing" in words and "of 4 files are whole in other" in words
+        assert "the value is missing" in words and "of 4 files are complete in other" in words
 
 
 def test_a_scheduler_that_cannot_be_reached(folder, monkeypatch):

@@ -101,7 +101,7 @@ def test_weights_are_learnt_from_rows_of_now(calliper, shifted):
     how = [*ASK, "--features", "x", "--output", "out.csv", "--shifted-to", "new.csv"]
     assert "needs --training" in calliper(*how).stderr
     how += ["--training", "train.csv"]
-    assert "exclude one another" in calliper(*how, "--weight", "w").stderr
+    assert "cannot be combined" in calliper(*how, "--weight", "w").stderr
     done = calliper(*how, "--method", "split")
     assert done.returncode == 0, done.stderr
     out = pd.read_csv(shifted / "out.csv")

@@ -249,7 +249,7 @@ def test_the_promise_is_spelt_out_once(calliper, files, base):
         "(asked for: 0.9), under the same conditions."
     )
     assert third.endswith(
-        "cannot support coverage 0.9999, so the interval is infinite and covers always."
+        "cannot support coverage 0.9999, so the interval is infinite and always covers."
     )
     split = calliper(*base, "--new", "new.csv", *levels[:4], "--method", "split").stderr
     assert split.splitlines()[-2].startswith("Split: ") and "(asked for: 0.9)" in split

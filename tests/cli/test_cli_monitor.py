@@ -80,7 +80,7 @@ def test_what_was_promised_is_read_from_the_file(calliper, files, bad):
         ((), [], "misses are compared with one thing"),
         ((), ["--tolerated", 2], "tolerated must lie strictly between 0 and 1"),
         ((), ["--online", "--lower", "nowhere"], "no column 'nowhere'"),
-        ((), ["--n-calibration", 500, "--calibrated", "x"], "exclude one another"),
+        ((), ["--n-calibration", 500, "--calibrated", "x"], "cannot be combined"),
         ((",1.5,", ",wide,"), ["--online"], "'wide' is not a number"),
         ((",1.5,", ",,"), ["--online"], "column 'upper': '' is not a number"),
         (("0.5", "many"), ["--online"], "'many' is not a number"),

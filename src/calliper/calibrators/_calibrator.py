@@ -16,8 +16,6 @@ What ``fit`` was given is kept, as most of it is in any case, so that ``extend``
 it. A method that knows a shorter way writes ``_take_in``.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -37,7 +35,12 @@ from calliper._types import Coverage, FloatArray
 from calliper._validation import EngineRows, as_array, handler_of_tensor
 from calliper.declarations import About, Uses
 from calliper.distribution import Distribution
-from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
+from calliper.exceptions import (
+    CalliperError,
+    SharedRowsWarning,
+    SmallCalibrationWarning,
+    warn,
+)
 from calliper.guarantees import (
     Guarantee,
     confident_rank,
@@ -69,14 +72,16 @@ ROWS: dict[str, Field] = {
 #: Most training points that a method tries its settings on, where that takes all pairs.
 MOST_POINTS = 2000
 
+#: Rows to add that are looked for among known ones, and how many found are no chance.
+MOST_COMPARED, LEAST_KNOWN = 200, 5
 #: Levels that are remembered, since a controller asks for another one at each step.
 MOST_LEVELS = 1000
 
 #: Methods by their names on the command line.
-_METHODS: dict[str, type[Calibrator]] = {}
+_METHODS: "dict[str, type[Calibrator]]" = {}
 
 
-def methods() -> dict[str, type[Calibrator]]:
+def methods() -> "dict[str, type[Calibrator]]":
     """Every method that has a name on the command line, by that name, the most useful first."""
     from calliper import calibrators
 
@@ -124,6 +129,11 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     #: What is kept in the place of all that.
     own_keeps: ClassVar[Mapping[str, Field]] = {}
     _known: Mapping[str, Any] = {}
+
+    def __new__(cls, *given: Any, **known: Any) -> Self:
+        valid.refuse_level_words(cls, known)
+        made: Self = super().__new__(cls)
+        return made
 
     @property
     def rounded(self) -> bool:
@@ -205,6 +215,23 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         """As :meth:`extend`, where more may be known than the method uses."""
         length_scale = length_scale if "length_scale" in self.uses else None
         return self._extend(self._used(rows), window, length_scale)
+
+    def warn_if_known(self, scores: Any) -> None:
+        """Say that rows to be added are there already, as scores that hardly tie tell."""
+        held = None if self._rows is None else self._rows.scores
+        if not isinstance(held, np.ndarray):
+            return
+        known, new = np.unique(held), np.unique(np.asarray(scores)[:MOST_COMPARED])
+        if len(known) < 0.9 * len(held):
+            return
+        place = np.clip(np.searchsorted(known, new * (1 - 1e-9)), 0, len(known) - 1)
+        n = int(np.count_nonzero(np.abs(known[place] - new) <= 1e-9 * np.abs(new)))
+        if n >= LEAST_KNOWN:
+            warn(
+                f"At least {n} of the {len(scores)} rows to add are calibration rows already, by "
+                f"their errors: counted twice they promise nothing. Extend by rows that are new.",
+                SharedRowsWarning,
+            )
 
     def _used(self, rows: Rows) -> Rows:
         """The rows without what is known of every row whether or not the method uses it."""
@@ -406,6 +433,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _checked_apart(self, name: str, given: Any, Z: Any) -> Rows | None:
         """Rows apart from the calibration points, with what of them the method uses, checked."""
+        if given is None and name != "training":
+            return None
         rows, uses = None if given is None else Rows.of(given), self.uses
         if name == "training" and uses.refusal and not uses.has_needs(rows):
             raise CalliperError(uses.refusal)

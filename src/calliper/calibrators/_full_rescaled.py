@@ -121,8 +121,8 @@ class FullRescaled(Calibrator):
 
     about = About(
         cli="full",
-        width="wide where calibration errors near by are large",
-        when="unless there is a reason for another",
+        width="wide where nearby calibration errors are large",
+        when="by default",
         cost="neighbours of N + M rows among N, and the reverse",
         order=1,
         neighbors="kernel",

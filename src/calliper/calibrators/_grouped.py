@@ -224,7 +224,7 @@ class Grouped(Calibrator):
         where = f"in each of the {len(promises):,} groups (numbers are those of the worst"
         infinite = sum(promise.proved == 1 for promise in promises)
         if 0 < infinite < len(promises):
-            where += f"; infinite for want of points in {infinite:,}"
+            where += f"; infinite, with too few points, in {infinite:,}"
         return replace(worst, method=f"{worst.method} {where})", groups=len(promises))
 
     def _proved(self, level: float) -> float:

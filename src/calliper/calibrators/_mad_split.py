@@ -76,7 +76,7 @@ class MADSplit(Calibrator):
     )
     about = About(
         cli="mad-split",
-        width="wide where training errors near by were large",
+        width="wide where nearby training errors were large",
         when="if training errors resemble new ones, or calibration points are few",
         cost="neighbours of N + M rows among n",
         order=6,

@@ -41,7 +41,7 @@ class Split(Calibrator):
     about = About(
         cli="split",
         width="the same width everywhere",
-        when="if one width is wanted, or as the yardstick",
+        when="if one width is wanted, or as a baseline",
         cost="O(N log N + M)",
         order=4,
     )
@@ -50,6 +50,9 @@ class Split(Calibrator):
     has_law = True
     has_distribution = True
     rounded = True
+
+    def __init__(self) -> None:
+        """It has no parameters."""
 
     def _learn(self, rows: Rows) -> None:
         self.scores_, self.weights_ = in_order(rows.scores, rows.weights)

@@ -1,7 +1,5 @@
 """What puts intervals on the rows of one table: one object for every file, in any process."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -37,7 +35,7 @@ class Tally:
     targets: int = 0  # rows that have a target
     inside: tuple[int, ...] = ()  # those whose target is inside, for each level
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: "Tally") -> None:
         """Count what another has counted."""
         self.rows, self.filled = self.rows + other.rows, self.filled + other.filled
         self.heaviest = max(self.heaviest, other.heaviest)
@@ -121,8 +119,8 @@ class Answering:
             count = "all" if tally.known == tally.rows else f"{tally.known:,} of"
             out.note(
                 f"warning: {count} {tally.rows:,} new rows are also calibration rows (same "
-                f"prediction and features): intervals around rows that were used already say "
-                f"nothing of new ones"
+                "prediction and features): intervals around rows that were already used say "
+                "nothing about new ones"
             )
 
     def say_seen(self, tally: Tally) -> None:

@@ -115,9 +115,7 @@ def _level_option(name: str) -> str | None:
     if word not in LEVEL_WORDS:
         return None
     misses = ", 1 less the share of misses" if word in MISSES else ""
-    return (
-        f"No such option '{name}': say how often the target shall be inside by --coverage{misses}"
-    )
+    return f"No such option '{name}': set the share of targets inside with --coverage{misses}"
 
 
 def _fail(message: str) -> int:

@@ -33,7 +33,7 @@ class CalibrateRequest(CalibrationRequest):
 def check_kept(output: str, inputs: list[str]) -> None:
     """Refuse a name that a calibration cannot be kept by."""
     if not output.lower().endswith(ENDING):
-        raise CalliperError(f"{output}: the name must end in {ENDING}; name such a file.")
+        raise CalliperError(f"{output}: the name must end in {ENDING}; rename it.")
     out.check_output(output, inputs)
 
 

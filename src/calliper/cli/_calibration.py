@@ -4,11 +4,9 @@
 which ``calliper interval --calibrated`` goes on.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, Self
 
 import click
 import numpy as np
@@ -73,7 +71,7 @@ class CalibrationRequest:
         if (self.weight or self.shifted_to) and "weights" not in self.options.build().uses:
             raise CalliperError(f"--method {self.method} takes no {weighed}: see calliper methods.")
         if self.weight is not None and self.shifted_to is not None:
-            raise CalliperError("--weight and --shifted-to exclude one another: give one.")
+            raise CalliperError("--weight and --shifted-to cannot be combined: give one.")
         if self.shifted_to is not None and self.training is None:
             raise CalliperError(
                 "--shifted-to needs --training: weights are learnt by telling the new rows from "
@@ -93,13 +91,13 @@ method_options = options.together(
     click.option(
         "--neighbors",
         type=click.IntRange(min=1),
-        help="Nearest points, for methods that ask them.  [default: by the method, see 'calliper "
-        "methods --long']",
+        help="Number of neighbours, for methods that use them.  [default: by the method, see "
+        "'calliper methods --long']",
     ),
     click.option(
         "--statistic",
         type=click.Choice([*STATISTICS]),
-        help="What neighbours' errors say, for full.  [default: mean]",
+        help="Statistic of the neighbours' errors, for full.  [default: mean]",
     ),
     click.option(
         "--offset",
@@ -109,21 +107,24 @@ method_options = options.together(
     click.option(
         "--group",
         metavar="COLUMN",
-        help="Reach the coverage in each group: each is calibrated on its own rows.",
+        help="Column of groups: the coverage holds in each, which is calibrated on its own rows.",
     ),
     click.option(
         "--weight",
         metavar="COLUMN",
-        help="How many times as often such rows come among the new ones as in calibration, up to a "
-        "constant: a column of both. For full, jackknife, split and what learns by --training.",
+        help="Column of weights, in both files: how many times as often such rows occur among "
+        "new rows as among calibration rows, up to a constant. For full, jackknife, split "
+        "and methods that learn from --training.",
     ),
     click.option(
         "--shifted-to",
         metavar="FILE",
-        help="Learn such weights: rows like the new ones, often the new file itself, are told from "
-        "those of --training by their features.",
+        help="Learn such weights: rows like the new ones, often the new file itself, which a "
+        "classifier tells from those of --training.",
     ),
-    click.option("--explain", is_flag=True, help="Say all that is promised, and provided what."),
+    click.option(
+        "--explain", is_flag=True, help="Explain the guarantee and its conditions in full."
+    ),
 )
 
 
@@ -146,7 +147,7 @@ class RowSchema:
     weight: str | None
 
     @classmethod
-    def of(cls, request: CalibrationRequest, table: tables.Table) -> RowSchema:
+    def of(cls, request: CalibrationRequest, table: tables.Table) -> Self:
         """By the options and the calibration rows, which must have it all."""
         shared = request.shared
         columns = shared.columns(table)

@@ -1,7 +1,5 @@
 """``calliper compare``: which method to use on these data, as one page."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -78,7 +76,7 @@ class CompareRequest:
         if self.where != "-" and suffix not in endings:
             raise CalliperError(
                 f"{self.where}: the name of a report in {self.format} must end in {endings[0]}; "
-                f"name such a file."
+                "rename it."
             )
         if not np.isfinite(self.shared.score_function.invert(np.zeros(1), np.ones((1, 2)))).all():
             raise CalliperError(
@@ -118,7 +116,7 @@ class CompareRequest:
 
 @click.command()
 @options.calibration_file(required=False)
-@click.option("--test", metavar="FILE", help="Other such rows, to judge the intervals on.")
+@click.option("--test", metavar="FILE", help="Other held-out rows, to judge the intervals on.")
 @click.option(
     "--data",
     metavar="FILE",
@@ -135,20 +133,21 @@ class CompareRequest:
     type=click.Choice([*METHODS]),
     metavar="NAME",
     multiple=True,
-    help="Once for each; see 'calliper methods'.  [default: full, jackknife, split; with "
+    help="Repeat it for several; see 'calliper methods'.  [default: full, jackknife, split; with "
     "--training also mad-split, slcp, locart]",
 )
 @options.coverage("How often the target shall be inside; the page shows other levels too.")
 @click.option(
     "--output",
     metavar="FILE",
-    help="Where the page goes; '-' is standard output.  [default: report.html; for json: -]",
+    help="Where the report is written; '-' is standard output.  [default: report.html; for json: "
+    "-]",
 )
 @click.option(
     "--format",
     "kind",
     type=click.Choice(["html", "json"]),
-    help="A page for people, or all numbers for machines.  [default: by the name of the report]",
+    help="An HTML page, or all numbers as JSON.  [default: by the name of the report]",
 )
 @options.file_form
 @options.seed_and_quiet
@@ -207,12 +206,12 @@ class LabelledPoints:
     def __len__(self) -> int:
         return len(self.points)
 
-    def take(self, rows: IntArray) -> LabelledPoints:
+    def take(self, rows: IntArray) -> "LabelledPoints":
         """Some of the rows."""
         groups = None if self.groups is None else [self.groups[i] for i in rows]
         return LabelledPoints(self.points.take(rows), groups, self.file)
 
-    def halves(self, seed: int) -> Iterator[LabelledPoints]:
+    def halves(self, seed: int) -> "Iterator[LabelledPoints]":
         """A calibration half and a test half, drawn at random."""
         if len(self) < 2:
             raise CalliperError(

@@ -179,7 +179,7 @@ class CsvTable:
             ) from error
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise CalliperError(
-                f"cannot read {self.name} as gzip: {error}; write the file anew."
+                f"cannot read {self.name} as gzip: {error}; write the file again."
             ) from error
 
     def _numbers(

@@ -28,8 +28,8 @@ N_TRAINING, N_CALIBRATION, N_TEST = 2000, 1000, 5000
 _N_SHOWN = 500  # test points in the picture; more would hide the bands
 _CAPTIONS = {
     "Split": "same width everywhere; proved {}",
-    "JackknifeRescaled": "as wide as errors near by; proved {}",
-    "FullRescaled": "as wide as errors near by; proved {}",
+    "JackknifeRescaled": "as wide as nearby errors; proved {}",
+    "FullRescaled": "as wide as nearby errors; proved {}",
 }
 
 _EXPLANATION = (

@@ -6,8 +6,6 @@ outputs are made with, which files are planned, and of each that is done the sta
 output. Lines are only ever added, so that whatever ends a run leaves a journal to go on by.
 """
 
-from __future__ import annotations
-
 import glob
 import json
 import os
@@ -16,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 from calliper import __version__
 from calliper._writing import lock, to_text
@@ -68,7 +66,7 @@ class DataSet:
     form: Form
 
     @classmethod
-    def of(cls, new: str, form: Form) -> DataSet:
+    def of(cls, new: str, form: Form) -> Self:
         """What a folder holds or a pattern matches."""
         base = Path(new) if os.path.isdir(new) else _fixed_part(new)
         found = [new] if os.path.isdir(new) else glob.glob(new, recursive=True)
@@ -240,7 +238,9 @@ class Journal:
         before = head.get("made_with")
         advice = "name another --output folder, or give --overwrite"
         if not before or any(head.get(name) != value for name, value in _HEAD.items()):
-            raise CalliperError(f"{self.folder}: {JOURNAL} is none of this calliper's; {advice}.")
+            raise CalliperError(
+                f"{self.folder}: {JOURNAL} was not written by this version of calliper; {advice}."
+            )
         for name, now in made_with.items():
             was = before.get(name)
             if was != now:
@@ -292,8 +292,8 @@ def _telling_what_is_done(journal: Journal, paths: Collection[str], output: str)
         done = [entry for name, entry in journal.done.items() if name in paths]
         size = sum(entry["made"]["size"] for entry in done)
         raise CalliperError(
-            f"{error} {len(done)} of {len(paths)} files are whole in {output} "
-            f"({size / _GIGA:.3g} GB); the same command goes on from there."
+            f"{error} {len(done)} of {len(paths)} files are complete in {output} "
+            f"({size / _GIGA:.3g} GB); run the same command to continue."
         ) from error
 
 

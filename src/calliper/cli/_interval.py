@@ -57,7 +57,7 @@ class IntervalRequest(CalibrationRequest):
             self._refuse_decided(self.calibrated)
         if is_many(self.new):
             if self.workers is not None and self.scheduler is not None:
-                raise CalliperError("--workers and --scheduler exclude one another: give one.")
+                raise CalliperError("--workers and --scheduler cannot be combined: give one.")
             check_folder(self.new, self.output)
             return
         many = {"workers": self.workers, "scheduler": self.scheduler, "overwrite": self.overwrite}
@@ -94,7 +94,7 @@ class IntervalRequest(CalibrationRequest):
             if given and os.path.samefile(str(path), self.new):
                 raise CalliperError(
                     f"--new {self.new} is the file of --{name}: intervals around rows that were "
-                    f"used already say nothing of new ones; name a file of new rows."
+                    "already used say nothing about new ones; name a file of new rows."
                 )
 
     def answering(self, calibration: FileCalibration) -> Answering:
@@ -113,14 +113,14 @@ def _bounds(values: tuple[float, float] | None) -> tuple[float, float] | None:
 @click.option(
     "--calibrated",
     metavar="FILE",
-    help="In place of --calibration and all that belongs to it: a file of 'calliper calibrate'.",
+    help="A file made by 'calliper calibrate', in place of --calibration and its options.",
 )
 @click.option(
     "--new",
     metavar="FILE",
     required=True,
-    help="Rows to put intervals around, with prediction and features; '-' reads CSV from "
-    "standard input. May be larger than memory. Or many files: a folder, or a pattern in quotation "
+    help="Rows that need intervals, with prediction and features; '-' reads CSV from standard "
+    "input. May be larger than memory. Or many files: a folder, or a pattern in quotation "
     "marks, such as 'folder/*.parquet'.",
 )
 @options.known_columns(required=False)
@@ -128,13 +128,14 @@ def _bounds(values: tuple[float, float] | None) -> tuple[float, float] | None:
     "--output",
     metavar="FILE",
     required=True,
-    help="The result; '-' writes CSV to standard output. Of many files, a folder.",
+    help="The result; '-' writes CSV to standard output. For many files, a folder.",
 )
 @options.nearness_and_score
 @options.training_file
 @method_options
 @options.coverage(
-    "How often the target shall be inside; once for each level.  [default: 0.9]", several=True
+    "Share of targets that should be inside; repeat it for several levels.  [default: 0.9]",
+    several=True,
 )
 @click.option(
     "--bounds",
@@ -147,23 +148,23 @@ def _bounds(values: tuple[float, float] | None) -> tuple[float, float] | None:
 @click.option(
     "--confidence",
     type=float,
-    help="Reach the coverage with these very calibration rows, in this share of draws of them; for "
+    help="The coverage holds with this calibration set, in this share of draws of such sets; for "
     "split, mad-split, rcp, slcp and normalized-knn.",
 )
 @click.option(
     "--workers",
     type=click.IntRange(1, 4096),
-    help="Of many files: processes that work on them.  [default: 1]",
+    help="For many files: processes that work on them.  [default: 1]",
 )
 @click.option(
     "--scheduler",
     metavar="ADDRESS",
-    help="Of many files: the Dask scheduler whose workers work on them, as in tcp://host:8786.",
+    help="For many files: the Dask scheduler whose workers work on them, as in tcp://host:8786.",
 )
 @click.option(
     "--overwrite",
     is_flag=True,
-    help="Of many files: write all outputs anew, whatever is in the folder.",
+    help="For many files: write all outputs again, even those that are complete.",
 )
 @options.file_form
 @options.seed_and_quiet

@@ -24,9 +24,9 @@ from calliper.monitoring import CoverageMonitor
 @options.target()
 @click.option("--lower", metavar="COLUMN", default="lower", help="Lower ends.")
 @click.option("--upper", metavar="COLUMN", default="upper", help="Upper ends.")
-@click.option("--time", metavar="COLUMN", help="Repeated for the rows that are named.")
+@click.option("--time", metavar="COLUMN", help="Column shown for the rows that are named.")
 @options.coverage("The level of the intervals.")
-@click.option("--calibrated", metavar="FILE", help="Of 'calliper calibrate': what was promised.")
+@click.option("--calibrated", metavar="FILE", help="A file made by 'calliper calibrate'.")
 @click.option("--n-calibration", type=int, help="Or: calibration points of a method with a law.")
 @click.option("--tolerated", type=float, help="Or: the share of misses that you accept.")
 @click.option(
@@ -35,8 +35,10 @@ from calliper.monitoring import CoverageMonitor
 @click.option(
     "--side", type=click.Choice(["more", "fewer", "both"]), default="more", help="Misses."
 )
-@click.option("--ties", is_flag=True, help="Errors may be equal, as of whole numbers.")
-@click.option("--false-alarms", type=float, default=0.05, help="Their probability, at most, ever.")
+@click.option("--ties", is_flag=True, help="Errors may be equal, as with counts.")
+@click.option(
+    "--false-alarms", type=float, default=0.05, help="Largest probability of a false alarm, ever."
+)
 @click.option("--figure", metavar="FILE", help="Evidence over time: .png, .pdf or .svg.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @options.text_form
@@ -59,7 +61,7 @@ def monitor(context: click.Context, /, labels: str, figure: str | None, **how: A
     if calibrated is None:
         made = CoverageMonitor(**how)
     elif how.pop("n_calibration") is not None:
-        raise CalliperError("--calibrated and --n-calibration exclude one another: give one.")
+        raise CalliperError("--calibrated and --n-calibration cannot be combined: give one.")
     else:
         made = CoverageMonitor.of(load_calibration(calibrated).calibrated, **how)
     made.restore({"inside": [], "steps": []})  # refuses options before anything is read

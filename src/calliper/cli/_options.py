@@ -6,6 +6,7 @@ field of that class and an entry of one of the decorators below.
 """
 
 import codecs
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import wraps
@@ -50,7 +51,7 @@ class Shared:
                 f"--target and --prediction are both {self.target!r}: name two columns."
             )
         if self.features is not None and self.features_prefix is not None:
-            raise CalliperError("--features and --features-prefix exclude one another: give one.")
+            raise CalliperError("--features and --features-prefix cannot be combined: give one.")
 
     def columns(self, calibration: Table) -> Columns:
         """The columns: features by a list, by a prefix that the table fills in, or not at all."""
@@ -219,7 +220,7 @@ text_form = together(
         metavar="NAME",
         default="utf-8",
         callback=checked(_encoding),
-        help="Of text files that do not begin with a byte order mark.",
+        help="Encoding of text files without a byte order mark.",
     ),
 )
 
@@ -260,17 +261,32 @@ def coverage(help: str, *, several: bool = False) -> Decorator:  # noqa: A002
     how: dict[str, Any] = {"default": 0.9, "callback": checked(lambda value: _checked(value)[0])}
     if several:
         how = {"multiple": True, "callback": checked(_levels)}
-    return click.option("--coverage", type=float, help=help, **how)
+    return click.option("--coverage", type=Level(several), help=help, **how)
+
+
+class Level(click.types.FloatParamType):
+    """A number; several in one word get an error that says how to give them."""
+
+    def __init__(self, several: bool) -> None:
+        self.several = several
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The number."""
+        levels = re.split("[,;]", value) if isinstance(value, str) else []
+        if self.several and len(levels) > 1:
+            again = " ".join(f"--coverage {each.strip()}" for each in levels)
+            self.fail(f"{value!r} is not one number. For several levels: {again}.", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 seed = click.option(
     "--seed",
     type=click.IntRange(0, 2**32 - 1),
     default=0,
-    help="Decides whatever is drawn at random.",
+    help="Seed of everything that is drawn at random.",
 )
 seed_and_quiet = together(
-    seed, click.option("--quiet", is_flag=True, help="Say nothing but errors and warnings.")
+    seed, click.option("--quiet", is_flag=True, help="Print errors and warnings only.")
 )
 
 

@@ -1,7 +1,5 @@
 """Parquet, streamed batch by batch with columns and types as they are."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,7 +39,7 @@ class ParquetTable:
 
     def chunks(
         self, needed: Sequence[str], *, carry: bool, gaps: Gaps = NO_GAPS
-    ) -> Iterator[ParquetChunk]:
+    ) -> "Iterator[ParquetChunk]":
         """Rows in order, see :meth:`CsvTable.chunks`."""
         columns = None if carry else list(dict.fromkeys(needed))
         with self._readable():
@@ -105,7 +103,7 @@ class ParquetTable:
             yield
         except (pa.ArrowException, UnicodeDecodeError) as error:
             raise CalliperError(
-                f"cannot read {self.name} as Parquet: {error}; write the file anew."
+                f"cannot read {self.name} as Parquet: {error}; write the file again."
             ) from error
 
 

@@ -44,7 +44,7 @@ def format_of(path: str) -> str:
             f"{path}: workbooks are neither read nor written; save it as CSV in the program that "
             f"made it, or name a .csv file, which such programs open."
         )
-    raise CalliperError(f"{path}: the name must end in {', '.join(_FORMATS)}; name such a file.")
+    raise CalliperError(f"{path}: the name must end in {', '.join(_FORMATS)}; rename it.")
 
 
 def is_table(path: str) -> bool:

@@ -4,8 +4,6 @@ A worker is sent the calibration once, and then the names of one file after anot
 dies, another begins its file anew; Dask does the same.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -18,7 +16,7 @@ from importlib import import_module
 from multiprocessing import get_context
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from joblib import cpu_count
 
@@ -56,7 +54,7 @@ class Stamp:
     sum: str = ""
 
     @classmethod
-    def of(cls, path: str, *, contents: bool = False) -> Stamp:
+    def of(cls, path: str, *, contents: bool = False) -> Self:
         """The stamp of a file, with the sum of its contents if asked for."""
         contained = tables.sum_of(path) if contents else ""
         status = os.stat(path)
@@ -231,7 +229,7 @@ def _task_to_repeat(worker: Worker, deaths: Counter[str]) -> Task:
     what = f"a process that worked on {task.new} was ended {how}{hint}"
     if deaths[task.new] == MOST_DEATHS:
         raise CalliperError(f"{what}, {MOST_DEATHS} times: try fewer --workers.")
-    out.note(f"warning: {what}; the file is begun anew")
+    out.note(f"warning: {what}; the file is started again")
     return task
 
 

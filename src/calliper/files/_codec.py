@@ -131,8 +131,8 @@ class Writer:
         name, (params, keeps) = name_of(value), fields_of(type(value))
         if name is None:
             raise CannotSaveError(
-                f"{in_words(value)} is a class of your own, and files hold those of calliper "
-                f"alone: save one of these, or keep it with pickle."
+                f"{in_words(value)} is a class of your own, and files hold calliper's classes "
+                "only: save one of these, or use pickle."
             )
         if not issubclass(type(value), BaseEstimator):
             return {"class": name, "params": self.fields(keeps, value.for_file()), "state": None}

@@ -153,12 +153,13 @@ def refused_as_damaged(place: Path) -> Iterator[None]:
         raise
     except zipfile.BadZipFile as error:
         raise DamagedFileError(
-            f"{str(place)!r} is no whole file of calliper: it was cut off, or is of another kind; "
-            f"calliper.save and calliper calibrate write such files."
+            f"{str(place)!r} is not a complete calliper file: it was cut off, or is of another "
+            "kind; calliper.save and calliper calibrate write such files."
         ) from error
     except Exception as error:
         raise DamagedFileError(
-            f"{str(place)!r} is no whole file of calliper: {type(error).__name__}: {error!s:.200}"
+            f"{str(place)!r} is not a complete calliper file: {type(error).__name__}: "
+            f"{error!s:.200}"
         ) from error
 
 
@@ -203,14 +204,16 @@ def _checked_members(
         inside = info.file_size == info.compress_size <= length - info.header_offset
         if info.filename not in known or info.filename in members or not stored or not inside:
             raise DamagedFileError(
-                f"{str(place)!r} is no whole file of calliper: it has a member "
+                f"{str(place)!r} is not a complete calliper file: it has a member "
                 f"{info.filename[:40]!r} that does not belong there."
             )
         members[info.filename] = info
     if not {HEADER, OBJECT, HASH} <= set(members):
-        raise DamagedFileError(f"{str(place)!r} is no whole file of calliper: parts are missing.")
+        raise DamagedFileError(
+            f"{str(place)!r} is not a complete calliper file: parts are missing."
+        )
     if sum(info.file_size for info in members.values()) > length:
-        raise DamagedFileError(f"{str(place)!r} is no whole file of calliper: members overlap.")
+        raise DamagedFileError(f"{str(place)!r} is not a complete calliper file: members overlap.")
     return members
 
 
@@ -229,7 +232,7 @@ def _bytes(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytearray:
 def _check_format(place: Path, header: Any) -> None:
     number = header.get("format") if isinstance(header, dict) else None
     if not isinstance(number, int) or number < 1:
-        raise DamagedFileError(f"{str(place)!r} is no file of calliper: it names no format.")
+        raise DamagedFileError(f"{str(place)!r} is not a calliper file: it names no format.")
     if number < FORMAT:
         raise DamagedFileError(
             f"{str(place)!r} has format {number}, which no released version wrote: calibrate again."

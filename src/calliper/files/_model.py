@@ -142,13 +142,13 @@ def check_same(
                 for each in (now, before)
             ]
             raise OtherModelError(
-                f"{who} {does} the {len(before)} rows that the file remembers otherwise: "
+                f"{who} {does} the {len(before)} rows that the file remembers differently: "
                 f"{shown[0]} in place of {shown[1]} for the first of them. {_advice(what, one)}"
             )
 
 
 def _advice(made_for: str, one: str) -> str:
-    return f"This file was made for {made_for}; pass that very {one}, trained as it was then."
+    return f"This file was made for {made_for}; pass the same {one}, trained as it was then."
 
 
 def _predicts(calibrated: Any, X: Any) -> bool:
@@ -166,8 +166,8 @@ def refuse_unfitted(model: Any) -> None:
             check_is_fitted(unwrapped(model))
     except NotFittedError as error:
         raise OtherModelError(
-            f"the {type(unwrapped(model)).__name__} is not fitted: pass the very model that was "
-            f"calibrated, trained as it was then."
+            f"the {type(unwrapped(model)).__name__} is not fitted: pass the model that was "
+            "calibrated, trained as it was then."
         ) from error
 
 
@@ -176,8 +176,8 @@ def check_class(model: Any, before: dict[str, Any]) -> None:
     now = fingerprint(model)
     if now["class"] != before["class"]:
         raise OtherModelError(
-            f"the model is a {now['class']}; this file was made for a {before['class']}: pass that "
-            f"very model, trained as it was then."
+            f"the model is a {now['class']}; this file was made for a {before['class']}: pass "
+            "the same model, trained as it was then."
         )
 
 

@@ -55,8 +55,7 @@ SILENT = (Controller, CoverageMonitor, ExchangeabilityMonitor, LikelihoodRatio)
 KINDS = (FrontDoor, Calibrator, RefittedRegressor, CalibratedOnStored, *SILENT)
 
 UNFITTED = (
-    "This {name} has not been calibrated, so that there is nothing to save: call calibrate or "
-    "fit first."
+    "This {name} has not been calibrated, so there is nothing to save: call calibrate or fit first."
 )
 
 #: The attribute that has a few rows as they came, of whatever kind; see ``_row_checks.py``.
@@ -357,7 +356,7 @@ class Asked(Keeps):
                 f"fitted as it was then."
             )
         raise DamagedFileError(
-            f"{str(path)!r} {said}: it was altered, or this version computes otherwise."
+            f"{str(path)!r} {said}: it was altered, or this version computes differently."
         )
 
 
@@ -414,7 +413,7 @@ def _whole(header: dict[str, Any], path: Any) -> dict[str, Any]:
     counts = [header["needs"].get(name) for name in ("models", "columns")] if whole else []
     if not whole or not all(type(each) is int and each >= 0 for each in counts):
         raise DamagedFileError(
-            f"{str(path)!r} is no whole file of calliper: its header lacks parts."
+            f"{str(path)!r} is not a complete calliper file: its header lacks parts."
         )
     return header
 
@@ -438,8 +437,8 @@ def _brought(needs: dict[str, str], embed: Any, bring: Any) -> dict[str, Any]:
         name, what = missing[0], needs[missing[0]]
         how = "embed=…" if name == "embed" else f"bring={{{name!r}: …}}"
         raise CalliperError(
-            f"the file was made with {what} as {name}, which no file can hold: pass {how}, fitted "
-            f"as it was then."
+            f"the file was made with {what} as {name}, which cannot be stored in a file: pass "
+            f"{how}, fitted as it was then."
         )
     return {name: given[name] for name in needs}
 

@@ -12,10 +12,8 @@ with the weights w and the sums A of the others as in ``_statistic.py``, of eith
 does not enter the K nearest, w_K = 0 and A_K is the sum of all K. The rest is ``_knn.py``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -65,7 +63,7 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
         self.n_neighbors = n_neighbors
         self.metric = metric
 
-    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> GradedKNN:
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Self:
         """A copy with its parameters checked."""
         check_metric(self.metric)
         return GradedKNN(at_least(self.n_neighbors, 1, "n_neighbors"), metric=self.metric)
@@ -78,7 +76,7 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
 
     def bag(
         self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING
-    ) -> BagGraded:
+    ) -> "BagGraded":
         """Thresholds of full conformal."""
         if statistic == "quantile":
             raise TypeError(f"no quantile over {self!r} is known: use KNN(...), or the mean.")
@@ -92,14 +90,19 @@ class GradedKNN(Kernel, BaseEstimator):  # type: ignore[misc]
         )
         return BagGraded(inner, outer, offset)
 
-    def widened(self, multiple: float, most: int) -> GradedKNN:
+    def widened(self, multiple: float, most: int) -> Self:
         """The same with K multiplied, at least 1, and 4K at most ``most``."""
         k = max(1, min(round(self.n_neighbors * multiple), most // WIDER))
         return GradedKNN(k, metric=self.metric)
 
     @classmethod
     def scales_of_others(
-        cls, kernels: Sequence[GradedKNN], Z: FloatArray, magnitudes: FloatArray, *, statistic: str
+        cls,
+        kernels: "Sequence[GradedKNN]",
+        Z: FloatArray,
+        magnitudes: FloatArray,
+        *,
+        statistic: str,
     ) -> ScalesAtLevel:
         """Scales over the nearest others; neighbours are sorted once for all K."""
         both = [part for kernel in kernels for part in kernel.parts]
@@ -144,7 +147,7 @@ class BagGraded(BagKNN):
         self.statistic = GradedMean(self.near.statistic, self.wide.statistic, offset)
         self._orders = {}
 
-    def extended(self, rows: Rows) -> BagGraded | None:
+    def extended(self, rows: Rows) -> "BagGraded | None":
         wide = self.wide.extended(rows)
         near = None if wide is None else self.near.extended(rows)
         return None if wide is None or near is None else BagGraded(near, wide, self.offset)

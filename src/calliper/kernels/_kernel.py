@@ -7,8 +7,6 @@ subclass of :class:`Kernel` and name it in ``kernels/__init__.py``. Where its we
 numbers that do not depend on scores, ``Weights`` of ``_weighted.py`` is all there is to write.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -42,10 +40,10 @@ LocalQuantile = Callable[[FloatArray, Sequence[float]], FloatArray]
 
 
 #: Kernels by their names on the command line.
-_NAMED: dict[str, type[Kernel]] = {}
+_NAMED: "dict[str, type[Kernel]]" = {}
 
 
-def named_kernels() -> dict[str, type[Kernel]]:
+def named_kernels() -> "dict[str, type[Kernel]]":
     """Every kernel that has a name on the command line, by that name."""
     from calliper import kernels
 
@@ -218,11 +216,11 @@ class Kernel:
         if cls.cli is not None:
             _NAMED.setdefault(cls.cli, cls)
 
-    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Kernel:
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> "Kernel":
         """A copy with its parameters checked and those that training inputs decide filled in."""
         return self
 
-    def fixed(self, Z_train: Known, scores_train: Known, rng: Rng) -> Kernel:
+    def fixed(self, Z_train: Known, scores_train: Known, rng: Rng) -> "Kernel":
         """A kernel that depends on training data alone: tuned or learnt on training errors."""
         return self
 
@@ -271,7 +269,7 @@ class Kernel:
             f"SLCP takes KNN, RBF without smoothing, TunedKNN or TunedRBF; got {self!r}."
         )
 
-    def widened(self, multiple: float, most: int) -> Kernel:
+    def widened(self, multiple: float, most: int) -> "Kernel":
         """The same with its reach multiplied; ``most`` is how many neighbours there may be."""
         raise TypeError(f"nothing is known that would be wider than {self!r}.")
 

@@ -25,8 +25,6 @@ candidate for it take their sums and order statistics from there, and so does a 
 comes just as near as the last neighbour. All else is written for rows that have one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
@@ -130,7 +128,7 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
     engine: str | None = None
     cells: Any = None
 
-    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> KNN:
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Self:
         """A copy with its parameters checked, and with its cells in their places."""
         check_metric(self.metric)
         check_engine(self.engine)
@@ -169,12 +167,12 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
 
     def leave_two_out(
         self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Found = NOTHING
-    ) -> LeaveTwoOutKNN:
+    ) -> "LeaveTwoOutKNN":
         """Scales of the Jackknife+ for N ≥ 2 calibration points."""
         search, k = self._search(rows.Z, "scales without two points"), self.at_most(len(rows.Z) - 1)
         return LeaveTwoOutKNN(search, rows.magnitudes, k, offset, known.get("without_one"))
 
-    def bag(self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING) -> BagKNN:
+    def bag(self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING) -> "BagKNN":
         """Thresholds of full conformal."""
         k = self.at_most(len(rows.Z))
         if self.cells is not None and statistic != "quantile":
@@ -194,14 +192,14 @@ class KNN(Kernel, BaseEstimator):  # type: ignore[misc]
         """Quantile of the K nearest."""
         return NearestQuantile(self._search(Z, "local quantiles"), scores, self.at_most(len(Z)))
 
-    def widened(self, multiple: float, most: int) -> KNN:
+    def widened(self, multiple: float, most: int) -> Self:
         """The same with K multiplied, at least 1 and at most ``most``."""
         k = max(1, min(round(self.n_neighbors * multiple), most))
         return replace(self, n_neighbors=k)
 
     @classmethod
     def scales_of_others(
-        cls, kernels: Sequence[KNN], Z: FloatArray, magnitudes: FloatArray, *, statistic: str
+        cls, kernels: "Sequence[KNN]", Z: FloatArray, magnitudes: FloatArray, *, statistic: str
     ) -> ScalesAtLevel:
         """Scales over the K nearest others; neighbours are sorted once for all K."""
         ks = [kernel.n_neighbors for kernel in kernels]
@@ -440,13 +438,12 @@ class BagKNN(Bag):
         return {"near": Neighborhood(self.statistic.inner_sum, self.last, self.crowded)}
 
     def with_offset(self, offset: float) -> Self:
-        """The same bag with another constant added to every scale; nothing is searched again."""
         other = copy(self)
         other.offset, other._orders, other.statistic = offset, {}, copy(self.statistic)
         other.statistic.offset = offset
         return other
 
-    def extended(self, rows: Rows) -> BagKNN | None:
+    def extended(self, rows: Rows) -> Self | None:
         """The bag of these points, of which the first are those at hand; None if that is no gain.
 
         A point has other neighbours only where one of the new ones enters. These rows are searched

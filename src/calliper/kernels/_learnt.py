@@ -23,11 +23,9 @@ Trivedi, Sun (2021), "Locally valid and discriminative prediction intervals for 
 models", NeurIPS, arXiv:2106.00225.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 from scipy.optimize import minimize
@@ -105,14 +103,14 @@ class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
         self.n_directions = n_directions
         self.max_iter = max_iter
 
-    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Mahalanobis:
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Self:
         """A copy with the inner kernel filled in, which is resolved in the learnt space."""
         inner = KNN(30) if self.kernel is None else self.kernel
         if not isinstance(inner, Kernel) or not inner.by_distance:
             raise TypeError(f"Mahalanobis takes KNN(...) or RBF(...); got {inner!r}.")
         return Mahalanobis(inner, n_directions=self.n_directions, max_iter=self.max_iter)
 
-    def fixed(self, Z_train: Known, scores_train: Known, rng: Rng) -> LearntKernel:
+    def fixed(self, Z_train: Known, scores_train: Known, rng: Rng) -> "LearntKernel":
         """The inner kernel in a space learnt on training errors."""
         if Z_train is None or scores_train is None:
             raise CalliperError(
@@ -122,7 +120,7 @@ class Mahalanobis(Kernel, BaseEstimator):  # type: ignore[misc]
         metric = self._learn(Z_train, scores_train, rng)
         return LearntKernel(self.kernel.resolved(metric.transform(Z_train)), metric)
 
-    def _learn(self, Z: FloatArray, errors: FloatArray, rng: Rng) -> LearntMetric:
+    def _learn(self, Z: FloatArray, errors: FloatArray, rng: Rng) -> "LearntMetric":
         """The metric in which the logarithms of errors are predicted best by those near by."""
         if len(Z) > MOST_ERRORS:
             rows = rng.choice(len(Z), MOST_ERRORS, replace=False)
@@ -191,7 +189,7 @@ class LearntKernel(Kernel, Keeps):
     metric: Annotated[LearntMetric, Inline(LearntMetric)]
 
     @classmethod
-    def again(cls, state: dict[str, Any]) -> LearntKernel:
+    def again(cls, state: dict[str, Any]) -> Self:
         """The inner kernel with its parameters checked."""
         return cls(state["kernel"].resolved(), state["metric"])
 

@@ -1,7 +1,5 @@
 """Means and quantiles over the K nearest of fixed points, also without some of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import ceil
 
@@ -73,7 +71,7 @@ class NearestFamily:
         map_row_blocks(settle, len(crowded), 4 * len(found))
         return found
 
-    def means_without(self, candidate: float, members: IntArray) -> NearestMeansWithout:
+    def means_without(self, candidate: float, members: IntArray) -> "NearestMeansWithout":
         """For new rows, the means without each of the ``members``."""
         return NearestMeansWithout(self.search, self.magnitudes, int(candidate), members)
 

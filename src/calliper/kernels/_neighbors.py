@@ -8,8 +8,6 @@ Features whose squares would overflow or vanish are first divided by a power of 
 no digit. Balls that contain new points are in ``_balls.py``.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -102,7 +100,7 @@ class NeighborSearch(Search):
         self.__dict__.update(state)
         self._index()
 
-    def extended(self, points: FloatArray) -> NeighborSearch | None:
+    def extended(self, points: FloatArray) -> "NeighborSearch | None":
         """It answers as one built anew, and is that when many were added; None in another unit."""
         if self.unit != 1 or _unit(points, self.metric) != 1:
             return None

@@ -1,7 +1,5 @@
 """The nearness that a forest sees: the share of trees in which two rows lie in one leaf."""
 
-from __future__ import annotations
-
 from copy import copy
 from typing import Any, Self
 
@@ -67,7 +65,7 @@ class ForestProximity(WeightedKernel, BaseEstimator):  # type: ignore[misc]
         # A clone of the forest would be untrained, and this kernel is made of its trained leaves.
         return type(self)(self.forest)
 
-    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> ForestProximity:
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Self:
         """The kernel itself, with its forest checked; rows are seen only later."""
         forest = self.forest
         if forest is None:
@@ -84,7 +82,7 @@ class ForestProximity(WeightedKernel, BaseEstimator):  # type: ignore[misc]
             raise CalliperError(f"{forest!r} has 1 tree; {ONE_TREE}")
         return self
 
-    def weights(self, Z: FloatArray) -> SharedLeaves:
+    def weights(self, Z: FloatArray) -> "SharedLeaves":
         """Numbers of common leaves."""
         return SharedLeaves(self, Z)
 

@@ -26,11 +26,10 @@ the other points are exceptions, and a window does the rest.
 With smoothing, all weights have a floor and need no shift: see ``_weighted.py``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
+from typing import Self
 
 import numpy as np
 
@@ -200,8 +199,7 @@ class BagRBF(Bag):
         self._given = exponents, magnitudes, scores, mean_of_others(exponents, magnitudes)
         self._arrange(offset)
 
-    def with_offset(self, offset: float) -> BagRBF:
-        """The same bag with another constant added to every scale; no weight is summed again."""
+    def with_offset(self, offset: float) -> Self:
         other = copy(self)
         other._arrange(offset)
         return other
@@ -348,7 +346,7 @@ class RadialFamily:
 
         return np.concatenate(map_row_blocks(block, n, n))
 
-    def means_without(self, candidate: float, members: IntArray) -> RadialMeansWithout:
+    def means_without(self, candidate: float, members: IntArray) -> "RadialMeansWithout":
         """For new rows, the means without each of the ``members``."""
         # The members come first, so that their columns are a slice.
         rest = np.setdiff1d(np.arange(len(self.Z)), members)

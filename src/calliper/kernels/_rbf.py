@@ -1,11 +1,9 @@
 """Every point speaks for every other, the louder the nearer (see ``_radial.py``)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.spatial.distance import pdist
@@ -97,7 +95,7 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         """Training inputs, if the length scale is their median distance."""
         return ("training",) if isinstance(self.length_scale, str) else ()
 
-    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> RBF:
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Self:
         """A copy with its parameters checked and the median distance filled in."""
         check_metric(self.metric)
         check_engine(self.engine)
@@ -143,13 +141,13 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
             return super().local_quantile(Z, scores)
         return self._radial(Z).local_quantile(scores)
 
-    def widened(self, multiple: float, most: int) -> RBF:
+    def widened(self, multiple: float, most: int) -> Self:
         """The same with its length scale multiplied, in three digits: more would mean nothing."""
         return replace(self, length_scale=float(f"{float(self.length_scale) * multiple:.3g}"))
 
     @classmethod
     def scales_of_others(
-        cls, kernels: Sequence[RBF], Z: FloatArray, magnitudes: FloatArray, *, statistic: str
+        cls, kernels: "Sequence[RBF]", Z: FloatArray, magnitudes: FloatArray, *, statistic: str
     ) -> ScalesAtLevel:
         """Means of the others with smoothed radial weights."""
         means: list[FloatArray] = []
@@ -165,7 +163,7 @@ class RBF(Kernel, BaseEstimator):  # type: ignore[misc]
         stacked = np.stack(means)
         return lambda level: stacked
 
-    def _radial(self, Z: Any) -> PlainRadial:
+    def _radial(self, Z: Any) -> "PlainRadial":
         """The points with their weights, where they are computed."""
         length, smoothing, step = float(self.length_scale), float(self.smoothing), float(self.step)
         engine = engine_of(Z, self.engine)

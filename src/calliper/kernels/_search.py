@@ -12,12 +12,10 @@ each owns a ball that reaches to its K-th neighbour, and a new point enters the 
 every point whose ball contains it, of K points on average.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -108,7 +106,7 @@ class Search(ABC):
         """:meth:`nearest` and :meth:`balls_containing`, for which an engine may look once."""
         return self.nearest(queries, n), self.balls_containing(queries, reach)
 
-    def extended(self, points: FloatArray) -> Search | None:
+    def extended(self, points: FloatArray) -> Self | None:
         """A search of ``points``, of which the first are those at hand; None if that is no gain."""
         return None
 
@@ -126,7 +124,7 @@ class Search(ABC):
             return np.clip(rows / self.unit, -ORDINARY[1], ORDINARY[1])
 
     @cached_property
-    def places(self) -> Places:
+    def places(self) -> "Places":
         """Where there are points, and how many."""
         return Places(self.points)
 

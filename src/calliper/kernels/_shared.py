@@ -25,12 +25,10 @@ point among others one copy is left out. Sums are exact before they are rounded 
 Letters: T → ``size``, K − c → ``seats``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -62,14 +60,14 @@ class Shells:
     size: IntArray
 
     @classmethod
-    def of_points(cls, distance: FloatArray, k: int) -> Shells:
+    def of_points(cls, distance: FloatArray, k: int) -> Self:
         """From distances to points, (m, N)."""
         reach = np.partition(distance, k - 1, axis=1)[:, k - 1 : k]
         near, tied = distance < reach, distance == reach
         return cls(reach, near, tied, k - count_true(near), count_true(tied))
 
     @classmethod
-    def of_places(cls, distance: FloatArray, held: IntArray, k: int) -> Shells:
+    def of_places(cls, distance: FloatArray, held: IntArray, k: int) -> Self:
         """From distances to places and the number of points they hold, both (m, U)."""
         # The K nearest places hold K points, but for one whose only point does not count.
         most = min(k + 1, distance.shape[1])
@@ -193,7 +191,7 @@ class SharedNeighbors:
             distance[np.arange(len(rows)), points] = np.inf
         return Candidates(distance, self.magnitudes[None]).means_without(k)[0]
 
-    def _candidates(self, near: IntArray, distance: FloatArray) -> Candidates:
+    def _candidates(self, near: IntArray, distance: FloatArray) -> "Candidates":
         return Candidates(distance, self.magnitudes[near])
 
     @cached_property
@@ -202,7 +200,7 @@ class SharedNeighbors:
         return Grid(self.magnitudes)
 
     @cached_property
-    def _crowd(self) -> Crowd:
+    def _crowd(self) -> "Crowd":
         return Crowd(self.search, self.magnitudes, self.grid)
 
 

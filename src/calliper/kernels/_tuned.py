@@ -8,8 +8,6 @@ good scale. The guarded grid therefore starts where a kernel averages some ten p
 holds k of n points holds them in a volume V_d r^d, a radial kernel weighs a volume (2π)^{d/2} l^d.
 """
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
@@ -255,7 +253,7 @@ class TunedRBF(_Tuned):
     def _has_candidates(self) -> bool:
         return self.length_scales is not None or self.chosen is not None
 
-    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> TunedRBF:
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Self:
         """A copy with its parameters checked and its grid filled in."""
         self._check()
         if self.chosen is not None:
@@ -330,7 +328,7 @@ class TunedKNN(_Tuned):
     metric: Metric = EUCLIDEAN
     progress: Any = None
 
-    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> TunedKNN:
+    def resolved(self, Z_train: Known = None, rng: Rng | None = None) -> Self:
         """A copy with its parameters checked and the values of K in order."""
         self._check()
         candidates = sorted(

@@ -28,8 +28,6 @@ but all rows of a cell now have the same radius, and many rows cost no more than
 in.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
@@ -95,18 +93,18 @@ class WeightedKernel(Kernel, ABC):
 
     def leave_two_out(
         self, rows: Rows, *, offset: float, rng: Rng, Z_train: Known = None, known: Found = NOTHING
-    ) -> LeaveTwoOutWeighted:
+    ) -> "LeaveTwoOutWeighted":
         """Scales of the Jackknife+ for N ≥ 2 calibration points."""
         return LeaveTwoOutWeighted(self.weights(rows.Z), rows.magnitudes, offset)
 
     def bag(
         self, rows: Rows, *, statistic: str, offset: float, known: Found = NOTHING
-    ) -> BagWeighted:
+    ) -> "BagWeighted":
         """Thresholds of full conformal."""
         refuse_quantile(statistic)
         return BagWeighted(self.weights(rows.Z), rows.magnitudes, rows.scores, offset)
 
-    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> WeightedMean:
+    def mean(self, Z: FloatArray, magnitudes: FloatArray) -> "WeightedMean":
         """The weighted mean."""
         return WeightedMean(self.weights(Z).to, magnitudes)
 
@@ -254,7 +252,7 @@ def sums_of_others(weights: Weights, magnitudes: FloatArray) -> tuple[FloatArray
 
 
 def _sums_by_place(
-    weights: SmoothedRadial, magnitudes: FloatArray
+    weights: "SmoothedRadial", magnitudes: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """The same where many points share a place: sums of all are the same there, less one's own."""
     places = weights.points
@@ -328,7 +326,7 @@ class RadialExponents:
         self.right = np.zeros((points.shape[1] + 1, -(-len(points) // COLUMNS) * COLUMNS))
         self.right[:, : len(points)] = np.vstack([2 * centred.T, -norm]) / self.two_l2
 
-    def reordered(self, order: IntArray) -> RadialExponents:
+    def reordered(self, order: IntArray) -> "RadialExponents":
         """The same with the points in another order."""
         return RadialExponents(self.points[order], self.length_scale, self.metric, self.step)
 

@@ -8,8 +8,6 @@ Reference: N. Deutschmann, M. Rigotti, M. Rodríguez Martínez (2024), "Adaptive
 with Jackknife+ Rescaled Scores", TMLR, section 2.2.
 """
 
-from __future__ import annotations
-
 from math import ceil
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -219,7 +217,7 @@ def r2_sqi(
 
 def _in_bins(
     y: Any, intervals: IntervalsLike, coverage: float | None, rows: Any, bins: Any
-) -> SQITable | str:
+) -> "SQITable | str":
     """ISQ and CSQ of two bins or more, or why there are fewer."""
     read = one_level(intervals)
     level = level_of(read, coverage)

@@ -5,8 +5,6 @@ Regression with Jackknife+ Rescaled Scores", TMLR. Its columns "Cov." and "IS" a
 :func:`empirical_coverage` and :func:`mean_width`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -205,7 +203,7 @@ def interval_scores(
     return scores
 
 
-def interval_scorer(coverage: float = 0.9) -> IntervalScorer:
+def interval_scorer(coverage: float = 0.9) -> "IntervalScorer":
     """A scikit-learn scorer: minus :func:`interval_score`, so that larger is better.
 
     For ``scoring=`` of ``GridSearchCV`` or ``cross_val_score`` around an estimator with

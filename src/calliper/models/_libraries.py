@@ -21,13 +21,11 @@ it has settled on, at the same rate, and no longer look for the best. Nor are co
 Nothing is imported from the libraries: who has such a model has imported its library.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,7 +101,7 @@ class Table:
     starts: IntArray
 
     @classmethod
-    def of(cls, numbers: list[FloatArray], per_stage: int, first: int, stop: int) -> Table:
+    def of(cls, numbers: list[FloatArray], per_stage: int, first: int, stop: int) -> Self:
         """From the numbers of each tree."""
         some = numbers[first * per_stage : stop * per_stage]
         starts = np.cumsum([0, *(len(each) for each in some[:-1])])

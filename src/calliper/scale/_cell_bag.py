@@ -20,21 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from calliper import kernels
 from calliper._types import BoolArray, FloatArray, IntArray
-from calliper.kernels import (
-    Asked,
-    BagKNN,
-    Candidates,
-    Edge,
-    Entering,
-    Grid,
-    MeanStatistic,
-    SharedSums,
-    clamped_crossing,
-    positive_root,
-    signed_root,
-    sum_of_each,
-)
 from calliper.quantile import Shares, row_order_statistics, row_thresholds, with_signs
 from calliper.rows import Rows
 from calliper.scale._cells import CellSearch, Found, Placed
@@ -43,7 +30,7 @@ from calliper.scale._cells import CellSearch, Found, Placed
 ALONE = 2
 
 
-class CellMean(MeanStatistic):
+class CellMean(kernels.MeanStatistic):
     """Mean of up to K candidates of N points.
 
     Parameters
@@ -55,13 +42,13 @@ class CellMean(MeanStatistic):
     """
 
     def __init__(
-        self, found: Found, magnitudes: FloatArray, k: int, offset: float, tied: SharedSums
+        self, found: Found, magnitudes: FloatArray, k: int, offset: float, tied: kernels.SharedSums
     ) -> None:
         self.k, self.offset = k, offset
         short = found.size < k
         member = np.where(found.near < 0, 0.0, magnitudes[found.near])
-        self.full_sum = sum_of_each(member)
-        self.inner_sum = np.where(short, self.full_sum, sum_of_each(member[:, :-1]))
+        self.full_sum = kernels.sum_of_each(member)
+        self.inner_sum = np.where(short, self.full_sum, kernels.sum_of_each(member[:, :-1]))
         #: Of how many the mean is, without a new point that enters and with it.
         self.n_full = np.clip(found.size, 1, k)
         self.n_entered = np.minimum(found.size + 1, k)
@@ -81,21 +68,23 @@ class CellMean(MeanStatistic):
         scale = np.where(self.alone, self.high, self.full_sum / self.n_full)
         return np.asarray(scale + self.offset)
 
-    def crossing(self, entering: Entering, level: float, slope: float = 0.0) -> FloatArray:
+    def crossing(self, entering: kernels.Entering, level: float, slope: float = 0.0) -> FloatArray:
         """t_i for points that new rows enter, or that are alone."""
         alone, n = entering.at_edge == ALONE, self.n_entered[entering.point]
         weight, others = self._entered(entering.point, entering.at_edge == 1)
         if slope:
             linear = others / n + self.offset - slope * entering.score
-            found = signed_root(slope + weight / n, linear, entering.product)
+            found = kernels.signed_root(slope + weight / n, linear, entering.product)
         else:
-            found = positive_root(weight, others + n * self.offset, n * entering.product)
+            found = kernels.positive_root(weight, others + n * self.offset, n * entering.product)
         score, product = entering.score[alone], entering.product[alone]
-        found[alone] = clamped_crossing(self.low, self.high, self.offset, product, score, slope)
+        found[alone] = kernels.clamped_crossing(
+            self.low, self.high, self.offset, product, score, slope
+        )
         return found
 
     def between(
-        self, point: IntArray, at_edge: Edge, scores: FloatArray, slope: float
+        self, point: IntArray, at_edge: kernels.Edge, scores: FloatArray, slope: float
     ) -> FloatArray:
         """The t_i of all points, (N,), where the new row is alone and g(t) = t.
 
@@ -110,7 +99,7 @@ class CellMean(MeanStatistic):
         quadratic, linear = weight + slope, mean - scores * (1 + slope)
         # Where nothing is quadratic, it ends at once or never.
         flat, constant = quadratic == 0, scores * self.offset
-        found = signed_root(np.where(flat, 1.0, quadratic), linear, constant)
+        found = kernels.signed_root(np.where(flat, 1.0, quadratic), linear, constant)
         ends = flat & (linear > 0)
         found[flat] = np.inf
         found[ends] = constant[ends] / linear[ends]
@@ -119,7 +108,7 @@ class CellMean(MeanStatistic):
         return found
 
 
-class BagCells(BagKNN):
+class BagCells(kernels.BagKNN):
     """Thresholds t_i over the K nearest of the candidates."""
 
     search: Any
@@ -174,7 +163,7 @@ class BagCells(BagKNN):
         return np.where(high < b, below, high)
 
     def _one_chunk(
-        self, Z: FloatArray, asked: Asked, shares: Shares | None
+        self, Z: FloatArray, asked: kernels.Asked, shares: Shares | None
     ) -> tuple[FloatArray, int]:
         new = self._placed(Z)
         radius, n_pairs = super()._one_chunk(new, asked, shares)  # type: ignore[arg-type]
@@ -195,7 +184,7 @@ class BagCells(BagKNN):
     def _placed(self, Z: Any) -> Placed:
         return Z if isinstance(Z, Placed) else self.search.locate(Z)
 
-    def _around(self, Z: Any) -> tuple[Placed, tuple[IntArray, IntArray, Edge]]:
+    def _around(self, Z: Any) -> tuple[Placed, tuple[IntArray, IntArray, kernels.Edge]]:
         """New rows in their cells, and pairs (new row, calibration point) where it is near."""
         new = self._placed(Z)
         return new, self._entered(new)
@@ -214,7 +203,7 @@ class BagCells(BagKNN):
         """The scale of each row, with b in the place of g(t) where it has no candidates: (m,)."""
         found = self.search.nearest(new, self.n_neighbors)
         member = np.where(found.near < 0, 0.0, self.magnitudes[found.near])
-        mean = sum_of_each(member) / np.clip(found.size, 1, self.n_neighbors)
+        mean = kernels.sum_of_each(member) / np.clip(found.size, 1, self.n_neighbors)
         tied = np.flatnonzero(found.tied)
         mean[tied] = self._settled(new, tied)[0].total / self.n_neighbors
         alone = found.size == 0
@@ -222,22 +211,22 @@ class BagCells(BagKNN):
 
     def _settled(
         self, new: Placed, rows: IntArray, own: IntArray | None = None
-    ) -> tuple[SharedSums, FloatArray]:
+    ) -> tuple[kernels.SharedSums, FloatArray]:
         """Sums over nearer and over tied candidates of some rows, and their reach.
 
         All candidates are compared; ``own`` says which points the rows are.
         """
-        parts, reach, grid = np.empty((4, len(rows))), np.empty(len(rows)), Grid(self.ends)
+        parts, reach, grid = np.empty((4, len(rows))), np.empty(len(rows)), kernels.Grid(self.ends)
         for number, row in enumerate(rows):
             point = None if own is None else int(own[number])
             near, distance = self.search.of_one(new.rows[row], new.probes[row], point)
-            candidates = Candidates(distance, self.magnitudes[near][None])
+            candidates = kernels.Candidates(distance, self.magnitudes[near][None])
             sums = candidates.sums(self.n_neighbors, grid)
             parts[:, number] = sums.near[0], sums.tied[0], sums.seats[0], sums.size[0]
             reach[number] = np.partition(distance[0], self.n_neighbors - 1)[self.n_neighbors - 1]
-        return SharedSums(*parts), reach
+        return kernels.SharedSums(*parts), reach
 
-    def _entered(self, new: Placed) -> tuple[IntArray, IntArray, Edge]:
+    def _entered(self, new: Placed) -> tuple[IntArray, IntArray, kernels.Edge]:
         """Pairs (new row, point) where the row is among the nearest of the point, and how.
 
         Points without candidates are in a pair with every row.

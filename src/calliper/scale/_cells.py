@@ -15,15 +15,13 @@ with a tie for the last place, with all of their candidates. The reverse search,
 a new row among its nearest, goes by lists of the points that probe a cell.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import sqrt
 from numbers import Integral
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,25 +31,12 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from calliper import kernels
 from calliper._blocks import BLOCK_FLOATS, CHUNK_ROWS, map_slices, row_slices
 from calliper._kept import Array, Keeps, Number
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper._validation import at_least
 from calliper.exceptions import CalliperError
-from calliper.kernels import (
-    EUCLIDEAN,
-    FARTHEST,
-    ORDINARY,
-    SPARE,
-    Known,
-    NeighborSearch,
-    Pairs,
-    Rng,
-    all_distances,
-    joined,
-    paired_distances,
-    selected,
-)
 from calliper.quantile import power_of_two
 from calliper.rows import Rows
 
@@ -101,7 +86,7 @@ class Cells(BaseEstimator):  # type: ignore[misc]
         self.n_probes = n_probes
         self.random_state = random_state
 
-    def placed(self, Z_train: Known, rng: Rng | None) -> PlacedCells:
+    def placed(self, Z_train: kernels.Known, rng: kernels.Rng | None) -> "PlacedCells":
         """The partition, which depends on training rows alone."""
         at_least(self.n_probes, 1, "n_probes of Cells")
         if self.n_cells is not None:
@@ -110,7 +95,7 @@ class Cells(BaseEstimator):  # type: ignore[misc]
         centres = None if Z_train is None else self._learnt(Z_train, own)
         return PlacedCells(centres, self.n_cells, int(self.n_probes), own.randint(2**31 - 1))
 
-    def _learnt(self, Z: FloatArray, rng: Rng) -> FloatArray:
+    def _learnt(self, Z: FloatArray, rng: kernels.Rng) -> FloatArray:
         """(C, d) centres: means of what is nearest to them."""
         n_cells = self.n_cells or number_of_cells(len(Z))
         if len(Z) < n_cells:
@@ -135,7 +120,7 @@ def number_of_cells(n: int) -> int:
     return max(1, min(round(4 * sqrt(n)), n // 8))
 
 
-def as_cells(given: Any) -> Cells | PlacedCells | None:
+def as_cells(given: Any) -> "Cells | PlacedCells | None":
     """Cells as given, or a number of them."""
     if given is None or isinstance(given, Cells | PlacedCells):
         return given
@@ -159,7 +144,7 @@ class PlacedCells(Keeps):
             how = f"{len(self.learnt)} cells of training rows"
         return f"{how}, {self.n_probes} probed"
 
-    def placed(self, Z_train: Known, rng: Rng | None) -> PlacedCells:
+    def placed(self, Z_train: kernels.Known, rng: kernels.Rng | None) -> Self:
         """As it is: nothing else is learnt of it."""
         return self
 
@@ -201,7 +186,7 @@ class Placed:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def of(self, rows: slice | IntArray | BoolArray) -> Placed:
+    def of(self, rows: slice | IntArray | BoolArray) -> "Placed":
         """Some of them."""
         return Placed(self.rows[rows], self.cell[rows], self.probes[rows])
 
@@ -234,12 +219,13 @@ class CellSearch:
     """
 
     def __init__(self, points: FloatArray, centres: FloatArray, n_probes: int) -> None:
-        self.points, self.partition = points, NeighborSearch(centres, EUCLIDEAN)
+        self.points, self.partition = points, kernels.NeighborSearch(centres, kernels.EUCLIDEAN)
         self.n_probes = min(n_probes, len(centres))
         self.unit = power_of_two(np.array([points.min(initial=0), points.max(initial=0)]))
-        if not ORDINARY[0] < self.unit < ORDINARY[1]:
+        least, most = kernels.ORDINARY
+        if not least < self.unit < most:
             raise CalliperError(
-                f"cells need features between {ORDINARY[0]:g} and {ORDINARY[1]:g} in size; got "
+                f"cells need features between {least:g} and {most:g} in size; got "
                 f"{self.unit:.3g}. Divide the features by a constant, or use KNN without cells."
             )
         self.placed = self.locate(points)
@@ -260,7 +246,7 @@ class CellSearch:
         self.__dict__.update(state)
         self._list()
 
-    select = staticmethod(selected)
+    select = staticmethod(kernels.selected)
 
     def locate(self, rows: FloatArray) -> Placed:
         """The cells of rows; for one row the same in whatever company."""
@@ -292,7 +278,7 @@ class CellSearch:
         back[order] = np.arange(len(order))
         return Found(*(np.concatenate(part)[back] for part in zip(*parts, strict=True)))
 
-    def entering(self, new: Placed, reach: FloatArray) -> Pairs:
+    def entering(self, new: Placed, reach: FloatArray) -> kernels.Pairs:
         """All pairs (new row, point) such that the row is a candidate of the point within reach.
 
         The third array says where it is just as far as ``reach[point]``.
@@ -302,11 +288,11 @@ class CellSearch:
             lambda rows: self._entering(new.of(order[rows]), order[rows], reach),
             row_slices(len(new), CHUNK_ROWS),
         )
-        row, point, at_edge = joined(found)
+        row, point, at_edge = kernels.joined(found)
         by_row = np.argsort(row, kind="stable")
         return row[by_row], point[by_row], at_edge[by_row]
 
-    def _entering(self, new: Placed, name: IntArray, reach: FloatArray) -> Pairs:
+    def _entering(self, new: Placed, name: IntArray, reach: FloatArray) -> kernels.Pairs:
         rows, points = [np.empty(0, dtype=np.intp)], [np.empty(0, dtype=np.intp)]
         tolerance = self._tolerance
         for cell, mine in _by_cell(new.cell[:, None]):
@@ -329,7 +315,7 @@ class CellSearch:
     def _nearest(self, new: Placed, k: int, own: IntArray | None = None) -> Found:
         """As :meth:`nearest` for some rows, of which ``own`` says what points they are."""
         count = self.size[new.probes].sum(axis=1) - (own is not None)
-        n_best = k + SPARE
+        n_best = k + kernels.SPARE
         index, furthest = self._best(new, n_best, own)
         row, column = np.nonzero(index >= 0)
         distance = np.full(index.shape, np.inf)
@@ -394,7 +380,7 @@ class CellSearch:
         with np.errstate(over="ignore"):
             x = centred.astype(np.float32)
         norm = np.einsum("ij,ij->i", x, x).astype(np.float64)
-        far = ~(norm < FARTHEST)
+        far = ~(norm < kernels.FARTHEST)
         if far.any():
             x[far], norm[far] = 0.0, 0.0
         return x, norm, far
@@ -407,14 +393,16 @@ class CellSearch:
     def _distances(self, rows: FloatArray, row: IntArray, point: IntArray) -> FloatArray:
         """Squared distances of pairs by direct differences, in parts that fit the cache."""
         parts = row_slices(len(row), max(1, BLOCK_FLOATS // rows.shape[1]))
-        found = [paired_distances(rows[row[part]], self.points[point[part]]) for part in parts]
+        found = [
+            kernels.paired_distances(rows[row[part]], self.points[point[part]]) for part in parts
+        ]
         return np.concatenate([np.empty(0), *found])
 
     def of_one(self, row: FloatArray, probes: IntArray, own: int | None) -> tuple[IntArray, Any]:
         """All candidates of one row, (n,), and their distances by direct differences, (1, n)."""
         found = np.concatenate([self.members[cell] for cell in probes]).astype(np.intp)
         found = found if own is None else found[found != own]
-        return found, all_distances(row[None], self.points[found], EUCLIDEAN)
+        return found, kernels.all_distances(row[None], self.points[found], kernels.EUCLIDEAN)
 
 
 #: Below the smallest number of single precision errors are no longer relative.
@@ -443,7 +431,7 @@ class _Lists:
 
 def _nearest_of(x: FloatArray, centres: FloatArray, named: IntArray, rows: slice) -> IntArray:
     """Of the centres (m, P) named for some rows, the nearest, the first of those as near."""
-    every = [paired_distances(x[rows], centres[each]) for each in named[rows].T]
+    every = [kernels.paired_distances(x[rows], centres[each]) for each in named[rows].T]
     return np.asarray(named[rows][np.arange(len(every[0])), np.argmin(every, axis=0)])
 
 

@@ -5,8 +5,6 @@ else moves rows to a device. Torch is imported here and where it computes, and n
 somebody asks for it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -40,7 +38,7 @@ class TorchEngine:
 
         return TorchRadial(self._rows(rows, metric), length_scale, smoothing, step)
 
-    def _rows(self, rows: Any, metric: Any) -> DeviceRows:
+    def _rows(self, rows: Any, metric: Any) -> "DeviceRows":
         if metric != "euclidean":
             raise CalliperError(f"on {self.device} distances are Euclidean; got metric={metric!r}.")
         return rows if isinstance(rows, DeviceRows) else DeviceRows(to_columns(rows, self.device))
@@ -79,7 +77,7 @@ class DeviceRows(EngineRows):
         """Who computes with them: where they are."""
         return TorchEngine(self.device)
 
-    def vstack(self, more: Any) -> DeviceRows:
+    def vstack(self, more: Any) -> "DeviceRows":
         columns = [self.columns, to_columns(more, self.device)]
         return DeviceRows(import_torch().cat(columns, dim=1))
 
@@ -92,7 +90,7 @@ class DeviceRows(EngineRows):
                 f"rows moved."
             )
 
-    def __getitem__(self, rows: Any) -> DeviceRows:
+    def __getitem__(self, rows: Any) -> "DeviceRows":
         columns = self.columns
         if not isinstance(rows, slice):
             rows = import_torch().as_tensor(np.asarray(rows), device=columns.device)

@@ -118,7 +118,7 @@ class ShardedRescaled(FullRescaled):
 
     def extend(self, Z: Any, scores: Any, **how: Any) -> Self:
         """Shards are not extended."""
-        raise CalliperError("ShardedRescaled has no extend: fit anew to all shards.")
+        raise CalliperError("ShardedRescaled has no extend: fit it again to all shards.")
 
     def _checked_kernel(self) -> KNN:
         kernel, statistic = self.kernel, self.statistic

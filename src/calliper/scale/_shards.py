@@ -19,8 +19,6 @@ rounds are in :class:`ShardedBag`, which asks *workers* to do ``each`` and to ``
 it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -29,25 +27,10 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
+from calliper import kernels
 from calliper._blocks import BLOCK_FLOATS, map_row_blocks, row_slices
 from calliper._types import BoolArray, FloatArray, IntArray
 from calliper.exceptions import CalliperError
-from calliper.kernels import (
-    EUCLIDEAN,
-    Entering,
-    Grid,
-    MeanStatistic,
-    NeighborSearch,
-    SharedSums,
-    all_distances,
-    paired_distances,
-    rescale,
-    signed_root,
-    sum_of_each,
-    tied_at,
-    times,
-    unique_rows,
-)
 from calliper.quantile import conformal_rank, count_true, pad_exceptions
 
 #: New rows that go through the rounds together.
@@ -74,7 +57,7 @@ class Near:
     distance: FloatArray
     magnitude: FloatArray
 
-    def merged(self, other: Near, n: int) -> Near:
+    def merged(self, other: "Near", n: int) -> "Near":
         """The n nearest of both."""
         distance = np.hstack([self.distance, other.distance])
         order = np.argsort(distance, axis=1, kind="stable")[:, :n]
@@ -83,14 +66,14 @@ class Near:
 
     def tied(self, k: int) -> BoolArray:
         """Rows whose K-th place is shared, (m,)."""
-        return tied_at(self.distance, k)
+        return kernels.tied_at(self.distance, k)
 
-    def shared(self, k: int, tied: FloatArray, grid: Grid) -> SharedSums:
+    def shared(self, k: int, tied: FloatArray, grid: kernels.Grid) -> kernels.SharedSums:
         """Sums of rows that share it; ``tied`` are digits and numbers of points there."""
         nearer = self.distance < self.distance[:, k - 1 : k]
         near = grid.sums(nearer * self.magnitude, lambda digit: digit.sum(axis=1))
         sums = grid.rounded(near), grid.rounded(tied[:, :-1])
-        return SharedSums(*sums, k - count_true(nearer), tied[:, -1])
+        return kernels.SharedSums(*sums, k - count_true(nearer), tied[:, -1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +87,9 @@ class Shard:
     reach, statistic : how far the K-th of all other points is, and what they say; once known
     """
 
-    search: NeighborSearch
+    search: kernels.NeighborSearch
     scores: FloatArray
-    grid: Grid
+    grid: kernels.Grid
     reach: Any = None
     statistic: Any = None
 
@@ -121,9 +104,9 @@ class Shard:
         return statistic
 
 
-def make_shard(Z: FloatArray, scores: FloatArray, grid: Grid) -> Shard:
+def make_shard(Z: FloatArray, scores: FloatArray, grid: kernels.Grid) -> Shard:
     """A shard that knows nothing of others yet."""
-    search = NeighborSearch(Z, EUCLIDEAN)
+    search = kernels.NeighborSearch(Z, kernels.EUCLIDEAN)
     if search.unit != 1:
         raise CalliperError(
             f"features of a shard are as large as {np.abs(Z).max():.3g}: distances of points in "
@@ -146,7 +129,7 @@ def nearest_others(shard: Shard, n: int) -> Near:
 
 def _measured(shard: Shard, rows: FloatArray, found: IntArray) -> Near:
     points = shard.search.points
-    columns = [paired_distances(rows, points[column]) for column in found.T]
+    columns = [kernels.paired_distances(rows, points[column]) for column in found.T]
     near = Near(
         np.stack(columns, axis=1) if columns else np.empty(found.shape), shard.scores[found]
     )
@@ -170,10 +153,10 @@ def at_reach(
         return np.zeros((0, grid.n + 1))
     digits = grid.sums(shard.scores, lambda digit: np.bincount(places.of_point, digit))
     columns = np.column_stack([digits, places.size])
-    asked, inverse = unique_rows(np.column_stack([rows, reach]))
+    asked, inverse = kernels.unique_rows(np.column_stack([rows, reach]))
 
     def count(block: slice) -> FloatArray:
-        distance = all_distances(asked[block, :-1], places.rows, EUCLIDEAN)
+        distance = kernels.all_distances(asked[block, :-1], places.rows, kernels.EUCLIDEAN)
         return np.asarray((distance == asked[block, -1:]) @ columns)
 
     found = np.concatenate(map_row_blocks(count, len(asked), len(places.rows)))[inverse]
@@ -194,9 +177,9 @@ def at_reach_of(near: Near, shard: Shard, other: Shard, k: int, same: bool) -> F
 class _Known:
     """What a statistic asks of points that share a place, known already."""
 
-    sums: SharedSums
+    sums: kernels.SharedSums
 
-    def sums_of_others(self, points: IntArray, ks: Sequence[int]) -> list[SharedSums]:
+    def sums_of_others(self, points: IntArray, ks: Sequence[int]) -> list[kernels.SharedSums]:
         return [self.sums]
 
 
@@ -206,7 +189,7 @@ def settle(shard: Shard, near: Near, tied: FloatArray, k: int) -> Shard:
     few = Near(near.distance[crowded], near.magnitude[crowded])
     known: Any = _Known(few.shared(k, tied, shard.grid))
     inner, last = near.magnitude[:, : k - 1], near.magnitude[:, k - 1]
-    statistic = MeanStatistic(inner, last, 0.0, known, crowded)
+    statistic = kernels.MeanStatistic(inner, last, 0.0, known, crowded)
     return replace(shard, reach=near.distance[:, k - 1].copy(), statistic=statistic)
 
 
@@ -215,15 +198,15 @@ def entered(
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     """Rows that enter a point's neighbourhood, its ratio s_i/ŝ_i without them, and its t_i."""
     row, point, at_edge = shard.search.balls_containing(rows, shard.reach)
-    entering = Entering(point, at_edge, shard.scores[point], scale[row])
+    entering = kernels.Entering(point, at_edge, shard.scores[point], scale[row])
     with np.errstate(over="ignore"):
         value = shard.with_offset(offset).crossing(entering, 0.5)
-    return row, rescale(shard.scores[point], shard.scale(offset)[point]), value
+    return row, kernels.rescale(shard.scores[point], shard.scale(offset)[point]), value
 
 
 def ratios(shard: Shard, offset: float) -> FloatArray:
     """s_i/ŝ_i in ascending order."""
-    return np.sort(rescale(shard.scores, shard.scale(offset)))
+    return np.sort(kernels.rescale(shard.scores, shard.scale(offset)))
 
 
 def count_zero(shard: Shard, offset: float) -> int:
@@ -263,9 +246,11 @@ def rising(
     step = max(1, BLOCK_FLOATS // len(own))
     for block in row_slices(len(rows), step):
         factor = scale[block]
-        found = signed_root(slope, own - slope * shard.scores, shard.scores * factor[:, None])
+        found = kernels.signed_root(
+            slope, own - slope * shard.scores, shard.scores * factor[:, None]
+        )
         row, point, at_edge = shard.search.balls_containing(rows[block], shard.reach)
-        entering = Entering(point, at_edge, shard.scores[point], factor[row])
+        entering = kernels.Entering(point, at_edge, shard.scores[point], factor[row])
         found[row, point] = statistic.crossing(entering, 0.5, slope)
         inside = (found >= middle[0]) & (found <= middle[1])
         places = np.nonzero(inside)
@@ -290,7 +275,7 @@ class ShardedBag:
         self,
         workers: Workers,
         shards: list[Any],
-        grid: Grid,
+        grid: kernels.Grid,
         *,
         n: int,
         n_neighbors: int,
@@ -371,7 +356,7 @@ class ShardedBag:
         )
         for other in others:
             near = near.merged(other, self.k + 1)
-        total = sum_of_each(near.magnitude[:, : self.k])
+        total = kernels.sum_of_each(near.magnitude[:, : self.k])
         tied = near.tied(self.k)
         if tied.any():
             few = Near(near.distance[tied], near.magnitude[tied])
@@ -398,7 +383,7 @@ class ShardedBag:
             every = np.repeat(ratio[None], rows.stop - rows.start, axis=0)
             minus = np.where(outside, np.nan, removed[rows])
             multiples = [
-                times(np.repeat(factor[rows, None], part.shape[1], axis=1), part)
+                kernels.times(np.repeat(factor[rows, None], part.shape[1], axis=1), part)
                 for part in (every, minus)
             ]
             value = np.hstack([*multiples, added[rows]])

@@ -19,8 +19,6 @@ in the order of their reach, so that a block has about one reach, and only in bl
 is below it are entries compared with their own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -304,7 +302,7 @@ class TorchSearch(Search):
             self._order, self._tiles = balls.argsort(), {}
         return balls
 
-    def _tile(self, dtype: Any) -> Tiles:
+    def _tile(self, dtype: Any) -> "Tiles":
         if dtype not in self._tiles:
             self._tiles[dtype] = Tiles(self.columns, dtype, self._order)
         return self._tiles[dtype]

@@ -37,12 +37,10 @@ them is tried on training rows, and has no spread without. Calibration rows show
 layout: how many columns, and whether of numbers. No value in them is looked at.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
@@ -51,25 +49,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_is_fitted
 
+from calliper import models
 from calliper._kept import Field, Keeps, Number, OneOf, Opened, Text
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_predictions, n_rows, shape_of
 from calliper.exceptions import CalliperError, EmbeddingWarning, UnscaledFeaturesWarning, warn
-from calliper.models import (
-    Layer,
-    ModelFamily,
-    OpenedModel,
-    UnreadableError,
-    coefficients,
-    comes_from,
-    families,
-    is_linear,
-    is_module,
-    is_tensor,
-    learnt,
-    open_model,
-    predictions,
-)
 from calliper.space._encoding import ColumnEncoder
 from calliper.space._spaces import (
     Contributions,
@@ -117,8 +101,8 @@ class PredictionAndSpread(Keeps):
     predicts : whether the family's prediction is the model's own; else the model is asked
     """
 
-    opened: OpenedModel
-    doubt: ModelFamily
+    opened: models.OpenedModel
+    doubt: models.ModelFamily
     unit: float | None
     predicts: bool = True
 
@@ -139,9 +123,9 @@ class PredictionAndSpread(Keeps):
         }
 
     @classmethod
-    def again(cls, state: dict[str, Any]) -> PredictionAndSpread:
+    def again(cls, state: dict[str, Any]) -> Self:
         """What the family reads of the model that was given."""
-        every: tuple[type[ModelFamily], ...] = (ModelFamily, *families())
+        every: tuple[type[models.ModelFamily], ...] = (models.ModelFamily, *models.families())
         known = {family.__name__: family for family in every}
         doubt = known[state.pop("family")](state["opened"].core)
         return cls(doubt=doubt, **state)
@@ -149,13 +133,13 @@ class PredictionAndSpread(Keeps):
     @classmethod
     def learn(
         cls,
-        opened: OpenedModel,
-        family: type[ModelFamily],
+        opened: models.OpenedModel,
+        family: type[models.ModelFamily],
         X_train: Any,
         y_train: FloatArray | None,
         *,
         predicts: bool,
-    ) -> PredictionAndSpread:
+    ) -> Self:
         """The space, with its unit from the model, else from training rows, else without."""
         doubt = family(opened.core)
         unit = doubt.unit()
@@ -201,7 +185,7 @@ class PredictionAndSpread(Keeps):
         logarithms = weights[:, None] * np.log(spreads / units[:, None] + self.doubt.floor)
         return np.asarray(np.column_stack([mean / self.unit, *logarithms]))
 
-    def with_model(self, opened: OpenedModel) -> PredictionAndSpread:
+    def with_model(self, opened: models.OpenedModel) -> Self:
         """The other model's numbers, in the unit of this one."""
         return replace(self, opened=opened, doubt=type(self.doubt)(opened.core))
 
@@ -241,7 +225,7 @@ class Embedding(Keeps):
     }
 
     @classmethod
-    def again(cls, state: dict[str, Any]) -> Embedding:
+    def again(cls, state: dict[str, Any]) -> Self:
         """The map; who has the model adds it."""
         made = cls(state["space"], None, state["n_outputs"], state["n_columns"])
         made.n_dimensions = state["n_dimensions"]
@@ -299,13 +283,13 @@ class Embedding(Keeps):
             return None
         return float(np.clip(LENGTH * n ** (-1 / 3), SHORTEST, LONGEST))
 
-    def refitted(self, model: Any) -> Embedding:
+    def refitted(self, model: Any) -> "Embedding":
         """The same space, in the same units, around another fit of the model."""
-        space = self.space.with_model(open_model(model))
+        space = self.space.with_model(models.open_model(model))
         return Embedding(space, model, self.n_outputs, self.n_columns)
 
     def _predict(self, X: Any) -> FloatArray:
-        return predictions(self.model, X, self.n_outputs)
+        return models.predictions(self.model, X, self.n_outputs)
 
     def _checked(self, Z: FloatArray) -> FloatArray:
         if isinstance(self.space, Untouched):  # a frame, perhaps: who asked for it knows what to do
@@ -386,11 +370,11 @@ class SpaceChoice:
             return self._auto()
         if name == "prediction":
             return self.bare
-        if name and is_module(core := open_model(self.model).core):
-            return Network(Layer(core, name))
-        if isinstance(embed, Layer) and embed.module is self.model:
+        if name and models.is_module(core := models.open_model(self.model).core):
+            return Network(models.Layer(core, name))
+        if isinstance(embed, models.Layer) and embed.module is self.model:
             return Network(embed)
-        if is_transformer(embed) and not isinstance(embed, Layer):
+        if is_transformer(embed) and not isinstance(embed, models.Layer):
             fitted = _fit_transformer(embed, self.X_train)
             return Mapped(mapping=fitted, name=type(fitted).__name__)
         if callable(embed):
@@ -412,10 +396,10 @@ class SpaceChoice:
 
     def _auto(self) -> Space:
         """The first space of the table that fits the model."""
-        opened = open_model(self.model)
-        if is_module(opened.core):
-            return Network(Layer(opened.core)) if self.nearness else self.bare
-        for family in families() if self.n_outputs == 1 else ():
+        opened = models.open_model(self.model)
+        if models.is_module(opened.core):
+            return Network(models.Layer(opened.core)) if self.nearness else self.bare
+        for family in models.families() if self.n_outputs == 1 else ():
             if not family.is_mine(opened.core):
                 continue
             kind, known = type(opened.core).__name__, family.is_known(opened.core)
@@ -430,18 +414,18 @@ class SpaceChoice:
                 space = PredictionAndSpread.learn(
                     opened, family, self.X_train, self.y_train, predicts=known
                 )
-            except UnreadableError as reason:
+            except models.UnreadableError as reason:
                 _warn_of_space(
                     f"The trees of this {kind} say nothing about its error, since {reason}. "
                     f"Nearness is judged without them"
                 )
                 break
-            if space.unit is None and is_linear(opened.core):
+            if space.unit is None and models.is_linear(opened.core):
                 break  # a linear model has places in a unit to offer
             return space
         return self._untrained(opened) if self.X_train is None else self._trained(opened)
 
-    def _trained(self, opened: OpenedModel) -> Space:
+    def _trained(self, opened: models.OpenedModel) -> Space:
         """The space of a model without a spread."""
         try:
             rows = opened.prepare(self.X_train)
@@ -461,13 +445,13 @@ class SpaceChoice:
             outputs=Scaling.learn(y_pred.reshape(len(y_pred), -1)),
         )
 
-    def _untrained(self, opened: OpenedModel) -> Space:
+    def _untrained(self, opened: models.OpenedModel) -> Space:
         """The space of a model without a spread and without training rows."""
         d = _n_inputs(opened, self.X_calibration)
         if d == 1:
             return OneInput(opened=opened, encode=ColumnEncoder.of_numbers(1))
-        if self.n_outputs == 1 and is_linear(opened.core):
-            weights = coefficients(opened.core)
+        if self.n_outputs == 1 and models.is_linear(opened.core):
+            weights = models.coefficients(opened.core)
             if len(weights) == d and weights.any():
                 name = f"what {np.count_nonzero(weights)} inputs add each, and prediction"
                 return Contributions(opened=opened, name=name)
@@ -483,7 +467,9 @@ class SpaceChoice:
             )
         return self.bare
 
-    def _disagreement(self, opened: OpenedModel, family: type[ModelFamily]) -> str | None:
+    def _disagreement(
+        self, opened: models.OpenedModel, family: type[models.ModelFamily]
+    ) -> str | None:
         """How the family's predictions of training rows differ from the model's, in words.
 
         None if they agree.
@@ -494,7 +480,7 @@ class SpaceChoice:
             )
         n = n_rows(self.X_train)
         rows = _safe_indexing(indexable(self.X_train)[0], np.arange(0, n, -(-n // N_CHECKED)))
-        expected = predictions(self.model, rows, self.n_outputs)
+        expected = models.predictions(self.model, rows, self.n_outputs)
         try:
             found = opened.finish(family(opened.core).measure(opened.prepare(rows))[0])
         except (AttributeError, TypeError, ValueError, IndexError) as error:
@@ -517,7 +503,7 @@ def learnt_from_training(space: Space) -> bool:
     """Whether training rows had a part in a space that was chosen with them."""
     if isinstance(space, PredictionAndSpread):
         return not space.predicts or space.doubt.unit() is None
-    if isinstance(space, Mapped) and not isinstance(space.mapping, Layer):
+    if isinstance(space, Mapped) and not isinstance(space.mapping, models.Layer):
         return space.scaling is not None or is_transformer(space.mapping)
     return isinstance(space, OneInput | InputsAndPrediction)
 
@@ -541,34 +527,34 @@ def _fit_transformer(transformer: Any, X_train: Any) -> Any:
 
 def _name_of(mapping: Any) -> str:
     """What a function calls itself; a ``Layer`` has a name in words, a module its class."""
-    if isinstance(mapping, Layer):
+    if isinstance(mapping, models.Layer):
         return mapping.name_in_words
-    if is_module(mapping):
+    if models.is_module(mapping):
         return f"output of {type(mapping).__name__}"
     name = str(getattr(mapping, "__name__", "<lambda>"))
     return "function" if name == "<lambda>" else name
 
 
-def _n_inputs(opened: OpenedModel, X: Any) -> int | None:
+def _n_inputs(opened: models.OpenedModel, X: Any) -> int | None:
     """The number of inputs of the core; None for text, sparse rows or anything without columns.
 
     Told by the layout of rows, never by values: a gap in one of them must change nothing.
     """
     rows = opened.prepare(_safe_indexing(X, [0])) if opened.steps else X
     if isinstance(rows, list):  # which a model of scikit-learn takes for an array of numbers
-        return learnt(opened.core, "n_features_in_")  # type: ignore[no-any-return]
+        return models.learnt(opened.core, "n_features_in_")  # type: ignore[no-any-return]
     if sparse.issparse(rows) or len(shape_of(rows)) != 2:
         return None
-    plain = isinstance(rows, np.ndarray) or is_tensor(rows)
+    plain = isinstance(rows, np.ndarray) or models.is_tensor(rows)
     types = [rows.dtype] if plain else list(rows.dtypes)
     return int(rows.shape[1]) if all(_is_number(each) for each in types) else None
 
 
 def _is_number(dtype: Any) -> bool:
     """For types of PyTorch; of Polars; of NumPy and pandas."""
-    if comes_from(dtype, "torch"):
+    if models.comes_from(dtype, "torch"):
         return bool(dtype.is_floating_point)
-    return bool(dtype.is_numeric() if comes_from(dtype, "polars") else dtype.kind in "biuf")
+    return bool(dtype.is_numeric() if models.comes_from(dtype, "polars") else dtype.kind in "biuf")
 
 
 def _warn_if_unscaled(features: FloatArray) -> None:

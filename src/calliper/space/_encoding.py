@@ -34,13 +34,11 @@ Frames go by the names of columns, arrays by position. Lists of texts, pictures 
 columns and are refused.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,7 +91,7 @@ class Numbers:
     kind: ClassVar[str] = "numbers"
 
     @classmethod
-    def learn(cls, values: Values) -> Numbers:
+    def learn(cls, values: Values) -> Self:
         """The median of what is known, 0 if there is none."""
         numbers = _numbers(values)
         known = np.clip(numbers[~np.isnan(numbers)], -LARGEST_INPUT, LARGEST_INPUT)
@@ -114,7 +112,7 @@ class Times:
     kind: ClassVar[str] = "times"
 
     @classmethod
-    def learn(cls, values: Values, letter: str) -> Times:
+    def learn(cls, values: Values, letter: str) -> Self:
         """The median in microseconds."""
         times = _times(values, letter)
         known = times[~np.isnat(times)].astype(np.int64)
@@ -137,7 +135,7 @@ class Levels:
     kind: ClassVar[str] = "levels"
 
     @classmethod
-    def learn(cls, cells: Sequence[Hashable], y: FloatArray | None) -> Levels:
+    def learn(cls, cells: Sequence[Hashable], y: FloatArray | None) -> Self:
         """Places on [0, 1] by mean target, or by frequency: see the module's first lines."""
         counts = Counter(cells)
         common = sorted((level for level, n in counts.items() if n >= FEWEST_OF_LEVEL), key=str)
@@ -152,7 +150,7 @@ class Levels:
         return cls(places=places, gap=float(mean_rank[-1]), by_target=y is not None)
 
     @classmethod
-    def in_order(cls, cells: Sequence[Hashable], order: Sequence[Hashable]) -> Levels:
+    def in_order(cls, cells: Sequence[Hashable], order: Sequence[Hashable]) -> Self:
         """Positions in a given order; the training median for gaps and what is not in it."""
         places = {level: float(place) for place, level in enumerate(order)}
         known = [places[cell] for cell in cells if cell in places]
@@ -209,7 +207,7 @@ class ColumnEncoder(Keeps):
         return {**vars(self), "columns": columns, "names": names}
 
     @classmethod
-    def again(cls, state: dict[str, Any]) -> ColumnEncoder:
+    def again(cls, state: dict[str, Any]) -> Self:
         """The encoder, of columns that are checked one by one."""
         names, columns = state["names"], state["columns"]
         whole = isinstance(columns, list) and (names is None or isinstance(names, list))
@@ -219,12 +217,12 @@ class ColumnEncoder(Keeps):
         return cls(**{**state, "names": None if names is None else tuple(names)})
 
     @classmethod
-    def of_numbers(cls, d: int) -> ColumnEncoder:
+    def of_numbers(cls, d: int) -> Self:
         """So many columns of numbers, 0 at gaps: for who has no training rows."""
         return cls(columns=(Numbers(gap=0.0),) * d)
 
     @classmethod
-    def learn(cls, X_train: Any, y_train: FloatArray | None = None) -> ColumnEncoder:
+    def learn(cls, X_train: Any, y_train: FloatArray | None = None) -> Self:
         """Learn from training rows what becomes of each column; targets order the levels."""
         if sparse.issparse(X_train):
             n, d = X_train.shape
@@ -234,9 +232,7 @@ class ColumnEncoder(Keeps):
         return cls(columns=tuple(_learnt(column, y_train) for column in columns), names=names)
 
     @classmethod
-    def learn_and_encode(
-        cls, X_train: Any, y_train: FloatArray
-    ) -> tuple[ColumnEncoder, FloatArray]:
+    def learn_and_encode(cls, X_train: Any, y_train: FloatArray) -> tuple[Self, FloatArray]:
         """As ``learn``, and features of the training rows for a model of ``y_train``.
 
         They are those of the encoder but for levels, which are placed by the other rows' targets:

@@ -23,34 +23,22 @@ select on L, and costs coverage: with N = 3, two rows in L and α = ½, "fall ba
 of L is below ½" covers 7/16. Where L teaches nothing that clearly helps, C calibrates all the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, train_test_split
 from sklearn.utils import _safe_indexing, check_random_state, indexable
 
+from calliper import models
 from calliper._kept import Array, Field, Number, Text
 from calliper._notebook import Progress, reporter
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_folds, n_rows
 from calliper.declarations import Uses
 from calliper.exceptions import CalliperError, EmbeddingWarning, warn
-from calliper.models import (
-    ModelFamily,
-    check_sample_weight,
-    fit_params_of,
-    fresh,
-    is_frozen,
-    refuse_crashing,
-    routed,
-    trainable,
-    unwrapped,
-)
 from calliper.rows import Rows
 from calliper.space._embedding import Embedding, PredictionAndSpread
 from calliper.space._spaces import one_target
@@ -95,7 +83,7 @@ class LeftOut(Rows):
         return {**own, "y_pred": self.y_pred.reshape(len(self.numbers), -1)}
 
     @classmethod
-    def again(cls, state: dict[str, Any]) -> LeftOut:
+    def again(cls, state: dict[str, Any]) -> Self:
         """One column is none."""
         y_pred = state["y_pred"]
         return cls(**{**state, "y_pred": y_pred[:, 0] if y_pred.shape[1] == 1 else y_pred})
@@ -142,9 +130,9 @@ class Training:
     def train(self, model: Any, rows: IntArray, fit_params: Mapping[str, Any] | None = None) -> Any:
         """A copy of the model, trained on some of the rows."""
         X = indexable(self.X)[0]
-        refuse_crashing(model, X)
-        params = fit_params_of(X, {**(fit_params or {}), **self.fit_params}, rows)
-        return fresh(model).fit(_safe_indexing(X, rows), self._targets[rows], **params)
+        models.refuse_crashing(model, X)
+        params = models.fit_params_of(X, {**(fit_params or {}), **self.fit_params}, rows)
+        return models.fresh(model).fit(_safe_indexing(X, rows), self._targets[rows], **params)
 
     @property
     def _targets(self) -> Any:
@@ -192,16 +180,16 @@ class Training:
 
 def why_no_refit(model: Any) -> str | None:
     """Why a model cannot be trained again, as the end of a sentence; None if it can."""
-    if is_frozen(model):
+    if models.is_frozen(model):
         return "is frozen"
-    return None if hasattr(unwrapped(model), "fit") else "has no fit"
+    return None if hasattr(models.unwrapped(model), "fit") else "has no fit"
 
 
 def knows_left_out(space: Any) -> bool:
     """Whether members of the model may say which rows they left out, if told all of them."""
     if not isinstance(space, PredictionAndSpread) or not space.predicts:
         return False
-    return type(space.doubt).left_out is not ModelFamily.left_out
+    return type(space.doubt).left_out is not models.ModelFamily.left_out
 
 
 def _out_of_bag(embedding: Embedding, training: Training) -> LeftOut | None:
@@ -225,7 +213,7 @@ def _out_of_bag(embedding: Embedding, training: Training) -> LeftOut | None:
 
 def _out_of_fold(embedding: Embedding, training: Training) -> LeftOut:
     """Predictions and places by copies that were trained without the row's fold."""
-    model, more = trainable(unwrapped(embedding.model), training.fit_params)
+    model, more = models.trainable(models.unwrapped(embedding.model), training.fit_params)
     X, parts = indexable(training.X)[0], []
     for others, fold in training.folds():
         refitted = embedding.refitted(training.train(model, others, more))
@@ -269,8 +257,8 @@ def train_apart(
         shuffle=shuffle,
         random_state=front.random_state,
     )
-    check_sample_weight(fit_params, len(y))
-    X, fit_params = indexable(X)[0], routed(front, fit_params)
+    models.check_sample_weight(fit_params, len(y))
+    X, fit_params = indexable(X)[0], models.routed(front, fit_params)
     training = Training(
         X=_safe_indexing(X, train),
         y=y[train],
@@ -278,7 +266,7 @@ def train_apart(
         random_state=front.random_state,
         shuffle=shuffle,
         groups=None if groups is None else _safe_indexing(groups, train),
-        fit_params=fit_params_of(X, fit_params, train),
+        fit_params=models.fit_params_of(X, fit_params, train),
         progress=reporter(front.progress, "training"),
     )
     model = training.train(front.estimator, np.arange(len(train)))

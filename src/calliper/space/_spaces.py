@@ -6,11 +6,9 @@ and not the new row, at the centre of their own cloud: new and calibration point
 be treated alike, and the proof of coverage needs that they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Protocol, Self
 
 import numpy as np
 from sklearn.preprocessing import StandardScaler
@@ -34,7 +32,7 @@ class Scaling(Keeps):
     scale: Annotated[FloatArray, Array("float64", ("d",), least=np.finfo(float).tiny)]
 
     @classmethod
-    def learn(cls, features: FloatArray) -> Scaling:
+    def learn(cls, features: FloatArray) -> Self:
         """Mean and deviation; 1 for what does not vary."""
         fitted = StandardScaler().fit(features)
         return cls(fitted.mean_, fitted.scale_)
@@ -62,19 +60,28 @@ class Space(Protocol):
         ``predict`` is the model's own way, for spaces that need the prediction.
         """
 
-    def with_model(self, opened: OpenedModel) -> Space:
+    def with_model(self, opened: OpenedModel) -> Self:
         """The same coordinates, in the same units, of another model of the same kind."""
 
 
+class OfAnyModel(Keeps):
+    """A space that stays as it is for another model, and whose distances have no unit."""
+
+    has_unit = False
+
+    def with_model(self, opened: OpenedModel) -> Self:
+        """The same space."""
+        return self
+
+
 @dataclass(frozen=True, kw_only=True)
-class Mapped(Keeps):
+class Mapped(OfAnyModel):
     """What a function or a fitted transformer makes of the inputs; without one, the inputs."""
 
     name: str
     mapping: Any = None
     scaling: Scaling | None = None
 
-    has_unit = False
     keeps: ClassVar[Mapping[str, Field]] = {
         "name": Text(),
         "mapping": Plain("embed"),
@@ -90,7 +97,7 @@ class Mapped(Keeps):
         return known | {"encode": encode, "mapping": mapping}
 
     @classmethod
-    def again(cls, state: dict[str, Any]) -> Mapped:
+    def again(cls, state: dict[str, Any]) -> Self:
         """The map, by what the user brought."""
         encode, brought = state.pop("encode"), state.pop("mapping")
         return cls(mapping=brought if encode is None else encode, **state)
@@ -105,26 +112,16 @@ class Mapped(Keeps):
         features = as_features(mapped(X), X, name="embed(X)")
         return None, features if self.scaling is None else self.scaling(features)
 
-    def with_model(self, opened: OpenedModel) -> Mapped:
-        """The same space: it does not depend on the model."""
-        return self
-
 
 @dataclass(frozen=True)
-class Untouched(Keeps):
+class Untouched(OfAnyModel):
     """Rows as they came, frames too, for methods that make something of their own of them."""
 
     name: str = "inputs as they are"
 
-    has_unit = False
-
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, Any]:
         """No predictions, and the rows."""
         return None, X
-
-    def with_model(self, opened: OpenedModel) -> Untouched:
-        """The same space: it does not depend on the model."""
-        return self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,26 +140,23 @@ class OneInput(Keeps):
         features = self.encode(self.opened.prepare(X))
         return None, features if self.scaling is None else self.scaling(features)
 
-    def with_model(self, opened: OpenedModel) -> OneInput:
+    def with_model(self, opened: OpenedModel) -> Self:
         """The input as the other model's core is given it."""
         return replace(self, opened=opened)
 
 
 @dataclass(frozen=True)
-class Prediction(Keeps):
+class Prediction(OfAnyModel):
     """The prediction alone, in ``units``: one number, or each of several targets or quantiles."""
 
     name: str = "prediction"
     units: Annotated[Any, Array("float64", ("k",), least=np.finfo(float).tiny)] = 1.0
 
-    has_unit = False
-
     def for_file(self) -> dict[str, Any]:
-        """What a file holds."""
         return {"units": np.atleast_1d(np.asarray(self.units, dtype=np.float64))}
 
     @classmethod
-    def again(cls, state: dict[str, Any]) -> Prediction:
+    def again(cls, state: dict[str, Any]) -> Self:
         """One unit for all is a number."""
         units = state["units"]
         return cls(units=units if len(units) != 1 else float(units[0]))
@@ -171,10 +165,6 @@ class Prediction(Keeps):
         """Predictions, and the same as columns (m, n_outputs)."""
         y_pred = predict(X)
         return y_pred, (y_pred if y_pred.ndim > 1 else y_pred[:, None]) / self.units
-
-    def with_model(self, opened: OpenedModel) -> Prediction:
-        """The same space: ``locate`` is given the model's way to predict."""
-        return self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +195,7 @@ class InputsAndPrediction(Keeps):
         columns = self.outputs(y_pred.reshape(len(y_pred), -1))
         return y_pred, np.hstack([features / np.sqrt(features.shape[1]), columns])
 
-    def with_model(self, opened: OpenedModel) -> InputsAndPrediction:
+    def with_model(self, opened: OpenedModel) -> Self:
         """The other model's predictions, in the units of this one's."""
         return replace(self, opened=opened)
 
@@ -227,18 +217,16 @@ class Contributions(Keeps):
         added = ColumnEncoder.of_numbers(len(weights))(rows)[:, used] * weights[used]
         return y_pred, np.column_stack([added, y_pred])
 
-    def with_model(self, opened: OpenedModel) -> Contributions:
+    def with_model(self, opened: OpenedModel) -> Self:
         """What inputs add to the other model's predictions."""
         return replace(self, opened=opened)
 
 
 @dataclass(frozen=True)
-class Network(Keeps):
+class Network(OfAnyModel):
     """The space of a module that predicts: prediction and layer in one pass."""
 
     layer: Annotated[Layer, Part("models")]
-
-    has_unit = False
 
     @property
     def name(self) -> str:
@@ -248,10 +236,6 @@ class Network(Keeps):
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """The module's predictions, None if it answers with no tensor, and the layer's output."""
         return self.layer.predict_and_place(X)
-
-    def with_model(self, opened: OpenedModel) -> Network:
-        """The same space: a module is not trained here."""
-        return self
 
 
 def prepared_and_predicted(opened: OpenedModel, X: Any, n_outputs: int) -> tuple[Any, FloatArray]:

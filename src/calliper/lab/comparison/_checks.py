@@ -55,7 +55,8 @@ _MEANINGS = {
     "twins": "Targets and features take few values, so that rows coincide without being the same. "
     "If these are the same rows, all numbers here are meaningless: make sure.",
     "duplicated-ids": "Rows of one unit are alike, so there are fewer independent points than "
-    "rows, and the errors given here are too small. If units shall be new, split by unit.",
+    "rows, and the errors given here are too small. If new rows will be of new "
+    "units, split by unit.",
     "shared-ids": "If an id is a unit (a patient, a molecule), coverage on new units may be lower "
     "than coverage here. Split by unit.",
     "drift": "Every guarantee here assumes that calibration and new points are exchangeable. If "
@@ -66,7 +67,8 @@ _MEANINGS = {
     "than they are.",
     "duplicated-inputs": "Ties in distance share their places, which is valid. But repeated "
     "measurements of one unit are not independent points: if that is what they are, split by unit.",
-    "missing-groups": "Nothing is known of what they have in common: fill them in, or remove them.",
+    "missing-groups": "Nothing is known about what they have in common: fill them in, or remove "
+    "them.",
     "single-member-group": "Its coverage is 0 or 1 and says nothing.",
     "small-group": "Read their coverage with its error bar.",
     "short-group": "Coverage is promised on average over all rows, not in each group; if all were "
@@ -75,8 +77,8 @@ _MEANINGS = {
     "--group. Or let the features tell the groups apart.",
     "few-test-points": f"Nothing can be said with fewer than {FEWEST_TEST_POINTS}; some hundreds "
     "tell coverage to a few percent.",
-    "infinite": "They are valid, cover always and say nothing; the mean width and the interval "
-    "score are infinite with them.",
+    "infinite": "They are valid and always cover, but say nothing; the mean width and the "
+    "interval score are infinite with them.",
     "constant-widths": "It does not adapt here; measures of adaptivity do not exist for it.",
 }
 

@@ -1,7 +1,5 @@
 """Rows with known targets, as a comparison takes them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -83,12 +81,12 @@ class Points:
         """``|y − ŷ|``."""
         return np.abs(self.y - self.y_pred)
 
-    def take(self, rows: IntArray) -> Points:
+    def take(self, rows: IntArray) -> "Points":
         """Some of the rows."""
         ids = None if self.ids is None else tuple(self.ids[row] for row in rows)
         return Points(self.Z[rows], self.y[rows], self.y_pred[rows], ids, self.feature_names)
 
-    def and_also(self, other: Points) -> Points:
+    def and_also(self, other: "Points") -> "Points":
         """The rows of both, without their ids."""
         pairs = ((self.Z, other.Z), (self.y, other.y), (self.y_pred, other.y_pred))
         Z, y, y_pred = map(np.concatenate, pairs)

@@ -8,20 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from calliper import metrics
 from calliper._types import FloatArray
 from calliper.intervals import Intervals
 from calliper.lab.comparison._answers import Answer, Sets
 from calliper.lab.comparison._contest import Scores, coverage_by_chance
 from calliper.lab.comparison._points import FEWEST_TEST_POINTS, Points
-from calliper.metrics import (
-    Context,
-    CoverageTable,
-    coverage_by_group,
-    coverage_by_value,
-    coverage_by_width,
-    measured,
-    sqi_table,
-)
 
 #: What a record has of the registered measures, by the same names.
 _MEASURED = ("coverage", "mean_width", "median_width", "tau_si", "r2_sqi", "fraction_infinite")
@@ -94,7 +86,7 @@ class CoveragePart:
     level: float
     by: str
     name: str
-    table: CoverageTable
+    table: metrics.CoverageTable
 
     def to_values(self) -> dict[str, Any]:
         """For JSON."""
@@ -122,8 +114,8 @@ def measure(
 ) -> Record:
     """All measures of one method at one level; ``parts`` are its coverage in parts of the test."""
     level, test = scores.level, sets.test
-    context = Context(level=level, y_pred=test.y_pred)
-    found = measured(_MEASURED, test.y, answer.at(level), context)
+    context = metrics.Context(level=level, y_pred=test.y_pred)
+    found = metrics.measured(_MEASURED, test.y, answer.at(level), context)
     covered, m = found["coverage"], len(test)
     low, high = coverage_by_chance(level, len(sets.calibration), m)
     guarantee = next(g for g in answer.guarantees if g.coverage == level)
@@ -162,7 +154,7 @@ def cut(answer: Answer, level: float, sets: Sets) -> Iterator[CoveragePart]:
         yield CoveragePart(method=answer.method, level=level, by=by, name=name, table=table)
 
 
-def _cuts(intervals: Intervals, sets: Sets) -> Iterator[tuple[str, str, CoverageTable]]:
+def _cuts(intervals: Intervals, sets: Sets) -> Iterator[tuple[str, str, metrics.CoverageTable]]:
     """What the test set is cut by, its name, and coverage in each part."""
     test, y = sets.test, sets.test.y
     with warnings.catch_warnings():
@@ -170,20 +162,20 @@ def _cuts(intervals: Intervals, sets: Sets) -> Iterator[tuple[str, str, Coverage
         warnings.simplefilter("ignore")
         finite = np.isfinite(intervals.width)
         if finite.any() and np.ptp(intervals.width[finite]) > 1e-9 * intervals.width[finite].max():
-            yield "width", "", coverage_by_width(y, intervals)
-        yield "prediction", "", coverage_by_value(y, intervals, test.y_pred)
+            yield "width", "", metrics.coverage_by_width(y, intervals)
+        yield "prediction", "", metrics.coverage_by_value(y, intervals, test.y_pred)
         for column in sets.shown_features:
-            table = coverage_by_value(y, intervals, test.Z[:, column])
+            table = metrics.coverage_by_value(y, intervals, test.Z[:, column])
             yield "feature", test.feature_names[column], table
         if sets.groups is not None:
             yield "group", sets.group_name, by_group(y, intervals, sets.groups)
 
 
-def by_group(y: FloatArray, intervals: Intervals, groups: Sequence[str]) -> CoverageTable:
+def by_group(y: FloatArray, intervals: Intervals, groups: Sequence[str]) -> metrics.CoverageTable:
     """Coverage in each group, in the order of numbers if all names are numbers."""
     names = sorted(set(groups), key=_natural)
     place = {name: i for i, name in enumerate(names)}
-    table = coverage_by_group(y, intervals, np.array([place[name] for name in groups]))
+    table = metrics.coverage_by_group(y, intervals, np.array([place[name] for name in groups]))
     return replace(table, labels=tuple(names))
 
 
@@ -202,7 +194,7 @@ def deciles(answer: Answer, level: float, test: Points) -> Deciles:
     finite = np.isfinite(intervals.width)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        table = sqi_table(
+        table = metrics.sqi_table(
             test.errors[finite],
             intervals.width[finite],
             level,

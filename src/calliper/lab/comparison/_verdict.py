@@ -150,7 +150,7 @@ def judge(case: Case) -> Verdict:
         return Verdict(
             level=case.level,
             headline=f"{few}: every interval is infinite.",
-            covers="Infinite intervals cover always and say nothing.",
+            covers="Infinite intervals always cover and say nothing.",
             promise=case.constant.guarantee,
         )
     return _recommended(case) if case.fit else _none_covers(case.records)

@@ -8,16 +8,7 @@ from calliper._notebook import Progress, reporter
 from calliper._types import Coverage
 from calliper._validation import check_levels
 from calliper.exceptions import FailedTrialsWarning, warn
-from calliper.lab.evaluation._plan import (
-    Draw,
-    Sizes,
-    Trial,
-    check_measures,
-    check_methods,
-    check_problems,
-    size_of_test,
-    sizes,
-)
+from calliper.lab.evaluation import _plan as plan
 from calliper.lab.evaluation._problem import Problem
 from calliper.lab.evaluation._records import Records, Row
 from calliper.lab.evaluation._run import run_all
@@ -31,7 +22,7 @@ def evaluate(
     *,
     coverage: Coverage = 0.9,
     n_splits: int = 10,
-    n_calibration: Sizes = None,
+    n_calibration: plan.Sizes = None,
     n_test: int | None = None,
     random_state: int = 0,
     n_jobs: int | None = None,
@@ -98,20 +89,20 @@ def evaluate(
     FullRescaled 0.9 1.7
     """
     splits, seed = at_least(n_splits, 1, "n_splits"), at_least(random_state, 0, "random_state")
-    levels, measured = check_levels(coverage), check_measures(measures)
-    methods, known = check_methods(calibrators), check_problems(problems)
+    levels, measured = check_levels(coverage), plan.check_measures(measures)
+    methods, known = plan.check_methods(calibrators), plan.check_problems(problems)
     trials = [
-        Trial(
+        plan.Trial(
             problem=problem,
             name=name,
             method=method,
-            draw=Draw(random_state=seed, problem=problem.name, n_calibration=n, split=split),
-            n_test=size_of_test(problem, n, n_test),
+            draw=plan.Draw(random_state=seed, problem=problem.name, n_calibration=n, split=split),
+            n_test=plan.size_of_test(problem, n, n_test),
             levels=levels,
             measures=measured,
         )
         for problem in known
-        for n in sizes(n_calibration, problem, [each.name for each in known])
+        for n in plan.sizes(n_calibration, problem, [each.name for each in known])
         for name, method in methods.items()
         for split in range(splits)
     ]
@@ -125,7 +116,7 @@ def evaluate(
 
 
 def _compute(
-    trials: list[Trial], n_jobs: int | None, store: Store | None, report: Progress
+    trials: list[plan.Trial], n_jobs: int | None, store: Store | None, report: Progress
 ) -> dict[int, list[Row]]:
     """Rows of every trial by its position; read from the store where they are there."""
     results: dict[int, list[Row]] = {}
@@ -149,7 +140,7 @@ def _compute(
     return results
 
 
-def _settings(trials: list[Trial]) -> dict[str, Any]:
+def _settings(trials: list[plan.Trial]) -> dict[str, Any]:
     """What a reader needs to repeat the run, beside the data."""
     first, methods = trials[0], {trial.name: trial.method for trial in trials}
     return {
