@@ -228,6 +228,7 @@ def errors_of_children(folder, cases):
     return done.stderr.splitlines()
 
 
+@pytest.mark.long
 def test_extras_that_are_not_installed(files, base):
     pq.write_table(pa.table({"y_pred": [1.0]}), files / "new.parquet")
     interval = ["pyarrow", *base, "--new", "new.parquet"]
