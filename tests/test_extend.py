@@ -340,3 +340,20 @@ def test_signs_that_do_not_belong_to_their_scores_are_refused():
         with pytest.raises(CalliperError, match="signs"):
             method.extend(Z[:1], [1.0], signs=signs)
     assert method.extend(Z[:1], [1.0], signs=[-1.0]).n_calibration_ == 401
+
+
+@pytest.mark.parametrize("n", [200, 400])
+def test_rows_that_are_added_twice_are_pointed_out(n):
+    """With n = 400 most of them teach, and only the others are among those that calibrate."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n + 50, 2))
+    y = X[:, 0] + rng.normal(size=n + 50)
+    model = ConformalRegressor(lambda X: X[:, 0], embed="prediction", random_state=0)
+    model.calibrate(X[:n], y[:n])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SharedRowsWarning)
+        model.extend(X[n:], y[n:])
+    with pytest.warns(SharedRowsWarning, match="of the 50 rows to add are calibration rows"):
+        model.extend(X[n:], y[n:])
+    with pytest.warns(SharedRowsWarning, match=f"of the {n} rows to add are calibration rows"):
+        model.calibrate(X[:n], y[:n]).extend(X[:n], y[:n])

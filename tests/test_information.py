@@ -71,6 +71,7 @@ def test_gaussian_pairs(correlation):
     assert abs(np.mean(estimates) - truth) < 4 * error + 0.03 * truth
 
 
+@pytest.mark.long
 def test_standard_error_matches_the_scatter_over_draws(monkeypatch):
     monkeypatch.setattr(information, "PARTITIONS", 3)  # the mean is over 40 draws besides
     estimates, errors = [], []

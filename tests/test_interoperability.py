@@ -3,13 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn import config_context
+from sklearn import config_context, get_config
 from sklearn.ensemble import GradientBoostingRegressor
 from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from calliper import (
     CalliperError,
@@ -142,3 +142,15 @@ def test_frames_inside_change_no_interval(library, locally):
             assert type(found.to_frame()).__module__.startswith(library)
     np.testing.assert_array_equal(found.upper, expected.upper)
     np.testing.assert_array_equal(found.lower, expected.lower)
+
+
+@pytest.mark.parametrize("interface", ["spmatrix", "sparray"])
+def test_sparse_arrays_inside_a_pipeline_change_no_interval(interface):
+    if "sparse_interface" not in get_config():
+        pytest.skip("scikit-learn has no sparse_interface yet")
+    kinds = (X * 3).astype(int).astype(str)
+    model = make_pipeline(OneHotEncoder(handle_unknown="ignore"), Ridge())
+    plain = ConformalRegressor(model, **FEW).fit(kinds, Y).predict_interval(kinds[:5])
+    with config_context(sparse_interface=interface):
+        found = ConformalRegressor(model, **FEW).fit(kinds, Y).predict_interval(kinds[:5])
+    np.testing.assert_array_equal(found.lower, plain.lower)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import calliper
 
 SOURCE = Path(calliper.__file__).parent
@@ -66,6 +68,7 @@ def run(code, folder):
     return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
+@pytest.mark.long
 def test_a_tour_of_the_library_opens_no_connection(tmp_path):
     done = run(TOUR, tmp_path)
     assert done.stdout.strip() == "quiet", done.stderr

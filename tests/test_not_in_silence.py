@@ -18,6 +18,7 @@ from calliper import (
     AbsoluteError,
     CalliperError,
     ConformalRegressor,
+    FullRescaled,
     MultiTargetRegressor,
     QuantileError,
     SignedError,
@@ -197,6 +198,11 @@ def test_levels_where_none_is_taken_or_another_name_is_used_are_pointed_out():
         TypeError, match=r"takes no alpha=.*Controller\(coverage=0\.95\).*1 - alpha"
     ):
         Controller(alpha=0.05)
+    for kind in (Split, FullRescaled):
+        with pytest.raises(TypeError, match=r"takes no alpha=.*coverage=0\.95.*1 - alpha"):
+            kind(alpha=0.05)
+    with pytest.raises(CalliperError, match=r"coverage=0\.01 and rate=0\.9 look swapped"):
+        _ = Controller(0.01, rate=0.9).level
     with pytest.raises(TypeError, match=r"takes no alpha=.* interval\(coverage=0\.95\)"):
         made.predict_distribution(X[:2]).interval(alpha=0.05)
     with pytest.raises(CalliperError, match=r"controller chooses the level: leave coverage=0\.8"):

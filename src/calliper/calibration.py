@@ -304,6 +304,8 @@ class Calibration:
             n if window is None else min(n, valid.at_least(window, 1, "window"))
         )
         tails = measured(self.score, Z, y, y_pred, **per_row)
+        if len(y) >= 5:
+            self.calibrators[0].warn_if_known(tails[0].scores)
         grown = tuple(
             copy(calibrator).extend_by(rows, window=window, length_scale=length)
             for calibrator, rows in zip(self.calibrators, tails, strict=True)

@@ -783,14 +783,19 @@ def few_groups(held_out: Any) -> str:
     return why
 
 
-def warn_of_times(X: Any, y: Any) -> None:
-    """Say that rows in order of time will be held out at random."""
+IN_TIME = (
+    "shuffle=False holds out the last rows instead. shuffle=True says that the order does not "
+    "matter."
+)
+
+
+def warn_of_times(X: Any, y: Any, advice: str = IN_TIME) -> None:
+    """Say that rows in order of time will be held out at random, and what to do."""
     where = times_in_order(X) or times_in_order(y)
     if where is not None:
         warn(
             f"fit holds out rows at random, and {where}. If new rows are later than these, "
-            f"coverage may be lower than promised: shuffle=False holds out the last rows instead. "
-            f"shuffle=True says that the order does not matter.",
+            f"coverage may be lower than promised: {advice}",
             RowOrderWarning,
         )
 

@@ -42,6 +42,7 @@ sys.exit(0 if same and codes == [0, 0, 0] and not _OneThread.inside else f"{code
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.long
 def test_children_of_a_busy_process_answer_as_it_does():
     command = [sys.executable, "-W", "ignore", "-c", SCRIPT]
     # Threads of GNU's OpenMP, which scikit-learn searches with, do not survive a fork.

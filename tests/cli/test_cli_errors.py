@@ -60,6 +60,7 @@ def error_of(done) -> str:
         ("--new new.csv --coverage 1", "strictly between 0 and 1"),
         ("--new new.csv --coverage nan", "strictly between 0 and 1"),
         ("--new new.csv --coverage high", "'high' is not a valid float"),
+        ("--new new.csv --coverage 0.8,0.9", "levels: --coverage 0.8 --coverage 0.9 (see"),
         ("--new new.csv --coverage 0.9 --coverage 0.90", "given twice"),
         ("--new new.csv --neighbors 0", "0 is not in the range x>=1"),
         ("--new new.csv --offset nan", "--offset must be a finite number"),
@@ -227,6 +228,7 @@ def errors_of_children(folder, cases):
     return done.stderr.splitlines()
 
 
+@pytest.mark.long
 def test_extras_that_are_not_installed(files, base):
     pq.write_table(pa.table({"y_pred": [1.0]}), files / "new.parquet")
     interval = ["pyarrow", *base, "--new", "new.parquet"]

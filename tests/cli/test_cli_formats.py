@@ -115,9 +115,9 @@ def run_once(folder, seed):
     return start, end
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(2))
 def test_random_cells_read_back_equal_in_all_pairs_of_formats(tmp_path, part):
-    tried = {run_once(tmp_path, seed) for seed in range(part, 400, 4)}
+    tried = {run_once(tmp_path, seed) for seed in range(part, 240, 2)}
     assert len(tried) > 20
 
 

@@ -180,6 +180,8 @@ def test_inspect_says_what_it_is_and_draws_it(calliper, labelled):
     assert widths.startswith("half-widths at 0.9") and "█" in widths
     header = json.loads(ok(calliper("inspect", "m.calliper", "--json")).stdout)
     assert header["object"] == "CalibratedOnStored"
+    roles = [header[name] for name in ("columns", "target", "prediction", "group", "weight")]
+    assert roles == [["a", "b"], "y", "y_pred", "kind", None]
 
 
 def test_too_few_rows_draw_no_bars(calliper, files):

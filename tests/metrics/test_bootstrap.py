@@ -41,6 +41,7 @@ def spread_over_fresh_draws(metric):
 
 @pytest.mark.parametrize("metric", [empirical_coverage, interval_score, tau_si])
 @pytest.mark.parametrize("replace", [True, False])
+@pytest.mark.long
 def test_the_error_is_the_spread_over_fresh_draws(metric, replace):
     errors = [
         bootstrap(metric, *draw(300, seed), replace=replace, random_state=seed).error

@@ -35,6 +35,7 @@ def test_histogram_counts_every_target_once_and_sees_what_is_wrong():
 
 
 @pytest.mark.parametrize("measure", [pit_histogram, quantile_calibration])
+@pytest.mark.long
 def test_bands_hold_over_draws_of_the_calibration_set(measure):
     """With 40 points most of the scatter is theirs: a binomial band would be left by a third."""
     rng, outside = np.random.default_rng(2), []

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from calliper import CalliperError, ConformalRegressor, PredictWith, QuantileError, Split
-from calliper.exceptions import SplitGroupsWarning
+from calliper.exceptions import RowOrderWarning, SplitGroupsWarning
 from calliper.guarantees import fold_coverage
 from calliper.refitting import CVPlus, JackknifeAfterBootstrap, JackknifePlus, _base
 from cases.refitting import METHODS, NEW, Nearest, X, Y, ends, small_problem
@@ -225,6 +225,15 @@ def test_own_splitters(cv):
             f"no coverage is proved at level 0.9. {method.no_guarantee_}"
         )
         assert "may depend on the rows" in method.no_guarantee_ or "groups" in method.no_guarantee_
+
+
+def test_rows_in_order_of_time_are_pointed_out():
+    frame = pd.DataFrame(X, index=pd.date_range("2026-01-01", periods=120))
+    with pytest.warns(RowOrderWarning, match=r"at random.*cv=KFold\(10\) leaves out runs"):
+        CVPlus(Ridge(), 5).fit(frame, Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        CVPlus(Ridge(), KFold(5)).fit(frame, Y)
 
 
 def test_a_number_of_folds_keeps_groups_together():

@@ -24,12 +24,12 @@ def problem(kind, n=120, seed=0):
     """Features and scores of n calibration points, and features of new rows."""
     rng = np.random.default_rng(seed)
     d = {"line": 1, "wide": 20}.get(kind, 2)
-    Z, new = rng.normal(size=(n, d)), rng.normal(size=(60, d))
+    Z, new = rng.normal(size=(n, d)), rng.normal(size=(30, d))
     scores = rng.exponential(size=n) * (1 + Z[:, 0] ** 2)
     if kind == "lattice":
-        Z, new = rng.integers(4, size=(n, d)) * 1.0, rng.integers(5, size=(60, d)) * 1.0
+        Z, new = rng.integers(4, size=(n, d)) * 1.0, rng.integers(5, size=(30, d)) * 1.0
     if kind == "copies":
-        Z, new = np.repeat(Z[: n // 6], 6, axis=0), np.vstack([Z[:20], new[:40]])
+        Z, new = np.repeat(Z[: n // 6], 6, axis=0), np.vstack([Z[:10], new[:20]])
     if kind == "one place":
         Z = np.zeros((n, d))
     if kind in ("zeros", "lattice"):

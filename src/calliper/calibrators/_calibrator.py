@@ -35,7 +35,12 @@ from calliper._types import Coverage, FloatArray
 from calliper._validation import EngineRows, as_array, handler_of_tensor
 from calliper.declarations import About, Uses
 from calliper.distribution import Distribution
-from calliper.exceptions import CalliperError, SmallCalibrationWarning, warn
+from calliper.exceptions import (
+    CalliperError,
+    SharedRowsWarning,
+    SmallCalibrationWarning,
+    warn,
+)
 from calliper.guarantees import (
     Guarantee,
     confident_rank,
@@ -67,6 +72,8 @@ ROWS: dict[str, Field] = {
 #: Most training points that a method tries its settings on, where that takes all pairs.
 MOST_POINTS = 2000
 
+#: Rows to add that are looked for among known ones, and how many found are no chance.
+MOST_COMPARED, LEAST_KNOWN = 200, 5
 #: Levels that are remembered, since a controller asks for another one at each step.
 MOST_LEVELS = 1000
 
@@ -122,6 +129,11 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     #: What is kept in the place of all that.
     own_keeps: ClassVar[Mapping[str, Field]] = {}
     _known: Mapping[str, Any] = {}
+
+    def __new__(cls, *given: Any, **known: Any) -> Self:
+        valid.refuse_level_words(cls, known)
+        made: Self = super().__new__(cls)
+        return made
 
     @property
     def rounded(self) -> bool:
@@ -203,6 +215,23 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         """As :meth:`extend`, where more may be known than the method uses."""
         length_scale = length_scale if "length_scale" in self.uses else None
         return self._extend(self._used(rows), window, length_scale)
+
+    def warn_if_known(self, scores: Any) -> None:
+        """Say that rows to be added are there already, as scores that hardly tie tell."""
+        held = None if self._rows is None else self._rows.scores
+        if not isinstance(held, np.ndarray):
+            return
+        known, new = np.unique(held), np.unique(np.asarray(scores)[:MOST_COMPARED])
+        if len(known) < 0.9 * len(held):
+            return
+        place = np.clip(np.searchsorted(known, new * (1 - 1e-9)), 0, len(known) - 1)
+        n = int(np.count_nonzero(np.abs(known[place] - new) <= 1e-9 * np.abs(new)))
+        if n >= LEAST_KNOWN:
+            warn(
+                f"At least {n} of the {len(scores)} rows to add are calibration rows already, by "
+                f"their errors: counted twice they promise nothing. Extend by rows that are new.",
+                SharedRowsWarning,
+            )
 
     def _used(self, rows: Rows) -> Rows:
         """The rows without what is known of every row whether or not the method uses it."""

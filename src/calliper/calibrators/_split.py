@@ -51,6 +51,9 @@ class Split(Calibrator):
     has_distribution = True
     rounded = True
 
+    def __init__(self) -> None:
+        """It has no parameters."""
+
     def _learn(self, rows: Rows) -> None:
         self.scores_, self.weights_ = in_order(rows.scores, rows.weights)
         self._keep_signed(rows.scores)

@@ -1,5 +1,7 @@
 """``calliper inspect``: what a file of a calibration is, promises and was made of."""
 
+from typing import Any
+
 import click
 import numpy as np
 
@@ -41,7 +43,7 @@ def inspect(file: str, figure: str | None, as_json: bool) -> None:
         by_us = kept.header["object"] == CalibratedOnStored.__name__
         calibration = load_calibration(file) if by_us else None
         if as_json:
-            click.echo(to_text(kept.header, indent=1))
+            click.echo(to_text({**kept.header, **_parts(calibration)}, indent=1))
         else:
             _say(file, kept, calibration)
         if figure is not None:
@@ -60,6 +62,16 @@ def _say(file: str, kept: files.Kept, calibration: FileCalibration | None) -> No
         click.echo("")
         for title, values in zip(_TITLES, calibration.sketch, strict=True):
             _print_bars(title, values)
+
+
+def _parts(calibration: FileCalibration | None) -> dict[str, Any]:
+    """Columns by the part they play; of a file that was saved in Python its header has them."""
+    if calibration is None:
+        return {}
+    schema, columns = calibration.schema, calibration.schema.columns
+    roles = {"target": columns.target, "prediction": columns.prediction}
+    apart = {"group": schema.group, "weight": schema.weight}
+    return {"columns": [*columns.features], **roles, **apart}
 
 
 def _columns(calibration: FileCalibration) -> list[str]:

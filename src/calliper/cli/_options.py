@@ -6,6 +6,7 @@ field of that class and an entry of one of the decorators below.
 """
 
 import codecs
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import wraps
@@ -260,7 +261,22 @@ def coverage(help: str, *, several: bool = False) -> Decorator:  # noqa: A002
     how: dict[str, Any] = {"default": 0.9, "callback": checked(lambda value: _checked(value)[0])}
     if several:
         how = {"multiple": True, "callback": checked(_levels)}
-    return click.option("--coverage", type=float, help=help, **how)
+    return click.option("--coverage", type=Level(several), help=help, **how)
+
+
+class Level(click.types.FloatParamType):
+    """A number; several in one word get an error that says how to give them."""
+
+    def __init__(self, several: bool) -> None:
+        self.several = several
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The number."""
+        levels = re.split("[,;]", value) if isinstance(value, str) else []
+        if self.several and len(levels) > 1:
+            again = " ".join(f"--coverage {each.strip()}" for each in levels)
+            self.fail(f"{value!r} is not one number. For several levels: {again}.", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 seed = click.option(

@@ -49,7 +49,7 @@ from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage, fold_coverage, jackknife_coverage
 from calliper.quantile import conformal_rank
 from calliper.refitting._base import NEARLY_CONSTANT, RefittedRegressor
-from calliper.regressor import few_groups
+from calliper.regressor import few_groups, warn_of_times
 from calliper.rows import same_rows
 
 
@@ -198,6 +198,8 @@ class CVPlus(RefittedRegressor):
         (groups,) = same_rows(X, "X", split_groups=split_groups)
         if groups is not None:
             groups = valid.row_values(groups, X, "split_groups")
+        if isinstance(self.cv, Integral) and groups is None:
+            warn_of_times(X, y, "cv=KFold(10) leaves out runs of neighbouring rows instead.")
         self._fit(X, y, fit_params, groups)
         if groups is not None:
             self.no_guarantee_ = few_groups(groups)

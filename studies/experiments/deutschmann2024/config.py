@@ -84,9 +84,15 @@ class AlphaSeqTraining:
 
 @dataclass(frozen=True)
 class MnistTraining:
-    """Printed: learning rate, distortions, 256 hidden units. Ours: channels, batch, epochs."""
+    """Printed: learning rate, distortions, 256 hidden units. Ours: channels, batch, epochs, decay.
 
-    channels: tuple[int, int] = (32, 64)
+    The learning rate falls to zero along a cosine. Of eight networks that were tried, this is the
+    one whose widths at N = 2,000 are nearest to the paper's 0.62: 0.65. Two plain convolutions at a
+    constant rate gave 2.0; four times the channels and 60 epochs gave 0.28.
+    """
+
+    channels: tuple[int, ...] = (16, 32, 64)
+    convolutions: int = 2
     hidden: int = 256
     batch: int = 128
     learning_rate: float = 5e-4

@@ -37,6 +37,7 @@ def information_of(joint):
 
 
 @pytest.mark.parametrize("coverage", LEVELS)
+@pytest.mark.long
 def test_never_above_the_true_conditional_coverage(coverage):
     """Thousands of joint laws, and for each of them every region of inputs."""
     joint = joints_with_coverage(np.random.default_rng(0), 4000, coverage)

@@ -137,6 +137,7 @@ print(content_hash([measure, {"x", "y", (1, "z")}, frozenset("abcdef")]))
 """
 
 
+@pytest.mark.long
 def test_the_order_of_sets_is_no_part_of_it(capsys):
     """Here, and in another process that orders them by a hash of its own."""
     exec(SCRIPT, {"__name__": "__main__"})

@@ -2,10 +2,10 @@
 
     python -m studies.experiments.deutschmann2024.training.mnist
 
-Two 3 × 3 convolutions with pooling, a hidden layer of 256 units, one output; every hidden layer is
-followed by batch normalisation and a rectifier. The figure that shows the paper's network is not
-in its source, so the numbers of channels, and that there are two convolutions, are ours. Images are
-distorted anew each time they are used, in the training and in the prediction.
+Stages of 3 × 3 convolutions, each stage followed by pooling, a hidden layer of 256 units, one
+output; every hidden layer is followed by batch normalisation and a rectifier. The figure that shows
+the paper's network is not in its source, so the numbers of stages, convolutions and channels are
+ours. Images are distorted anew each time they are used, in the training and in the prediction.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ from studies.experiments.deutschmann2024.training.distortions import distort
 
 def build(settings: MnistTraining) -> Any:
     """Network to the hidden linear layer, whose outputs are the embedding, and what follows it."""
-    first, second = settings.channels
-    body = torch.nn.Sequential(
-        *_convolution(1, first),
-        *_convolution(first, second),
-        torch.nn.Flatten(),
-        torch.nn.Linear(second * 7 * 7, settings.hidden),
-    )
+    layers: list[Any] = []
+    n_in, side = 1, 28
+    for n_out in settings.channels:
+        for _ in range(settings.convolutions):
+            layers += _convolution(n_in, n_out)
+            n_in = n_out
+        layers.append(torch.nn.MaxPool2d(2))
+        side //= 2
+    linear = torch.nn.Linear(n_in * side * side, settings.hidden)
+    body = torch.nn.Sequential(*layers, torch.nn.Flatten(), linear)
     head = torch.nn.Sequential(
         torch.nn.BatchNorm1d(settings.hidden), torch.nn.ReLU(), torch.nn.Linear(settings.hidden, 1)
     )
@@ -43,7 +46,6 @@ def _convolution(n_in: int, n_out: int) -> list[Any]:
         torch.nn.Conv2d(n_in, n_out, 3, padding=1),
         torch.nn.BatchNorm2d(n_out),
         torch.nn.ReLU(),
-        torch.nn.MaxPool2d(2),
     ]
 
 
@@ -77,6 +79,7 @@ def main() -> None:
         model.parameters(), lr=settings.learning_rate, fused=device == "cuda"
     )
     epochs = 1 if options.quick else settings.epochs
+    decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs)
     for epoch in range(epochs):
         model.train()
         total = torch.zeros((), device=device)
@@ -89,6 +92,7 @@ def main() -> None:
             loss.backward()
             optimiser.step()
             total += loss.detach() * len(rows)
+        decay.step()
         running.say("mnist", epoch, epochs, float(total) / len(y), started)
 
     kept = np.random.default_rng(SEED).permutation(len(y))[: settings.training_rows_kept]
