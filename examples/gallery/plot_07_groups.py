@@ -58,5 +58,5 @@ pyplot.show()
 # Both use one width for a calibration, to show the effect of groups alone. With the default method
 # widths follow the error, and regions differ less to begin with; ``groups=`` goes with it as well.
 #
-# A group needs calibration rows: nine at least for 90 %. With fewer, its intervals are infinite, and
-# a warning says so.
+# A group needs calibration rows: nine at least for 90 %. With fewer, its intervals are infinite,
+# and a warning says so.
