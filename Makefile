@@ -31,6 +31,11 @@ unexport PYTHONDONTWRITEBYTECODE
 	$(PIP) --editable '.[bench]'
 	@touch $@
 
+.venv/peers-ready: .venv/bench-ready
+	@echo "Adding models of quantiles and of spreads to compare with"
+	$(PIP) --editable '.[peers]'
+	@touch $@
+
 .venv/docs-ready: .venv/bench-ready
 	@echo "Adding what builds the site: Sphinx, its theme and its gallery"
 	$(PIP) --editable '.[docs]'
@@ -98,7 +103,7 @@ paper: .venv/ready  ## the paper on its five tasks and nine tables: records, tab
 paper-quick: .venv/ready  ## the same at reduced size in minutes; checks the direction of the claims
 	OMP_NUM_THREADS=1 $(BIN)/python -m studies.experiments.deutschmann2024.run --quick
 
-peers-table: .venv/bench-ready  ## MAPIE and crepes beside calliper; CALLIPER_DATA names the data folder
+peers-table: .venv/peers-ready  ## MAPIE, crepes and models of quantiles beside calliper; CALLIPER_DATA names the data folder
 	OMP_NUM_THREADS=1 $(BIN)/python -m studies.experiments.peers
 
 distributions-table: .venv/bench-ready  ## CRPS beside crepes; CALLIPER_DATA names the data folder

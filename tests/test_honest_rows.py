@@ -9,10 +9,12 @@ import polars as pl
 import pytest
 from sklearn import config_context
 from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.model_selection import KFold
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -31,6 +33,7 @@ from calliper.exceptions import (
     SplitGroupsWarning,
     UnusedWarning,
 )
+from calliper.refitting import CVPlus
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(600, 3))
@@ -137,11 +140,61 @@ def test_rows_in_order_of_time_are_pointed_out_before_they_are_shuffled(of):
         ConformalRegressor(model, Split()).fit(rows, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RowOrderWarning)
-        for shuffle in (True, False):
+        for shuffle in (True, False) if of != "latest first" else (True,):
             ConformalRegressor(model, Split(), shuffle=shuffle).fit(rows, y)
         mixed = np.random.default_rng(0).permutation(100)
         if of != "polars":
             ConformalRegressor(model, Split()).fit(rows.iloc[mixed], y.to_numpy()[mixed])
+
+
+def test_rows_in_order_of_time_are_pointed_out_by_calibrate_and_cv_plus():
+    days = pd.date_range("2024-01-01", periods=400, tz="Europe/Zurich").repeat(2)[:400]
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(rng.normal(size=(400, 3)), columns=list("abc"), index=days)
+    y = rows["a"].to_numpy() + rng.normal(size=400)
+    model = Ridge().fit(rows[:50], y[:50])
+    with pytest.warns(RowOrderWarning, match="calibrate deals rows at random.* the older rows"):
+        ConformalRegressor(model).calibrate(rows, y)
+    with pytest.warns(RowOrderWarning, match=r"cv=KFold\(5\) leaves out runs"):
+        CVPlus(Ridge(), cv=5).fit(rows, y)
+    mixed = rng.permutation(400)
+    for order, word in ((mixed, "no"), (np.arange(400)[::-1], "descending")):
+        with pytest.warns(RowOrderWarning, match=f"the index holds times in {word} order: sort"):
+            ConformalRegressor(Ridge(), Split(), shuffle=False).fit(rows.iloc[order], y[order])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RowOrderWarning)
+        CVPlus(Ridge(), cv=KFold(5)).fit(rows, y)
+        for shuffle in (True, False):
+            ConformalRegressor(model, shuffle=shuffle).calibrate(rows, y)
+
+
+def test_a_gap_is_left_between_parts():
+    rng = np.random.default_rng(0)
+    rows, y = np.arange(1000.0)[:, None], rng.normal(size=1000)
+    seen = []
+
+    class Told(DummyRegressor):
+        def fit(self, X, y):
+            seen.append(X[:, 0].astype(int))
+            return super().fit(X, y)
+
+    made = ConformalRegressor(Told(), shuffle=False, gap=24, calibration_size=200)
+    made.fit(rows, y)
+    assert seen[0].tolist() == [*range(776)] and made.calibrators_[0].n_calibration_ == 200
+    for fold, others in enumerate(seen[1:]):
+        left = np.array_split(np.arange(776), 5)[fold]
+        wanted = [i for i in range(776) if i < left[0] - 24 or i > left[-1] + 24]
+        assert others.tolist() == wanted
+    dealt = ConformalRegressor(Told().fit(rows, y), shuffle=False, gap=24, learning_part=0.5)
+    dealt.calibrate(rows, y)
+    assert dealt.calibration_.n_taught == 500 and dealt.calibrators_[0].n_calibration_ == 476
+    for wrong, words in [
+        ({"gap": 5}, "gap=5 leaves rows between parts in order of time, and shuffle is None"),
+        ({"gap": 900, "shuffle": False}, "gap=900 leaves none of 1000 rows to train on"),
+        ({"gap": -1}, "gap must be an integer of at least 0"),
+    ]:
+        with pytest.raises(CalliperError, match=words):
+            ConformalRegressor(Ridge(), **wrong).fit(rows, y)
 
 
 def test_rows_in_random_order_hardly_ever_alarm():

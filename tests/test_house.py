@@ -209,7 +209,7 @@ SUBMODULES = {
         "Score",
         "SignedError",
     ],
-    "shift": ["LikelihoodRatio", "ShiftReport"],
+    "shift": ["LikelihoodRatio", "Recency", "ShiftReport"],
     "lab.tuning": ["TuningCurve", "tuning_curve"],
 }
 

@@ -1,10 +1,14 @@
 """Settings of scikit-learn that reach into estimators: routing of metadata, frames as output."""
 
+import os
+import re
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn import config_context, get_config
-from sklearn.ensemble import GradientBoostingRegressor
+from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
 from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, cross_validate
@@ -22,6 +26,7 @@ from calliper import (
 )
 from calliper.metrics import interval_scorer
 from calliper.refitting import CVPlus, JackknifeAfterBootstrap, JackknifePlus
+from studies.experiments.data import load_demand
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(240, 3))
@@ -142,6 +147,28 @@ def test_frames_inside_change_no_interval(library, locally):
             assert type(found.to_frame()).__module__.startswith(library)
     np.testing.assert_array_equal(found.upper, expected.upper)
     np.testing.assert_array_equal(found.lower, expected.lower)
+
+
+@pytest.mark.long
+def test_mlforecast_and_skpro_as_the_page_shows_them(monkeypatch):
+    pytest.importorskip("mlforecast")
+    pytest.importorskip("skpro")
+    root = Path(__file__).parents[1]
+    if not os.environ.get("CALLIPER_DATA"):
+        monkeypatch.setenv("CALLIPER_DATA", str(root.parent / "shared" / "data"))
+    page = (root / "docs" / "time-series.md").read_text(encoding="utf-8")
+    _, _, part = page.partition("## mlforecast and skpro\n")
+    names = {"ConformalRegressor": ConformalRegressor, "pd": pd, "table": load_demand()}
+    names["forest"] = RandomForestRegressor(20, random_state=0)
+    for block in re.findall(r"^```python\n(.*?)^```$", part, re.DOTALL | re.MULTILINE)[:2]:
+        exec(block, names)
+    rows, model = names["X_rows"], names["probabilistic"].regressor_
+    wanted = model.predict_interval(rows[-24:], coverage=[0.5, 0.9])
+    ends = names["ends"]
+    np.testing.assert_array_equal(ends["y"][0.9]["upper"], wanted.at(0.9).upper)
+    assert names["day_ahead"].contains(names["y_rows"][-24:]).shape == (24, 2)
+    median = names["probabilistic"].predict_quantiles(rows[-3:], alpha=[0.05, 0.5])
+    assert (median["y"][0.5] >= median["y"][0.05]).all()
 
 
 @pytest.mark.parametrize("interface", ["spmatrix", "sparray"])

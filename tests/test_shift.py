@@ -9,10 +9,10 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from calliper import ConformalRegressor, SignedError, Split
+from calliper import KNN, ConformalRegressor, FullRescaled, SignedError, Split, load, save
 from calliper.calibrators import LCP
 from calliper.exceptions import CalliperError
-from calliper.shift import LikelihoodRatio, ShiftReport
+from calliper.shift import LikelihoodRatio, Recency, ShiftReport
 
 RNG = np.random.default_rng(0)
 
@@ -109,3 +109,35 @@ def test_weights_must_be_given_at_both_ends_and_taken():
         calibrated("w").predict_interval(NEW[0], 0.9, confidence=0.9)
     with pytest.raises(CalliperError, match="fitted without weights"):
         calibrated(None).shift_report(NEW[0])
+
+
+@pytest.mark.parametrize("method", [Split(), FullRescaled(KNN(5))])
+def test_recent_rows_count_most_by_the_definition_and_after_extend(method, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(300, 2))
+    y = X[:, 0] + rng.normal(size=300) * np.linspace(0.1, 1.0, 300)
+    model = LinearRegression().fit(X[:50], y[:50])
+    made = ConformalRegressor(model, method, embed="inputs", learning_part=None)
+    made.calibrate(X[50:250], y[50:250], X_train=X[:50], weights=Recency(half_life=20))
+    if isinstance(method, Split):
+        errors, weights = np.abs(y - model.predict(X))[50:250], 0.5 ** (np.arange(200, 0, -1) / 20)
+        order = np.argsort(errors)
+        reached = np.cumsum(weights[order]) / (weights.sum() + 1)
+        wanted = errors[order][np.searchsorted(reached, 0.9)]
+        radius = made.predict_interval(X[:1], 0.9).width[0] / 2
+        assert radius == pytest.approx(wanted) and radius > np.quantile(errors, 0.9)
+    promise = made.guarantee(0.9)
+    assert promise.proved == 0 and "drift over the rows that weigh most" in promise.describe()
+    anew = ConformalRegressor(model, method, embed="inputs", learning_part=None)
+    anew.calibrate(X[50:], y[50:], X_train=X[:50], weights=Recency(half_life=20))
+    made.extend(X[250:260], y[250:260]).extend(X[260:], y[260:])
+    np.testing.assert_allclose(
+        made.predict_interval(X[:9], 0.9).width, anew.predict_interval(X[:9], 0.9).width
+    )
+    save(made, tmp_path / "made.calliper")
+    again = load(tmp_path / "made.calliper", model, bring={"weights": Recency(20)})
+    assert (
+        again.predict_interval(X[:9], 0.9).upper == made.predict_interval(X[:9], 0.9).upper
+    ).all()
+    with pytest.raises(CalliperError, match="half_life must be a positive number; got 0"):
+        made.calibrate(X[50:], y[50:], weights=Recency(0))

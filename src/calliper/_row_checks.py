@@ -351,24 +351,47 @@ def warn_of_trend(errors: Any, order: Any = None) -> RowTrend | None:
     return trend
 
 
-def times_in_order(table: Any) -> str | None:
-    """Which times of a frame or a series rise or fall all along, as a clause; None without."""
+def warn_of_times(X: Any, y: Any, shuffle: bool | None, what: str, remedy: str) -> None:
+    """Say that rows in order of time are dealt at random; or, unshuffled, that they have no order.
+
+    ``what`` deals them so, and ``remedy`` says how to have it otherwise.
+    """
+    found = _times(X) or _times(y)
+    in_order = [(where, order) for where, order in found if order != "no"]
+    if shuffle is None and in_order:
+        where, order = in_order[0]
+        sort = " (sort rows by time first)" if order == "descending" else ""
+        warn(
+            f"{what} rows at random, and {where} holds times in {order} order{sort}. If new rows "
+            f"are later than these, coverage may be lower than promised: {remedy}",
+            RowOrderWarning,
+        )
+    elif shuffle is False and found and not any(order == "ascending" for _, order in found):
+        where, order = (in_order or found)[0]
+        warn(
+            f"shuffle=False takes the last rows for the latest, but {where} holds times in {order} "
+            f"order: sort rows by time first.",
+            RowOrderWarning,
+        )
+
+
+def _times(table: Any) -> list[tuple[str, str]]:
+    """Where a frame or a series holds times, and whether they rise, fall or do neither."""
     if not hasattr(table, "dtypes"):
-        return None
+        return []
     found = {"the index": table.index} if hasattr(table, "iloc") else {}
     for place, name in enumerate(table.columns if isinstance(table, Frame) else ()):
         if str(list(table.dtypes)[place]).startswith(TIME_TYPES):
             column = table.iloc[:, place] if hasattr(table, "iloc") else table[name]
             found[f"column {name!r}"] = column
+    orders = []
     for where, values in found.items():
         times: Any = values.to_numpy() if str(values.dtype).startswith(TIME_TYPES) else ()
         if len(times) < FEWEST_TIMES or times[0] == times[-1]:
             continue
-        if (times[1:] >= times[:-1]).all():
-            return f"{where} holds times in ascending order"
-        if (times[1:] <= times[:-1]).all():
-            return f"{where} holds times in descending order (sort rows by time first)"
-    return None
+        rises, falls = (times[1:] >= times[:-1]).all(), (times[1:] <= times[:-1]).all()
+        orders.append((where, "ascending" if rises else "descending" if falls else "no"))
+    return orders
 
 
 def _trend(values: FloatArray, *, of_size: bool) -> RowTrend:

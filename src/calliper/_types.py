@@ -60,6 +60,15 @@ class RankingModel(Protocol):
 
 
 @runtime_checkable
+class AgeingWeights(Protocol):
+    """Weights that fall with the age of a row."""
+
+    def of_age(self, n: int) -> FloatArray: ...
+
+    def explain(self) -> str: ...
+
+
+@runtime_checkable
 class RadiusModel(Protocol):
     """A calibrator, which answers with radii."""
 

@@ -27,7 +27,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import _safe_indexing, check_array, indexable
 from sklearn.utils.validation import check_consistent_length, validate_data
 
-from calliper._types import BoolArray, Coverage, FloatArray
+from calliper._types import AgeingWeights, BoolArray, Coverage, FloatArray
 from calliper.exceptions import CalliperError, SmallCalibrationWarning, ZeroScaleWarning, warn
 from calliper.quantile import conformal_rank, required_calibration_size
 
@@ -649,7 +649,12 @@ class PerRow:
     def known(self, X: Any) -> dict[str, Any]:
         """What was given, as values of the calibration rows by name."""
         given = {name: value for name, value in vars(self).items() if value is not None}
-        return {name: row_values(value, X, name) for name, value in given.items()}
+        return {
+            name: value.of_age(n_rows(X))
+            if isinstance(value, AgeingWeights)
+            else row_values(value, X, name)
+            for name, value in given.items()
+        }
 
     def remembered(self) -> PerRow:
         """The same without values of calibration rows."""

@@ -17,7 +17,7 @@ from sklearn.utils import _safe_indexing, indexable
 from calliper import _validation as valid
 from calliper._notebook import floored
 from calliper._row_checks import RowSketch, refuse_seen, state_of, warn_of_trend
-from calliper._types import Coverage, FloatArray, IntArray
+from calliper._types import AgeingWeights, Coverage, FloatArray, IntArray
 from calliper.calibrators import (
     Calibrator,
     FullRescaled,
@@ -40,7 +40,7 @@ from calliper.exceptions import (
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.models import is_frozen, predictions
-from calliper.quantile import as_fraction, conformal_rank
+from calliper.quantile import as_fraction, conformal_rank, effective_size
 from calliper.rows import Rows
 from calliper.scores import AbsoluteError, DistributionError, Score, SignedError, as_score
 from calliper.space import (
@@ -51,9 +51,11 @@ from calliper.space import (
     LearningPart,
     LeftOut,
     Training,
+    checked_gap,
     deal,
     fit_embedding,
     learn_errors,
+    n_teaching,
     refuse_changing,
     warn_if_poor,
 )
@@ -232,7 +234,7 @@ class Calibration:
         one_tail = len(self.calibrators) == 1
         lower, upper = self.score.invert(per_level, radius[..., 0] if one_tail else radius)
         if served != levels:
-            lower, upper = self._from_all(X, levels, served, lower, upper)
+            lower, upper = self._from_all(X, y_pred, levels, served, lower, upper)
         if bounds is not None:
             low, high = valid.check_bounds(bounds)
             lower, upper = np.clip(lower, low, high), np.clip(upper, low, high)
@@ -256,6 +258,7 @@ class Calibration:
     def _from_all(
         self,
         X: Any,
+        y_pred: FloatArray,
         levels: tuple[float, ...],
         served: tuple[float, ...],
         lower: FloatArray,
@@ -264,16 +267,23 @@ class Calibration:
         """Ends as wide as plain split on all rows where a higher level was asked than served.
 
         By counts and levels alone: which rows answer must not depend on errors. Ends of the highest
-        level that the other rows serve stay inside, so that intervals are nested in the level.
+        level that the other rows serve stay inside, so that intervals are nested in the level. The
+        slack is in the units of the score, and so much is added here, too.
         """
         assert self.on_all is not None
         higher = [number for number, level in enumerate(levels) if level != served[number]]
         asked = [levels[number] for number in higher]
-        y_pred = predictions(self.model, X, 1)
-        plain = self.on_all.intervals(y_pred, np.zeros((len(y_pred), 1)), asked)
+        plain = self.on_all.intervals(
+            predictions(self.model, X, 1), np.zeros((len(lower), 1)), asked
+        )
+        low, high = plain.lower, plain.upper
+        if self.slack:
+            slack, centre = np.full((len(low), 1), self.slack), self.centre(y_pred)[:, None]
+            ends = self.score.invert(y_pred[:, None], slack)
+            low, high = low - (centre - ends[0]), high + (ends[1] - centre)
         lower, upper = lower.copy(), upper.copy()
-        lower[:, higher] = np.minimum(lower[:, higher], plain.lower)
-        upper[:, higher] = np.maximum(upper[:, higher], plain.upper)
+        lower[:, higher] = np.minimum(lower[:, higher], low)
+        upper[:, higher] = np.maximum(upper[:, higher], high)
         n, n_all = (each.calibrators[0].n_calibration_ for each in (self, self.on_all))
         warn(
             f"Coverage {', '.join(map(str, asked))} needs more than the {n:,} rows that "
@@ -303,12 +313,16 @@ class Calibration:
         length = self.space.length_scale(
             n if window is None else min(n, valid.at_least(window, 1, "window"))
         )
+        ageing, before = self.per_row.weights, self.calibrators
+        if isinstance(ageing, AgeingWeights):
+            per_row["weights"] = ageing.of_age(len(y))
+            before = tuple(each.aged(per_row["weights"][0]) for each in before)
         tails = measured(self.score, Z, y, y_pred, **per_row)
         if len(y) >= 5:
             self.calibrators[0].warn_if_known(tails[0].scores)
         grown = tuple(
             copy(calibrator).extend_by(rows, window=window, length_scale=length)
-            for calibrator, rows in zip(self.calibrators, tails, strict=True)
+            for calibrator, rows in zip(before, tails, strict=True)
         )
         on_all = self.on_all
         if on_all is not None:  # with a window old rows are dropped, and those that taught are old
@@ -427,14 +441,13 @@ def calibrate_model(
         per_row = replace(per_row, groups=method.asked(per_row.groups))
         method = as_calibrator(method.calibrator)
     given = per_row.known(X)
-    space, score, errors, left_out, taught = _learn(
+    space, score, errors, left_out, (taught, kept) = _learn(
         front, asked, method, score, X, y, training, given
     )
     on_all = None
     if len(taught):
         if not given and lazy is None:
             on_all = _plain(model, X, y)
-        kept = np.delete(np.arange(len(y)), taught)
         X, y = _safe_indexing(indexable(X)[0], kept), y[kept]
         given = {name: value[kept] for name, value in given.items()}
         order = kept if order is None else order[kept]
@@ -442,7 +455,8 @@ def calibrate_model(
     slack = slack_of(score, y, y_pred, *refuse_changing(space, X, y_pred, Z))
     if lazy is not None:
         y, y_pred, Z, given = lazy.located(space)
-        kept = np.delete(np.arange(len(y)), taught)  # the rows at hand are the first of them
+        if len(taught):  # the rows at hand are the first of them
+            kept = np.append(kept, np.arange(kept[-1] + 1, len(y)))
         y, y_pred, Z = y[kept], y_pred[kept], Z[kept]
         given = {name: value[kept] for name, value in given.items()}
         several = np.ndim(y) == 2 and np.shape(y)[1] > 1
@@ -523,16 +537,17 @@ def _learn(
     y: FloatArray,
     training: Training,
     given: Mapping[str, Any],
-) -> tuple[Embedding, Score, ErrorModel | None, LeftOut | None, IntArray]:
+) -> tuple[Embedding, Score, ErrorModel | None, LeftOut | None, tuple[IntArray, IntArray]]:
     """The space, the score, and what left-out rows teach if the calibrator uses them.
 
-    Last, the numbers of the calibration rows that taught it, and may not calibrate.
+    Last, the numbers of the calibration rows that taught it, and of those that may calibrate.
     """
-    uses, known, none = method.uses, training.X is not None, np.empty(0, dtype=np.intp)
+    uses, known = method.uses, training.X is not None
+    none = np.empty(0, dtype=np.intp), np.arange(len(y))
     asks, part_of = "left_out" in uses, front.learning_part
     chosen_part = part_of is not None and part_of != "auto"
-    if not asks and not chosen_part:
-        part_of = None  # "auto" is for calibrators that use left-out errors
+    if not chosen_part and not (asks and _enough(given.get("weights"))):
+        part_of = None  # "auto" is for calibrators that use left-out errors, and for rows to spare
     deals = part_of is not None
     errors = _checked_error_model(front.error_model, score, asks=(asks and known) or deals)
     adjusts = errors is not None and errors.adjusts
@@ -576,19 +591,26 @@ def _learn(
             UnusedWarning,
         )
     if deals and errors is not None:
-        taught, _ = deal(
+        taught, kept = deal(
             len(y),
             part_of,
             labels=given.get("groups"),
             shuffle=front.shuffle is not False,
+            gap=checked_gap(front),
             random_state=front.random_state,
         )
         if len(taught):
             part = LearningPart(X=_safe_indexing(indexable(X)[0], taught), y=y[taught])
             space = space_of(part) if space is None else space
             unseen = part.left_out(space)
-            return *learn_errors(part, unseen, space, score, wanted, chosen=chosen), taught
+            learnt = learn_errors(part, unseen, space, score, wanted, chosen=chosen)
+            return *learnt, (taught, kept)
     return (space_of(training) if space is None else space), score, None, None, none
+
+
+def _enough(weights: FloatArray | None) -> bool:
+    """Whether rows that weigh so much, which is known beforehand, are enough for two parts."""
+    return weights is None or n_teaching(int(effective_size(weights)), "auto") > 0
 
 
 def _inputs_of(method: Calibrator) -> Any:

@@ -27,9 +27,9 @@ from calliper._row_checks import (
     RowTrend,
     refuse_seen,
     sketch_rows,
-    times_in_order,
+    warn_of_times,
 )
-from calliper._types import Coverage, FloatArray
+from calliper._types import AgeingWeights, Coverage, FloatArray
 from calliper._validation import (
     USUAL_COVERAGE,
     PerRow,
@@ -56,7 +56,6 @@ from calliper.distribution import Distribution
 from calliper.exceptions import (
     CalliperError,
     EmbeddingWarning,
-    RowOrderWarning,
     SplitGroupsWarning,
     UnusedWarning,
     warn,
@@ -71,10 +70,21 @@ from calliper.space import (
     Embedding,
     LeftOut,
     Training,
+    checked_gap,
     knows_left_out,
     learnt_from_training,
     train_apart,
     why_no_refit,
+)
+
+#: What to do with rows in order of time: where some are held out, and where some teach.
+IN_TIME = (
+    "shuffle=False holds out the last rows instead. shuffle=True says that the order of rows does "
+    "not matter."
+)
+DEALT_IN_TIME = (
+    "with shuffle=False the older rows teach how the model errs and the later ones calibrate. "
+    "shuffle=True says that the order does not matter."
 )
 
 
@@ -167,6 +177,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
     calibration_: Calibration
     calibration_size: float
     shuffle: bool | None
+    gap: int
     left_out_folds: int | None
     random_state: Any
     progress: Any
@@ -208,8 +219,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         apart = {"split_groups": split_groups, "sample_weight": fit_params.get("sample_weight")}
         _, groups, split_groups, _ = same_rows(X, "X", y=y, groups=groups, **apart)
         known = self._check_known(X, y)
-        if self.shuffle is None:
-            warn_of_times(X, y)
+        warn_of_times(X, y, self.shuffle, "fit holds out", IN_TIME)
         together = None if split_groups is None else row_values(split_groups, X, "split_groups")
         if groups is not None and remembered(groups) is not groups:
             groups = row_values(groups, X, "groups")
@@ -260,12 +270,14 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         ``weights`` say how many times as often such inputs come among new rows, up to a constant:
         values, a column name, or a function of the rows such as a fitted
         :class:`calliper.shift.LikelihoodRatio`. The promise is then one for the new rows.
+        ``calliper.shift.Recency(half_life)`` lets rows in order of time count less with age.
         """
         _, groups, weights = same_rows(X, "X", y=y, groups=groups, weights=weights)
         X, y, per_row, lazy = rows_at_hand(X, y, groups, weights, self.estimator)
         before: Calibration | None = vars(self).get("calibration_")
         trained = None if before is None else before.trained
         here = trained is not None and trained.estimator is self.estimator
+        times = X, y
         y = self._check_known(X, y, again=here)
         X_train, y_train = gathered(X_train, y_train, self.estimator)
         if X_train is not None and y_train is not None:
@@ -274,10 +286,14 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
             y_train = self._check_targets(y_train, "y_train")
         training = given_training(self, X_train, y_train)
         model, no_guarantee = known_model(self.estimator, trained, X, y, training)
+        if isinstance(weights, AgeingWeights):
+            no_guarantee = no_guarantee or weights.explain()
         refuse_unfitted(model, X)
         refuse_remembered(model, y)
         made = self._calibrated(model, X, y, training, per_row=per_row, lazy=lazy)
         self._keep(made, model, no_guarantee, trained)
+        if self.calibration_.n_taught:
+            warn_of_times(*times, self.shuffle, "calibrate deals", DEALT_IN_TIME)
         warn_if_other(before, self.calibration_)
         self._say_unused(training, given=True)
         return self
@@ -530,6 +546,10 @@ class ConformalRegressor(FrontDoor):
         last rows are held out, and refits leave out runs of neighbouring rows. By default they
         are drawn at random, and ``RowOrderWarning`` tells if they carry times in order; True says
         that the order does not matter.
+    gap : int, default 0
+        With ``shuffle=False``, so many rows are used for nothing between those that train and
+        those held out, beside runs that refits leave out, and between those that teach and those
+        that calibrate: for rows that overlap in time, such as targets of the next 24 hours.
     error_model : "auto", ErrorModel or None, default "auto"
         What is learnt from left-out errors beside nearness: where the model is biased, which moves
         the centre of the interval away from the prediction, and how far it errs on either side.
@@ -591,6 +611,7 @@ class ConformalRegressor(FrontDoor):
         embed: Any = "auto",
         calibration_size: float = 0.25,
         shuffle: bool | None = None,
+        gap: int = 0,
         error_model: Any = "auto",
         learning_part: float | str | None = "auto",
         left_out_folds: int | None = None,
@@ -603,6 +624,7 @@ class ConformalRegressor(FrontDoor):
         self.embed = embed
         self.calibration_size = calibration_size
         self.shuffle = shuffle
+        self.gap = gap
         self.error_model = error_model
         self.learning_part = learning_part
         self.left_out_folds = left_out_folds
@@ -783,23 +805,6 @@ def few_groups(held_out: Any) -> str:
     return why
 
 
-IN_TIME = (
-    "shuffle=False holds out the last rows instead. shuffle=True says that the order does not "
-    "matter."
-)
-
-
-def warn_of_times(X: Any, y: Any, advice: str = IN_TIME) -> None:
-    """Say that rows in order of time will be held out at random, and what to do."""
-    where = times_in_order(X) or times_in_order(y)
-    if where is not None:
-        warn(
-            f"fit holds out rows at random, and {where}. If new rows are later than these, "
-            f"coverage may be lower than promised: {advice}",
-            RowOrderWarning,
-        )
-
-
 def refuse_unfitted(model: Any, X: Any) -> None:
     """Say that a model is not fitted, or a class, before anything is said of its space."""
     if isinstance(model, type):
@@ -837,5 +842,6 @@ def given_training(front: Any, X_train: Any, y_train: Any) -> Training:
         n_refits=front.left_out_folds or 0,
         random_state=front.random_state,
         shuffle=front.shuffle is None or front.shuffle,
+        gap=checked_gap(front),
         progress=reporter(front.progress, "training") if front.left_out_folds else None,
     )

@@ -76,6 +76,7 @@ class MultiTargetRegressor(FrontDoor):
     embed: Any = "auto"
     calibration_size: float = 0.25
     shuffle: bool | None = None
+    gap: int = 0
     learning_part: float | str | None = "auto"
     left_out_folds: int | None = None
     random_state: Any = None
@@ -269,6 +270,7 @@ class MultiTargetRegressor(FrontDoor):
     ) -> ConformalRegressor:
         """A regressor around a fitted model, calibrated."""
         own = {"embed": self.embed, "random_state": self.random_state, "shuffle": self.shuffle}
+        own["gap"] = self.gap
         own["learning_part"] = self.learning_part
         made = ConformalRegressor(model, self.calibrator, score_function=score, **own)
         valid.check_known_rows(made, X, y if y.ndim == 1 else y[:, 0])

@@ -384,6 +384,12 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         self.__dict__.update(vars(grown))
         return self
 
+    def aged(self, factor: float) -> Self:
+        """A copy whose points weigh so many times as much."""
+        made = copy(self)
+        made._rows = replace(self._rows, weights=self._rows.weights * factor)
+        return made
+
     def _still_known(self, rows: Rows, before: Self) -> Mapping[str, Any]:
         """What was learnt before and would be learnt of these rows again, by its name."""
         return {}

@@ -51,7 +51,7 @@ PREDICTING = (
 )
 
 #: Rows that are compared before and after a model was asked, and the most numbers in them.
-N_COMPARED, MOST_COMPARED = 32, 1 << 14
+N_COMPARED, CELLS_COMPARED = 32, 1 << 14
 
 #: Families by file and class, asked in this order; read when a model first comes.
 FAMILIES = (
@@ -294,7 +294,7 @@ def _some_rows(X: Any) -> Any:
     Nor is a frame of one row, which is asked for in a hurry; calibration had more.
     """
     shape = shape_of(X) or (0,)
-    step = max(1, shape[0] // max(1, min(N_COMPARED, MOST_COMPARED // max(1, prod(shape[1:])))))
+    step = max(1, shape[0] // max(1, min(N_COMPARED, CELLS_COMPARED // max(1, prod(shape[1:])))))
     if isinstance(X, np.ndarray):
         return X[::step].tobytes() if X.dtype.kind in "biuf" else None
     if not is_frame(X) or shape[0] < 2:

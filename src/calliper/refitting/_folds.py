@@ -43,13 +43,14 @@ import numpy as np
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut
 
 from calliper import _validation as valid
+from calliper._row_checks import warn_of_times
 from calliper._types import FloatArray, IntArray
 from calliper.declarations import About
 from calliper.exceptions import CalliperError
 from calliper.guarantees import conformal_coverage, fold_coverage, jackknife_coverage
 from calliper.quantile import conformal_rank
 from calliper.refitting._base import NEARLY_CONSTANT, RefittedRegressor
-from calliper.regressor import few_groups, warn_of_times
+from calliper.regressor import few_groups
 from calliper.rows import same_rows
 
 
@@ -199,7 +200,9 @@ class CVPlus(RefittedRegressor):
         if groups is not None:
             groups = valid.row_values(groups, X, "split_groups")
         if isinstance(self.cv, Integral) and groups is None:
-            warn_of_times(X, y, "cv=KFold(10) leaves out runs of neighbouring rows instead.")
+            runs = f"cv=KFold({self.cv}) leaves out runs of neighbouring rows instead."
+            matters = f"cv=KFold({self.cv}, shuffle=True) says that the order does not matter."
+            warn_of_times(X, y, None, "fit deals", f"{runs} {matters}")
         self._fit(X, y, fit_params, groups)
         if groups is not None:
             self.no_guarantee_ = few_groups(groups)

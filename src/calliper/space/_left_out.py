@@ -36,7 +36,7 @@ from calliper import models
 from calliper._kept import Array, Field, Number, Text
 from calliper._notebook import Progress, reporter
 from calliper._types import FloatArray, IntArray
-from calliper._validation import check_folds, n_rows
+from calliper._validation import at_least, check_folds, n_rows
 from calliper.declarations import Uses
 from calliper.exceptions import CalliperError, EmbeddingWarning, warn
 from calliper.rows import Rows
@@ -104,6 +104,7 @@ class Training:
     n_refits : how often the model is trained again for left-out errors, unless it has bags
     random_state : deals rows to folds
     shuffle : whether rows are dealt at random; else folds are runs of neighbouring rows
+    gap : rows beside such a run on which nothing is trained
     groups : (n,) rows of one group stay in one fold
     fit_params : what ``fit`` of the model takes beside rows and targets; what has a value for each
         row is dealt with the rows
@@ -115,6 +116,7 @@ class Training:
     n_refits: int = 0
     random_state: Any = None
     shuffle: bool = True
+    gap: int = 0
     groups: Any = None
     fit_params: Mapping[str, Any] = field(default_factory=dict)
     progress: Progress | None = None
@@ -125,7 +127,9 @@ class Training:
         most = n if self.groups is None else min(n, len(np.unique(self.groups)))
         kind = KFold if self.groups is None else GroupKFold
         folds = kind(min(self.n_refits, most), shuffle=self.shuffle, random_state=seed)
-        return iter(folds.split(np.empty(n), groups=self.groups))
+        for others, fold in folds.split(np.empty(n), groups=self.groups):
+            beside = (others < fold[0] - self.gap) | (others > fold[-1] + self.gap)
+            yield (others[beside] if self.gap else others), fold
 
     def train(self, model: Any, rows: IntArray, fit_params: Mapping[str, Any] | None = None) -> Any:
         """A copy of the model, trained on some of the rows."""
@@ -257,6 +261,10 @@ def train_apart(
         shuffle=shuffle,
         random_state=front.random_state,
     )
+    gap = checked_gap(front)
+    train = train[: max(len(train) - gap, 0)]
+    if not len(train):
+        raise CalliperError(f"gap={gap} leaves none of {len(y)} rows to train on.")
     models.check_sample_weight(fit_params, len(y))
     X, fit_params = indexable(X)[0], models.routed(front, fit_params)
     training = Training(
@@ -265,6 +273,7 @@ def train_apart(
         n_refits=N_REFITS if front.left_out_folds is None else front.left_out_folds,
         random_state=front.random_state,
         shuffle=shuffle,
+        gap=gap,
         groups=None if groups is None else _safe_indexing(groups, train),
         fit_params=models.fit_params_of(X, fit_params, train),
         progress=reporter(front.progress, "training"),
@@ -272,6 +281,17 @@ def train_apart(
     model = training.train(front.estimator, np.arange(len(train)))
     training.report(1 / (1 + training.n_refits))
     return model, held_out, training
+
+
+def checked_gap(front: Any) -> int:
+    """Rows between parts, of a regressor whose rows are in order of time."""
+    gap = at_least(front.gap, 0, "gap")
+    if gap and front.shuffle is not False:
+        raise CalliperError(
+            f"gap={gap} leaves rows between parts in order of time, and shuffle is "
+            f"{front.shuffle!r}: say shuffle=False, too."
+        )
+    return gap
 
 
 def split_rows(
@@ -339,23 +359,33 @@ def n_teaching(n: int, asked: Any) -> int:
 
 
 def deal(
-    n: int, asked: Any, *, labels: Any = None, shuffle: bool = True, random_state: Any = None
+    n: int,
+    asked: Any,
+    *,
+    labels: Any = None,
+    shuffle: bool = True,
+    gap: int = 0,
+    random_state: Any = None,
 ) -> tuple[IntArray, IntArray]:
     """Numbers of the rows that teach, and of those that calibrate, each in ascending order.
 
     With labels each group is dealt by itself, a number as that share of each, so that by "auto" one
-    of few rows keeps them all. Without shuffling the first rows teach. None as ``random_state``
-    deals by a fixed seed.
+    of few rows keeps them all. Without shuffling the first rows teach, and the ``gap`` after them
+    do neither. None as ``random_state`` deals by a fixed seed.
     """
     if labels is not None and n_teaching(n, asked) and not isinstance(asked, str):
         asked = n_teaching(n, asked) / n
     random = check_random_state(0 if random_state is None else random_state)
-    teaches = np.zeros(n, dtype=bool)
+    teaches, kept = np.zeros(n, dtype=bool), np.ones(n, dtype=bool)
     groups = (
         np.zeros(n) if labels is None else np.unique(np.asarray(labels), return_inverse=True)[1]
     )
     for group in np.unique(groups):
         rows = np.flatnonzero(groups == group)
         order = random.permutation(rows) if shuffle else rows
-        teaches[order[: n_teaching(len(rows), asked)]] = True
-    return np.flatnonzero(teaches), np.flatnonzero(~teaches)
+        taught = n_teaching(len(rows), asked)
+        teaches[order[:taught]] = True
+        kept[order[: taught + (gap if taught else 0)]] = False
+    if not kept.any():
+        raise CalliperError(f"gap={gap} leaves none of {n} rows to calibrate on.")
+    return np.flatnonzero(teaches), np.flatnonzero(kept)

@@ -10,6 +10,7 @@ from studies.experiments.data.molecules import (
     load_solubility,
     tdc_split,
 )
+from studies.experiments.data.series import load_demand
 from studies.experiments.data.tabular import Tabular, load_tabular
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Tabular",
     "load_alphaseq",
     "load_clearance",
+    "load_demand",
     "load_mnist",
     "load_solubility",
     "load_tabular",
