@@ -154,7 +154,7 @@ def where_next(page: str) -> list[str]:
 
 def lead_outside(app: Any, page: str, source: list[str]) -> None:
     """Offer records of the repository, which are no pages of the site, for download."""
-    link = r"\[([^\]]+)\]\((\.\./(?:checks|studies)/[^)]+\.md)\)"
+    link = r"\[([^\]]+)\]\(((?:\.\./checks|\.\./studies|decisions)/[^)]+\.md)\)"
     source[0] = re.sub(link, r"{download}`\1 <\2>`", source[0])
 
 
