@@ -31,6 +31,11 @@ unexport PYTHONDONTWRITEBYTECODE
 	$(PIP) --editable '.[bench]'
 	@touch $@
 
+.venv/peers-ready: .venv/bench-ready
+	@echo "Adding models of quantiles and of spreads to compare with"
+	$(PIP) --editable '.[peers]'
+	@touch $@
+
 .venv/docs-ready: .venv/bench-ready
 	@echo "Adding what builds the site: Sphinx, its theme and its gallery"
 	$(PIP) --editable '.[docs]'
@@ -50,7 +55,7 @@ test-long: .venv/ready  ## tests that take long: of killed processes, browsers, 
 bench: .venv/bench-ready  ## how fast, as ratios to bare searches and to peers in the same run
 	$(BIN)/python -m studies.benchmarks
 
-docs: .venv/docs-ready  ## the site in build/site; CALLIPER_DATA names the tables of some examples
+docs: .venv/docs-ready  ## the site in build/site
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs build/site
 
 help:  ## these targets
@@ -98,7 +103,7 @@ paper: .venv/ready  ## the paper on its five tasks and nine tables: records, tab
 paper-quick: .venv/ready  ## the same at reduced size in minutes; checks the direction of the claims
 	OMP_NUM_THREADS=1 $(BIN)/python -m studies.experiments.deutschmann2024.run --quick
 
-peers-table: .venv/bench-ready  ## MAPIE and crepes beside calliper; CALLIPER_DATA names the data folder
+peers-table: .venv/peers-ready  ## MAPIE, crepes and models of quantiles beside calliper; CALLIPER_DATA names the data folder
 	OMP_NUM_THREADS=1 $(BIN)/python -m studies.experiments.peers
 
 distributions-table: .venv/bench-ready  ## CRPS beside crepes; CALLIPER_DATA names the data folder

@@ -1,5 +1,7 @@
 """Calibration rows that teach: how they are dealt, what they may not see, what is promised."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression
@@ -80,6 +82,18 @@ def test_a_small_group_keeps_all_its_rows():
     assert sizes == {"small": 50, "large": 200}
 
 
+def test_rows_that_count_for_few_all_calibrate():
+    """By weights, which are fixed beforehand; and a seed deals alike on every machine."""
+    weights = np.full(len(Y_CAL), 1e-9)
+    weights[:10] = 1.0
+    model = ConformalRegressor(MODEL).calibrate(X_CAL, Y_CAL, weights=weights)
+    assert model.calibration_.n_taught == 0 and model.calibrator_.n_calibration_ == len(Y_CAL)
+    equal = ConformalRegressor(MODEL).calibrate(X_CAL, Y_CAL, weights=np.ones(len(Y_CAL)))
+    assert equal.calibration_.n_taught == 300
+    assert deal(500, "auto", random_state=3)[0][:8].tolist() == [3, 4, 5, 6, 10, 11, 14, 15]
+    assert deal(500, "auto")[0][:8].tolist() == [1, 2, 4, 5, 6, 7, 8, 10]
+
+
 def test_what_is_learnt_has_not_seen_the_kept_rows():
     taught, kept = deal(500, "auto")
     before = calibrated()
@@ -151,6 +165,15 @@ def test_levels_that_need_more_rows_than_were_kept_are_answered_from_all():
     assert promise.proved == model.guaranteed_coverage(0.997) == conformal_coverage(0.997, 500) < 1
     assert "as wide as those of plain split on all 500 rows" in promise.describe()
     assert "always covers" in model.guarantee(0.999).describe()
+
+
+@pytest.mark.filterwarnings("ignore:Coverage 0.99[78], 0.998 needs more")
+def test_ends_from_all_rows_have_the_slack_too():
+    model = calibrated()
+    strict = model.predict_interval(NEW, [0.997, 0.998])
+    model.calibration_ = replace(model.calibration_, slack=0.25)
+    loose = model.predict_interval(NEW, [0.997, 0.998])
+    assert (loose.lower < strict.lower - 1e-6).all() and (loose.upper > strict.upper + 1e-6).all()
 
 
 def test_new_rows_join_the_kept_part():

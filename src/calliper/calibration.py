@@ -40,7 +40,7 @@ from calliper.exceptions import (
 from calliper.guarantees import Guarantee
 from calliper.intervals import Intervals
 from calliper.models import is_frozen, predictions
-from calliper.quantile import as_fraction, conformal_rank
+from calliper.quantile import as_fraction, conformal_rank, effective_size
 from calliper.rows import Rows
 from calliper.scores import AbsoluteError, DistributionError, Score, SignedError, as_score
 from calliper.space import (
@@ -55,6 +55,7 @@ from calliper.space import (
     deal,
     fit_embedding,
     learn_errors,
+    n_teaching,
     refuse_changing,
     warn_if_poor,
 )
@@ -233,7 +234,7 @@ class Calibration:
         one_tail = len(self.calibrators) == 1
         lower, upper = self.score.invert(per_level, radius[..., 0] if one_tail else radius)
         if served != levels:
-            lower, upper = self._from_all(X, levels, served, lower, upper)
+            lower, upper = self._from_all(X, y_pred, levels, served, lower, upper)
         if bounds is not None:
             low, high = valid.check_bounds(bounds)
             lower, upper = np.clip(lower, low, high), np.clip(upper, low, high)
@@ -257,6 +258,7 @@ class Calibration:
     def _from_all(
         self,
         X: Any,
+        y_pred: FloatArray,
         levels: tuple[float, ...],
         served: tuple[float, ...],
         lower: FloatArray,
@@ -265,16 +267,23 @@ class Calibration:
         """Ends as wide as plain split on all rows where a higher level was asked than served.
 
         By counts and levels alone: which rows answer must not depend on errors. Ends of the highest
-        level that the other rows serve stay inside, so that intervals are nested in the level.
+        level that the other rows serve stay inside, so that intervals are nested in the level. The
+        slack is in the units of the score, and so much is added here, too.
         """
         assert self.on_all is not None
         higher = [number for number, level in enumerate(levels) if level != served[number]]
         asked = [levels[number] for number in higher]
-        y_pred = predictions(self.model, X, 1)
-        plain = self.on_all.intervals(y_pred, np.zeros((len(y_pred), 1)), asked)
+        plain = self.on_all.intervals(
+            predictions(self.model, X, 1), np.zeros((len(lower), 1)), asked
+        )
+        low, high = plain.lower, plain.upper
+        if self.slack:
+            slack, centre = np.full((len(low), 1), self.slack), self.centre(y_pred)[:, None]
+            ends = self.score.invert(y_pred[:, None], slack)
+            low, high = low - (centre - ends[0]), high + (ends[1] - centre)
         lower, upper = lower.copy(), upper.copy()
-        lower[:, higher] = np.minimum(lower[:, higher], plain.lower)
-        upper[:, higher] = np.maximum(upper[:, higher], plain.upper)
+        lower[:, higher] = np.minimum(lower[:, higher], low)
+        upper[:, higher] = np.maximum(upper[:, higher], high)
         n, n_all = (each.calibrators[0].n_calibration_ for each in (self, self.on_all))
         warn(
             f"Coverage {', '.join(map(str, asked))} needs more than the {n:,} rows that "
@@ -537,8 +546,8 @@ def _learn(
     none = np.empty(0, dtype=np.intp), np.arange(len(y))
     asks, part_of = "left_out" in uses, front.learning_part
     chosen_part = part_of is not None and part_of != "auto"
-    if not asks and not chosen_part:
-        part_of = None  # "auto" is for calibrators that use left-out errors
+    if not chosen_part and not (asks and _enough(given.get("weights"))):
+        part_of = None  # "auto" is for calibrators that use left-out errors, and for rows to spare
     deals = part_of is not None
     errors = _checked_error_model(front.error_model, score, asks=(asks and known) or deals)
     adjusts = errors is not None and errors.adjusts
@@ -597,6 +606,11 @@ def _learn(
             learnt = learn_errors(part, unseen, space, score, wanted, chosen=chosen)
             return *learnt, (taught, kept)
     return (space_of(training) if space is None else space), score, None, None, none
+
+
+def _enough(weights: FloatArray | None) -> bool:
+    """Whether rows that weigh so much, which is known beforehand, are enough for two parts."""
+    return weights is None or n_teaching(int(effective_size(weights)), "auto") > 0
 
 
 def _inputs_of(method: Calibrator) -> Any:

@@ -23,7 +23,7 @@ def test_the_rule_asks_for_no_more_points_than_there_are(n):
     assert 1 <= widest.n_neighbors <= max(1, n // 2) and 0 <= rule.shrinkage < 1
     assert rule.chosen_by == "rule" and "by a rule" in rule.describe()
     radial = locality_rule(n, 0.5, None, statistic="mean")
-    assert isinstance(radial.kernel, RBF) == (n <= 10_000)
+    assert isinstance(radial.kernel, RBF)
     assert isinstance(locality_rule(n, 0.5, None, statistic="quantile").kernel, KNN)
     for length_scale in (None, 0.5):
         assert locality_rule(n, length_scale, 0.7, statistic="mean").shrinkage == 0.7
@@ -138,12 +138,10 @@ def test_left_out_errors_are_asked_for_only_where_they_matter():
     assert "left_out" not in FullRescaled(KNN(10)).uses
 
 
-@pytest.mark.parametrize(("n", "k"), [(10_001, 200), (40_000, 400)])
-def test_beyond_what_all_pairs_allow_neighbours_grow_with_the_root(n, k):
-    """Where the space has a unit; radial up to ten thousand, and never for a quantile."""
-    far = locality_rule(n, 0.3, None, statistic=None)
-    assert far.kernel.n_neighbors == k and far.shrinkage == 0
-    near = locality_rule(10_000, 0.3, None, statistic=None)
-    assert near.kernel.length_scale == 0.3 and near.shrinkage == 0
-    assert near.kernel.smoothing == 1 and near.kernel.step == 0.5
-    assert locality_rule(10_000, 0.3, None, statistic="quantile").kernel.n_neighbors == 200
+@pytest.mark.parametrize(("n", "step"), [(2_000, 0.5), (2_001, 1.5), (1_000_000, 1.5)])
+def test_where_the_space_has_a_unit_many_points_lie_in_larger_cells(n, step):
+    rule = locality_rule(n, 0.3, None, statistic=None)
+    assert repr(rule.kernel) == f"RBF(length_scale=0.3, smoothing=1.0, step={step})"
+    assert rule.shrinkage == 0
+    k = round(2 * np.sqrt(n))
+    assert locality_rule(n, 0.3, None, statistic="quantile").kernel.n_neighbors == k

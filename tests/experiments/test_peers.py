@@ -11,8 +11,8 @@ def test_the_page_is_made_of_the_records():
     assert peers.PAGE.read_text(encoding="utf-8") == peers.page(stored)
     name, (mean, worst, *_, n_tables) = peers.summary(stored, "forest")[0]
     of_table = []
-    for table in peers.TABULAR:
+    for table in peers.TABLES:
         draws = [stored["draws"][f"{table}, forest, {draw}"] for draw in (0, 1)]
         of_table.append(sum(found[name][0] / found[peers.PLAIN][0] for found in draws) / 2)
-    assert n_tables == 9
-    assert mean == pytest.approx(sum(of_table) / 9) and worst == pytest.approx(max(of_table))
+    assert n_tables == 10
+    assert mean == pytest.approx(sum(of_table) / 10) and worst == pytest.approx(max(of_table))

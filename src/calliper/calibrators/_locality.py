@@ -69,11 +69,9 @@ from calliper.quantile import Shares, conformal_rank, power_of_two
 #: How many points the mean of all counts for in a radial mean.
 SMOOTHING = 1.0
 
-#: Side of the cells that points of a radial kernel are moved to, in length scales.
-STEP = 0.5
-
-#: Beyond so many calibration points all pairs of them take too long, and the K nearest are used.
-MOST_RADIAL = 10_000
+#: Side of the cells that points of a radial kernel are moved to, in length scales: up to so many
+#: calibration points, and beyond.
+FEW, STEP, COARSE_STEP = 2_000, 0.5, 1.5
 
 #: K over the sixth root of N where graded neighbours are the rule, the share that is then global of
 #: few points, and from how many on it fades.
@@ -172,8 +170,9 @@ def locality_rule(
     if length_scale is None and statistic != "quantile" and dimensions >= WIDE and n >= 8:
         return _graded_rule(n, shrinkage, statistic or "rms")
     said = statistic or "mean"
-    if length_scale is not None and n <= MOST_RADIAL and statistic != "quantile":
-        radial = RBF(rounded(length_scale), smoothing=SMOOTHING, step=STEP)
+    if length_scale is not None and statistic != "quantile":
+        step = STEP if n <= FEW else COARSE_STEP
+        radial = RBF(rounded(length_scale), smoothing=SMOOTHING, step=step)
         return Locality(radial, 0.0 if shrinkage is None else shrinkage, "rule", statistic=said)
     few_coordinates = length_scale is not None
     k = round(2 * np.sqrt(n)) if few_coordinates else 20

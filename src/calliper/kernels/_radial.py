@@ -68,7 +68,7 @@ class LeaveTwoOutRBF(LeaveTwoOut):
         rescaled = super().prepare(scores)
         order = np.argsort(rescaled)
         self.ordered, self.member = rescaled[order], self.magnitudes[order]
-        self.columns = self.exponents.reordered(order)
+        self.columns = self.exponents.some(order)
         return rescaled
 
     def without_each(self, Z: FloatArray) -> FloatArray:
@@ -210,7 +210,7 @@ class BagRBF(Bag):
         self.offset, self._calibration_scale = offset, mean + offset
         ratio = rescale(scores, self._calibration_scale)
         self.order = order = np.argsort(ratio)
-        self.columns = exponents.reordered(order)
+        self.columns = exponents.some(order)
         self.ordered, self.scores, self.magnitudes = ratio[order], scores[order], magnitudes[order]
         self.weight, self.largest = weight[order], largest[order]
         self.linear = self.weight * self._calibration_scale[order]

@@ -184,7 +184,10 @@ class PlainRadial:
     def __init__(
         self, points: FloatArray, metric: Metric, length_scale: float, smoothing: float, step: float
     ) -> None:
-        self.exponents = RadialExponents(points, length_scale, metric, step)
+        self.exponents, self.smoothing = (
+            RadialExponents(points, length_scale, metric, step),
+            smoothing,
+        )
         self.smoothed = SmoothedRadial(self.exponents, smoothing) if smoothing else None
 
     def leave_two_out(self, magnitudes: FloatArray, offset: float) -> LeaveTwoOut:
@@ -195,6 +198,10 @@ class PlainRadial:
 
     def bag(self, magnitudes: FloatArray, scores: FloatArray, offset: float) -> Bag:
         """Thresholds of full conformal."""
+        if self.smoothed and self.exponents.step:
+            from calliper.kernels._places import BagInPlaces  # where it is needed, and not before
+
+            return BagInPlaces(self.exponents, self.smoothing, magnitudes, scores, offset)
         if self.smoothed:
             return BagWeighted(self.smoothed, magnitudes, scores, offset)
         return BagRBF(self.exponents, magnitudes, scores, offset)
@@ -208,7 +215,7 @@ class PlainRadial:
     def local_quantile(self, scores: FloatArray) -> LocalQuantile:
         """Quantile by weights, without a floor."""
         order = np.argsort(scores)
-        return RadialQuantile(self.exponents.reordered(order), scores[order])
+        return RadialQuantile(self.exponents.some(order), scores[order])
 
 
 def check_length_scale(scale: Any) -> float:

@@ -76,13 +76,6 @@ class Weights(ABC):
         weight[own - rows.start, own] = 0.0
         return weight
 
-    def places(self, Z: FloatArray) -> FloatArray | None:
-        """Where rows count as being, (m, d): all is the same for rows in one place.
-
-        None if that would hardly happen.
-        """
-        return None
-
 
 class WeightedKernel(Kernel, ABC):
     """A kernel that is known by its weights."""
@@ -164,13 +157,6 @@ class BagWeighted(Bag):
     def order_statistics(
         self, Z: FloatArray, levels: list[float], shares: Shares | None = None
     ) -> FloatArray:
-        places = self.weights.places(Z) if shares is None else None  # rows have their own weights
-        if places is None:
-            return self._selected(Z, levels, shares)
-        distinct, place = np.unique(places, axis=0, return_inverse=True)
-        return np.asarray(self._selected(distinct, levels, None)[place.ravel()])
-
-    def _selected(self, Z: FloatArray, levels: list[float], shares: Shares | None) -> FloatArray:
         scratch = Scratch()
 
         def select(rows: slice) -> FloatArray:
@@ -191,13 +177,27 @@ class BagWeighted(Bag):
         """All thresholds of a few rows, in a buffer that the next call uses again."""
         entering, total, weight, scale = self._balance(Z)
         shape = entering.shape
-        constant = np.add(weight, entering, out=scratch.array("constant", shape))
+        constant, root = scratch.array("constant", shape), scratch.array("root", shape)
+        return self.solved(entering, total, weight, self.scores, scale[:, None], constant, root)
+
+    def solved(
+        self,
+        entering: FloatArray,
+        total: FloatArray,
+        weight: FloatArray,
+        scores: FloatArray,
+        scale: FloatArray,
+        constant: FloatArray | None = None,
+        root: FloatArray | None = None,
+    ) -> FloatArray:
+        """The t of k t² + A t = s ŝ (B + k) of k, A, B, s and ŝ; two arrays may be used for it."""
+        constant = np.add(weight, entering, out=constant)
         if self.offset:
             total = total + self.offset * constant
-        constant *= self.scores
-        constant *= scale[:, None]
+        constant *= scores
+        constant *= scale
         # positive_root in few passes: in units of the largest score nothing overflows.
-        root = np.multiply(entering, constant, out=scratch.array("root", shape))
+        root = np.multiply(entering, constant, out=root)
         root *= 4
         root += np.square(total)
         np.sqrt(root, out=root)
@@ -326,9 +326,9 @@ class RadialExponents:
         self.right = np.zeros((points.shape[1] + 1, -(-len(points) // COLUMNS) * COLUMNS))
         self.right[:, : len(points)] = np.vstack([2 * centred.T, -norm]) / self.two_l2
 
-    def reordered(self, order: IntArray) -> "RadialExponents":
-        """The same with the points in another order."""
-        return RadialExponents(self.points[order], self.length_scale, self.metric, self.step)
+    def some(self, points: IntArray) -> "RadialExponents":
+        """The same with some of the points, or all in another order."""
+        return RadialExponents(self.points[points], self.length_scale, self.metric, self.step)
 
     def to(
         self, queries: FloatArray, out: FloatArray | None = None
@@ -389,10 +389,6 @@ class SmoothedRadial(Weights):
     def __init__(self, exponents: RadialExponents, smoothing: float) -> None:
         self.exponents, self.points = exponents, exponents.points
         self.floor = smoothing / len(self.points)
-
-    def places(self, Z: FloatArray) -> FloatArray | None:
-        """Where rows count as being, if many may be in one place."""
-        return to_grid(Z, self.exponents.side) if self.exponents.step else None
 
     def to(self, Z: FloatArray) -> FloatArray:
         exponent, constant = self.exponents.to(Z)

@@ -18,6 +18,7 @@ from calliper.space._left_out import (
     checked_gap,
     deal,
     knows_left_out,
+    n_teaching,
     split_rows,
     train_apart,
     why_no_refit,

@@ -1,4 +1,4 @@
-"""Nine regression tables on which conformal methods are compared in the literature.
+"""Ten regression tables on which conformal methods are compared in the literature.
 
 A table is known by the SHA-256 of its column names and numbers, not of a file: a parquet file that
 anyone prepared passes if it holds the same table, and so does the publisher's text file after its
@@ -45,7 +45,7 @@ class Tabular:
 
 
 def load_tabular(name: str) -> Tabular:
-    """One of nine regression tables: numbers in columns, and a number to predict.
+    """One of ten regression tables: numbers in columns, and a number to predict.
 
     Taken from the cache folder, named by the environment variable ``CALLIPER_DATA``: the file
     ``tabular/<name>.parquet`` if it is there. For boston_housing, protein_casp_rmsd and yacht the
@@ -55,8 +55,8 @@ def load_tabular(name: str) -> Tabular:
     Parameters
     ----------
     name : str
-        bike_kaggle_10886, boston_housing, california_housing_20640, communities_crime, concrete,
-        energy_heating, protein_casp_rmsd, star_2161 or yacht.
+        bike_kaggle_10886, blog_feedback_6000, boston_housing, california_housing_20640,
+        communities_crime, concrete, energy_heating, protein_casp_rmsd, star_2161 or yacht.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Where each of the nine tables comes from, on what terms, and how to recognise it."""
+"""Where each of the ten tables comes from, on what terms, and how to recognise it."""
 
 from __future__ import annotations
 
@@ -67,6 +67,18 @@ TABLES = {
             'H. Fanaee-T, J. Gama (2014), "Event labeling combining ensemble detectors and '
             'background knowledge", Progress in Artificial Intelligence 2, 113. '
             "doi:10.1007/s13748-013-0040-3",
+        ),
+    ),
+    "blog_feedback_6000": Table(
+        "31c2da05a1b6d1e81e83b917cb04cf0c2d6edf3b86e803ab221d00b4b7bae85f",
+        _UCI + "dataset/304/blogfeedback",
+        "6,000 of the 52,397 rows of blogData_train.csv, drawn at random, features x0 to x279, the "
+        "published columns, without the 37 that are constant among them; y is the last column",
+        DataSource(
+            "Blog posts: y is the number of comments in the next 24 hours, two thirds of them 0.",
+            _UCI_LICENCE,
+            'K. Buza (2014), "Feedback prediction for blogs", Data Analysis, Machine Learning and '
+            "Knowledge Discovery, 145. doi:10.1007/978-3-319-01595-8_16; data: doi:10.24432/C58S3F",
         ),
     ),
     "boston_housing": Table(

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.usefixtures("real_files")
 
 ROWS_AND_FEATURES = {
     "bike_kaggle_10886": (10_886, 18),
+    "blog_feedback_6000": (6000, 243),
     "boston_housing": (506, 13),
     "california_housing_20640": (20_640, 13),
     "communities_crime": (1994, 100),

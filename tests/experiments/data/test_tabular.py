@@ -105,7 +105,7 @@ def test_an_absent_table_names_its_source_and_what_to_do(cache):
 
 @pytest.mark.parametrize("name", ["Concrete", "", None, 3, ["yacht"], "../secret"])
 def test_a_wrong_name_is_answered_with_the_names(name):
-    with pytest.raises(CalliperError, match=r"bike_kaggle_10886, boston_.*, yacht; got"):
+    with pytest.raises(CalliperError, match=r"bike_kaggle_10886, blog_.*, yacht; got"):
         load_tabular(name)
 
 

@@ -1,0 +1,90 @@
+"""Places stand for their points: the same thresholds as from all pairs, found among few."""
+
+import numpy as np
+import pytest
+
+from calliper import RBF, FullRescaled
+from calliper.kernels import _places
+from calliper.kernels._places import BagInPlaces, distinct
+from calliper.kernels._weighted import BagWeighted, RadialExponents, SmoothedRadial
+from calliper.quantile import Shares, conformal_rank
+
+LEVELS = (0.01, 0.1, 0.5, 0.9, 0.97, 0.999)
+
+
+def scores_of(kind: str, n: int, rng: np.random.Generator) -> np.ndarray:
+    scores = np.abs(rng.standard_t(2, size=n))
+    if kind == "tied":
+        return np.round(scores)
+    if kind == "one":
+        return np.eye(1, n)[0]
+    if kind == "spanning":
+        return scores * 10.0 ** rng.integers(-60, 60, size=n)
+    if kind == "outlier":
+        return np.append(np.ones(n - 1), 1e14)
+    return scores if kind == "plain" else np.zeros(n)
+
+
+@pytest.mark.parametrize("kind", ["plain", "tied", "one", "spanning", "outlier", "zero"])
+@pytest.mark.parametrize("edges", [16, 1024])
+def test_the_same_as_from_all_pairs(kind, edges, monkeypatch):
+    """BagWeighted computes every threshold from every pair of points."""
+    monkeypatch.setattr(_places, "EDGES", edges)
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        n, d = int(rng.integers(2, 400)), int(rng.integers(1, 4))
+        Z, scores, offset = rng.normal(size=(n, d)), scores_of(kind, n, rng), 0.3 * (seed % 2)
+        new = np.vstack([rng.normal(size=(30, d)) * 3, Z[:4], 1e9 * np.ones((1, d))])
+        radial = RadialExponents(Z, 0.6, "euclidean", 0.8)
+        slow = BagWeighted(SmoothedRadial(radial, 1.0), scores, scores, offset)
+        levels = [level for level in LEVELS if conformal_rank(level, n) <= n]
+        expected = slow.order_statistics(new, levels)
+        close = {"rtol": 1e-11, "atol": 0}
+        for many in (0, 10**9):  # searched for, and selected from all
+            monkeypatch.setattr(_places, "MANY", many)
+            monkeypatch.setattr(_places, "TO_A_PLACE", 0)
+            bag = BagInPlaces(radial, 1.0, scores, scores, offset)
+            assert (bag.counts is None) == (many > 0)
+            found = bag.order_statistics(new, levels)
+            np.testing.assert_allclose(found, expected, **close)
+            np.testing.assert_array_equal(found, BagWeighted.order_statistics(bag, new, levels))
+            one_by_one = [bag.order_statistics(row[None], levels) for row in new]
+            np.testing.assert_array_equal(found, np.concatenate(one_by_one))
+        np.testing.assert_allclose(bag.thresholds(new), slow.thresholds(new), **close)
+        signs, ranks = np.sign(rng.normal(size=n)), [1, n]
+        both = [each.signed_order_statistics(new, signs, ranks) for each in (bag, slow)]
+        np.testing.assert_allclose(*both, **close)
+        often = np.repeat(new, 3, axis=0)
+        shares = Shares(rng.uniform(0.1, 1, size=n), rng.uniform(size=len(often)))
+        both = [each.order_statistics(often, levels, shares) for each in (bag, slow)]
+        np.testing.assert_allclose(*both, **close)
+
+
+def test_far_guesses_are_brought_nearer(monkeypatch):
+    """Two crowds whose errors differ by a factor of a million, and a row between them."""
+    monkeypatch.setattr(_places, "MANY", 0)
+    rng = np.random.default_rng(0)
+    Z = np.repeat([[0.0], [5.0]], 300, axis=0)
+    scores = rng.exponential(size=600) * np.repeat([1.0, 1e6], 300)
+    radial = RadialExponents(Z, 1.0, "euclidean", 0.5)
+    bag = BagInPlaces(radial, 1.0, scores, scores, 0.0)
+    new, levels = np.linspace(-3, 9, 40)[:, None], [0.05, 0.5, 0.51, 0.95]
+    found = bag.order_statistics(new, levels)
+    np.testing.assert_array_equal(found, BagWeighted.order_statistics(bag, new, levels))
+
+
+def test_places_are_told_apart_and_the_order_of_points_does_not_matter():
+    rng = np.random.default_rng(1)
+    places = np.round(rng.normal(size=(200, 3)))
+    first, place = distinct(places)
+    np.testing.assert_array_equal(places[first][place], places)
+    assert len(np.unique(places + 0.0, axis=0)) == len(first)
+    wide = distinct(rng.normal(size=(5000, 6)))[0]  # codes of six columns pass 2⁶²
+    assert len(wide) == 5000
+    scores, new, order = rng.exponential(size=200), places[:9] + 0.1, rng.permutation(200)
+    kernel = RBF(1.0, smoothing=1.0, step=1.0)
+    radii = [
+        FullRescaled(kernel).fit(places[rows], scores[rows]).predict_radius(new, 0.9)
+        for rows in (np.arange(200), order)
+    ]
+    np.testing.assert_allclose(*radii, rtol=1e-12)
