@@ -1,4 +1,4 @@
-"""Small boosted trees of many models at a time: one per fold and target, grown in step.
+"""The trees that learn errors: boosted ones of many models at a time, and a forest's quantiles.
 
 Errors are learnt from a few hundred to a few thousand rows, by trees of three questions, and for
 each target by six models: one for each fifth of the rows that it must not see, one for all. Trained
@@ -9,6 +9,15 @@ step together, as a few operations on whole arrays.
 A model is Friedman's (2001, doi:10.1214/aos/1013203451): trees are fitted to the gradient of the
 loss, splits lower the squared error most, and a leaf adds what minimises the loss there: the mean
 of what is left, or for a quantile that quantile of it.
+
+The forest (Meinshausen 2006, "Quantile regression forests", JMLR 7) takes the distribution of an
+error at x for that of errors seen, each by the part of the trees in which it shares the leaf of x.
+Of every leaf the shares up to a few bounds e_1 < … < e_B are kept:
+
+    F(e_b | x) = mean over trees of #{errors ≤ e_b in the leaf of x} / #{errors in the leaf of x},
+
+and a quantile is read off between bounds. Trees that were grown without a row say its left-out
+values, so that nothing is grown twice.
 """
 
 from __future__ import annotations
@@ -35,6 +44,13 @@ MOST_A_TREE = 2_000
 PART_OF_COLUMNS = 1 / 3
 #: Rows that go down all trees at once, at most, and rows that go down a tree together.
 FEW_AT_ONCE, MANY_AT_ONCE = 300, 8_192
+#: Of a tree of the forest: rows and questions, at most, and errors of a leaf, at least.
+FOREST_ROWS, FOREST_DEPTH, FOREST_LEAF = 1_000, 12, 5
+#: Bounds are these quantiles of all errors.
+TAIL_LEVELS = (0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4)
+BOUND_LEVELS = (*TAIL_LEVELS, 0.5, *(1 - level for level in reversed(TAIL_LEVELS)))
+#: Shares are kept as so many parts of one.
+PARTS_OF_ONE = 255
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +127,133 @@ class BoostedTrees(Keeps):
         for model, features, thresholds, steps in trees:
             total[model] += steps.take(_leaves(columns, features, thresholds))
         return total
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorForest(Keeps):
+    """A forest's distributions of errors as plain arrays: t trees, v nodes, l leaves, b bounds.
+
+    A row goes right if feature > threshold. A leaf asks what all numbers exceed, and leads back to
+    itself on the right; on the left stands the number of its shares.
+
+    Attributes
+    ----------
+    roots : (t,) the first node of each tree
+    features, thresholds : (v,) of each node
+    after : (v, 2) the node on the left, and that on the right
+    bounds : (b,) increasing
+    shares : (l, b) of the errors of each leaf, those up to a bound, in 255ths
+    """
+
+    roots: IntArray
+    features: IntArray
+    thresholds: FloatArray
+    after: IntArray
+    bounds: FloatArray
+    shares: NDArray[np.uint8]
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "features": Array("int32", ("v",), least=0, becomes="int64"),
+        "thresholds": Array("float64", ("v",), finite=False),
+        "after": Array("int32", ("v", 2), least=0, most="v", becomes="int64"),
+        "roots": Array("int32", ("t",), least=0, most="v", becomes="int64"),
+        "bounds": Array("float64", ("b",)),
+        "shares": Array("uint8", ("l", "b")),
+    }
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> ErrorForest:
+        """The forest, if it has trees whose leaves have shares."""
+        made = cls(**state)
+        leaves = np.isneginf(made.thresholds)
+        if not made.roots.size or not made.bounds.size or np.isnan(made.thresholds).any():
+            raise CalliperError("a forest of errors has no trees, no bounds, or no thresholds.")
+        if not leaves.any() or made.after[leaves, 0].max() >= len(made.shares):
+            raise CalliperError("a forest of errors has leaves that it says nothing of.")
+        return made
+
+    @classmethod
+    def grown(
+        cls, rows: FloatArray, errors: FloatArray, n_trees: int, seed: int
+    ) -> tuple[ErrorForest, FloatArray]:
+        """The forest, and (n, b) the shares at each row by trees that were grown without it.
+
+        Where there is no such tree, they are those of all errors, which are not all zero.
+        """
+        from sklearn.ensemble import RandomForestRegressor
+
+        n, d = rows.shape
+        most = np.finfo(np.float32).max
+        single = np.clip(rows, -most, most).astype(np.float32)
+        forest = RandomForestRegressor(
+            n_trees,
+            max_depth=FOREST_DEPTH,
+            min_samples_leaf=FOREST_LEAF,
+            max_features=max(1, int(PART_OF_COLUMNS * d)),
+            max_samples=min(n, FOREST_ROWS),
+            random_state=seed,
+        )
+        with np.errstate(over="ignore"):  # sums of rows; squares of errors stay numbers
+            forest.fit(single, errors / np.abs(errors).max())
+        bounds = np.unique(np.quantile(errors, BOUND_LEVELS))
+        beyond = np.searchsorted(bounds, errors)  # how many bounds each error exceeds
+        width = len(bounds) + 1
+        total, n_unseen = np.zeros((n, len(bounds))), np.zeros(n)
+        nodes: list[tuple[IntArray, FloatArray, IntArray]] = []
+        shares, roots, n_nodes, n_leaves = [], [], 0, 0
+        for tree, drawn in zip(forest.estimators_, forest.estimators_samples_, strict=True):
+            made = tree.tree_
+            ends = made.children_left < 0
+            number = np.cumsum(ends) - 1
+            leaf = number[made.apply(single)]
+            counts = np.bincount(leaf[drawn] * width + beyond[drawn], minlength=ends.sum() * width)
+            upto = counts.reshape(-1, width).cumsum(axis=1)
+            share = np.rint(PARTS_OF_ONE * upto[:, :-1] / upto[:, -1:]).astype(np.uint8)
+            unseen = np.bincount(drawn, minlength=n) == 0
+            total[unseen] += share[leaf[unseen]]
+            n_unseen += unseen
+            own = n_nodes + np.arange(len(ends))
+            ahead = (
+                np.where(ends, n_leaves + number, n_nodes + made.children_left),
+                np.where(ends, own, n_nodes + made.children_right),
+            )
+            threshold = np.where(ends, -np.inf, made.threshold)
+            nodes.append((np.maximum(made.feature, 0), threshold, np.stack(ahead, axis=1)))
+            roots.append(n_nodes)
+            shares.append(share)
+            n_nodes, n_leaves = n_nodes + len(ends), n_leaves + len(share)
+        of_all = (beyond[:, None] <= np.arange(len(bounds))).mean(axis=0)
+        mean = total / (PARTS_OF_ONE * np.maximum(n_unseen, 1)[:, None])
+        features, thresholds, after = (np.concatenate(part) for part in zip(*nodes, strict=True))
+        whole = cls(np.array(roots), features, thresholds, after, bounds, np.concatenate(shares))
+        return whole, np.where(n_unseen[:, None] > 0, mean, of_all)
+
+    def predict(self, rows: FloatArray) -> FloatArray:
+        """(m, b) shares of errors up to each bound at finite rows, which trees see in float32."""
+        single = rows.astype(np.float32).astype(np.float64)
+        blocks = row_slices(len(rows), FEW_AT_ONCE)
+        return np.concatenate([self._shares(single[block]) for block in blocks])
+
+    def quantile(self, shares: FloatArray, level: float) -> FloatArray:
+        """(m,) the error that a share of ``level`` does not exceed, read off between bounds."""
+        last = len(self.bounds) - 1
+        above = np.count_nonzero(shares < level, axis=1).clip(min(1, last), last)
+        under, rows = np.maximum(above - 1, 0), np.arange(len(shares))
+        low, high = shares[rows, under], shares[rows, above]
+        part = np.divide(level - low, high - low, out=(low < level).astype(float), where=high > low)
+        start = self.bounds[under]
+        return np.asarray(start + np.clip(part, 0.0, 1.0) * (self.bounds[above] - start))
+
+    def _shares(self, rows: FloatArray) -> FloatArray:
+        """All trees a level at a time."""
+        cells, starts = rows.ravel(), (np.arange(len(rows)) * rows.shape[1])[:, None]
+        node = np.repeat(self.roots[None], len(rows), axis=0)
+        for _ in range(FOREST_DEPTH):
+            right = cells.take(self.features.take(node) + starts) > self.thresholds.take(node)
+            node = self.after.take(2 * node + right)
+        leaves = np.minimum(self.after.take(2 * node), len(self.shares) - 1)
+        total = self.shares.take(leaves, axis=0).sum(axis=1, dtype=np.uint32)
+        return np.asarray(total / (PARTS_OF_ONE * len(self.roots)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,23 +1,27 @@
 """A model of left-out errors, sign included: where the model is biased, and how far it errs.
 
 The errors r = y − ŷ that a model makes on rows left out of its training show more than their size.
-Boosted trees learn from the inputs, the prediction and what the model says of its own doubt
+Two unlike learners are told the inputs, the prediction and what the model says of its own doubt:
+boosted trees and a forest. From them come
 
     the shift   b(x) = λ · E[r | x],
-    each side   d(x) = (1−m) · (−q₁₀(x)) / g + m,    u(x) = (1−m) · q₉₀(x) / g + m,
+    each side   d(x) = v · (−q₁₀(x)) / g + w · (−f₅(x)) / h + 1 − v − w,
+                u(x) = v · q₉₀(x) / g + w · f₉₅(x) / h + 1 − v − w,
 
-q₁₀ and q₉₀ the tenths of r − b at either end (0 if on the other side), and g half the distance
-between those of all errors. Errors are then measured around the *centre* ŷ + b in the unit of their
-side, s = (ŷ + b − y) / d below it and (y − ŷ − b) / u above, and a radius t gives back the interval
-[ŷ + b − t·d, ŷ + b + t·u]. A unit of 1 is the average one, so s is in the unit of y.
+q₁₀ and q₉₀ the boosted tenths of r − b at either end, f₅ and f₉₅ the forest's twentieths (0 if on
+the other side), g and h the average reach of either learner. Errors are then measured around the
+*centre* ŷ + b in the unit of their side, s = (ŷ + b − y) / d below it and (y − ŷ − b) / u above,
+and a radius t gives back the interval [ŷ + b − t·d, ŷ + b + t·u]. A unit of 1 is the average one,
+so s is in the unit of y.
 
 Neither part is trusted further than left-out rows bear it out. All predictions that decide are made
-by trees that have not seen the row (5 folds). The number of trees behind the shift and its share λ
-are those of the least squared error; the shift is dropped unless it lowers that error by more than
-half a standard error. Errors beyond ten times the one that a tenth of them exceed are clipped, and
-the shift stays within what is left, so that one wild refit cannot steer it. Units are mixed with
-the average one, so that they cannot vanish where errors do (m = AVERAGE_SHARE), and dropped unless
-they lower the interval score as clearly.
+by trees that have not seen the row (5 folds, or out of bag). The number of trees behind the shift
+and its share λ are those of the least squared error; the shift is dropped unless it lowers that
+error by more than half a standard error. Errors beyond ten times the one that a tenth of them
+exceed are clipped, and the shift stays within what is left, so that one wild refit cannot steer it.
+The forest has its full part w in units from 500 errors on. Units are mixed with the average one, so
+that they cannot vanish where errors do, and dropped unless they lower the interval score as
+clearly.
 
 Everything here is learnt from training rows, or from calibration rows that are set apart: rows that
 calibrate and new ones are treated alike, so every guarantee stays what it was, however wrong the
@@ -44,13 +48,15 @@ from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_vector
 from calliper.exceptions import CalliperError
 from calliper.quantile import conformal_rank
-from calliper.space._boosting import Bins, BoostedTrees, Boosting
+from calliper.space._boosting import Bins, BoostedTrees, Boosting, ErrorForest
 from calliper.space._encoding import N_PARTS
 
 #: With fewer errors than two leaves of a tree hold there is nothing to learn.
 FEWEST_ERRORS = 40
-#: The part of errors that a side's unit reaches, and the average unit's part in every unit.
-REACH, AVERAGE_SHARE = 0.9, 0.6
+#: The part of errors that a side's unit reaches, by boosted trees and by the forest.
+REACH, FOREST_REACH = 0.9, 0.95
+#: Their parts v and w in every unit; w grows with the number of errors until there are enough.
+BOOSTED_SHARE, FOREST_SHARE, ENOUGH = 0.35, 0.5, 500
 #: Standard errors by which a shift must lower the squared error, and units the interval score.
 CLEARLY = 0.5
 #: Where a shift is learnt, errors are clipped at so many times the one that a tenth exceed, and the
@@ -95,7 +101,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
     shift_trees : increasing whole numbers, default (60, 120, 200, 300)
         Trees behind the shift: the first number, and the next where the last of them still help.
     side_trees : int, default 50
-        Trees behind the unit of each side, and behind the expected size.
+        Trees behind the unit of each side, behind the expected size, and of the forest.
     max_errors : int, default 8000
         Where more left-out errors are known, ``ConformalRegressor`` draws so many to learn from.
     random_state : int, RandomState or None, default 0
@@ -105,7 +111,7 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
     ----------
     n_errors_ : how many errors were learnt from
     shift_share_ : λ, the share of the learnt shift that is used; 0 if it was dropped
-    units_kept_ : whether each side has its unit; False if that was dropped
+    units_kept_ : whether each side has its unit; False if that was dropped, and the forest with it
     left_out_ : what trees that have not seen a row say of it, :class:`Expected`
 
     Examples
@@ -126,8 +132,9 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         "shift_share_": Number(least=0, most=1),
         "mean_size_": Number(least=np.finfo(float).tiny),
         "reach_": Number(least=np.finfo(float).tiny),
-        "units_kept_": Number(bool),
+        "forest_reach_": Number(least=np.finfo(float).tiny),
         "trees_": Inline(BoostedTrees),
+        "forest_": Inline(ErrorForest, optional=True),
     }
 
     def for_file(self) -> dict[str, Any]:
@@ -140,6 +147,8 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         self.range_ = state.pop("least_"), state.pop("most_")
         self.__dict__.update(state)
         asked, n_models = self.trees_.features.max(initial=0), len(self.trees_.counts)
+        if self.forest_ is not None:
+            asked = max(asked, self.forest_.features.max(initial=0))
         if asked >= self.n_features_in_ or n_models != 3 + bool(self.shift_share_):
             raise CalliperError("the trees of an ErrorModel are not those that it asks.")
         if not self.range_[0] <= self.range_[1]:
@@ -164,6 +173,11 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         self.side_trees = side_trees
         self.max_errors = max_errors
         self.random_state = random_state
+
+    @property
+    def units_kept_(self) -> bool:
+        """Whether each side has its unit."""
+        return self.forest_ is not None
 
     @property
     def adjusts(self) -> bool:
@@ -196,9 +210,17 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         reach = np.quantile(-beyond, REACH), np.quantile(beyond, REACH)
         self.reach_ = float(np.mean(np.maximum(reach, 0.0))) or self.mean_size_
         sides, of_sides = self._fit_sides(rows, beyond, folds)
-        self.units_kept_ = bool(self.units) and _shortens(beyond, self._units(sides))
-        self.left_out_ = self._expected(shift, sides)
         self.trees_ = BoostedTrees.joined([*of_shift, *of_sides])
+        units = alike = np.ones((2, len(errors)))
+        self.forest_, self.forest_reach_ = None, 1.0
+        if self.units:
+            self.forest_, shares = ErrorForest.grown(clues, usual, self.side_trees, self._seed())
+            reached = _reached(self.forest_, shares, shift)
+            self.forest_reach_ = float(reached.mean()) or self.reach_
+            units = self._units(sides, reached)
+            if not _shortens(beyond, units):
+                self.forest_, units = None, alike
+        self.left_out_ = _expected(shift, units, sides)
         return self
 
     def predict(self, clues: Any) -> Expected:
@@ -213,7 +235,11 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         shift = np.zeros(len(rows))
         if self.shift_share_:
             shift = self._bounded(said[0])
-        return self._expected(shift, said[-3:])
+        units = np.ones((2, len(rows)))
+        if self.forest_ is not None:
+            reached = _reached(self.forest_, self.forest_.predict(rows), shift)
+            units = self._units(said[-3:], reached)
+        return _expected(shift, units, said[-3:])
 
     def describe(self) -> str:
         """What it does to an interval, in words; empty if nothing."""
@@ -274,14 +300,11 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         left_out = np.concatenate([boosting.left_out for boosting in both])
         return left_out, [boosting.whole() for boosting in both]
 
-    def _expected(self, shift: FloatArray, sides: FloatArray) -> Expected:
-        """``sides`` are (3, m): reach below, above, and mean size."""
-        units = self._units(sides) if self.units_kept_ else np.ones((2, len(shift)))
-        return Expected(shift, units[0], units[1], np.maximum(sides[2], 0.0))
-
-    def _units(self, sides: FloatArray) -> FloatArray:
+    def _units(self, sides: FloatArray, reached: FloatArray) -> FloatArray:
         """(2, m) the unit of each side; the average one is 1."""
-        return (1 - AVERAGE_SHARE) * np.maximum(sides[:2], 0.0) / self.reach_ + AVERAGE_SHARE
+        boosted, forest = np.maximum(sides[:2], 0.0) / self.reach_, reached / self.forest_reach_
+        part = FOREST_SHARE * min(1.0, self.n_errors_ / ENOUGH)
+        return BOOSTED_SHARE * boosted + part * forest + 1 - BOOSTED_SHARE - part
 
     def _folds(self, n: int) -> IntArray:
         """(n,) the part of each row, dealt at random."""
@@ -291,6 +314,17 @@ class ErrorModel(BaseEstimator):  # type: ignore[misc]
         """Where draws begin: at 0 for None, so that equal calls learn the same."""
         state = 0 if self.random_state is None else self.random_state
         return int(check_random_state(state).randint(2**31 - 1))
+
+
+def _expected(shift: FloatArray, units: FloatArray, sides: FloatArray) -> Expected:
+    """``sides`` are (3, m): reach below, above, and mean size."""
+    return Expected(shift, units[0], units[1], np.maximum(sides[2], 0.0))
+
+
+def _reached(forest: ErrorForest, shares: FloatArray, shift: FloatArray) -> FloatArray:
+    """(2, m) how far errors reach below and above the centre, as the forest says."""
+    low, high = (forest.quantile(shares, level) for level in (1 - FOREST_REACH, FOREST_REACH))
+    return np.maximum([shift - low, high - shift], 0.0)
 
 
 def _shortens(beyond: FloatArray, units: FloatArray) -> bool:
