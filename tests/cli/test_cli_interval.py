@@ -292,7 +292,9 @@ def test_the_coverage_seen_is_that_of_rows_with_a_target(calliper, files, base, 
 def test_a_score_gives_what_python_gives(calliper, files, base, name):
     done = calliper(*base, "--new", "new.csv", "--score", name, "--features", "a")
     assert done.returncode == 0, done.stderr
-    cal, out = pd.read_csv(files / "cal.csv"), pd.read_csv(files / "out.csv")
+    cal, out = (
+        pd.read_csv(files / name, float_precision="round_trip") for name in ("cal.csv", "out.csv")
+    )
     rows, new = (frame[["a", "y_pred"]].to_numpy() for frame in (cal, out))
     how = {"score_function": named_scores()[name], "embed": lambda X: X[:, :1]}
     made = ConformalRegressor(
