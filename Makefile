@@ -55,7 +55,7 @@ test-long: .venv/ready  ## tests that take long: of killed processes, browsers, 
 bench: .venv/bench-ready  ## how fast, as ratios to bare searches and to peers in the same run
 	$(BIN)/python -m studies.benchmarks
 
-docs: .venv/docs-ready  ## the site in build/site; CALLIPER_DATA names the tables of some examples
+docs: .venv/docs-ready  ## the site in build/site
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -b html docs build/site
 
 help:  ## these targets

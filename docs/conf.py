@@ -14,7 +14,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-sys.path[:0] = [str(ROOT / "src"), str(ROOT)]  # the checkout, and studies for the gallery
+sys.path.insert(0, str(ROOT / "src"))
 
 import calliper  # noqa: E402
 
@@ -113,16 +113,6 @@ write_if_other(DOCS / "reference" / "index.rst", reference())
 EXAMPLES = ROOT / "examples" / "gallery"
 
 
-def runs_here(example: Path) -> bool:
-    """Whether the tables that an example loads are in the cache folder of this machine."""
-    tables = re.findall(r'load_tabular\("(\w+)"\)', example.read_text("utf-8"))
-    folder = Path(os.environ.get("CALLIPER_DATA", "~/.cache/calliper")).expanduser()
-    missing = [t for t in tables if not (folder / "tabular" / f"{t}.parquet").exists()]
-    if missing:
-        print(f"{example.name} is shown and not run: {missing} not in CALLIPER_DATA={folder}")  # noqa: T201
-    return not missing
-
-
 def settle(gallery_conf: dict[str, Any], fname: str) -> None:
     """Each example starts with the same style of figure, and fails on what calliper warns of."""
     import matplotlib
@@ -131,22 +121,9 @@ def settle(gallery_conf: dict[str, Any], fname: str) -> None:
     warnings.filterwarnings("ignore", message="FigureCanvasAgg is non-interactive")
 
 
-#: How each notebook begins: most need calliper alone, some a table and its loader.
-NOTEBOOK = """\
-# In a checkout of calliper: pip install '.[docs]' jupyterlab
-# The loader of public tables, studies.experiments.data, lies in the checkout, not in the package.
-import sys
-from pathlib import Path
-
-folders = [Path.cwd(), *Path.cwd().parents]
-sys.path += [str(folder) for folder in folders if (folder / "studies" / "experiments").exists()]
-"""
-
-run_here = [example.stem for example in sorted(EXAMPLES.glob("plot_*.py")) if runs_here(example)]
 sphinx_gallery_conf = {
     "examples_dirs": str(EXAMPLES),
     "gallery_dirs": "gallery",
-    "filename_pattern": rf"{re.escape(os.sep)}({'|'.join(run_here)})\.py",
     "within_subsection_order": "FileNameSortKey",
     "backreferences_dir": "reference/backreferences",
     "doc_module": ("calliper",),
@@ -159,7 +136,7 @@ sphinx_gallery_conf = {
     "copyfile_regex": r".*\.md",
     "show_signature": False,
     "write_computation_times": False,
-    "first_notebook_cell": NOTEBOOK,
+    "first_notebook_cell": "# pip install calliper[docs]",
 }
 
 # -- Pages ----------------------------------------------------------------------------------------
@@ -177,7 +154,7 @@ def where_next(page: str) -> list[str]:
 
 def lead_outside(app: Any, page: str, source: list[str]) -> None:
     """Offer records of the repository, which are no pages of the site, for download."""
-    link = r"\[([^\]]+)\]\((\.\./(?:checks|studies)/[^)]+\.md)\)"
+    link = r"\[([^\]]+)\]\(((?:\.\./checks|\.\./studies|decisions)/[^)]+\.md)\)"
     source[0] = re.sub(link, r"{download}`\1 <\2>`", source[0])
 
 

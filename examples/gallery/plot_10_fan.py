@@ -7,20 +7,22 @@ more than 500 hires at eight in the morning, what is exceeded once in twenty day
 """
 
 # %%
-# The first nineteen days of each month are in the table. Hold out some whole days, so that they are
-# new.
+# Hourly hires, made up for this page: each day has a weather of its own. Hold out whole days, so
+# that they are new.
 
 import numpy as np
 from sklearn.ensemble import RandomForestRegressor
 
-from studies.experiments.data import load_tabular
-
-table = load_tabular("bike_kaggle_10886")
-X, y = table.X, table.y
-column = {name: i for i, name in enumerate(table.feature_names)}
-hour = X[:, column["hour"]]
-day = np.cumsum(np.r_[0, np.diff(hour) < 0])
-part = np.random.default_rng(4).permutation(day.max() + 1)[day]
+rng = np.random.default_rng(0)
+day, hour = np.repeat(np.arange(400), 24), np.tile(np.arange(24), 400)
+warmth = rng.normal(size=400)[day]
+working = day % 7 < 5
+rush = np.exp(-((hour - 8) ** 2) / 3) + 1.3 * np.exp(-((hour - 17) ** 2) / 6)
+usual = 20 + 400 * np.where(working, rush, 0.6 * np.exp(-((hour - 14) ** 2) / 30))
+mood = np.exp(0.15 * rng.normal(size=400))[day]  # of the day, unknown to the model
+X = np.column_stack([hour, working, warmth])
+y = np.round(usual * np.exp(0.2 * warmth) * mood * rng.gamma(20, 1 / 20, size=len(day)))
+part = rng.permutation(400)[day]
 train, cal, new = part < 100, (part >= 100) & (part < 240), part >= 300
 forest = RandomForestRegressor(30, min_samples_leaf=3, random_state=0).fit(X[train], y[train])
 
@@ -40,12 +42,10 @@ from matplotlib import pyplot
 
 from calliper.lab.report import FanDisplay
 
-working = new & (X[:, column["workingday"]] == 1) & (X[:, column["year"]] == 1)
-chosen = next(d for d in np.unique(day[working]) if (day == d).sum() == 24)
-rows = day == chosen
+rows = day == day[new & working][0]
 distribution = model.predict_distribution(X[rows], bounds=(0, None))
 display = FanDisplay.from_distribution(hour[rows][:, None], distribution, y=y[rows])
-display.plot(name="Bicycles hired on one working day of 2012")
+display.plot(name="Bicycles hired on one working day")
 display.ax_.set(
     xlabel="hour of the day", ylabel="bicycles hired in the hour", xticks=range(0, 25, 4)
 )

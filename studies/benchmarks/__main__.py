@@ -36,6 +36,7 @@ def main() -> None:
     print(cells.against_exact(), "\n", flush=True)
     print("One row more, against calibrating anew\n")
     print(extending.one_row(), "\n", flush=True)
+    print(extending.one_step(), "\n", flush=True)
     print("Saving and loading, against bare arrays and pickle\n")
     print(loading.arrays_and_all(options.rounds), "\n", flush=True)
     print(neighbours.weighted(options.rounds), "\n", flush=True)

@@ -136,7 +136,7 @@ class CompareRequest:
     help="Repeat it for several; see 'calliper methods'.  [default: full, jackknife, split; with "
     "--training also mad-split, slcp, locart]",
 )
-@options.coverage("How often the target shall be inside; the page shows other levels too.")
+@options.coverage("Share of targets that should be inside; the page shows other levels too.")
 @click.option(
     "--output",
     metavar="FILE",

@@ -182,20 +182,20 @@ def interval(request: IntervalRequest) -> None:
 
     \b
     Methods, with the coverage that is proved if 0.9 is asked for:
-      full        widens where calibration errors near by are large       0.9
+      full        widens where nearby calibration errors are large        0.9
       jackknife   the same, by the paper's leave-two-out scales           0.8
       split       the same width everywhere                               0.9
     with the help of --training:
-      mad-split   widens where training errors near by were large         0.9
+      mad-split   widens where nearby training errors were large          0.9
       locart      a width for each leaf of a tree of training errors      0.9 in each leaf
     and conditional, minmax, slcp, rcp, normalized-knn, lcp, rlcp, lvd: see 'calliper methods'.
 
-    Files are .csv, .tsv (both also with .gz) or .parquet, and the output may be another of these
-    than the new file. CSV rows keep their very text, Parquet columns their types. From CSV to
+    Files are .csv, .tsv (both also with .gz) or .parquet, and the output may be in another of
+    these formats. CSV rows keep their text, Parquet columns their types. From CSV to
     Parquet, the prediction and the features become numbers and every other column stays text.
 
     \b
-    Many files, each to one of the same name; run again, it goes on where it was stopped:
+    Many files, each to one of the same name; run it again to continue where it stopped:
       calliper interval --calibrated model.calliper --new 'folder/*.parquet' \\
           --output folder-with-intervals --workers 8
     """  # noqa: D301

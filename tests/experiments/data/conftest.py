@@ -15,6 +15,7 @@ NEEDED = (
     "alphaseq.parquet",
     "clearance_microsome_az.tab",
     "mnist.npz",
+    "series",
     "solubility_aqsoldb.tab",
     "tabular",
 )

@@ -12,6 +12,7 @@ from studies.experiments.data import (
     DataSource,
     load_alphaseq,
     load_clearance,
+    load_demand,
     load_mnist,
     load_solubility,
     load_tabular,
@@ -113,3 +114,10 @@ def test_tabular_as_described():
     assert (columns["hour"][0], columns["day"][0], columns["year"][0]) == (0, 5, 0)  # a Saturday
     assert set(columns["year"]) == {0, 1} and bike.y[0] == 16
     assert load_tabular("star_2161").y[0] == 447 + 507 + 568 + 587 + 473 + 538 + 579 + 593
+
+
+def test_demand():
+    table = load_demand()
+    assert table.shape == (1344, 2) and table.index.is_monotonic_increasing
+    assert table.loc["2014-01-01 00:00", "demand"] == 3.794 and table.notna().all(axis=None)
+    assert table["temperature"].max() == 43.1
