@@ -71,7 +71,7 @@ SMOOTHING = 1.0
 
 #: Side of the cells that points of a radial kernel are moved to, in length scales: up to so many
 #: calibration points, and beyond.
-FEW, STEP, COARSE_STEP = 2_000, 0.5, 1.5
+FEW_POINTS, STEP, COARSE_STEP = 2_000, 0.5, 1.5
 
 #: K over the sixth root of N where graded neighbours are the rule, the share that is then global of
 #: few points, and from how many on it fades.
@@ -171,7 +171,7 @@ def locality_rule(
         return _graded_rule(n, shrinkage, statistic or "rms")
     said = statistic or "mean"
     if length_scale is not None and statistic != "quantile":
-        step = STEP if n <= FEW else COARSE_STEP
+        step = STEP if n <= FEW_POINTS else COARSE_STEP
         radial = RBF(rounded(length_scale), smoothing=SMOOTHING, step=step)
         return Locality(radial, 0.0 if shrinkage is None else shrinkage, "rule", statistic=said)
     few_coordinates = length_scale is not None
