@@ -222,6 +222,11 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         self._begin()
         if len(state["levels"]) != len(self._rates):
             raise CalliperError("a Controller has a level for each of its rates.")
+        (level, outside), (_, until) = state["steps"].T, state["names"].T
+        known, first, last = until != 0, np.arange(len(until)) + 1, len(until)
+        in_time = np.where(known, (first <= until) & (until <= last), True).all()
+        if not in_time or (level < 0).any() or ((outside >= 0) != known).any():
+            raise CalliperError("a label came before its step, or after the last, or is missing.")
         self._levels, self._weights = state["levels"], state["weights"]
         self._excess, self._asked = state["excess"], state["asked"]
         self._steps = [(level, outside) for level, outside in state["steps"].tolist()]

@@ -14,6 +14,7 @@ from calliper.calibrators import ConditionalCalibration, Grouped, LoCart
 from calliper.cli._csv import Form
 from calliper.cli._tables import open_table
 from calliper.exceptions import CalliperError
+from calliper.online import Controller
 from calliper.refitting import CVPlus, JackknifePlus
 from checks.promises.methods import Nearest, halves, zero
 
@@ -295,3 +296,17 @@ def test_quantiles_do_not_fall_where_errors_are_the_last_digits(centre):
         ends = made.predict_distribution(rows[:1], [centre]).quantile(levels, side=side)[0]
         assert (np.diff(ends) >= 0).all()
         assert ((ends >= centre + errors) if side == "upper" else (ends <= centre + errors)).all()
+
+
+@pytest.mark.parametrize(("name", "place", "number"), [("names", (1, 1), 2**31), ("steps", 1, -1)])
+def test_steps_of_a_controller_fit_their_labels(name, place, number):
+    """A forged file had labels long after the last step, or none where one had come."""
+    made = Controller(0.9)
+    for inside in (True, False, True):
+        assert made.level is not None
+        made.update(inside)
+    state = made.for_file()
+    Controller(0.9).restore(state)
+    state[name][place] = number
+    with pytest.raises(CalliperError, match="a label came before its step"):
+        Controller(0.9).restore(state)
