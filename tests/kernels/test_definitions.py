@@ -25,7 +25,7 @@ from calliper.kernels._neighbors import NeighborSearch
 from calliper.kernels._proximity import SharedLeaves
 from calliper.kernels._radial import RadialFamily, mean_of_others
 from calliper.kernels._shared import Crowd, SharedNeighbors
-from calliper.kernels._weighted import RadialExponents
+from calliper.kernels._weighted import RadialExponents, sums_of_others
 from calliper.quantile import Shares, row_thresholds, with_signs
 from calliper.rows import Rows
 from calliper.scale import Cells
@@ -371,3 +371,15 @@ def test_engines_are_checked_before_anything_else():
     for ask in (RBF(1.0, engine="torch:cpu").mean, RBF(1.0, engine="torch:cpu").local_quantile):
         with pytest.raises(CalliperError, match="leave engine out"):
             ask(Z, scores)
+
+
+def test_sums_by_place_are_those_of_all_pairs():
+    rng = np.random.default_rng(0)
+    Z = np.vstack([rng.normal(size=(80, 2)), [[50.0, 50.0], [90.0, 0.0], [90.0, 0.1]]])
+    sizes = rng.exponential(size=83) * np.where(np.arange(83) % 9, 1.0, 1e8)
+    weights = RBF(0.7, smoothing=1.0, step=0.5)._radial(Z).smoothed
+    among = weights.among(slice(0, 83))
+    total, weight = sums_of_others(weights, sizes)
+    assert len(np.unique(weights.points, axis=0)) < 70
+    np.testing.assert_allclose(total, (among * sizes).sum(axis=1), rtol=1e-11)
+    np.testing.assert_allclose(weight, among.sum(axis=1), rtol=1e-11)

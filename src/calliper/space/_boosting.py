@@ -193,7 +193,7 @@ class ErrorForest(Keeps):
             max_samples=min(n, FOREST_ROWS),
             random_state=seed,
         )
-        with np.errstate(over="ignore"):  # sums of rows; squares of errors stay numbers
+        with np.errstate(over="ignore", invalid="ignore"):  # sums of rows, to see if all are finite
             forest.fit(single, errors / np.abs(errors).max())
         bounds = np.unique(np.quantile(errors, BOUND_LEVELS))
         beyond = np.searchsorted(bounds, errors)  # how many bounds each error exceeds
