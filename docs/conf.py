@@ -184,6 +184,10 @@ def as_mathml(translator: Any, node: Any) -> None:
 
     block = node.tagname == "math_block"
     drawn = tex2mathml(node.astext(), as_block=block)
+    # docutils puts the index of an accented letter below it, not beside it.
+    below = r"<munderover>\s*(<mi>[^<]*</mi>)(.*?)(<mo [^>]*>[ˆ˜¯~]</mo>)\s*</munderover>"
+    beside = r"<msub><mover>\1\3</mover><mrow>\2</mrow></msub>"
+    drawn = re.sub(below, beside, drawn, flags=re.DOTALL)
     translator.body.append(f'<div class="math">{drawn}</div>' if block else drawn)
     raise SkipNode
 

@@ -186,7 +186,7 @@ class Controller(BaseEstimator):  # type: ignore[misc]
         rates = np.array([_check_rate(rate) for rate in given["rate"]])
         if not len(rates):
             raise CalliperError("rate must name at least one rate, such as 0.01; got none.")
-        if check_level(self.coverage) <= 0.2 and 0.5 <= rates.max() < 1:
+        if check_level(self.coverage) < 0.05 and 0.5 <= rates.max() < 1:
             raise CalliperError(
                 f"coverage={self.coverage:g} and rate={rates.max():g} look swapped: coverage is "
                 f"the share of targets inside, rate a small step, as in Controller(0.9, rate=0.01)."
