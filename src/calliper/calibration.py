@@ -444,7 +444,7 @@ def calibrate_model(
     space, score, errors, left_out, (taught, kept) = _learn(
         front, asked, method, score, X, y, training, given
     )
-    on_all = None
+    on_all, at_hand = None, len(y)
     if len(taught):
         if not given and lazy is None:
             on_all = _plain(model, X, y)
@@ -455,8 +455,7 @@ def calibrate_model(
     slack = slack_of(score, y, y_pred, *refuse_changing(space, X, y_pred, Z))
     if lazy is not None:
         y, y_pred, Z, given = lazy.located(space)
-        if len(taught):  # the rows at hand are the first of them
-            kept = np.append(kept, np.arange(kept[-1] + 1, len(y)))
+        kept = np.append(kept, np.arange(at_hand, len(y)))  # those at hand are the first of them
         y, y_pred, Z = y[kept], y_pred[kept], Z[kept]
         given = {name: value[kept] for name, value in given.items()}
         several = np.ndim(y) == 2 and np.shape(y)[1] > 1

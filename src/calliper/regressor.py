@@ -599,7 +599,7 @@ class ConformalRegressor(FrontDoor):
     >>> model = ConformalRegressor(LinearRegression(), random_state=0).fit(X, y)
     >>> lower, upper = model.predict_interval([[0.1], [0.9]], coverage=0.9)
     >>> (upper - lower).round(1)
-    array([0.4, 2.9])
+    array([0.3, 2.9])
     """
 
     def __init__(

@@ -110,7 +110,9 @@ def test_three_quantiles_around_the_median_are_a_unit_for_each_side(y, centre, d
     score, plain, y = DistributionError([0.1, 0.5, 0.9]), ScaledError(), np.array([y])
     np.testing.assert_allclose(score.signed(y, q), plain.signed(y, units), rtol=1e-13, atol=1e-13)
     radius = np.array([2.5])
-    np.testing.assert_allclose(score.invert(q, radius), plain.invert(units, radius), rtol=1e-13)
+    np.testing.assert_allclose(
+        score.invert(q, radius), plain.invert(units, radius), rtol=1e-13, atol=1e-13
+    )
 
 
 def test_columns_may_come_in_any_order_and_quantiles_that_cross_are_sorted():

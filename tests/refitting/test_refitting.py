@@ -229,7 +229,7 @@ def test_own_splitters(cv):
 
 def test_rows_in_order_of_time_are_pointed_out():
     frame = pd.DataFrame(X, index=pd.date_range("2026-01-01", periods=120))
-    with pytest.warns(RowOrderWarning, match=r"at random.*cv=KFold\(10\) leaves out runs"):
+    with pytest.warns(RowOrderWarning, match=r"at random.*cv=KFold\(5\) leaves out runs"):
         CVPlus(Ridge(), 5).fit(frame, Y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
