@@ -57,7 +57,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Part:
-    """An object of one of the classes that files know of a module; or a list of such."""
+    """An instance of a module's classes that files may contain; or a list of them."""
 
     module: str
     optional: bool = False

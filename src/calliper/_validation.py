@@ -175,7 +175,7 @@ def handled(method: Method) -> Method:
 
 
 def refuse_level_words(made: Any, known: Mapping[str, Any]) -> None:
-    """Point to ``coverage=`` if a class or a method is given a level by a name that it lacks."""
+    """Point to ``coverage=`` if a class or method gets a level under an unknown name."""
     if not known.keys() & OUR_WORDS:
         return
     called: Any = made
@@ -387,7 +387,7 @@ def _is_plain(Z: Any) -> bool:
 
 
 def has_known_columns(estimator: Any, Z: Any) -> bool:
-    """Whether it is an array of as many columns as in ``fit``, or a frame of the same names."""
+    """Whether it is an array with the column count of ``fit``, or a frame with its names."""
     names = getattr(estimator, "feature_names_in_", None)
     if names is not None:
         return is_frame(Z) and [*Z.columns] == [*names]

@@ -72,7 +72,7 @@ NOT_ALONE = (
     "not predict one row."
 )
 OTHERWISE = (
-    "The model predicts some rows slightly differently alone than in a batch, by rounding. So "
+    "Rounding makes the model predict some rows slightly differently alone and in a batch. So "
     "{:.1g}, twice the largest difference seen, is added to each radius; the promise assumes "
     "that no difference is larger."
 )
@@ -147,7 +147,7 @@ class Calibration:
 
     @property
     def around(self) -> str:
-        """What intervals lie around, in words, if it is not simply the prediction."""
+        """What intervals are centred on, in words, if not just the prediction."""
         return "" if self.error_model is None else self.error_model.describe()
 
     @property
@@ -158,7 +158,7 @@ class Calibration:
         return not self.has_training
 
     def checks(self, level: float) -> list[str]:
-        """What was looked at of the assumptions, and what came of it: a line each."""
+        """Which assumptions were checked, and with what result: a line each."""
         lines, n = [UNCHECKED if self.unchecked else CHECKED], self.calibrators[0].n_calibration_
         if self.row_trend is not None:
             lines.append(IN_ORDER)
@@ -227,7 +227,7 @@ class Calibration:
             confidence = self._of_tail(valid.check_level(confidence, "confidence"))
         known = {"confidence": confidence, **per_row}
         asked = {name: value for name, value in known.items() if value is not None}
-        tails = [each.radii(Z, distinct, **asked) for each in self.calibrators]
+        tails = [each.predict_radius(Z, distinct, **asked) for each in self.calibrators]
         radius = np.stack(tails, axis=-1)[:, [distinct.index(level) for level in per_tail]]
         radius += self.slack or 0.0
         per_level = y_pred[:, None]  # predictions are the same at every level
@@ -243,7 +243,7 @@ class Calibration:
         return Intervals(lower, upper, levels, index, self.centre(y_pred))
 
     def _served(self, level: float) -> float:
-        """The level, or the highest that the rows can serve if plain split on all can do better."""
+        """The level, or the highest the rows support if plain split on all rows can do better."""
         n = self.calibrators[0].n_calibration_
         if self.on_all is None or conformal_rank(level, n) <= n:
             return level

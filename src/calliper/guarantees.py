@@ -311,7 +311,7 @@ class Guarantee:
         return float(low), float(high)
 
     def describe(self) -> str:
-        """What is promised, provided what, averaged over what, what was checked: a line each."""
+        """The promise, its conditions, what it averages over, what was checked: a line each."""
         if self._infinite():
             sure = "" if self.confidence is None else f" with confidence {self.confidence:g}"
             return (

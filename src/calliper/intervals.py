@@ -198,7 +198,7 @@ class Intervals:
         return interval_bars(self.lower, self.upper, self.centre if known else None)
 
     def _widths(self) -> list[str]:
-        """How wide intervals are, at three levels or fewer; nothing of no rows."""
+        """How wide intervals are, at up to three levels; empty without rows."""
         if not self.lower.size:
             return []
         if self.lower.ndim == 1:
@@ -301,7 +301,7 @@ def _range(width: FloatArray) -> str:
 
 
 def _label(value: Any) -> Any:
-    """A row label as JSON has it; those of several levels are lists."""
+    """A row label for JSON; multi-level labels become lists."""
     if isinstance(value, tuple):
         return [_label(each) for each in value]
     known = plain(value)

@@ -453,7 +453,7 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         return "calibration_" in vars(self)
 
     def __sklearn_clone__(self) -> Self:
-        """As usual, but for estimators that cannot be cloned; these are copied."""
+        """As usual, except that estimators that cannot be cloned are copied."""
         around = copy(self)
         around.estimator = None
         cloned: Self = BaseEstimator.__sklearn_clone__(around)

@@ -276,7 +276,7 @@ class ShiftReport:
 def check_weights(
     weights: Any, *, n: int | None = None, positive: bool = False, some: bool = True
 ) -> FloatArray:
-    """Finite and non-negative, one for each row; positive, for new rows; not all zero if some."""
+    """Finite and non-negative, one for each row; positive for new rows; not all zero if any."""
     vector = check_vector(weights, "weights", n=n)
     wrong = np.flatnonzero(vector <= 0 if positive else vector < 0)
     if len(wrong):

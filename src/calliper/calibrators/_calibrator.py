@@ -485,7 +485,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         return
 
     def _note(self, level: float, proved: float) -> str | None:
-        """What is promised instead of the usual, as the end of a sentence."""
+        """What replaces the usual promise, as the end of a sentence."""
         return None
 
     def predict_radius(

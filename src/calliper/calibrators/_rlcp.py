@@ -101,7 +101,7 @@ class RLCP(Calibrator):
 
     @property
     def uses(self) -> Uses:
-        """Training inputs, which a length scale that is not given needs."""
+        """Training inputs, needed if no length scale is given."""
         return Uses(
             "training",
             needs=("training",) if self.length_scale == "auto" else (),

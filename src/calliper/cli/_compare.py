@@ -197,7 +197,7 @@ def _write_report(request: CompareRequest, methods: Sequence[MethodOptions]) -> 
 
 @dataclass(frozen=True, eq=False)
 class LabelledPoints:
-    """What a file holds: points, and the group of each if one was asked for."""
+    """What a file holds: points, and the group of each if requested."""
 
     points: Points
     groups: list[str | None] | None

@@ -280,7 +280,7 @@ class CsvWriter:
 
 
 def _no_parquet(name: str, what: str, error: UnicodeEncodeError) -> CalliperError:
-    """The refusal of a text that is none in UTF-8, the only encoding that Parquet has."""
+    """The error for text that is not valid UTF-8, Parquet's only encoding."""
     return CalliperError(
         f"{name}: {what} cannot be written to Parquet ({error}); write .csv, or name the right "
         f"--encoding."

@@ -159,7 +159,7 @@ def _bounds(values: tuple[float, float] | None) -> tuple[float, float] | None:
 @click.option(
     "--scheduler",
     metavar="ADDRESS",
-    help="For many files: the Dask scheduler whose workers work on them, as in tcp://host:8786.",
+    help="For many files: the Dask scheduler to process them on, e.g. tcp://host:8786.",
 )
 @click.option(
     "--overwrite",

@@ -162,7 +162,7 @@ nearness_and_score = together(
         "--kernel",
         type=click.Choice([*named_kernels()]),
         metavar="NAME",
-        help=f"Which points count as near: {', '.join(named_kernels())}.  [default: by the method]",
+        help=f"Which points count as near: {', '.join(named_kernels())}.  [default: set by method]",
     ),
     click.option(
         "--score",

@@ -185,7 +185,7 @@ def note(message: str) -> None:
 
 @contextmanager
 def recorded_warnings() -> Iterator[list[str]]:
-    """A list that holds each different warning for users once, when the block has ended well."""
+    """A list with each distinct user warning once, if the block ended without an error."""
     texts: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")

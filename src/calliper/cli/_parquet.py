@@ -129,7 +129,7 @@ class ParquetChunk:
         return csv_texts(zip(*columns, strict=True), delimiter)
 
     def floats(self, name: str) -> FloatArray | None:
-        """One column as numbers, not finite where there is none; None if it holds none."""
+        """One column as numbers, non-finite where missing; None if it has no numbers."""
         return _as_floats(self.batch.column(name))
 
     def arrow(self, schema: Any) -> Any:

@@ -127,7 +127,7 @@ def read_rows(
 
 
 def known_labels(chunk: Chunk, label: str) -> list[str | None]:
-    """A column as text without blanks around it; None where there is nothing else."""
+    """A column as text stripped of blanks; None where nothing remains."""
     return [text.strip() or None for text in chunk.labels(label)]
 
 

@@ -55,7 +55,7 @@ class Stamp:
 
     @classmethod
     def of(cls, path: str, *, contents: bool = False) -> Self:
-        """The stamp of a file, with the sum of its contents if asked for."""
+        """A file's stamp, with a checksum of its contents if requested."""
         contained = tables.sum_of(path) if contents else ""
         status = os.stat(path)
         return cls(status.st_size, status.st_mtime_ns, contained)

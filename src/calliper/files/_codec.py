@@ -91,7 +91,7 @@ def classes_of(module: str) -> dict[str, Any]:
 
 
 def class_named(name: Any, module: str | None = None) -> Any:
-    """The class that files call so, of a module or of any; None for any other."""
+    """The class with this name in files, of one module or of any; else None."""
     modules = CLASSES if module is None else (module,)
     return next((classes_of(m)[name] for m in modules if name in classes_of(m)), None)
 
@@ -204,7 +204,7 @@ class Writer:
         return self.record(value) if learnt or name_of(value) else self._bring(value, name)
 
     def _simple(self, value: Any, name: str) -> Callable[[Any], Any] | None:
-        """How a value that is made of plain ones is written; None for others."""
+        """How a value built from plain values is written; None for others."""
 
         def items(values: Any) -> list[Any]:
             return [self.plain(each, name) for each in values]

@@ -73,7 +73,7 @@ class TuningCurve:
 
     @property
     def favourite(self) -> int:
-        """Place of the candidate that most points chose; of equal ones the smoothest."""
+        """Index of the candidate that most points chose; on ties, the smoothest."""
         return len(self.candidates) - 1 - int(np.argmax(self.counts[::-1]))
 
     def describe(self) -> str:

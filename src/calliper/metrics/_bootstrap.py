@@ -175,7 +175,7 @@ def _estimate(value: float, values: FloatArray) -> Estimate:
 
 
 def _splits_the_rows(metric: Any) -> bool:
-    """Whether a metric, apart from partials and decorators, is one that splits rows."""
+    """Whether a metric, once partials and decorators are unwrapped, splits rows."""
     while isinstance(metric := unwrap(metric), partial):
         metric = metric.func
     return metric in _SPLIT_THE_ROWS

@@ -323,7 +323,7 @@ def find_slab(
 def _least_sum(
     hits: FloatArray, cut: BoolArray, mean: float, smallest: int
 ) -> tuple[int, int, int]:
-    """Row, start and stop of the window with the least Σ(c − mean); cuts say where one may end."""
+    """Row, start and stop of the window with the least Σ(c − mean); cuts mark where it may end."""
     excess = hits - mean * np.arange(hits.shape[1])
     opening = np.where(cut, excess, -np.inf)
     highest = np.maximum.accumulate(opening, axis=1)
@@ -420,7 +420,7 @@ def excess_risk_of_target_coverage(
 def _forecasts(
     classifier: Any, X: FloatArray, covered: BoolArray, n_folds: int, rng: np.random.RandomState
 ) -> FloatArray:
-    """Probability of being covered, of each row by a classifier that has not seen it."""
+    """Each row's probability of being covered, by a classifier that has not seen it."""
     forecast = np.empty(len(covered))
     if classifier is None:
         from sklearn.ensemble import HistGradientBoostingClassifier

@@ -104,7 +104,7 @@ def _refuse_other(own: Sequence[float], asked: Sequence[float]) -> None:
 
 
 def with_usual_slope(score: DistributionError, model: Any, X_train: Any) -> DistributionError:
-    """The score with the slope that the curves of training rows usually have, unless it has one."""
+    """The score, with the usual slope of training-row curves unless it already has one."""
     if score.slope is not None or X_train is None:
         return score
     n = n_rows(X_train)
@@ -236,7 +236,7 @@ def _quantile_parameter(estimator: Any) -> str | None:
     found = {name for key in parameters for name in _levels_of(str(key), parameters)}
     if len(found) > 1:
         raise CalliperError(
-            f"QuantileModel needs an estimator with one parameter for the quantile to learn; got "
+            f"QuantileModel needs an estimator with one parameter that sets the quantile; got "
             f"{estimator!r}, which has several: {', '.join(sorted(found))}. Pass a dict of models, "
             f"as {{0.05: low, 0.95: high}}."
         )
@@ -312,7 +312,7 @@ def _any_reading(core: Any) -> Reading:
 
 
 def _of_several(models: Mapping[Any, Any] | Sequence[Any]) -> Reading:
-    """The reading of models of one quantile each, by probability or in a list."""
+    """How to read one model per quantile, keyed by probability or in a list."""
     each = list(models.values()) if isinstance(models, Mapping) else list(models)
     levels: list[Any] = (
         list(models) if isinstance(models, Mapping) else [_level_of(model) for model in models]

@@ -430,7 +430,7 @@ class _Lists:
 
 
 def _nearest_of(x: FloatArray, centres: FloatArray, named: IntArray, rows: slice) -> IntArray:
-    """Of the centres (m, P) named for some rows, the nearest, the first of those as near."""
+    """The nearest of the centres (m, P) named for some rows; on ties, the first."""
     every = [kernels.paired_distances(x[rows], centres[each]) for each in named[rows].T]
     return np.asarray(named[rows][np.arange(len(every[0])), np.argmin(every, axis=0)])
 

@@ -398,7 +398,7 @@ class ShardedBag:
         return found
 
     def _window(self, first: int, last: int) -> tuple[int, FloatArray, IntArray]:
-        """Different ratios between two ranks with their numbers, and how many are smaller."""
+        """Distinct ratios between two ranks with their counts, and how many are smaller."""
         if (first, last) in self._windows:
             return self._windows[first, last]
         if self._ordered is None:

@@ -115,7 +115,7 @@ class Mapped(OfAnyModel):
 
 @dataclass(frozen=True)
 class Untouched(OfAnyModel):
-    """Rows as they came, frames too, for methods that make something of their own of them."""
+    """Rows unchanged, including frames, for methods that convert them themselves."""
 
     name: str = "inputs as they are"
 

@@ -82,7 +82,7 @@ class Answer:
 
 
 def ask(name: str, calibrator: Any, sets: Sets, levels: Sequence[float]) -> Answer:
-    """Fit a copy of the calibrator and ask it for intervals; an error becomes the answer."""
+    """Fit a copy of the calibrator and ask it for intervals; an error is returned."""
     answer: dict[str, Any] = {}
     start = perf_counter()
     with warnings.catch_warnings(record=True) as caught:

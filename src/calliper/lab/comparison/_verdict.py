@@ -368,7 +368,7 @@ def _advantage(case: Case, choice: Recommendation) -> str:
 
 
 def say_instead(case: Case, chosen: Record) -> str:
-    """The runner-up, and what it wins and loses against the choice."""
+    """The runner-up, and its gains and losses against the choice."""
     others = [record for record in case.fit if record is not chosen]
     if not others:
         return "No other method covers."

@@ -38,7 +38,7 @@ class Draw:
 
     @property
     def method_seed(self) -> int:
-        """The seed of methods that were given none: the same for all, another for each split."""
+        """Seed for methods without one: the same for all, different for each split."""
         return int(self._seeds().spawn(1)[0].generate_state(1)[0] >> 1)
 
     def _seeds(self) -> np.random.SeedSequence:

@@ -86,7 +86,7 @@ class Problem:
 
 
 def _checked(suffix: str, Z: Any, y: Any, y_pred: Any, outputs: Any, **more: Any) -> dict[str, Any]:
-    """One set of rows, held out or trained on, as arrays of numbers by the names of its fields."""
+    """One set of rows, held out or trained on, as arrays of numbers keyed by field name."""
     known = {f"y{suffix}": y, f"y_pred{suffix}": y_pred}
     same_rows(Z, f"Z{suffix}", **known, **more, **(outputs or {}))
     features = check_features(Z, f"Z{suffix}")

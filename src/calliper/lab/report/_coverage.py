@@ -230,7 +230,7 @@ class CoverageDisplay(style.Display):
         ax.tick_params(axis="y", length=0)
 
     def _name_edges(self, ax: Any) -> None:
-        """The edges between the bins, drawn equally wide because they hold equally many."""
+        """Edges between the bins, drawn equally wide because the bins have equal counts."""
         edges = self.table.edges
         assert edges is not None
         known = edges[~np.isnan(edges)]

@@ -104,7 +104,7 @@ class WidthImportanceDisplay(style.Display):
             X = np.asarray(X)
         if len(X.shape) != 2 or n < 2:
             raise CalliperError(
-                f"X must have two dimensions, and two rows to permute; got shape {X.shape}."
+                f"X must have two dimensions and at least two rows; got shape {X.shape}."
             )
         if row is not None and not 0 <= row < n:
             raise CalliperError(f"row must be a number from 0 to {n - 1}; got {row!r}.")
