@@ -66,5 +66,5 @@ def test_what_cannot_be_explained_is_refused():
         WidthImportanceDisplay.from_model(model, rng.uniform(size=(5, 2)), row=5)
     with pytest.raises(CalliperError, match=r"must have predict_interval or predict_radius"):
         WidthImportanceDisplay.from_model(DummyRegressor(), rng.uniform(size=(5, 2)))
-    with pytest.raises(CalliperError, match=r"two rows to permute; got shape \(1, 2\)"):
+    with pytest.raises(CalliperError, match=r"at least two rows; got shape \(1, 2\)"):
         WidthImportanceDisplay.from_model(model, rng.uniform(size=(1, 2)))
