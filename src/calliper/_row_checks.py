@@ -57,7 +57,7 @@ PANDAS = frozenset(
 GAPS = frozenset({"", "None", "nan", "NaN", "NaT", "<NA>"})
 #: What follows if calibration rows were trained on.
 SEEN_IN_TRAINING = (
-    "The model has seen them, so that its errors there are smaller than on new rows. Calibrate on "
+    "The model has seen them, so its errors there are smaller than on new rows. Calibrate on "
     "rows that took no part in training."
 )
 #: Part of a column's spread to which numbers must agree.

@@ -229,7 +229,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         if n >= LEAST_KNOWN:
             warn(
                 f"At least {n} of the {len(scores)} rows to add are calibration rows already, by "
-                f"their errors: counted twice they promise nothing. Extend by rows that are new.",
+                f"their errors: duplicates void the guarantee. Extend with new rows only.",
                 SharedRowsWarning,
             )
 
