@@ -183,7 +183,7 @@ OTHER = "data/year=2021/part-3.parquet"
         ("--new data --output data/out", "--output data/out lies in the folder that is read"),
         ("--new data --output no/where", "there is no folder"),
         ("--new data --workers 0", "0 is not in the range"),
-        ("--new data --workers 2 --scheduler tcp://a:1", "--workers and --scheduler cannot be"),
+        ("--new data --workers 2 --scheduler tcp://a:1", "--workers and --scheduler cannot be combined"),
         ("--new new.csv --output out.csv --workers 2", "--workers is for many files, as in --new"),
         ("--new new.csv --output out.csv --overwrite", "--overwrite is for many files"),
         ("--new mixed", "there are .csv and .parquet files (mixed/"),
@@ -255,7 +255,7 @@ def test_a_full_disk_says_how_much_is_written(folder, monkeypatch):
     monkeypatch.chdir(folder)
     monkeypatch.setattr(os, "fsync", full)
     args = [*BASE[1:], "--new", "data", "--output", "out", "--quiet"]
-    with pytest.raises(CalliperError, match=r"No space left on device. 2 of 4 files are whole"):
+    with pytest.raises(CalliperError, match=r"No space left on device. 2 of 4 files are complete"):
         interval.main(args, standalone_mode=False)
     assert len(outputs(folder / "out")) == 2
     monkeypatch.setattr(os, "fsync", real)
