@@ -183,7 +183,10 @@ OTHER = "data/year=2021/part-3.parquet"
         ("--new data --output data/out", "--output data/out lies in the folder that is read"),
         ("--new data --output no/where", "there is no folder"),
         ("--new data --workers 0", "0 is not in the range"),
-        ("--new data --workers 2 --scheduler tcp://a:1", "--workers and --scheduler cannot be combined"),
+        (
+            "--new data --workers 2 --scheduler tcp://a:1",
+            "--workers and --scheduler cannot be combined",
+        ),
         ("--new new.csv --output out.csv --workers 2", "--workers is for many files, as in --new"),
         ("--new new.csv --output out.csv --overwrite", "--overwrite is for many files"),
         ("--new mixed", "there are .csv and .parquet files (mixed/"),
