@@ -188,6 +188,8 @@ def test_a_gap_is_left_between_parts():
     dealt = ConformalRegressor(Told().fit(rows, y), shuffle=False, gap=24, learning_part=0.5)
     dealt.calibrate(rows, y)
     assert dealt.calibration_.n_taught == 500 and dealt.calibrators_[0].n_calibration_ == 476
+    with pytest.warns(UnusedWarning, match="gap=24 is not used: all rows calibrate"):
+        dealt.set_params(learning_part=None).calibrate(rows, y)
     for wrong, words in [
         ({"gap": 5}, "gap=5 leaves rows between parts in order of time, and shuffle is None"),
         ({"gap": 900, "shuffle": False}, "gap=900 leaves none of 1000 rows to train on"),

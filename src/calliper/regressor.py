@@ -292,8 +292,15 @@ class FrontDoor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):  # type: ign
         refuse_remembered(model, y)
         made = self._calibrated(model, X, y, training, per_row=per_row, lazy=lazy)
         self._keep(made, model, no_guarantee, trained)
+        left_out = self.calibration_.left_out
         if self.calibration_.n_taught:
             warn_of_times(*times, self.shuffle, "calibrate deals", DEALT_IN_TIME)
+        elif self.gap and (left_out is None or left_out.source == "out of bag"):
+            warn(
+                f"gap={self.gap} is not used: all rows calibrate and nothing is refitted, so there "
+                f"are no parts to leave it between.",
+                UnusedWarning,
+            )
         warn_if_other(before, self.calibration_)
         self._say_unused(training, given=True)
         return self

@@ -236,6 +236,17 @@ class TestCalibration:
         expected = stack(of_arrays.predict_interval(rest))
         np.testing.assert_array_equal(stack(fitted.predict_interval(rest)), expected)
 
+    @pytest.mark.parametrize("seed", range(3))
+    def test_rows_that_teach_do_not_calibrate(self, seed):
+        X, y = (
+            da.from_array(CAL.to_numpy(), chunks=(300, 2)),
+            da.from_array(Y.to_numpy(), chunks=300),
+        )
+        asked = ConformalRegressor(model, learning_part=0.5, random_state=seed)
+        lazy, whole = asked.calibrate(da.concatenate([X, X + 1]), da.concatenate([y, y])), 600
+        assert lazy.calibration_.n_taught == 150
+        assert lazy.calibrators_[0].n_calibration_ == whole - 150
+
     def test_frames_of_other_divisions(self, calibrated):
         X, y = dd.from_pandas(CAL, npartitions=4), dd.from_pandas(Y, npartitions=7)
         found = regressor().calibrate(X, y).predict_interval(NEW)
