@@ -94,12 +94,9 @@ def stated() -> list[str]:
     cited = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text("utf-8"), re.M)
     if cited is None or cited[1] != VERSION:
         problems.append(f"CITATION.cff: expected version: {VERSION}")
-    section = rf"^## \[{re.escape(VERSION)}\] - (\d{{4}}-\d\d-\d\d|unreleased)$"
-    dated = re.search(section, (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
-    if dated is None:
+    section = rf"^## \[{re.escape(VERSION)}\] - \d{{4}}-\d\d-\d\d$"
+    if re.search(section, (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M) is None:
         problems.append(f"CHANGELOG.md: expected a section ## [{VERSION}] - YYYY-MM-DD")
-    elif dated[1] == "unreleased":
-        print(f"note: the section of {VERSION} in CHANGELOG.md has no date yet")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     recipe = (ROOT / "checks/release/recipe.yaml").read_text("utf-8")
     for wanted in [f"python {project['requires-python']}", *project["dependencies"]]:

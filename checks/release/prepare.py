@@ -21,7 +21,7 @@ def prepared(texts: dict[str, str], version: str, date: str) -> dict[str, str]:
     edits = [
         ("src/calliper/_version.py", r'(__version__ = )"[^"]+"', rf'\g<1>"{version}"'),
         ("checks/release/recipe.yaml", r'(  version: )"[^"]+"', rf'\g<1>"{version}"'),
-        ("CHANGELOG.md", r"## \[[^\]]+\] - unreleased", f"## [{version}] - {date}"),
+        ("CHANGELOG.md", r"## \[Unreleased\]\n(?!\n## )", rf"\g<0>\n## [{version}] - {date}\n"),
         ("CITATION.cff", r"(?m)^version: .*\n(date-released: .*\n)?", _cited(version, date, urls)),
     ]
     if int(version.partition(".")[0]) >= 1:

@@ -11,21 +11,23 @@ from checks.release.prepare import FILES, prepared
 
 ROOT = Path(__file__).parents[2]
 TEXTS = {path: (ROOT / path).read_text(encoding="utf-8") for path in FILES}
+CHANGES = "# Changelog\n\n## [Unreleased]\n\nNew.\n\n## [0.9.0] - 2026-01-01\n"
 
 
 def test_a_version_is_named_and_dated_everywhere():
-    made = prepared(TEXTS, "1.0.0", "2026-12-01")
+    texts = {**TEXTS, "CHANGELOG.md": CHANGES}
+    made = prepared(texts, "1.0.0", "2026-12-01")
     assert '__version__ = "1.0.0"' in made["src/calliper/_version.py"]
-    assert "## [1.0.0] - 2026-12-01" in made["CHANGELOG.md"]
+    assert "## [Unreleased]\n\n## [1.0.0] - 2026-12-01\n\nNew.\n" in made["CHANGELOG.md"]
     assert "version: 1.0.0\ndate-released: 2026-12-01\n" in made["CITATION.cff"]
     assert "5 - Production/Stable" in made["pyproject.toml"]
     assert "repository-code" not in made["CITATION.cff"]
     urls = '[project.urls]\nSource = "https://example.org/calliper"\n'
     placed = re.sub(r"\[project\.urls\].*\n", urls, TEXTS["pyproject.toml"])
-    again = prepared({**TEXTS, "pyproject.toml": placed}, "1.0.0", "2026-12-01")
+    again = prepared({**texts, "pyproject.toml": placed}, "1.0.0", "2026-12-01")
     assert 'repository-code: "https://example.org/calliper"\n' in again["CITATION.cff"]
     with pytest.raises(SystemExit, match=r"CHANGELOG\.md: expected one match"):
-        prepared(made, "1.1.0", "2027-01-01")  # it has no section that is not released
+        prepared(made, "1.1.0", "2027-01-01")  # nothing is new since 1.0.0
 
 
 def test_the_recipe_asks_for_what_the_package_asks_for():
