@@ -333,7 +333,7 @@ class CellSearch:
             rows.append(mine[row])
             points.append(member[column])
             values.append(distance[row, column])
-        row, point, value = map(np.concatenate, (rows, points, values))
+        row, point, value = np.concatenate(rows), np.concatenate(points), np.concatenate(values)
         if own is not None:
             other = point != own[row]
             row, point, value = row[other], point[other], value[other]
@@ -380,10 +380,10 @@ class _Lists:
 
     def __init__(self, cells: IntArray, n_cells: int) -> None:
         order = np.argsort(cells, axis=None, kind="stable")
-        self.indices = (order // cells.shape[1]).astype(np.int32)
+        self.indices: IntArray = (order // cells.shape[1]).astype(np.int32)
         self.start = np.searchsorted(cells.reshape(-1)[order], np.arange(n_cells + 1))
 
-    def __getitem__(self, cell: int) -> IntArray:
+    def __getitem__(self, cell: Any) -> IntArray:
         return self.indices[self.start[cell] : self.start[cell + 1]]
 
 
