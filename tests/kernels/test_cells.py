@@ -277,7 +277,7 @@ def test_how_many_cells_and_on_how_many_rows_they_are_learnt():
 
 
 @pytest.mark.parametrize("tight", [False, True])
-def test_rows_are_settled_again_only_where_single_precision_cannot_tell(tight):
+def test_rows_are_settled_again_only_where_products_cannot_tell(tight):
     rng = np.random.default_rng(0)
     points = rng.normal(size=(1200, 20))
     if tight:  # two clusters whose members differ by less than products are wrong by
@@ -417,7 +417,7 @@ def test_one_candidate_more_than_are_kept_and_all_as_far_as_products_can_tell():
         assert found.tied[0] or sorted(found.near[0]) == sorted(nearest)
 
 
-def test_candidates_whose_squares_vanish_in_single_precision():
+def test_candidates_whose_squares_vanish():
     """Around a centre, at distances that are none for all that products say."""
     rng = np.random.default_rng(0)
     points = np.vstack([1e-25 * rng.permutation(np.arange(1.0, 201.0))[:, None], np.ones((9, 1))])

@@ -143,7 +143,6 @@ def of_shards():
     parts = np.array_split(Z, 3), np.array_split(scores, 3)
     bag = ShardedRescaled(KNN(3)).fit(*parts).bag_
     yield bag.order_statistics(new, LEVELS)
-    yield bag.order_statistics(new[:0], LEVELS)
     for level in LEVELS:
         yield bag.rising_order_statistic(new, level, 0.3)
 

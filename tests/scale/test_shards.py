@@ -136,19 +136,17 @@ def test_a_row_that_moves_thresholds_by_many_ranks_or_the_largest_beyond_all(wor
 
 
 @quiet
-def test_rising_thresholds_are_those_of_one_machine_within_the_middle():
+def test_rising_thresholds_are_those_of_one_machine():
     for kind in ("plain", "tied scores", "half of them zero"):
         Z, scores, new = problem(kind)
         if kind == "half of them zero":
             scores[np.argsort(scores)[:60]] = 0.0
         whole, sharded = FullRescaled(KNN(5)).fit(Z, scores), ShardedRescaled(KNN(5))
         bag = sharded.fit(*dealt(Z, scores, 3)).bag_
-        low, high = bag.middle
-        assert (low, high) == tuple(np.sort(whole.bag_.scores)[59:61])
         for level in LEVELS:
-            every = whole.bag_.rising_order_statistic(new, level, 0.7)
+            expected = whole.bag_.rising_order_statistic(new, level, 0.7)
             found = bag.rising_order_statistic(new, level, 0.7)
-            np.testing.assert_array_equal(found, np.clip(every, low, high))
+            np.testing.assert_array_equal(found, expected)
 
 
 def test_one_machine_does_not_depend_on_the_order_of_points():
@@ -232,19 +230,6 @@ def test_only_a_scale_that_is_nought_is_counted_as_nought():
     scores = rng.exponential(size=60) * np.repeat([1.0, 1e-200, 0.0], 20)
     with pytest.warns(ZeroScaleWarning, match="zero at 20 of 60"):
         ShardedRescaled(KNN(3)).fit(*dealt(Z, scores, 3))
-    assert ShardedRescaled(KNN(3)).fit(*dealt(Z[:40], scores[:40], 3)).bag_.n_zero() == 0
-
-
-@pytest.mark.parametrize("n", [50, 51])
-def test_order_statistics_of_values_in_several_shards(n):
-    rng = np.random.default_rng(n)
-    Z, scores = rng.normal(size=(n, 2)), np.exp(5 * rng.normal(size=n))
-    bag = ShardedRescaled(KNN(2)).fit(*dealt(Z, scores, 3)).bag_
-    whole = np.sort(FullRescaled(KNN(2)).fit(Z, scores).bag_.scores)
-    assert bag.middle == tuple(whole[(n + 2) // 2 - 2 : (n + 2) // 2])
-    values = np.sort(
-        np.append(np.exp(30 * rng.normal(size=300)), [0.0, 0.0, 1e-310, 3e-307, np.inf])
-    )
-    parts = [values[::2], values[1::2]]
-    found = [bag._order_statistic(parts, rank) for rank in range(1, 306)]
-    np.testing.assert_array_equal(found, values)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ShardedRescaled(KNN(3)).fit(*dealt(Z[:40], scores[:40], 3))

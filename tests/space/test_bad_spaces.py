@@ -48,7 +48,7 @@ class Stranger:
             VotingRegressor([("a", Ridge()), ("b", SVR())], weights=[3, 1]).fit(X_TRAIN, Y_TRAIN),
             "of 100 training rows the predictions differ",
         ),
-        (Stranger([Ridge().fit(X_TRAIN, 2 * Y_TRAIN), MODEL]), "the first time"),
+        (Stranger([Ridge().fit(X_TRAIN, 2 * Y_TRAIN), MODEL]), "give, first"),
         (Stranger([MODEL, LinearRegression().fit(X_TRAIN, X_TRAIN)]), "asking for it failed"),
         (
             Stranger([MODEL, LinearRegression().fit(X_TRAIN[:, :1], Y_TRAIN)]),

@@ -176,7 +176,7 @@ def test_other_ways_of_boosting(name, settings):
     model = regressor(name, **settings).fit(NUMBERS[:300], Y[:300])
     space = space_of(model, NUMBERS[300:], Y[300:])
     trees, booster = space.doubt.trees(), space.doubt
-    leaves = booster.leaves(booster.matrix(NUMBERS[300:]), 0, space.doubt.n_stages).astype(int)
+    leaves = booster.leaves(NUMBERS[300:]).astype(int)
     total = sum(values[leaf] for values, leaf in zip(trees.values, leaves.T, strict=True))
     np.testing.assert_allclose(np.ptp(model.predict(NUMBERS[300:]) - total), 0, atol=1e-4)
     assert space.doubt.n_stages == N_STAGES
@@ -186,7 +186,7 @@ def test_other_ways_of_boosting(name, settings):
 def test_rows_in_leaves_are_the_training_rows(name):
     model = regressor(name).fit(NUMBERS[:300], Y[:300])
     read = space_of(model, NUMBERS[300:], Y[300:]).doubt
-    leaves = read.leaves(read.matrix(NUMBERS[:300]), 0, 1)[:, 0].astype(int)
+    leaves = read.leaves(NUMBERS[:300])[:, 0].astype(int)
     counts = read.trees().counts[0]
     np.testing.assert_allclose(np.bincount(leaves, minlength=len(counts)), counts)
 

@@ -17,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from calliper import CalliperError
 from calliper.space import _encoding as encoding
-from calliper.space._encoding import ColumnEncoder, Levels
+from calliper.space._encoding import ColumnEncoder, levels_of
 
 rng = np.random.default_rng(0)
 
@@ -111,7 +111,7 @@ def test_frames_go_by_name_and_arrays_by_position():
     encode = ColumnEncoder.learn(frame)
     np.testing.assert_array_equal(encode(frame[["b", "a"]].assign(more=0)), frame)
     np.testing.assert_array_equal(encode(frame.to_numpy()), frame)
-    with pytest.raises(CalliperError, match=r"lack 1 of 2 columns.*'b'"):
+    with pytest.raises(CalliperError, match=r"lack 1 of the 2 columns.*'b'"):
         encode(frame[["a"]])
     with pytest.raises(CalliperError, match="have 1 columns; training rows have 2"):
         encode(frame[["a"]].to_numpy())
@@ -217,7 +217,7 @@ def test_a_row_is_the_same_in_any_company(train, new, known):
 
 
 def test_rare_levels_are_one():
-    learnt = Levels.learn(
+    learnt = levels_of(
         ["a"] * encoding.FEWEST_OF_LEVEL + ["b"] * (encoding.FEWEST_OF_LEVEL - 1), None
     )
     assert list(learnt.places) == ["a"]

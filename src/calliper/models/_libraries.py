@@ -1,38 +1,37 @@
-"""XGBoost, LightGBM and CatBoost: what their last trees still change, and what their leaves held.
+"""XGBoost, LightGBM and CatBoost: how far the last trees move the prediction, and leaf sizes.
 
-Two spreads, beside the prediction, which is always what the model itself says:
+Two spreads, beside the prediction, which is always the model's own:
 
 - Σ |step| over the later half of the stages, as for the gradient boosting of scikit-learn: where
-  the prediction is still pushed to and fro, residuals were large and contradictory;
+  the prediction still moves to and fro, residuals were large and contradictory;
 - √(mean of 1/n) over the first tenth, n the number of training rows in a row's leaf: about the
-  standard error, in deviations, of a mean over the rows that the model has taken for its like.
-  Early trees follow the targets and late ones the noise, so the early ones are asked.
+  standard error, in deviations, of a mean over the rows that the model treats alike. Early trees
+  follow the targets and late ones the noise, so the early ones are used.
 
 Each leaf's value and number of rows are read once from the fitted model; after that a row costs its
-leaf indices in these trees and look-ups in tables. No stage is predicted. Categories and gaps
-are the library's affair, since it finds the leaves; so are threads. Steps are made before the link
-of the objective, where there is one, and are brought to the unit of y by its slope.
+leaf indices and look-ups in tables. No stage is predicted. The library finds the leaves, so
+categories, gaps and threads are its business. Steps are made before the link of the objective,
+where there is one, and its slope brings them to the unit of y.
 
-*Trained again.* These libraries stop early by an ``eval_set``. Who knows it passes it on, and each
-copy stops by itself. A model that came fitted has not kept it: copies then grow as many rounds as
-it has settled on, at the same rate, and no longer look for the best. Nor are columns kept that
-``fit`` was told are categories; the trees know them.
+*Trained again.* These libraries stop early by an ``eval_set``. If it is passed, each copy stops by
+itself. A model that came fitted has not kept it: copies then grow as many rounds as it settled on,
+at the same rate. Columns that ``fit`` was told are categories are not kept either; the trees know
+them.
 
 Nothing is imported from the libraries: who has such a model has imported its library.
 """
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
 from calliper._blocks import BLOCK_FLOATS, row_slices
-from calliper._types import FloatArray, IntArray
+from calliper._types import FloatArray
 from calliper._validation import n_rows, shape_of
 from calliper.exceptions import CalliperError
 from calliper.models._asking import (
@@ -49,9 +48,9 @@ from calliper.models._asking import (
     xgboost_matrix,
 )
 
-#: One in so many stages, the first, are asked how many training rows their leaves held.
+#: Leaf sizes are read in the first of so many parts of the stages.
 EARLY = 10
-#: So many rows are better off with one call for the leaves of all stages.
+#: Up to so many rows, the wrapper of LightGBM takes longer than the library.
 FEW_ROWS = 30
 #: Types of Polars columns that all of them read.
 PLAIN_COLUMNS = r"U?Int(8|16|32|64)|Float(32|64)|Boolean"
@@ -85,48 +84,33 @@ class Trees:
     objective: str
 
 
-@dataclass(frozen=True, kw_only=True)
 class Table:
-    """A number for each leaf of the stages from ``first`` until before ``stop``.
+    """Numbers of the leaves of the trees from ``first`` until before ``stop``.
 
-    Attributes
+    Parameters
     ----------
-    numbers : of all leaves, tree after tree
-    starts : where in them each tree begins
+    numbers : of the leaves of each tree, by the library's leaf index
     """
 
-    first: int
-    stop: int
-    numbers: FloatArray
-    starts: IntArray
-
-    @classmethod
-    def of(cls, numbers: list[FloatArray], per_stage: int, first: int, stop: int) -> Self:
-        """From the numbers of each tree."""
-        some = numbers[first * per_stage : stop * per_stage]
-        starts = np.cumsum([0, *(len(each) for each in some[:-1])])
-        return cls(first=first, stop=stop, numbers=np.concatenate(some), starts=starts)
-
-    def own(self, leaves: NDArray[Any]) -> NDArray[Any]:
-        """The columns of these stages among those of all stages."""
-        per_stage = len(self.starts) // (self.stop - self.first)
-        return leaves[:, self.first * per_stage : self.stop * per_stage]
+    def __init__(self, numbers: list[FloatArray], first: int, stop: int) -> None:
+        some = numbers[first:stop]
+        self.trees, self.numbers = slice(first, stop), np.concatenate(some)
+        self.starts = np.cumsum([0, *(len(each) for each in some[:-1])])
 
     def sums(self, leaves: NDArray[Any]) -> FloatArray:
-        """(m,) from (m, trees) leaf indices: the sum of the numbers over the trees."""
-        total = np.empty(len(leaves))
+        """(m,) sums over the trees, from leaf indices in all trees, (m, T)."""
+        total, own = np.empty(len(leaves)), leaves[:, self.trees]
         for rows in row_slices(len(leaves), max(1, BLOCK_FLOATS // len(self.starts))):
-            total[rows] = self.numbers.take(leaves[rows].astype(np.int64) + self.starts).sum(axis=1)
+            total[rows] = self.numbers.take(own[rows].astype(np.int64) + self.starts).sum(axis=1)
         return total
 
 
 class Library(ModelFamily):
-    """A model of one of the libraries, asked as the library has it. Subclasses say how.
+    """A model of one of the libraries. Subclasses say how to read it.
 
     Attributes
     ----------
-    library : the package that its class, or what that is derived from, comes from
-    all_stages : whether leaves of all stages are told, however few are asked for
+    library : the package that its class, or a base of it, comes from
     rounds_name : what ``fit`` calls the number of rounds unless a parameter says otherwise
     whole : the model inside the library's wrapper
     n_features : columns that it was trained on
@@ -139,28 +123,28 @@ class Library(ModelFamily):
     in_unit = (True, False)
     floor = STEP_FLOOR
     library: ClassVar[str]
-    all_stages: ClassVar[bool] = False
     rounds_name: ClassVar[str] = "n_estimators"
 
     def __init__(self, core: Any) -> None:
         super().__init__(core)
         self.whole, self.n_features = self.inside()
         trees = self.trees()
-        n = len(trees.values) // trees.per_stage
+        n, each = len(trees.values) // trees.per_stage, trees.per_stage
         if n < 2:
             raise UnreadableError(
                 f"it has {n} stage{'s' if n != 1 else ''}, and none after the first"
             )
-        early, per_stage = -(-n // EARLY), trees.per_stage
-        self.n_stages, self.slope = n, _slope(trees.objective)
-        self.sparse = Table.of(_parts_of_mean(trees, early), per_stage, 0, early)
-        self.steps = Table.of([np.abs(each) for each in trees.values], per_stage, n // 2, n)
+        self.n_stages, self.n_early, self.link = n, -(-n // EARLY), _link(trees.objective)
+        n_early = self.n_early * each
+        parts = [1 / (n_early * np.maximum(rows, 1.0)) for rows in trees.counts[:n_early]]
+        self.sparse = Table(parts, 0, n_early)
+        self.steps = Table([np.abs(values) for values in trees.values], n // 2 * each, n * each)
         self._unit = self._guess = None
         if trees.squares:
             self._unit = explained_deviation(
                 zip(trees.values, trees.counts, strict=True), trees.rate
             )
-        if self.slope is _no_slope:
+        if not self.link:
             self._guess = leaf_values_deviation(trees.values[0], trees.counts[0]) / trees.rate
 
     @classmethod
@@ -175,31 +159,19 @@ class Library(ModelFamily):
         """All that the prediction is made of; ``UnreadableError`` if that is no sum of trees."""
         raise NotImplementedError
 
-    def matrix(self, rows: Any) -> Any:
-        """Rows as ``leaves`` takes them, once the prediction has checked their names."""
-        return without_names(rows, "f")  # frames are costly to take apart a second time
-
-    def leaves(self, matrix: Any, first: int, stop: int) -> NDArray[Any]:
-        """(m, trees) leaf indices in the stages from ``first`` until before ``stop``."""
+    def leaves(self, rows: Any) -> NDArray[Any]:
+        """(m, T) leaf indices in all trees."""
         raise NotImplementedError
 
     def measure(self, rows: Any) -> tuple[FloatArray, FloatArray]:
-        """The prediction (m,); steps, in the unit of y, and scarcity of rows, without, (2, m)."""
+        """The prediction (m,); steps, in the unit of y, and sparsity of rows, (2, m)."""
         self._check_columns(rows)
-        y_pred = predictions(self.core, rows)
-        matrix = self.matrix(rows)
-        tables = (self.steps, self.sparse)
-        if len(y_pred) <= FEW_ROWS or self.all_stages:
-            leaves = self.leaves(matrix, 0, self.n_stages)
-            steps, sparse = (table.sums(table.own(leaves)) for table in tables)
-        else:
-            steps, sparse = (
-                table.sums(self.leaves(matrix, table.first, table.stop)) for table in tables
-            )
-        return y_pred, np.stack([steps * self.slope(y_pred), np.sqrt(sparse)])
+        y_pred, leaves = predictions(self.core, rows), self.leaves(rows)
+        steps, sparse = self.steps.sums(leaves), self.sparse.sums(leaves)
+        return y_pred, np.stack([steps * _slope(self.link, y_pred), np.sqrt(sparse)])
 
     def _check_columns(self, rows: Any) -> None:
-        """Another number is refused in words of our own; some libraries take it, or crash."""
+        """Refuse another number of columns, which some libraries accept, or crash on."""
         listed = isinstance(rows, list) and rows
         n = len(rows[0]) if listed else (*shape_of(rows), 0, 0)[1]
         if n and n != self.n_features:
@@ -209,9 +181,8 @@ class Library(ModelFamily):
             )
 
     def describe(self) -> str:
-        last, early = self.steps.stop - self.steps.first, self.sparse.stop
-        stages = f"of {self.n_stages} stages"
-        return f"steps of the last {last}, rows in leaves of the first {early} {stages}"
+        n, early = self.n_stages, self.n_early
+        return f"steps of the last {n - n // 2}, rows in leaves of the first {early} of {n} stages"
 
     def unit(self) -> float | None:
         """Deviation of what squared errors let the trees learn; None for other losses."""
@@ -247,21 +218,11 @@ def _is_watched(told: set[str]) -> bool:
     return not told.isdisjoint(("eval_set", "eval_X"))
 
 
-def _parts_of_mean(trees: Trees, n_stages: int) -> list[FloatArray]:
-    """1/n of each leaf, over the number of trees that are averaged; leaves without rows as of 1."""
-    n_trees = n_stages * trees.per_stage
-    return [1 / (n_trees * np.maximum(each, 1.0)) for each in trees.counts[:n_trees]]
-
-
 class XGBoost(Library):
     """``XGBRegressor`` and its like, and ``xgboost.Booster``, which predicts by all its trees."""
 
     library = "xgboost"
     polars = f"{PLAIN_COLUMNS}|Categorical|Enum"
-
-    def __init__(self, core: Any) -> None:
-        self.parts: dict[tuple[int, int], Any] = {}
-        super().__init__(core)
 
     def inside(self) -> tuple[Any, int]:
         whole = self.core if is_native_xgboost(self.core) else self.core.get_booster()
@@ -291,10 +252,6 @@ class XGBoost(Library):
             objective=objective,
         )
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Slices can be cut again."""
-        return {**vars(self), "parts": {}}
-
     def _n_stages(self) -> int:
         """As many as ``predict`` asks: the wrapper stops at the best, a ``Booster`` does not."""
         best = None if self.whole is self.core else learnt(self.core, "best_iteration")
@@ -304,25 +261,11 @@ class XGBoost(Library):
         booster = json.loads(self.whole.save_config())["learner"]["gradient_booster"]
         return float(booster.get("gbtree", booster)["tree_train_param"]["learning_rate"])
 
-    def matrix(self, rows: Any) -> Any:
-        """A ``DMatrix``, made with the settings of the wrapper."""
-        return xgboost_matrix(self.core, super().matrix(rows))
-
-    def leaves(self, matrix: Any, first: int, stop: int) -> NDArray[Any]:
-        """By a slice of the model, since leaves are told from the first stage on only.
-
-        A slice does not know how categories were coded in training; then all are asked.
-        """
-        part, stages = self.whole, (0, stop)
-        if first and "c" not in (self.whole.feature_types or ()):
-            if (first, stop) not in self.parts:
-                self.parts[first, stop] = self.whole[first:stop]
-            part, stages = self.parts[first, stop], (0, 0)
-        found = part.predict(
-            matrix, pred_leaf=True, iteration_range=stages, validate_features=False
-        )
-        found = np.asarray(found).reshape(matrix.num_row(), -1)
-        return found if part is not self.whole else found[:, first * found.shape[1] // stop :]
+    def leaves(self, rows: Any) -> NDArray[Any]:
+        matrix = xgboost_matrix(self.core, without_names(rows, "f"))
+        how = {"iteration_range": (0, self.n_stages), "validate_features": False}
+        found = self.whole.predict(matrix, pred_leaf=True, **how)
+        return np.asarray(found).reshape(matrix.num_row(), -1)
 
     @classmethod
     def retrain(cls, core: Any, fitted: Any, told: set[str]) -> dict[str, Any]:
@@ -349,7 +292,6 @@ class LightGBM(Library):
 
     library = "lightgbm"
     polars = PLAIN_COLUMNS
-    all_stages = True
 
     def inside(self) -> tuple[Any, int]:
         whole = self.core.booster_ if hasattr(self.core, "fit") else self.core
@@ -373,21 +315,16 @@ class LightGBM(Library):
             objective=objective,
         )
 
-    def matrix(self, rows: Any) -> Any:
-        """Few rows for the model inside; the wrapper warns of names that it misses."""
-        return super().matrix(rows) if n_rows(rows) <= FEW_ROWS else rows
+    def leaves(self, rows: Any) -> NDArray[Any]:
+        """As many stages as predictions use.
 
-    def leaves(self, matrix: Any, first: int, stop: int) -> NDArray[Any]:
-        """As the library tells them, of as many stages as predictions ask.
-
-        It keeps their number in the model: threads that ask for others write into each other's
-        memory.
+        Their number is kept in the model: threads that ask for others write into its memory.
         """
-        model, how = self.core, {}
-        if isinstance(matrix, np.ndarray) and matrix.dtype.kind == "f" and len(matrix) <= FEW_ROWS:
-            model, how = self.whole, {"num_threads": 1}  # its wrapper takes longer than it
-        found = np.asarray(model.predict(matrix, pred_leaf=True, **how))
-        return found.reshape(n_rows(matrix), -1)[:, first:stop]
+        model, how, few = self.core, {}, n_rows(rows) <= FEW_ROWS
+        rows = without_names(rows, "f") if few else rows  # the wrapper warns of names it misses
+        if few and isinstance(rows, np.ndarray) and rows.dtype.kind == "f":
+            model, how = self.whole, {"num_threads": 1}
+        return np.asarray(model.predict(rows, pred_leaf=True, **how)).reshape(n_rows(rows), -1)
 
     @classmethod
     def retrain(cls, core: Any, fitted: Any, told: set[str]) -> dict[str, Any]:
@@ -437,8 +374,8 @@ class CatBoost(Library):
             objective=objective,
         )
 
-    def leaves(self, matrix: Any, first: int, stop: int) -> NDArray[Any]:
-        return np.asarray(self.core.calc_leaf_indexes(matrix, ntree_start=first, ntree_end=stop))
+    def leaves(self, rows: Any) -> NDArray[Any]:
+        return np.asarray(self.core.calc_leaf_indexes(without_names(rows, "f")))
 
     @classmethod
     def retrain(cls, core: Any, fitted: Any, told: set[str]) -> dict[str, Any]:
@@ -470,22 +407,19 @@ EXPONENTIAL = r"count:poisson|reg:gamma|reg:tweedie|survival:(cox|aft)|poisson|g
 LOGISTIC = r"reg:logistic|binary:logistic|cross_entropy|binary|crossentropy|logloss"
 
 
-def _slope(objective: str) -> Callable[[FloatArray], Any]:
-    """Derivative of the link, as a function of the prediction."""
+def _link(objective: str) -> str:
+    """The link of an objective by name, empty if there is none."""
     if re.match(rf"({EXPONENTIAL})\b", objective, re.IGNORECASE):
-        return np.abs
+        return "exponential"
     if re.match(rf"({LOGISTIC})\b(?!:logitraw)", objective, re.IGNORECASE):
-        return _logistic_slope
-    return _root_slope if objective == "regression sqrt" else _no_slope
+        return "logistic"
+    return "root" if objective == "regression sqrt" else ""
 
 
-def _logistic_slope(y_pred: FloatArray) -> FloatArray:
-    return y_pred * (1 - y_pred)
-
-
-def _root_slope(y_pred: FloatArray) -> FloatArray:
-    return 2 * np.sqrt(np.abs(y_pred))
-
-
-def _no_slope(y_pred: FloatArray) -> float:
-    return 1.0
+def _slope(link: str, y_pred: FloatArray) -> Any:
+    """Derivative of a link at the prediction."""
+    if link == "exponential":
+        return np.abs(y_pred)
+    if link == "logistic":
+        return y_pred * (1 - y_pred)
+    return 2 * np.sqrt(np.abs(y_pred)) if link else 1.0

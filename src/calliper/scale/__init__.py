@@ -8,6 +8,6 @@ see ``docs/large-data.md``. The core never imports this package: it asks
 from calliper.scale._batches import BatchIntervals
 from calliper.scale._cells import Cells
 from calliper.scale._dask import connect
-from calliper.scale._sharded import ShardedRescaled
+from calliper.scale._shards import ShardedRescaled
 
 __all__ = ["BatchIntervals", "Cells", "ShardedRescaled", "connect"]

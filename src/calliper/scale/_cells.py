@@ -1,18 +1,18 @@
-"""Cells: neighbours are sought in a few parts of a fixed partition of space, not among all points.
+"""Cells: neighbours are searched in a few parts of a fixed partition of space.
 
 An index that is built on the calibration points treats them unlike the new one, and then nothing is
 proved. A partition that is fixed beforehand treats all members of the bag alike: cells are those of
-the nearest of C centres, learnt on training rows or drawn as random directions, so the cell c(x) of
+the nearest of C centres, learnt on training rows or drawn as random directions. So the cell c(x) of
 a row and the P cells P(x) that it probes, those of its P nearest centres, are functions of x alone.
 The candidates of member i are the other members j with c(j) ∈ P(i), and its neighbours are the K
-nearest of them: exactly, whatever way they are found. What is approximate is only that a nearer
-point may lie in a cell that was not probed.
+nearest of them, exactly. The only approximation is that a nearer point may lie in a cell that was
+not probed.
 
-A row is compared with its candidates, some P·N/C of N, after C centres have told it where to look.
-Rows that probe a cell are compared with its members by one matrix product in single precision,
-around the cell's centre; the best are compared again by direct differences, and rows in doubt, or
-with a tie for the last place, with all of their candidates. The reverse search, who would count
-a new row among its nearest, goes by lists of the points that probe a cell.
+A row is compared with its candidates, about P·N/C of N, after C centres have told it where to look.
+Rows that probe a cell are compared with its members by one matrix product around the cell's centre;
+the best are compared again by direct differences, and rows in doubt, or with a tie for the last
+place, with all of their candidates. The reverse search, who would count a new row among its
+nearest, goes by lists of the points that probe a cell.
 """
 
 import warnings
@@ -24,8 +24,6 @@ from numbers import Integral
 from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
@@ -40,7 +38,7 @@ from calliper.exceptions import CalliperError
 from calliper.quantile import power_of_two
 from calliper.rows import Rows
 
-#: Training rows a cell that its centre is learnt on, and rounds of learning.
+#: Training rows per cell that centres are learnt on, and rounds of learning.
 LEARNT_ON, ROUNDS = 40, 8
 
 #: Rows that are searched for together: neighbouring rows share cells.
@@ -221,35 +219,25 @@ class CellSearch:
     def __init__(self, points: FloatArray, centres: FloatArray, n_probes: int) -> None:
         self.points, self.partition = points, kernels.NeighborSearch(centres, kernels.EUCLIDEAN)
         self.n_probes = min(n_probes, len(centres))
-        self.unit = power_of_two(np.array([points.min(initial=0), points.max(initial=0)]))
+        largest = power_of_two(np.array([points.min(initial=0), points.max(initial=0)]))
         least, most = kernels.ORDINARY
-        if not least < self.unit < most:
+        if not least < largest < most:
             raise CalliperError(
                 f"cells need features between {least:g} and {most:g} in size; got "
-                f"{self.unit:.3g}. Divide the features by a constant, or use KNN without cells."
+                f"{largest:.3g}. Divide the features by a constant, or use KNN without cells."
             )
-        self.placed = self.locate(points)
-        self._list()
-
-    def _list(self) -> None:
-        """Who is in each cell, and who probes it."""
-        n_cells = len(self.partition.points)
-        self.size = np.bincount(self.placed.cell, minlength=n_cells)
-        self.members = _Lists(self.placed.cell[:, None], n_cells)
-        self.probing = _Lists(self.placed.probes, n_cells)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Where points are: lists are quickly made again."""
-        return {k: v for k, v in vars(self).items() if k not in ("size", "members", "probing")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._list()
+        self.centres, self.placed = centres, self.locate(points)
+        #: Who is in each cell, and who probes it.
+        self.members = _Lists(self.placed.cell[:, None], len(centres))
+        self.probing = _Lists(self.placed.probes, len(centres))
+        self.size = np.diff(self.members.start)
+        #: Bounds the rounding of products, relative to the squared norms of both rows.
+        self.tolerance = 8 * (points.shape[1] + 4) * float(np.finfo(float).eps)
 
     select = staticmethod(kernels.selected)
 
     def locate(self, rows: FloatArray) -> Placed:
-        """The cells of rows; for one row the same in whatever company."""
+        """The cells of rows; those of a row do not depend on the other rows."""
         centres = self.partition.points
         cell: Any = np.empty(len(rows), dtype=np.int32)
         probes: Any = np.empty((len(rows), self.n_probes), dtype=np.int32)
@@ -294,16 +282,12 @@ class CellSearch:
 
     def _entering(self, new: Placed, name: IntArray, reach: FloatArray) -> kernels.Pairs:
         rows, points = [np.empty(0, dtype=np.intp)], [np.empty(0, dtype=np.intp)]
-        tolerance = self._tolerance
-        for cell, mine in _by_cell(new.cell[:, None]):
-            point = self.probing[cell]
-            x, x_norm, far = self._around(cell, new.rows[mine])
-            z, z_norm, _ = self._around(cell, self.points[point])
-            excess = x @ (-2 * z.T)
-            bound = reach[point] / self.unit**2 * (1 + tolerance)
-            excess += (z_norm * (1 - tolerance) - bound - TINY).astype(np.float32)
-            edge = np.where(far, np.inf, -x_norm * (1 - tolerance) + TINY)
-            row, column = np.nonzero(excess <= _up(edge)[:, None])
+        for mine, point, distance, x_norm, z_norm in self._products(
+            new, new.cell[:, None], self.probing
+        ):
+            distance -= self.tolerance * x_norm[:, None]
+            most = reach[point] + self.tolerance * z_norm + TINY
+            row, column = np.nonzero(distance <= most)
             rows.append(mine[row])
             points.append(point[column])
         row, point = np.concatenate(rows), np.concatenate(points).astype(np.intp)
@@ -326,32 +310,30 @@ class CellSearch:
         reach = distance[:, k - 1]
         enough = count >= k
         tied = (reach == distance[:, k]) | ((reach == distance[:, k - 2]) & (k > 1))
-        # Rows too far for single precision have a reach beyond all that it says.
-        sure = (reach / self.unit**2 < furthest) | (count <= n_best)
+        sure = (reach < furthest) | (count <= n_best)
         tied = enough & (tied | ~sure)
         return Found(index[:, :k], count, np.where(enough, reach, np.inf), tied)
 
     def _best(self, new: Placed, n_best: int, own: IntArray | None) -> tuple[IntArray, FloatArray]:
         """Candidates (m, n) by rounded distances, −1 where there are fewer.
 
-        And how near any other can be, (m,), to rows that are not too far away.
+        And a lower bound of the distance of any other, (m,).
         """
-        m, tolerance, n_kept = len(new), self._tolerance, n_best + (own is not None)
+        m, tolerance, n_kept = len(new), self.tolerance, n_best + (own is not None)
         bound, norm = np.full(m, np.inf), np.zeros(m)
-        for mine, x_norm, distance, _ in self._products(new, new.cell[:, None]):
+        for mine, _, distance, x_norm, _ in self._products(new, new.cell[:, None], self.members):
             if distance.shape[1] > n_kept:
                 edge = np.partition(distance, n_kept - 1, axis=1)[:, n_kept - 1]
                 bound[mine] = edge * (1 + 2 * tolerance) + 4 * tolerance * x_norm + TINY
-        rows, points, values = [], [], []
-        for mine, x_norm, distance, member in self._products(new, new.probes):
+        none = np.empty(0, dtype=np.intp)
+        rows, points, values = [none], [none], [np.empty(0)]
+        for mine, member, distance, x_norm, _ in self._products(new, new.probes, self.members):
             norm[mine] = np.maximum(norm[mine], x_norm)
-            row, column = np.nonzero(distance <= _up(bound[mine])[:, None])
+            row, column = np.nonzero(distance <= bound[mine, None])
             rows.append(mine[row])
             points.append(member[column])
             values.append(distance[row, column])
-        none = np.empty(0, dtype=np.intp)
-        row, point = np.concatenate([none, *rows]), np.concatenate([none, *points])
-        value = np.concatenate([none, *values])
+        row, point, value = np.concatenate(rows), np.concatenate(points), np.concatenate(values)
         if own is not None:
             other = point != own[row]
             row, point, value = row[other], point[other], value[other]
@@ -359,36 +341,20 @@ class CellSearch:
         # ‖z‖² ≤ 2‖x‖² + 2‖x − z‖² bounds the rounding of those that were not kept.
         return index, (furthest - 3 * tolerance * norm) / (1 + 2 * tolerance) - TINY
 
-    def _products(self, new: Placed, cells: IntArray) -> Iterator[Any]:
-        """For each of the cells (m, R) of rows, what its rows and its members are to one another.
+    def _products(self, new: Placed, cells: IntArray, lists: "_Lists") -> Iterator[Any]:
+        """For each of the cells (m, R) of rows, these rows, and the points listed for the cell.
 
-        Its rows and their norms; rounded squared distances (rows, members), in the unit; and its
-        members.
+        Then rounded squared distances of both, and their squared norms around the cell's centre.
         """
-        for cell, mine in _by_cell(cells):
-            member = self.members[cell]
-            x, x_norm, _ = self._around(cell, new.rows[mine])
-            z, z_norm, _ = self._around(cell, self.points[member])
+        naming = _Lists(cells, len(self.centres))
+        for cell in np.flatnonzero(np.diff(naming.start)):
+            mine, point, centre = naming[cell], lists[cell], self.centres[cell]
+            x, z = new.rows[mine] - centre, self.points[point] - centre
+            x_norm, z_norm = (np.einsum("ij,ij->i", each, each) for each in (x, z))
             distance = x @ (-2 * z.T)
-            distance += z_norm.astype(np.float32)
-            distance += x_norm.astype(np.float32)[:, None]
-            yield mine, x_norm, distance, member
-
-    def _around(self, cell: int, rows: FloatArray) -> tuple[NDArray[Any], FloatArray, BoolArray]:
-        """Rows around the centre of a cell, in single precision; norms; rows too far for that."""
-        centred = (rows - self.partition.points[cell] * self.partition.unit) / self.unit
-        with np.errstate(over="ignore"):
-            x = centred.astype(np.float32)
-        norm = np.einsum("ij,ij->i", x, x).astype(np.float64)
-        far = ~(norm < kernels.FARTHEST)
-        if far.any():
-            x[far], norm[far] = 0.0, 0.0
-        return x, norm, far
-
-    @property
-    def _tolerance(self) -> float:
-        n_features = int(self.points.shape[1])
-        return 8 * (n_features + 4) * float(np.finfo(np.float32).eps)
+            distance += z_norm
+            distance += x_norm[:, None]
+            yield mine, point, distance, x_norm, z_norm
 
     def _distances(self, rows: FloatArray, row: IntArray, point: IntArray) -> FloatArray:
         """Squared distances of pairs by direct differences, in parts that fit the cache."""
@@ -405,28 +371,20 @@ class CellSearch:
         return found, kernels.all_distances(row[None], self.points[found], kernels.EUCLIDEAN)
 
 
-#: Below the smallest number of single precision errors are no longer relative.
-TINY = 1e4 * float(np.finfo(np.float32).tiny)
-
-
-def _up(values: FloatArray) -> NDArray[Any]:
-    """In single precision, and not below what they were."""
-    with np.errstate(over="ignore"):
-        return np.nextafter(values.astype(np.float32), np.float32(np.inf))
+#: Below the smallest number, errors are no longer relative.
+TINY = 1e4 * float(np.finfo(float).tiny)
 
 
 class _Lists:
-    """For each of some cells, the rows of (m, R) that name it."""
+    """For each cell, the rows of (m, R) that name it."""
 
     def __init__(self, cells: IntArray, n_cells: int) -> None:
-        m, each = cells.shape
-        ends, one = np.arange(0, m * each + 1, each), np.ones(cells.size, dtype=bool)
-        named = (one, cells.reshape(-1), ends)
-        by_cell = csr_array(named, shape=(m, n_cells)).tocsc()
-        self.indices, self.start = by_cell.indices, by_cell.indptr
+        order = np.argsort(cells, axis=None, kind="stable")
+        self.indices: IntArray = (order // cells.shape[1]).astype(np.int32)
+        self.start = np.searchsorted(cells.reshape(-1)[order], np.arange(n_cells + 1))
 
-    def __getitem__(self, cell: int) -> IntArray:
-        return np.asarray(self.indices[self.start[cell] : self.start[cell + 1]])
+    def __getitem__(self, cell: Any) -> IntArray:
+        return self.indices[self.start[cell] : self.start[cell + 1]]
 
 
 def _nearest_of(x: FloatArray, centres: FloatArray, named: IntArray, rows: slice) -> IntArray:
@@ -436,15 +394,16 @@ def _nearest_of(x: FloatArray, centres: FloatArray, named: IntArray, rows: slice
 
 
 def _smallest(
-    row: IntArray, point: IntArray, value: NDArray[Any], shape: tuple[int, int]
+    row: IntArray, point: IntArray, value: FloatArray, shape: tuple[int, int]
 ) -> tuple[IntArray, FloatArray]:
     """Of the points of each row those (m, n) of the smallest values, −1 where there are fewer.
 
-    And the largest of these values, (m,), infinite where there are fewer.
+    And what no other value is below, (m,), infinite where there are fewer.
     """
     m, n = shape
-    # Numbers in single precision that are not negative are in the order of their bits.
-    bits = np.maximum(value.astype(np.float32), 0).view(np.uint32)
+    # In single precision, numbers that are not negative are in the order of their bits.
+    top = float(value.max(initial=0.0)) or 1.0
+    bits = np.maximum(value / top, 0).astype(np.float32).view(np.uint32)
     order = np.argsort(row.astype(np.int64) << 32 | bits, kind="stable")
     row = row[order]
     rank = np.arange(len(row)) - np.searchsorted(row, np.arange(m))[row]
@@ -453,16 +412,5 @@ def _smallest(
     index, largest = np.full(shape, -1, dtype=np.intp), np.full(m, np.inf)
     index[row, rank] = point[order]
     last = rank == n - 1
-    largest[row[last]] = value[order[last]]
+    largest[row[last]] = value[order[last]] * (1 - 1e-6) - 1e-37 * top
     return index, largest
-
-
-def _by_cell(cells: IntArray) -> Iterator[tuple[int, IntArray]]:
-    """Each cell that rows (m, R) name, and the rows that do."""
-    order = np.argsort(cells, axis=None, kind="stable")
-    named = cells.reshape(-1)[order]
-    ends = [*(np.flatnonzero(np.diff(named)) + 1), len(named)]
-    row, start = order // cells.shape[1], 0
-    for end in ends:
-        yield int(named[start]), row[start:end]
-        start = end

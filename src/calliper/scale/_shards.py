@@ -1,122 +1,126 @@
-"""Calibration points that are dealt to several machines: the same thresholds, to the last bit.
+"""``FullRescaled`` over the K nearest for features that no single machine holds.
 
-A shard holds some of the points and knows its own alone. What the K nearest of all say is put
-together from what each shard says, in rounds:
+The points are dealt to shards: arrays in this process, or partitions of Dask collections, which
+stay on their workers. This process holds a few numbers for each point (score, sums over its
+neighbours) and no features. The result is the same as on one machine, to the last bit:
 
 1. Each shard names its K+1 nearest, distances by direct differences. The K smallest of all are the
    K nearest, whoever held them; the distance of the K-th is the reach ρ. Where other points are
-   just as far, each shard counts and sums its own at ρ (exactly, see ``_arithmetic.py``).
-2. With ρ_i of its own points known since the fit, a shard finds those whose neighbourhood a new
-   row enters, and their crossings t_i.
-3. All other thresholds are ŝ · s_i/ŝ_i, presorted in each shard. Of these only those around rank Q
-   are needed: as many to either side as points are entered.
+   just as far, each shard counts and sums its own at ρ (exactly, see ``kernels/_arithmetic.py``).
+   Fitting is this round for every point: each shard meets every other once.
+2. With ρ_i of its own points known, a shard finds those whose neighbourhood a new row enters.
 
-Fitting is the first round for every point: each shard meets every other once. Only distances and
-scores of candidates travel, and in the fit the points themselves.
-
-``Shard`` and the functions that take one know nothing of other shards or of where they run; the
-rounds are in :class:`ShardedBag`, which asks *workers* to do ``each`` and to ``fetch`` what came of
-it.
+All else is as in ``BagKNN``. Distances and scores of candidates travel, and in the fit the points.
 """
 
 from collections.abc import Callable, Sequence
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import add
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
 from calliper import kernels
-from calliper._blocks import BLOCK_FLOATS, map_row_blocks, row_slices
+from calliper._blocks import map_row_blocks
 from calliper._types import BoolArray, FloatArray, IntArray
+from calliper._validation import (
+    check_features,
+    check_scores,
+    refuse_huge_scores,
+    warn_if_zero_scales,
+)
+from calliper.calibrators import LARGEST, FullRescaled, ShrunkBag
 from calliper.exceptions import CalliperError
-from calliper.quantile import conformal_rank, count_true, pad_exceptions
+from calliper.kernels import EUCLIDEAN, KNN, Grid, SharedSums
+from calliper.quantile import count_true, exponent, row_thresholds
+from calliper.scale._dask import check_workers, current_client, is_collection, partitions
 
-#: New rows that go through the rounds together.
-ROUND_ROWS = 4096
-
-#: Into so many parts a range is divided in each round of looking for an order statistic.
-PROBES = 256
+#: Arguments that are larger are sent to all workers once, and not with every task.
+LARGE_BYTES = 1 << 16
 
 
-class Workers(Protocol):
-    """Where shards are: in this process, or on the workers of a cluster."""
+class Here:
+    """Shards in this process, one after the other."""
 
     def each(self, work: Callable[..., Any], *parts: Sequence[Any], **same: Any) -> list[Any]:
-        """``work`` of each shard's parts, left where it is."""
+        """``work`` on each shard's parts; the results stay where they are."""
+        return [work(*one, **same) for one in zip(*parts, strict=True)]
 
     def fetch(self, parts: Sequence[Any]) -> list[Any]:
-        """What was left there."""
+        """The results, in this process."""
+        return list(parts)
+
+
+class OnCluster:
+    """Shards on the workers of a Dask cluster, as futures; see :class:`Here`."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    def each(self, work: Callable[..., Any], *parts: Sequence[Any], **same: Any) -> list[Any]:
+        """``work`` on each shard's parts; the results stay on a worker."""
+        for name, value in same.items():
+            if getattr(value, "nbytes", 0) > LARGE_BYTES:
+                same[name] = self.client.scatter(value, broadcast=True, hash=False)
+        tasks = zip(*parts, strict=True)
+        return [self.client.submit(work, *one, **same, pure=False) for one in tasks]
+
+    def fetch(self, parts: Sequence[Any]) -> list[Any]:
+        """The results, in this process."""
+        return list(self.client.gather(list(parts)))
 
 
 @dataclass(frozen=True, eq=False)
 class Near:
-    """Candidates of m rows in order of their distances, and what scales are made of: (m, W)."""
+    """Candidates of m rows by ascending distance, with their scores: (m, W) each."""
 
     distance: FloatArray
-    magnitude: FloatArray
+    score: FloatArray
 
     def merged(self, other: "Near", n: int) -> "Near":
         """The n nearest of both."""
         distance = np.hstack([self.distance, other.distance])
         order = np.argsort(distance, axis=1, kind="stable")[:, :n]
-        magnitude = np.hstack([self.magnitude, other.magnitude])
-        return Near(*(np.take_along_axis(part, order, axis=1) for part in (distance, magnitude)))
+        score = np.hstack([self.score, other.score])
+        return Near(*(np.take_along_axis(part, order, axis=1) for part in (distance, score)))
 
     def tied(self, k: int) -> BoolArray:
         """Rows whose K-th place is shared, (m,)."""
         return kernels.tied_at(self.distance, k)
 
-    def shared(self, k: int, tied: FloatArray, grid: kernels.Grid) -> kernels.SharedSums:
-        """Sums of rows that share it; ``tied`` are digits and numbers of points there."""
-        nearer = self.distance < self.distance[:, k - 1 : k]
-        near = grid.sums(nearer * self.magnitude, lambda digit: digit.sum(axis=1))
-        sums = grid.rounded(near), grid.rounded(tied[:, :-1])
-        return kernels.SharedSums(*sums, k - count_true(nearer), tied[:, -1])
+    def shared(self, k: int, at_reach: FloatArray, grid: Grid) -> SharedSums:
+        """Sums of the rows that share it; ``at_reach`` are digits and counts of points there."""
+        tied = self.tied(k)
+        distance, score = self.distance[tied], self.score[tied]
+        nearer = distance < distance[:, k - 1 : k]
+        near = grid.sums(nearer * score, lambda digit: digit.sum(axis=1))
+        sums = grid.rounded(near), grid.rounded(at_reach[:, :-1])
+        return SharedSums(*sums, k - count_true(nearer), at_reach[:, -1])
 
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """Some of the calibration points.
-
-    Attributes
-    ----------
-    search, scores : the points, and their scores in the unit of the bag
-    grid : on which all shards sum
-    reach, statistic : how far the K-th of all other points is, and what they say; once known
-    """
+    """Some calibration points, their scores in the unit of the bag, and the grid of exact sums."""
 
     search: kernels.NeighborSearch
     scores: FloatArray
-    grid: kernels.Grid
-    reach: Any = None
-    statistic: Any = None
-
-    def scale(self, offset: float) -> FloatArray:
-        """Scales of the points that a new one does not enter, (n,)."""
-        return np.asarray(self.with_offset(offset).of_calibration(0.5))
-
-    def with_offset(self, offset: float) -> Any:
-        """The statistic with a constant added to every scale."""
-        statistic = copy(self.statistic)
-        statistic.offset = offset
-        return statistic
+    grid: Grid
 
 
-def make_shard(Z: FloatArray, scores: FloatArray, grid: kernels.Grid) -> Shard:
-    """A shard that knows nothing of others yet."""
-    search = kernels.NeighborSearch(Z, kernels.EUCLIDEAN)
+def make_shard(part: tuple[FloatArray, FloatArray], shift: int, power: int, grid: Grid) -> Shard:
+    """The shard of features and raw scores."""
+    Z, scores = part
+    search = kernels.NeighborSearch(Z, EUCLIDEAN)
     if search.unit != 1:
         raise CalliperError(
-            f"features of a shard are as large as {np.abs(Z).max():.3g}: distances of points in "
-            f"several shards need features between 1e-100 and 1e100. Divide them by a constant."
+            f"features of a shard are as large as {np.abs(Z).max():.3g}: distances between points "
+            f"in several shards need features between 1e-100 and 1e100. Divide them by a constant."
         )
-    return Shard(search, scores, grid)
+    return Shard(search, np.ldexp(scores, shift) ** power, grid)
 
 
 def nearest(shard: Shard, rows: FloatArray, n: int) -> Near:
-    """The n nearest of rows in the shard, or all there are."""
+    """The n nearest points of the shard to rows, or all there are."""
     found, _ = shard.search.nearest(rows, min(n, len(shard.scores)))
     return _measured(shard, rows, found)
 
@@ -128,11 +132,10 @@ def nearest_others(shard: Shard, n: int) -> Near:
 
 
 def _measured(shard: Shard, rows: FloatArray, found: IntArray) -> Near:
-    points = shard.search.points
-    columns = [kernels.paired_distances(rows, points[column]) for column in found.T]
-    near = Near(
-        np.stack(columns, axis=1) if columns else np.empty(found.shape), shard.scores[found]
-    )
+    distance = np.empty(found.shape)
+    for place, column in enumerate(found.T):
+        distance[:, place] = kernels.paired_distances(rows, shard.search.points[column])
+    near = Near(distance, shard.scores[found])
     return near.merged(Near(*np.empty((2, len(rows), 0))), found.shape[1])
 
 
@@ -144,9 +147,9 @@ def meet(near: Near, shard: Shard, other: Shard, n: int) -> Near:
 def at_reach(
     shard: Shard, rows: FloatArray, reach: FloatArray, own: IntArray | None = None
 ) -> FloatArray:
-    """Digits of the sum over the points just as far as ``reach``, and their number, (m, n+1).
+    """Digits of the sum over the points at distance ``reach``, and their number, (m, n+1).
 
-    ``own`` names which of the shard's points rows are, and these do not count.
+    ``own`` names the shard's points that the rows are; they do not count.
     """
     places, grid = shard.search.places, shard.grid
     if not len(rows):
@@ -156,7 +159,7 @@ def at_reach(
     asked, inverse = kernels.unique_rows(np.column_stack([rows, reach]))
 
     def count(block: slice) -> FloatArray:
-        distance = kernels.all_distances(asked[block, :-1], places.rows, kernels.EUCLIDEAN)
+        distance = kernels.all_distances(asked[block, :-1], places.rows, EUCLIDEAN)
         return np.asarray((distance == asked[block, -1:]) @ columns)
 
     found = np.concatenate(map_row_blocks(count, len(asked), len(places.rows)))[inverse]
@@ -173,128 +176,60 @@ def at_reach_of(near: Near, shard: Shard, other: Shard, k: int, same: bool) -> F
     return at_reach(other, rows, reach, tied if same else None)
 
 
+def reach_of(near: Near, k: int) -> FloatArray:
+    """The squared distance of each point's K-th neighbour."""
+    return near.distance[:, k - 1].copy()
+
+
+def sums_of(near: Near, shard: Shard, tied: FloatArray, k: int) -> tuple[Any, ...]:
+    """Sums over K−1 neighbours, the K-th, who shares the last place, and the sums of these."""
+    inner = kernels.sum_of_each(near.score[:, : k - 1])
+    return inner, near.score[:, k - 1], near.tied(k), near.shared(k, tied, shard.grid)
+
+
+def entered(shard: Shard, reach: FloatArray, rows: FloatArray) -> kernels.Pairs:
+    """Pairs (row, point) such that the row enters the point's neighbourhood."""
+    return shard.search.balls_containing(rows, reach)
+
+
 @dataclass(frozen=True)
 class _Known:
-    """What a statistic asks of points that share a place, known already."""
+    """Stands for what a statistic asks about points that share a place: the sums are known."""
 
-    sums: kernels.SharedSums
+    sums: SharedSums
 
-    def sums_of_others(self, points: IntArray, ks: Sequence[int]) -> list[kernels.SharedSums]:
+    def sums_of_others(self, points: IntArray, ks: Sequence[int]) -> list[SharedSums]:
         return [self.sums]
 
 
-def settle(shard: Shard, near: Near, tied: FloatArray, k: int) -> Shard:
-    """The shard that knows the K nearest of its points."""
-    crowded = np.flatnonzero(near.tied(k))
-    few = Near(near.distance[crowded], near.magnitude[crowded])
-    known: Any = _Known(few.shared(k, tied, shard.grid))
-    inner, last = near.magnitude[:, : k - 1], near.magnitude[:, k - 1]
-    statistic = kernels.MeanStatistic(inner, last, 0.0, known, crowded)
-    return replace(shard, reach=near.distance[:, k - 1].copy(), statistic=statistic)
-
-
-def entered(
-    shard: Shard, rows: FloatArray, scale: FloatArray, offset: float
-) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Rows that enter a point's neighbourhood, its ratio s_i/ŝ_i without them, and its t_i."""
-    row, point, at_edge = shard.search.balls_containing(rows, shard.reach)
-    entering = kernels.Entering(point, at_edge, shard.scores[point], scale[row])
-    with np.errstate(over="ignore"):
-        value = shard.with_offset(offset).crossing(entering, 0.5)
-    return row, kernels.rescale(shard.scores[point], shard.scale(offset)[point]), value
-
-
-def ratios(shard: Shard, offset: float) -> FloatArray:
-    """s_i/ŝ_i in ascending order."""
-    return np.sort(kernels.rescale(shard.scores, shard.scale(offset)))
-
-
-def count_zero(shard: Shard, offset: float) -> int:
-    """Points whose scale is zero."""
-    return int(np.count_nonzero(shard.scale(offset) <= 0))
-
-
-def ordered_scores(shard: Shard) -> FloatArray:
-    """Scores in ascending order."""
-    return np.sort(shard.scores)
-
-
-def count_up_to(ordered: FloatArray, probes: FloatArray) -> IntArray:
-    """How many values are at most as large as each probe."""
-    return np.searchsorted(ordered, probes, side="right")
-
-
-def between(ordered: FloatArray, low: float, high: float) -> tuple[int, FloatArray, IntArray]:
-    """How many values lie below, and different values from low to high with their numbers."""
-    first, last = np.searchsorted(ordered, low), np.searchsorted(ordered, high, side="right")
-    return int(first), *np.unique(ordered[first:last], return_counts=True)
-
-
-def rising(
-    shard: Shard,
-    rows: FloatArray,
-    scale: FloatArray,
-    offset: float,
-    slope: float,
-    middle: tuple[float, float],
-) -> tuple[IntArray, IntArray, FloatArray]:
-    """Thresholds if slope·t is added to all scales: how many of each row lie below the middle.
-
-    Then rows and values of those in it.
-    """
-    statistic, own, parts = shard.with_offset(offset), shard.scale(offset), []
-    step = max(1, BLOCK_FLOATS // len(own))
-    for block in row_slices(len(rows), step):
-        factor = scale[block]
-        found = kernels.signed_root(
-            slope, own - slope * shard.scores, shard.scores * factor[:, None]
-        )
-        row, point, at_edge = shard.search.balls_containing(rows[block], shard.reach)
-        entering = kernels.Entering(point, at_edge, shard.scores[point], factor[row])
-        found[row, point] = statistic.crossing(entering, 0.5, slope)
-        inside = (found >= middle[0]) & (found <= middle[1])
-        places = np.nonzero(inside)
-        parts.append((count_true(found < middle[0]), places[0] + block.start, found[places]))
-    below, row, value = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return below, row, value
-
-
-class ShardedBag:
-    """Thresholds t_i of the full method over the K nearest, K < N, of points in shards.
+class ShardedBag(kernels.BagKNN):
+    """Thresholds t_i over the K nearest, K < N, of points in shards.
 
     Parameters
     ----------
     workers : where the shards are
     shards : made by :func:`make_shard`, not empty
-    grid : on which they sum
-    n : how many points they hold together
+    scores : (N,) of all points, shard after shard, in the unit of the bag
+    grid : of exact sums
     n_neighbors, offset : K, and a constant added to every scale
     """
 
+    always_enters = False
+
     def __init__(
         self,
-        workers: Workers,
+        workers: Any,
         shards: list[Any],
-        grid: kernels.Grid,
+        scores: FloatArray,
+        grid: Grid,
         *,
-        n: int,
         n_neighbors: int,
         offset: float,
     ) -> None:
-        self.workers, self.grid = workers, grid
-        self.n, self.k, self.offset = n, n_neighbors, offset
-        self.shards = self._met(shards)
-        self._ordered: list[Any] | None = None
-        self._windows: dict[tuple[int, int], tuple[int, FloatArray, IntArray]] = {}
-        middle, ordered = (n + 2) // 2, workers.each(ordered_scores, shards)
-        self.middle = (
-            self._order_statistic(ordered, middle - 1),
-            self._order_statistic(ordered, middle),
-        )
-
-    def _met(self, shards: list[Any]) -> list[Any]:
-        """Shards that know the K nearest of their points, in all of them."""
-        each, k = self.workers.each, self.k
+        self.workers, self.shards, self.grid = workers, shards, grid
+        self.scores = self.magnitudes = scores
+        self.n_neighbors, self.offset, self._orders = n_neighbors, offset, {}
+        each, k = workers.each, n_neighbors
         near = each(nearest_others, shards, n=k + 1)
         turns = [shards[turn:] + shards[:turn] for turn in range(len(shards))]
         for others in turns[1:]:
@@ -302,134 +237,184 @@ class ShardedBag:
         tied = each(at_reach_of, near, shards, shards, k=k, same=True)
         for others in turns[1:]:
             tied = each(add, tied, each(at_reach_of, near, shards, others, k=k, same=False))
-        return each(settle, shards, near, tied, k=k)
+        self.reach = each(reach_of, near, k=k)
+        found = workers.fetch(each(sums_of, near, shards, tied, k=k))
+        inner, last, crowded, shared = zip(*found, strict=True)
+        self.starts = np.cumsum([0, *(len(part) for part in last[:-1])])
+        self.crowded = np.flatnonzero(np.concatenate(crowded))
+        parts = zip(*(sums.columns for sums in shared), strict=True)
+        known: Any = _Known(SharedSums(*map(np.concatenate, parts)))
+        sums = np.concatenate(inner)[:, None], np.concatenate(last)
+        self.statistic = kernels.MeanStatistic(*sums, offset, known, self.crowded, k)
 
-    def with_offset(self, offset: float) -> Self:
-        """The same with another constant; nothing is searched again."""
-        other = copy(self)
-        other.offset, other._ordered, other._windows = offset, None, {}
-        return other
+    select = staticmethod(kernels.selected)
 
-    def n_zero(self) -> int:
-        """How many calibration points have a scale of zero."""
-        return sum(
-            self.workers.fetch(self.workers.each(count_zero, self.shards, offset=self.offset))
-        )
+    @property
+    def search(self) -> Any:  # type: ignore[override]
+        """Who selects order statistics."""
+        return self
 
-    def order_statistics(
-        self, Z: FloatArray, levels: list[float], shares: Any = None
-    ) -> FloatArray:
-        """For each row and level, the Q-th smallest threshold t_i: (m, L)."""
-        ranks = [conformal_rank(level, self.n) for level in levels]
-        parts = [self._one_round(Z[rows], ranks) for rows in row_slices(len(Z), ROUND_ROWS)]
-        return np.concatenate(parts) if parts else np.empty((0, len(levels)))
+    def _around(self, Z: FloatArray) -> tuple[None, kernels.Pairs]:
+        work = self.workers.each(entered, self.shards, self.reach, rows=Z)
+        found = zip(self.workers.fetch(work), self.starts, strict=True)
+        pairs = [(row, point + start, at_edge) for (row, point, at_edge), start in found]
+        row, point, at_edge = map(np.concatenate, zip(*pairs, strict=True))
+        order = np.argsort(row, kind="stable")
+        return None, (row[order], point[order], at_edge[order])
+
+    def _scales_of_new(
+        self, Z: FloatArray, levels: list[float], found: None
+    ) -> dict[int, tuple[float, FloatArray]]:
+        k = self.n_neighbors
+        work = self.workers.each(nearest, self.shards, rows=Z, n=k + 1)
+        near, *others = self.workers.fetch(work)
+        for other in others:
+            near = near.merged(other, k + 1)
+        total, tied = kernels.sum_of_each(near.score[:, :k]), near.tied(k)
+        if tied.any():
+            reach = near.distance[tied, k - 1]
+            work = self.workers.each(at_reach, self.shards, rows=Z[tied], reach=reach)
+            total[tied] = near.shared(k, sum(self.workers.fetch(work)), self.grid).total
+        return {0: (levels[0], total / k + self.offset)}
 
     def rising_order_statistic(
         self, Z: FloatArray, level: float, slope: float, shares: Any = None
     ) -> FloatArray:
-        """The same at one level, (m,), if slope·t is added to all scales, not beyond the middle.
+        """As of one machine, with one round through the shards for all rows."""
+        _, (row, *pairs) = self._around(Z)
+        ((_, scale),) = self._scales_of_new(Z, [level], None).values()
 
-        The middle is what lies between the two scores that the bag's median is between.
+        def select(rows: slice) -> FloatArray:
+            some = slice(*np.searchsorted(row, [rows.start, rows.stop]))
+            own: Any = (row[some] - rows.start, *(part[some] for part in pairs))
+            return row_thresholds(self._thresholds(own, scale[rows], level, slope), [level])[:, 0]
+
+        return np.concatenate(map_row_blocks(select, len(Z), len(self.scores)))
+
+
+class ShardedRescaled(FullRescaled):
+    """``FullRescaled(KNN(K))`` for calibration points in shards; equal to it to the last bit.
+
+    Parameters are those of :class:`FullRescaled`. The kernel must be ``KNN(K)`` with Euclidean
+    distances, K < N, and the statistic "mean" or "rms". Weights, distributions and ``extend`` are
+    not supported. It lives as long as the cluster, and cannot be saved.
+
+    Parameters
+    ----------
+    kernel : KNN
+    shrinkage, statistic, offset, random_state :
+        As for :class:`FullRescaled`.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> Z, errors = rng.uniform(size=(500, 2)), rng.exponential(size=500)
+    >>> whole = FullRescaled(KNN(10)).fit(Z, errors)
+    >>> sharded = ShardedRescaled(KNN(10)).fit(np.split(Z, 5), np.split(errors, 5))
+    >>> new = rng.uniform(size=(100, 2))
+    >>> bool((sharded.predict_radius(new) == whole.predict_radius(new)).all())
+    True
+    """
+
+    def fit(self, Z: Any, scores: Any) -> Self:  # type: ignore[override]
+        """Find the neighbours of all points in all shards.
+
+        Parameters
+        ----------
+        Z, scores : lists of arrays (n, d) and (n,), one of each for every shard; or two Dask
+            collections with the same partitions, each of which is a shard on its worker
         """
-        how = {"offset": self.offset, "slope": slope, "middle": self.middle}
-        work = self.workers.each(rising, self.shards, rows=Z, scale=self._scales(Z), **how)
-        below, row, value = zip(*self.workers.fetch(work), strict=True)
-        rank = conformal_rank(level, self.n) - np.sum(below, axis=0)
-        inside = _padded(np.concatenate(row), np.concatenate(value), len(Z))
-        inside = np.column_stack([np.full(len(Z), self.middle[0]), np.sort(inside, axis=1)])
-        n_inside = np.count_nonzero(~np.isnan(inside), axis=1)
-        found = inside[np.arange(len(Z)), np.clip(rank, 0, n_inside - 1)]
-        return np.where(rank >= n_inside, self.middle[1], found)
-
-    def _one_round(self, Z: FloatArray, ranks: list[int]) -> FloatArray:
-        scale = self._scales(Z)
-        work = self.workers.each(entered, self.shards, rows=Z, scale=scale, offset=self.offset)
-        row, ratio, value = map(np.concatenate, zip(*self.workers.fetch(work), strict=True))
-        removed, added = _padded(row, ratio, len(Z)), _padded(row, value, len(Z))
-        found = [self._selected(scale, removed, added, rank) for rank in ranks]
-        return np.stack(found, axis=1)
-
-    def _scales(self, Z: FloatArray) -> FloatArray:
-        """Scales of new rows, (m,)."""
-        near, *others = self.workers.fetch(
-            self.workers.each(nearest, self.shards, rows=Z, n=self.k + 1)
-        )
-        for other in others:
-            near = near.merged(other, self.k + 1)
-        total = kernels.sum_of_each(near.magnitude[:, : self.k])
-        tied = near.tied(self.k)
-        if tied.any():
-            few = Near(near.distance[tied], near.magnitude[tied])
-            reach = few.distance[:, self.k - 1]
-            work = self.workers.each(at_reach, self.shards, rows=Z[tied], reach=reach)
-            total[tied] = few.shared(self.k, sum(self.workers.fetch(work)), self.grid).total
-        scale: FloatArray = total / self.k + self.offset
-        return scale
-
-    def _selected(
-        self, factor: FloatArray, removed: FloatArray, added: FloatArray, rank: int
-    ) -> FloatArray:
-        """The rank-th smallest of multiples of all ratios, less some and with others, (m,).
-
-        Each ratio counts once, one that is removed minus once, what is added once: the first value
-        up to which all counts together reach the rank. Ratios more than E ranks away cannot be it.
-        """
-        e = 1 << removed.shape[1].bit_length()
-        before, ratio, number = self._window(max(1, rank - e), min(self.n, rank + e))
-        below = before - (removed < ratio[0]).sum(axis=1)
-        found = np.empty(len(factor))
-        for rows in row_slices(len(factor), max(1, 4 * BLOCK_FLOATS // (len(ratio) + 2 * e))):
-            outside = ~((removed[rows] >= ratio[0]) & (removed[rows] <= ratio[-1]))
-            every = np.repeat(ratio[None], rows.stop - rows.start, axis=0)
-            minus = np.where(outside, np.nan, removed[rows])
-            multiples = [
-                kernels.times(np.repeat(factor[rows, None], part.shape[1], axis=1), part)
-                for part in (every, minus)
-            ]
-            value = np.hstack([*multiples, added[rows]])
-            count = np.hstack(
-                [np.broadcast_to(number, every.shape), -1 + outside, ~np.isnan(added[rows])]
+        self._check_parameters()
+        self.kernel_ = self._checked_kernel()
+        k, (workers, parts) = self.kernel_.n_neighbors, _placed(Z, scores)
+        facts = workers.fetch(workers.each(_facts, parts))
+        kept = [number for number, (_, own) in enumerate(facts) if len(own)]
+        parts, every = [parts[number] for number in kept], np.concatenate([s for _, s in facts])
+        n, self.n_features_in_ = len(every), _n_columns({facts[number][0] for number in kept})
+        if k >= n:
+            raise CalliperError(
+                f"{k} neighbours need at least {k + 1} calibration points; got {n} in all shards. "
+                f"Use FullRescaled, or fewer neighbours."
             )
-            # Of equal values those that are taken away come first: then sums only grow.
-            order = np.lexsort((count, value))
-            reached = below[rows, None] + np.cumsum(np.take_along_axis(count, order, 1), axis=1)
-            first = np.argmax(reached >= rank, axis=1)[:, None]
-            found[rows] = np.take_along_axis(np.take_along_axis(value, order, 1), first, 1)[:, 0]
-        return found
+        self.shrinkage_, self.statistic_ = float(self.shrinkage or 0.0), self.statistic or "mean"
+        self.power_ = 2 if self.statistic_ == "rms" else 1
+        self.shift_ = LARGEST // self.power_ - exponent(np.append(every, self.offset))
+        scaled = np.ldexp(every, self.shift_) ** self.power_
+        self.least_ = self._least(every, scaled)
+        grid, unit = Grid(scaled), {"shift": self.shift_, "power": self.power_}
+        shards = workers.each(make_shard, parts, **unit, grid=grid)
+        offset = float(np.ldexp(float(self.offset), self.shift_)) ** self.power_
+        offset /= 1 - self.shrinkage_
+        bag: Any = ShardedBag(workers, shards, scaled, grid, n_neighbors=k, offset=offset)
+        self.bag_ = ShrunkBag(bag, scaled, self.shrinkage_) if self.shrinkage_ else bag
+        self.levels_asked_, self.n_calibration_ = set(), n
+        warn_if_zero_scales(self.bag_.calibration_scale(0.5))
+        return self
 
-    def _window(self, first: int, last: int) -> tuple[int, FloatArray, IntArray]:
-        """Distinct ratios between two ranks with their counts, and how many are smaller."""
-        if (first, last) in self._windows:
-            return self._windows[first, last]
-        if self._ordered is None:
-            self._ordered = self.workers.each(ratios, self.shards, offset=self.offset)
-        low, high = (self._order_statistic(self._ordered, rank) for rank in (first, last))
-        parts = self.workers.fetch(self.workers.each(between, self._ordered, low=low, high=high))
-        before, values, numbers = zip(*parts, strict=True)
-        ratio, inverse = np.unique(np.concatenate(values), return_inverse=True)
-        number = np.bincount(inverse, np.concatenate(numbers)).astype(np.intp)
-        self._windows[first, last] = sum(before), ratio, number
-        return self._windows[first, last]
+    def extend(self, Z: Any, scores: Any, **how: Any) -> Self:
+        """Not supported: fit again."""
+        raise CalliperError("ShardedRescaled has no extend: fit it again to all shards.")
 
-    def _order_statistic(self, ordered: list[Any], rank: int) -> float:
-        """The rank-th smallest of non-negative values in order in each shard.
-
-        Such numbers stand in the order of their bits, so that halving, or dividing by 256, ends.
-        """
-        low, high = 0, int(np.float64(np.inf).view(np.int64))
-        while low < high:
-            bits = sorted({low + (high - low) * part // PROBES for part in range(PROBES)})
-            probes = np.array(bits, dtype=np.int64).view(np.float64)
-            reached = sum(
-                self.workers.fetch(self.workers.each(count_up_to, ordered, probes=probes))
+    def _checked_kernel(self) -> KNN:
+        kernel, statistic = self.kernel, self.statistic
+        if not isinstance(kernel, KNN) or kernel.metric != EUCLIDEAN or statistic == "quantile":
+            raise CalliperError(
+                f"shards take KNN(K) with Euclidean distances and the statistic 'mean' or 'rms'; "
+                f"got {kernel!r} and {statistic!r}. FullRescaled takes all, on one machine."
             )
-            first = int(np.searchsorted(reached, rank))
-            high = bits[first] if first < len(bits) else high
-            low = bits[first - 1] + 1 if first else low
-        return float(np.int64(high).view(np.float64))
+        if self.shrinkage == 1:
+            raise CalliperError("shrinkage=1 uses no neighbours: use Split().")
+        return kernel.resolved()
+
+    @property
+    def has_distribution(self) -> bool:  # type: ignore[override]
+        """False: shards do not keep signs."""
+        return False
 
 
-def _padded(row: IntArray, value: FloatArray, n_rows: int) -> FloatArray:
-    """Values listed by row, in any order, as (m, E); NaN pads a short row."""
-    order = np.argsort(row, kind="stable")
-    return pad_exceptions(row[order], row[order], value[order], n_rows, 0)[1]
+def _placed(Z: Any, scores: Any) -> tuple[Any, list[Any]]:
+    """Where shards are, and features with scores of each."""
+    if is_collection(Z):
+        client = current_client()
+        if client is None:
+            raise CalliperError(
+                "shards of Dask collections live on workers: make a distributed.Client first, or "
+                "pass lists of arrays."
+            )
+        check_workers(client)
+        delayed = [client.compute(list(pair)) for pair in partitions(Z, {"scores": scores})]
+        workers: Any = OnCluster(client)
+        features, errors = zip(*delayed, strict=True)
+    else:
+        workers, features, errors = Here(), Z, scores
+        if not isinstance(Z, list | tuple) or len(Z) != len(scores):
+            raise CalliperError(
+                f"Z and scores must be lists of arrays, one of each for every shard; got a "
+                f"{type(Z).__name__} of {len(Z)} and {len(scores)} scores."
+            )
+    return workers, workers.each(_checked, features, errors, range(len(features)))
+
+
+def _checked(Z: Any, scores: Any, number: int) -> tuple[FloatArray, FloatArray]:
+    """Features and scores of a shard."""
+    if len(Z) != len(scores):
+        raise CalliperError(f"shard {number} has {len(Z)} rows and {len(scores)} scores.")
+    if not len(Z):
+        return np.empty((0, 0)), np.empty(0)
+    Z, scores = check_features(Z, f"Z of shard {number}"), check_scores(scores)
+    refuse_huge_scores(scores, "scores")
+    return Z, scores
+
+
+def _facts(part: tuple[FloatArray, FloatArray]) -> tuple[int, FloatArray]:
+    """The number of columns of a shard, and its scores."""
+    return part[0].shape[1], part[1]
+
+
+def _n_columns(widths: set[int]) -> int:
+    """The number of columns that all shards have."""
+    if not widths:
+        raise CalliperError("all shards are empty: there is nothing to calibrate on.")
+    if len(widths) > 1:
+        raise CalliperError(f"all shards must have the same columns; got {sorted(widths)}.")
+    return widths.pop()

@@ -14,27 +14,13 @@
 | any other without training rows, or inputs that have no columns | prediction |
 | any but the first five, with one input | that input |
 
-*Prediction and spread* are the numbers in which the error of most models lives. A model that is
-made of many, or that states a standard deviation, knows better than its inputs where it is unsure
-(``calliper.models`` says where each family keeps that). Coordinates, for prediction m, spread v,
-unit u and weight w:
+``_spaces.py`` has the coordinates. Categories, text, dates and sparse columns become numbers
+(``_encoding.py``). Where only the prediction is left, a warning says why.
 
-    m / u,   w · log(v / u + floor).
-
-Errors grow in proportion to the spread, hence the logarithm; u is about the standard deviation of
-the targets that the model was trained on, so that nothing depends on the unit of y. The logarithm
-is *not* divided by its own deviation: where a spread hardly varies it has little to say, and should
-not decide who is near (studies/records/nearness-study.md). u is told by a model that was fitted to
-squared errors, else it is that of the training targets, else what the model lets guess, else the
-deviation of its predictions of training rows. Known to none, the spread alone is the place.
-
-Categories, text, dates and sparse columns become numbers (``_encoding.py``). Where nothing but the
-prediction is left, a warning says why.
-
-Everything is a function of the fitted model and of training rows. That the numbers really are the
-model's predictions is known of scikit-learn's own classes; any other class that looks like one of
-them is tried on training rows, and has no spread without. Calibration rows show one thing, their
-layout: how many columns, and whether of numbers. No value in them is looked at.
+Everything is a function of the fitted model and of training rows. Scikit-learn's own classes are
+known to predict what is read from them; any other class that looks like one of them is tried on
+training rows, and has no spread without. Of calibration rows only the layout is used: how many
+columns, and whether of numbers. No value in them is looked at.
 """
 
 from collections.abc import Mapping
@@ -50,7 +36,7 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from calliper import models
-from calliper._kept import Field, Keeps, Number, OneOf, Opened, Text
+from calliper._kept import Field, Keeps, Number, OneOf
 from calliper._types import FloatArray, IntArray
 from calliper._validation import check_features, check_predictions, n_rows, shape_of
 from calliper.exceptions import CalliperError, EmbeddingWarning, UnscaledFeaturesWarning, warn
@@ -60,9 +46,8 @@ from calliper.space._spaces import (
     InputsAndPrediction,
     Mapped,
     Network,
-    OneInput,
-    Predict,
     Prediction,
+    PredictionAndSpread,
     Scaling,
     Space,
     Untouched,
@@ -72,129 +57,27 @@ from calliper.space._spaces import (
     prepared_and_predicted,
 )
 
-#: Distance within which one row speaks for another where coordinates are in absolute units:
+#: Distance within which rows are near where coordinates are in absolute units:
 #: LENGTH · N^(−1/3), within the limits (studies/experiments/nearness).
 LENGTH, SHORTEST, LONGEST = 4.0, 0.25, 1.5
-#: Training rows on which the predictions of a class that is not known are compared, at most.
+#: The most training rows on which predictions of an unknown class are compared.
 N_CHECKED = 1000
 #: Ratio of the spreads of two raw inputs beyond which the larger alone decides who is near.
 SPREAD_RATIO = 100.0
-#: Rows that are predicted and mapped again, together and alone, to see whether the same comes out.
+#: Rows that are predicted and mapped again, together and alone: the result must be the same.
 N_REPEATED = 10
-#: By how much two calls may differ, since batches of other sizes round otherwise: part of the range
-#: of a column, and of its largest value, which single precision rounds.
+#: How much two calls may differ, since batch sizes change rounding: as a part of the range of a
+#: column, and of its largest value, which single precision rounds.
 REPEAT_TOLERANCE, REPEAT_ROUNDING = 1e-3, 1e-6
 
 RAW = Mapped(name="inputs as they are")
 UNTOUCHED = Untouched()
 
 
-@dataclass(frozen=True, kw_only=True)
-class PredictionAndSpread(Keeps):
-    """The space of a model that has a spread.
-
-    Attributes
-    ----------
-    opened : the model
-    doubt : what its family has read from it; to be read again from the model, never kept
-    unit : about the standard deviation of its targets; None if it is not known
-    predicts : whether the family's prediction is the model's own; else the model is asked
-    """
-
-    opened: models.OpenedModel
-    doubt: models.ModelFamily
-    unit: float | None
-    predicts: bool = True
-
-    keeps: ClassVar[Mapping[str, Field]] = {
-        "opened": Opened(),
-        "family": Text(),
-        "unit": Number(least=np.finfo(float).tiny, optional=True),
-        "predicts": Number(bool),
-    }
-
-    def for_file(self) -> dict[str, Any]:
-        """What a file holds; what the family reads is read again from the model."""
-        return {
-            "opened": self.opened,
-            "family": type(self.doubt).__name__,
-            "unit": self.unit,
-            "predicts": self.predicts,
-        }
-
-    @classmethod
-    def again(cls, state: dict[str, Any]) -> Self:
-        """What the family reads of the model that was given."""
-        every: tuple[type[models.ModelFamily], ...] = (models.ModelFamily, *models.families())
-        known = {family.__name__: family for family in every}
-        doubt = known[state.pop("family")](state["opened"].core)
-        return cls(doubt=doubt, **state)
-
-    @classmethod
-    def learn(
-        cls,
-        opened: models.OpenedModel,
-        family: type[models.ModelFamily],
-        X_train: Any,
-        y_train: FloatArray | None,
-        *,
-        predicts: bool,
-    ) -> Self:
-        """The space, with its unit from the model, else from training rows, else without."""
-        doubt = family(opened.core)
-        unit = doubt.unit()
-        if unit is None and y_train is not None:
-            unit = float(opened.core_targets(y_train).std())
-        if unit is None:
-            unit = doubt.guess()
-        if unit is None and X_train is not None:
-            unit = float(doubt.measure(opened.prepare(X_train))[0].std())
-        usable = unit is not None and np.isfinite(unit) and unit > 0
-        return cls(opened=opened, doubt=doubt, unit=unit if usable else None, predicts=predicts)
-
-    @property
-    def name(self) -> str:
-        """What the coordinates are, in words."""
-        spread = self.doubt.describe()
-        known = [] if self.unit is None else ["prediction"]
-        return " and ".join([*known, *([spread] if spread else [])])
-
-    @property
-    def has_unit(self) -> bool:
-        """Whether coordinates are in absolute units, the same for every model."""
-        return self.unit is not None
-
-    def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
-        """Predictions and coordinates, in one pass over a model whose code is known."""
-        return self.place(self.opened.prepare(X) if self.opened.steps else X, X, predict)
-
-    def place(self, rows: Any, X: Any, predict: Predict) -> tuple[FloatArray, FloatArray]:
-        """Predictions and coordinates of ``X``, of which ``rows`` are prepared for the core."""
-        mean, spreads = self.doubt.measure(rows)
-        y_pred = mean if self.predicts else predict(X)
-        if self.predicts and self.opened.targets:
-            y_pred = self.opened.finish(mean)
-        return y_pred, self.coordinates(mean, spreads)
-
-    def coordinates(self, mean: FloatArray, spreads: FloatArray) -> FloatArray:
-        """All numbers on one scale, (m, 1 + k); without a unit the first spread alone, (m, 1)."""
-        if self.unit is None:
-            return np.asarray(spreads[0][:, None])
-        weights = np.array(self.doubt.weights[: len(spreads)])
-        units = np.where(self.doubt.in_unit[: len(spreads)], self.unit, 1.0)
-        logarithms = weights[:, None] * np.log(spreads / units[:, None] + self.doubt.floor)
-        return np.asarray(np.column_stack([mean / self.unit, *logarithms]))
-
-    def with_model(self, opened: models.OpenedModel) -> Self:
-        """The other model's numbers, in the unit of this one."""
-        return replace(self, opened=opened, doubt=type(self.doubt)(opened.core))
-
-
-#: Spaces that a file may hold, by what they are called there; one more is added where it is.
+#: Spaces that a file may hold, by their names there; another module adds one more.
 SPACES: dict[str, Any] = {
     "mapped": Mapped,
     "inputs as they are": Untouched,
-    "one input": OneInput,
     "prediction": Prediction,
     "inputs and prediction": InputsAndPrediction,
     "contributions": Contributions,
@@ -275,10 +158,7 @@ class Embedding(Keeps):
         return y_pred, self._checked(np.concatenate([np.asarray(Z) for *_, Z in found]))
 
     def length_scale(self, n: int) -> float | None:
-        """Distance at which rows still speak for one another, for n calibration rows.
-
-        None where coordinates have no unit of their own.
-        """
+        """Distance within which n calibration rows are near; None if coordinates have no unit."""
         if not self.space.has_unit:
             return None
         return float(np.clip(LENGTH * n ** (-1 / 3), SHORTEST, LONGEST))
@@ -316,20 +196,20 @@ def fit_embedding(
     raw: Space | None = None,
     nearness: bool = True,
 ) -> Embedding:
-    """The map that ``embed`` asks for, learnt from the model and training rows alone.
+    """The map that ``embed`` names, learnt from the model and training rows alone.
 
     Parameters
     ----------
     embed : "auto", "inputs" (or None), "prediction", name of a layer, transformer or callable
     X_train : rows that the model was trained on, or None
-    X_calibration : rows on which the map is tried out; nothing is learnt from them
+    X_calibration : rows whose layout is used; nothing is learnt from their values
     model : fitted regressor or callable, for "auto" and "prediction"
     n_outputs : predictions that the model makes for each row
     units : of each of these, where they differ, for a space of bare predictions
     y_train : targets of the training rows, (n,) or (n, k), or None
-    raw : what "auto" and "inputs" shall mean where no distance is asked of the inputs, ``RAW`` for
-        numbers (kernels that are made of a model of their own) or ``UNTOUCHED``; None elsewhere
-    nearness : whether any distance will be asked; if not, inputs need not be numbers, and the
+    raw : what "auto" and "inputs" mean where no distance between inputs is needed, ``RAW`` for
+        numbers (kernels with a model of their own) or ``UNTOUCHED``; None elsewhere
+    nearness : whether any distance is needed; if not, inputs need not be numbers, and the
         prediction takes their place
     """
     choice = SpaceChoice(
@@ -346,10 +226,7 @@ def fit_embedding(
 
 @dataclass(frozen=True, kw_only=True)
 class SpaceChoice:
-    """Chooses a space by the model and its training rows; of ``X_calibration`` by the layout only.
-
-    ``bare`` is the space of predictions; ``nearness`` says whether any distance will be asked.
-    """
+    """Chooses a space; see :func:`fit_embedding`. ``bare`` is the space of predictions."""
 
     model: Any
     n_outputs: int
@@ -406,7 +283,7 @@ class SpaceChoice:
             wrong = None if known else self._disagreement(opened, family)
             if wrong is not None:
                 _warn_of_space(
-                    f"{kind} looks as if it kept a spread that may not belong to its predictions, "
+                    f"{kind} seems to keep a spread, but it may not belong to its predictions, "
                     f"since {wrong}. Nearness is judged without it"
                 )
                 continue
@@ -421,7 +298,7 @@ class SpaceChoice:
                 )
                 break
             if space.unit is None and models.is_linear(opened.core):
-                break  # a linear model has places in a unit to offer
+                break  # a linear model has coordinates with a unit
             return space
         return self._untrained(opened) if self.X_train is None else self._trained(opened)
 
@@ -431,25 +308,25 @@ class SpaceChoice:
             rows = opened.prepare(self.X_train)
             encode = ColumnEncoder.learn(rows, self.y_train)
             features = encode(rows)
-        except (TypeError, ValueError) as error:  # nothing that has columns
+        except (TypeError, ValueError) as error:  # inputs without columns
             return self._prediction_alone(f"the inputs cannot be turned into numbers ({error})")
-        inputs = Scaling.learn(features)
-        if features.shape[1] == 1:  # predictions are a function of the one input, and add nothing
-            return OneInput(opened=opened, encode=encode, scaling=inputs)
-        _, y_pred = prepared_and_predicted(opened, self.X_train, self.n_outputs)
+        outputs = None
+        if features.shape[1] > 1:
+            _, y_pred = prepared_and_predicted(opened, self.X_train, self.n_outputs)
+            outputs = Scaling.learn(y_pred.reshape(len(y_pred), -1))
         return InputsAndPrediction(
             opened=opened,
             n_outputs=self.n_outputs,
             encode=encode,
-            inputs=inputs,
-            outputs=Scaling.learn(y_pred.reshape(len(y_pred), -1)),
+            inputs=Scaling.learn(features),
+            outputs=outputs,
         )
 
     def _untrained(self, opened: models.OpenedModel) -> Space:
         """The space of a model without a spread and without training rows."""
         d = _n_inputs(opened, self.X_calibration)
         if d == 1:
-            return OneInput(opened=opened, encode=ColumnEncoder.of_numbers(1))
+            return InputsAndPrediction(opened=opened, encode=ColumnEncoder.of_numbers(1))
         if self.n_outputs == 1 and models.is_linear(opened.core):
             weights = models.coefficients(opened.core)
             if len(weights) == d and weights.any():
@@ -458,11 +335,11 @@ class SpaceChoice:
         return self._prediction_alone("there are no training rows (pass X_train and y_train)")
 
     def _prediction_alone(self, why: str) -> Prediction:
-        """The space that is left, pointed out if it matters."""
+        """The space that is left, with a warning if it matters."""
         if self.nearness:
             warn(
-                f"Nearness is judged by the prediction alone, since {why}. embed='prediction' "
-                f"says that this is meant, another embed= chooses another space.",
+                f"Nearness is judged by the prediction alone, since {why}. Pass embed='prediction' "
+                f"if this is intended; another embed= chooses another space.",
                 EmbeddingWarning,
             )
         return self.bare
@@ -470,10 +347,7 @@ class SpaceChoice:
     def _disagreement(
         self, opened: models.OpenedModel, family: type[models.ModelFamily]
     ) -> str | None:
-        """How the family's predictions of training rows differ from the model's, in words.
-
-        None if they agree.
-        """
+        """How the family's predictions of training rows differ from the model's; None if not."""
         if self.X_train is None:
             return (
                 "its class is not known, and there are no training rows to try it on (pass X_train)"
@@ -494,8 +368,8 @@ class SpaceChoice:
         at = differs[0]
         return (
             f"on {len(differs)} of {len(expected)} training rows the predictions differ from what "
-            f"its members, trees or stated mean give, the first time {found[at]:.6g} where the "
-            f"model predicts {expected[at]:.6g}"
+            f"its members, trees or stated mean give, first {found[at]:.6g} where the model "
+            f"predicts {expected[at]:.6g}"
         )
 
 
@@ -505,7 +379,7 @@ def learnt_from_training(space: Space) -> bool:
         return not space.predicts or space.doubt.unit() is None
     if isinstance(space, Mapped) and not isinstance(space.mapping, models.Layer):
         return space.scaling is not None or is_transformer(space.mapping)
-    return isinstance(space, OneInput | InputsAndPrediction)
+    return isinstance(space, InputsAndPrediction)
 
 
 def _warn_of_space(why: str) -> None:
@@ -538,10 +412,10 @@ def _name_of(mapping: Any) -> str:
 def _n_inputs(opened: models.OpenedModel, X: Any) -> int | None:
     """The number of inputs of the core; None for text, sparse rows or anything without columns.
 
-    Told by the layout of rows, never by values: a gap in one of them must change nothing.
+    By the layout of rows, never by values: a gap in one of them must change nothing.
     """
     rows = opened.prepare(_safe_indexing(X, [0])) if opened.steps else X
-    if isinstance(rows, list):  # which a model of scikit-learn takes for an array of numbers
+    if isinstance(rows, list):  # scikit-learn converts it to an array of numbers
         return models.learnt(opened.core, "n_features_in_")  # type: ignore[no-any-return]
     if sparse.issparse(rows) or len(shape_of(rows)) != 2:
         return None
@@ -570,7 +444,7 @@ def _warn_if_unscaled(features: FloatArray) -> None:
 
 
 def warn_if_poor(embedding: Embedding, Z: FloatArray) -> None:
-    """Places in which nearness says little: all the same, or more dimensions than rows."""
+    """Warn of places that say little: all the same, or more dimensions than rows."""
     n, d = Z.shape
     if n > 1 and not np.ptp(Z, axis=0).any():
         problem = (
@@ -579,8 +453,8 @@ def warn_if_poor(embedding: Embedding, Z: FloatArray) -> None:
         )
     elif d > n:
         problem = (
-            f"has {d} dimensions for {n} calibration rows, so that all are about equally far from "
-            f"one another. Reduce it on training rows (for example {_reduction(embedding)}), or "
+            f"has {d} dimensions for {n} calibration rows, so all are about equally far from one "
+            f"another. Reduce it on training rows (for example {_reduction(embedding)}), or "
             f"use embed='prediction'."
         )
     else:
@@ -589,7 +463,7 @@ def warn_if_poor(embedding: Embedding, Z: FloatArray) -> None:
 
 
 def _reduction(embedding: Embedding) -> str:
-    """How to say that the coordinates, and not the inputs, are to be reduced."""
+    """Code that reduces the coordinates rather than the inputs."""
     layer = isinstance(embedding.space, Network)
     return "embed=make_pipeline(Layer(module), PCA(5))" if layer else "embed=PCA(5)"
 
@@ -597,17 +471,17 @@ def _reduction(embedding: Embedding) -> str:
 def refuse_changing(
     embedding: Embedding, X: Any, y_pred: FloatArray, Z: FloatArray
 ) -> tuple[IntArray, list[FloatArray]]:
-    """Some rows are predicted and mapped again, in a smaller batch and alone: the same must come.
+    """Predict and map some rows again, in a smaller batch and alone; refuse other results.
 
     Dropout left on fails since it is random, batch normalisation in training mode since rows
-    change with the rows beside them; then calibration and new rows would not be treated alike.
-    Returns the numbers of these rows and what was predicted of them each time, which may differ by
-    rounding; only the first time if the model cannot be asked for one row.
+    depend on the rest of the batch; then calibration and new rows would not be treated alike.
+    Returns the numbers of these rows and each of their predictions, which may differ by rounding;
+    only the first if the model cannot predict one row.
     """
     rows, n = indexable(X)[0], n_rows(X)
     few = np.linspace(0, n - 1, min(N_REPEATED, (n + 1) // 2)).astype(np.intp)
     asked = [embedding.predict_and_transform(_safe_indexing(rows, few))]
-    # A model that is made for batches may raise anything where it is asked for one row.
+    # A model made for batches may raise anything for one row.
     with suppress(Exception):
         asked.append(embedding.one_by_one(rows, few))
     for y_again, places in asked:
@@ -628,7 +502,7 @@ def _refuse_change(before: FloatArray, again: FloatArray, rows: IntArray, what: 
         worst = moved[np.argmax((change / np.maximum(allowed, 1e-300))[moved])]
         column = f" in column {worst}" if len(change) > 1 else ""
         raise CalliperError(
-            f"{what} changes between calls: the same rows, asked for in a smaller batch or alone, "
+            f"{what} changes between calls: the same rows, in a smaller batch or alone, "
             f"moved by up to {change[worst]:.3g}{column} (of a range of "
             f"{np.ptp(before[:, worst]):.3g}). Is dropout or batch normalisation left on? Put the "
             f"network into evaluation mode (module.eval()), or fix the random state."

@@ -1,8 +1,8 @@
 """Any rows that a model takes, as numbers: columns of numbers, categories, text, dates, sparse.
 
-Nearness and the model of left-out errors need finite numbers. What becomes of a column is learnt
-from training rows and never from calibration or new rows, and a row has the same features in
-whatever company it comes: the cell counts, and never the type that a batch happens to have.
+Nearness and the model of out-of-fold errors need finite numbers. What becomes of a column is learnt
+from training rows, never from calibration or new rows. A row has the same features whatever rows
+come with it: the cell counts, not the type that a batch happens to have.
 
 | column of training rows | feature |
 |---|---|
@@ -12,23 +12,23 @@ whatever company it comes: the cell counts, and never the type that a batch happ
 | other categories, text, anything else | the place of the level, see below |
 | a sparse matrix of more than 512 columns or 2e7 cells | 30 singular components |
 
-*Gaps.* A number or a time that is missing, or that is none (text in a column of numbers), is at the
+*Gaps.* A number or time that is missing or unreadable (text in a column of numbers) is at the
 training median. Infinite numbers, and those beyond ±1e30, are at ±1e30.
 
-*Levels* are put in order of their mean target, each drawn towards the mean ȳ of all N rows as if by
-10 rows more; n and s are the number of rows of a level and the sum of their targets:
+*Levels* are put in order of their mean target, each shrunk towards the mean ȳ of all N rows as if
+by 10 more rows; n and s are the number of rows of a level and the sum of their targets:
 
     key = (s + 10·ȳ) / (n + 10),      place = (rows of levels before it + n / 2) / N  in [0, 1].
 
 The place is the mean rank of the level's rows over N (Bross' ridit, doi:10.2307/2527727): common
 levels are apart even where their means are equal, rare ones take little room. Without targets the
 most frequent level comes first. A gap is a level like another. Levels with fewer than 5 rows would
-be ordered by their own noise: they are one level together, and so are levels never seen. Hence a
-column of ids or of free text is constant.
+be ordered by their own noise: they form one level together with levels never seen. Hence a column
+of ids or of free text is constant.
 
-A model that learns the target from its own order has seen the answer, the more so the rarer a level
+A model of the target that is given this order has seen the answer, the more so the rarer a level
 is. ``learn_and_encode`` places each training row by an order that its own target had no part in;
-with the left-out error as target this is what a model of the error should be given.
+this is what a model of the error is given, with the out-of-fold error as target.
 
 Frames go by the names of columns, arrays by position. Lists of texts, pictures or graphs have no
 columns and are refused.
@@ -38,7 +38,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Annotated, Any, ClassVar, Protocol, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,15 +54,15 @@ from calliper.models import comes_from, is_tensor, without_names
 
 #: Inputs beyond are as good as infinite: trees compute in single precision, distances square.
 LARGEST_INPUT = 1e30
-#: A level of fewer training rows is not told from those never seen.
+#: A level of fewer training rows counts as never seen.
 FEWEST_OF_LEVEL = 5
-#: Rows of the overall mean that the mean target of a level is drawn by.
+#: Rows of the overall mean that shrink the mean target of a level.
 SHRINKAGE = 10.0
 #: A sparse matrix beyond either is reduced.
 MOST_SPARSE_COLUMNS, MOST_SPARSE_CELLS = 512, 2e7
-#: Components that it is reduced to, and training rows that these are learnt from, at most.
+#: Components that it is reduced to, and the most training rows that these are learnt from.
 N_COMPONENTS, MOST_SPARSE_ROWS = 30, 20_000
-#: Parts that are set apart in turn, so that no row is judged by what has seen it.
+#: Folds, so that no row is judged by what was learnt from it.
 N_PARTS = 5
 MICROSECONDS_A_DAY = 86_400e6
 
@@ -70,99 +70,90 @@ MICROSECONDS_A_DAY = 86_400e6
 Values = NDArray[Any]
 
 
-class Column(Protocol):
-    """What becomes of one column."""
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """What becomes of one column.
 
-    kind: ClassVar[str]
+    Attributes
+    ----------
+    kind : "numbers", "times" or "levels"
+    gap : the feature of a cell that has none of its own
+    letter, origin : of times, "M" for dates or "m" for durations, and microseconds at 0
+    places, by_target : of levels, and whether targets ordered them
+    """
 
-    @property
-    def gap(self) -> float:
-        """The feature of a cell that has none of its own."""
+    kind: str
+    gap: float = 0.0
+    letter: str = ""
+    origin: int = 0
+    places: dict[Hashable, float] | None = None
+    by_target: bool = False
 
     def read(self, values: Values) -> FloatArray:
         """The feature of each cell, NaN for ``gap``."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Numbers:
-    """Numbers as they are; the training median for gaps."""
-
-    gap: float
-    kind: ClassVar[str] = "numbers"
-
-    @classmethod
-    def learn(cls, values: Values) -> Self:
-        """The median of what is known, 0 if there is none."""
-        numbers = _numbers(values)
-        known = np.clip(numbers[~np.isnan(numbers)], -LARGEST_INPUT, LARGEST_INPUT)
-        return cls(gap=float(np.median(known)) if len(known) else 0.0)
-
-    def read(self, values: Values) -> FloatArray:
-        """Numbers, NaN at gaps."""
-        return _numbers(values)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Times:
-    """Days since the training median, of dates or of durations (``letter`` "M" or "m")."""
-
-    letter: str
-    origin: int
-    gap: float = 0.0
-    kind: ClassVar[str] = "times"
-
-    @classmethod
-    def learn(cls, values: Values, letter: str) -> Self:
-        """The median in microseconds."""
-        times = _times(values, letter)
-        known = times[~np.isnat(times)].astype(np.int64)
-        return cls(letter=letter, origin=int(np.median(known)) if len(known) else 0)
-
-    def read(self, values: Values) -> FloatArray:
-        """Days, NaN at gaps."""
+        if self.kind == "numbers":
+            return _numbers(values)
+        if self.kind == "levels":
+            return self.locate(_cells(values))
         times = _times(values, self.letter)
         days = (times.astype(np.int64) - self.origin) / MICROSECONDS_A_DAY
         return np.where(np.isnat(times), np.nan, days)
 
-
-@dataclass(frozen=True, kw_only=True)
-class Levels:
-    """A place for each level; one for those that are rare or new."""
-
-    places: dict[Hashable, float]
-    gap: float
-    by_target: bool = False
-    kind: ClassVar[str] = "levels"
-
-    @classmethod
-    def learn(cls, cells: Sequence[Hashable], y: FloatArray | None) -> Self:
-        """Places on [0, 1] by mean target, or by frequency: see the module's first lines."""
-        counts = Counter(cells)
-        common = sorted((level for level, n in counts.items() if n >= FEWEST_OF_LEVEL), key=str)
-        numbers = {level: number for number, level in enumerate(common)}
-        code = np.array([numbers.get(cell, len(common)) for cell in cells], dtype=np.intp)
-        size = np.bincount(code, minlength=len(common) + 1).astype(np.float64)
-        keys = np.append(-size[:-1], np.inf) if y is None else _mean_targets(code, size, y)
-        order = np.argsort(keys, kind="stable")
-        mean_rank = np.empty(len(size))
-        mean_rank[order] = (np.cumsum(size[order]) - size[order] / 2) / max(len(code), 1)
-        places = dict(zip(common, mean_rank.tolist(), strict=False))
-        return cls(places=places, gap=float(mean_rank[-1]), by_target=y is not None)
-
-    @classmethod
-    def in_order(cls, cells: Sequence[Hashable], order: Sequence[Hashable]) -> Self:
-        """Positions in a given order; the training median for gaps and what is not in it."""
-        places = {level: float(place) for place, level in enumerate(order)}
-        known = [places[cell] for cell in cells if cell in places]
-        return cls(places=places, gap=float(np.median(known)) if known else 0.0)
-
-    def read(self, values: Values) -> FloatArray:
-        """Places, NaN for what has none."""
-        return self.locate(_cells(values))
-
     def locate(self, cells: Sequence[Hashable]) -> FloatArray:
-        """Places of cells that are levels already."""
-        return np.array([self.places.get(cell, np.nan) for cell in cells], dtype=np.float64)
+        """Places of levels, NaN for those without."""
+        places = self.places or {}
+        return np.array([places.get(cell, np.nan) for cell in cells], dtype=np.float64)
+
+    @classmethod
+    def again(cls, known: Any) -> Self:
+        """As a file says."""
+        made = cls(**known)
+        numbers = [made.gap, *(made.places or {}).values()]
+        if not all(type(each) is float and np.isfinite(each) for each in numbers):
+            raise CalliperError(f"a column of {made.kind} has features that are not numbers.")
+        if made.kind not in ("numbers", "times", "levels"):
+            raise CalliperError(f"a column cannot be of kind {made.kind!r}.")
+        if made.kind == "times" and not (made.letter in ("m", "M") and type(made.origin) is int):
+            raise CalliperError("a column of times has no origin.")
+        return made
+
+
+def numbers_of(values: Values) -> Column:
+    """Numbers as they are; gaps at the training median, 0 if there is none."""
+    numbers = _numbers(values)
+    known = np.clip(numbers[~np.isnan(numbers)], -LARGEST_INPUT, LARGEST_INPUT)
+    return Column(kind="numbers", gap=float(np.median(known)) if len(known) else 0.0)
+
+
+def times_of(values: Values, letter: str) -> Column:
+    """Days since the training median."""
+    times = _times(values, letter)
+    known = times[~np.isnat(times)].astype(np.int64)
+    origin = int(np.median(known)) if len(known) else 0
+    return Column(kind="times", letter=letter, origin=origin)
+
+
+def levels_of(cells: Sequence[Hashable], y: FloatArray | None) -> Column:
+    """Places on [0, 1] by mean target, or by frequency: see the module's docstring."""
+    counts = Counter(cells)
+    common = sorted((level for level, n in counts.items() if n >= FEWEST_OF_LEVEL), key=str)
+    numbers = {level: number for number, level in enumerate(common)}
+    code = np.array([numbers.get(cell, len(common)) for cell in cells], dtype=np.intp)
+    size = np.bincount(code, minlength=len(common) + 1).astype(np.float64)
+    keys = np.append(-size[:-1], np.inf) if y is None else _mean_targets(code, size, y)
+    order = np.argsort(keys, kind="stable")
+    mean_rank = np.empty(len(size))
+    mean_rank[order] = (np.cumsum(size[order]) - size[order] / 2) / max(len(code), 1)
+    places = dict(zip(common, mean_rank.tolist(), strict=False))
+    gap, by_target = float(mean_rank[-1]), y is not None
+    return Column(kind="levels", places=places, gap=gap, by_target=by_target)
+
+
+def levels_in_order(cells: Sequence[Hashable], order: Sequence[Hashable]) -> Column:
+    """Positions in a given order; the training median for gaps and what is not in it."""
+    places = {level: float(place) for place, level in enumerate(order)}
+    known = [places[cell] for cell in cells if cell in places]
+    return Column(kind="levels", places=places, gap=float(np.median(known)) if known else 0.0)
 
 
 def _mean_targets(code: IntArray, size: FloatArray, y: FloatArray) -> FloatArray:
@@ -181,7 +172,7 @@ class ColumnEncoder(Keeps):
     columns : what becomes of each column; none if they are reduced together
     names : the names of columns, by which frames go; None to go by position
     components : (c, d) singular vectors of a sparse matrix that is too large, if it was one
-    largest : numbers beyond are put there
+    largest : larger numbers are moved there
 
     Examples
     --------
@@ -201,29 +192,29 @@ class ColumnEncoder(Keeps):
     largest: Annotated[float, Number(least=0, finite=False)] = LARGEST_INPUT
 
     def for_file(self) -> dict[str, Any]:
-        """What a file holds: of each column its kind, and what was learnt of it."""
-        columns = [[column.kind, vars(column)] for column in self.columns]
+        """What a file holds."""
+        columns = [vars(column) for column in self.columns]
         names = None if self.names is None else list(self.names)
         return {**vars(self), "columns": columns, "names": names}
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> Self:
-        """The encoder, of columns that are checked one by one."""
+        """The encoder, its columns checked one by one."""
         names, columns = state["names"], state["columns"]
         whole = isinstance(columns, list) and (names is None or isinstance(names, list))
         if not whole or (names is not None and len(names) != len(columns)):
-            raise CalliperError("an encoder has other columns than names.")
-        state["columns"] = tuple(_column_again(*column) for column in columns)
+            raise CalliperError("the columns of an encoder do not match their names.")
+        state["columns"] = tuple(map(Column.again, columns))
         return cls(**{**state, "names": None if names is None else tuple(names)})
 
     @classmethod
     def of_numbers(cls, d: int) -> Self:
-        """So many columns of numbers, 0 at gaps: for who has no training rows."""
-        return cls(columns=(Numbers(gap=0.0),) * d)
+        """An encoder of d columns of numbers, 0 at gaps, where there are no training rows."""
+        return cls(columns=(Column(kind="numbers"),) * d)
 
     @classmethod
     def learn(cls, X_train: Any, y_train: FloatArray | None = None) -> Self:
-        """Learn from training rows what becomes of each column; targets order the levels."""
+        """Learn what becomes of each column; targets order the levels."""
         if sparse.issparse(X_train):
             n, d = X_train.shape
             if d > MOST_SPARSE_COLUMNS or n * d > MOST_SPARSE_CELLS > N_COMPONENTS * n:
@@ -235,13 +226,13 @@ class ColumnEncoder(Keeps):
     def learn_and_encode(cls, X_train: Any, y_train: FloatArray) -> tuple[Self, FloatArray]:
         """As ``learn``, and features of the training rows for a model of ``y_train``.
 
-        They are those of the encoder but for levels, which are placed by the other rows' targets:
-        rows are dealt to 5 folds, and each fold is placed by what the other four teach.
+        As the encoder gives them, except for levels: each of 5 folds is placed by the targets of
+        the other four.
         """
         encoder = cls.learn(X_train, y_train)
         features = encoder(X_train)
         for place, column in enumerate(encoder.columns):
-            if isinstance(column, Levels) and column.by_target and len(y_train) >= N_PARTS:
+            if column.by_target and len(y_train) >= N_PARTS:
                 cells = _cells(_values(_opened(X_train)[1][place]))
                 features[:, place] = _left_out_places(cells, y_train)
         return encoder, features
@@ -282,26 +273,16 @@ class ColumnEncoder(Keeps):
             missing = [name for name in self.names if name not in places]
             if missing:
                 raise CalliperError(
-                    f"inputs lack {len(missing)} of {len(self.names)} columns of the training "
-                    f"rows, the first being {missing[0]!r}."
+                    f"inputs lack {len(missing)} of the {len(self.names)} columns of the training "
+                    f"rows, first {missing[0]!r}: pass the same columns."
                 )
             return [columns[places[name]] for name in self.names]
         if len(columns) != len(self.columns):
             raise CalliperError(
-                f"inputs have {len(columns)} columns; training rows have {len(self.columns)}."
+                f"inputs have {len(columns)} columns, but training rows {len(self.columns)}: pass "
+                f"the same columns."
             )
         return columns
-
-
-def _column_again(kind: Any, known: Any) -> Column:
-    """What becomes of a column, by what a file says of it."""
-    made: Any = {each.kind: each for each in (Numbers, Times, Levels)}[kind](**known)
-    numbers = [made.gap, *(made.places.values() if kind == "levels" else ())]
-    if not all(type(each) is float and np.isfinite(each) for each in numbers):
-        raise CalliperError(f"a column of {kind} has features that are no numbers.")
-    if kind == "times" and not (made.letter in ("m", "M") and type(made.origin) is int):
-        raise CalliperError("a column of times starts nowhere.")
-    return made  # type: ignore[no-any-return]
 
 
 def _learnt(column: Any, y: FloatArray | None) -> Column:
@@ -309,12 +290,12 @@ def _learnt(column: Any, y: FloatArray | None) -> Column:
     values = _values(column)
     if type(column.dtype).__name__ in ("CategoricalDtype", "Categorical", "Enum"):
         if not comes_from(column, "polars") and column.dtype.ordered:
-            return Levels.in_order(_cells(values), [*column.dtype.categories])
-        return Levels.learn(_cells(values), y)
+            return levels_in_order(_cells(values), [*column.dtype.categories])
+        return levels_of(_cells(values), y)
     if values.dtype.kind in "biuf":
-        return Numbers.learn(values)
+        return numbers_of(values)
     if values.dtype.kind in "mM":
-        return Times.learn(values, values.dtype.kind)
+        return times_of(values, values.dtype.kind)
     return _learnt_from(_cells(values), values, y)
 
 
@@ -323,17 +304,17 @@ def _learnt_from(cells: list[Hashable], values: Values, y: FloatArray | None) ->
     known = [cell for cell in cells if cell is not None]
     for letter, kind in (("M", date), ("m", timedelta)):
         if known and all(isinstance(cell, kind) for cell in known):
-            return Times.learn(values, letter)
+            return times_of(values, letter)
     if not np.isnan([_number(cell) for cell in known if cell != "nan"]).any():
-        return Numbers.learn(values)
-    return Levels.learn(cells, y)
+        return numbers_of(values)
+    return levels_of(cells, y)
 
 
 def _left_out_places(cells: list[Hashable], y: FloatArray) -> FloatArray:
     """The place of each row's level, as learnt from the rows of other folds."""
     found = np.empty(len(y))
     for others, fold in KFold(N_PARTS, shuffle=True, random_state=0).split(found):
-        learnt = Levels.learn([cells[row] for row in others], y[others])
+        learnt = levels_of([cells[row] for row in others], y[others])
         own = learnt.locate([cells[row] for row in fold])
         found[fold] = np.where(np.isnan(own), learnt.gap, own)
     return found

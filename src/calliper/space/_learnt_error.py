@@ -25,7 +25,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, indexable
 
-from calliper._kept import Field, Inline, Keeps, Number, OneOf, Opened, Part
+from calliper._kept import Field, Inline, Number, OneOf, Opened, Part
 from calliper._types import FloatArray
 from calliper._validation import check_predictions
 from calliper.exceptions import EmbeddingWarning, warn
@@ -51,7 +51,7 @@ BASES = dict(SPACES)
 
 
 @dataclass(frozen=True, kw_only=True)
-class WithErrorModel(Keeps):
+class WithErrorModel(Space):
     """A space, its predictions adjusted and the expected error added, each if it is wanted.
 
     Attributes
@@ -95,7 +95,7 @@ class WithErrorModel(Keeps):
     @property
     def has_unit(self) -> bool:
         """As without: one coordinate more, in the same unit."""
-        return self.base.has_unit
+        return bool(self.base.has_unit)
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions, or centres with units, and coordinates; inputs are prepared once."""

@@ -1,14 +1,28 @@
-"""The spaces: of inputs, of predictions, of a model's spread, and of what a user's own map says.
+"""The spaces: of inputs, of predictions, of a model's spread, and of the user's own map.
 
-Each maps rows to coordinates, and most predict on the way. Whatever is learnt here is learnt from
-the fitted model and from training rows. A scaler fitted to the calibration rows would place them,
-and not the new row, at the centre of their own cloud: new and calibration points would no longer
-be treated alike, and the proof of coverage needs that they are.
+Each maps rows to coordinates, and most predict on the way. Everything here is learnt from the
+fitted model and training rows. A scaler fitted to the calibration rows would place them, and not
+the new row, at the centre of their own cloud: new and calibration points would no longer be treated
+alike, which the proof of coverage needs.
+
+*Prediction and spread* are the numbers in which the error of most models lives. A model that is
+made of many, or that states a standard deviation, knows better than its inputs where it is unsure
+(``calliper.models`` says where each family keeps that). Coordinates, for prediction m, spread v,
+unit u and weight w:
+
+    m / u,   w · log(v / u + floor).
+
+Errors grow in proportion to the spread, hence the logarithm; u is about the standard deviation of
+the targets that the model was trained on, so that nothing depends on the unit of y. The logarithm
+is *not* divided by its own deviation: where a spread hardly varies it has little to say, and should
+not decide who is near (studies/records/nearness-study.md). u comes from a model fitted to squared
+errors, else from the training targets, else from what the model suggests, else from its predictions
+of training rows. Without any, the spread alone is the coordinate.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Protocol, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.preprocessing import StandardScaler
@@ -17,7 +31,16 @@ from calliper._kept import Array, Field, Inline, Keeps, Number, Opened, Part, Pl
 from calliper._types import FloatArray
 from calliper._validation import check_features, n_rows, refuse_sparse, shape_of
 from calliper.exceptions import CalliperError
-from calliper.models import Layer, OpenedModel, coefficients, is_module, is_tensor, predictions
+from calliper.models import (
+    Layer,
+    ModelFamily,
+    OpenedModel,
+    coefficients,
+    families,
+    is_module,
+    is_tensor,
+    predictions,
+)
 from calliper.space._encoding import ColumnEncoder
 
 #: From rows to what the whole model predicts of them.
@@ -43,40 +66,36 @@ class Scaling(Keeps):
         return np.asarray((features - self.centre) / self.scale)
 
 
-class Space(Protocol):
-    """A way to place rows."""
+class Space(Keeps):
+    """A way to place rows.
 
-    @property
-    def name(self) -> str:
-        """What the coordinates are, in words."""
+    Attributes
+    ----------
+    name : what the coordinates are, in words
+    has_unit : whether a distance means the same for every model and data set
+    opened : the model, if the space depends on it
+    """
 
-    @property
-    def has_unit(self) -> bool:
-        """Whether a distance means the same for every model and data set."""
+    name: Any
+    has_unit: Any = False
 
-    def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
+    def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, Any]:
         """Predictions, if they come with the coordinates, and coordinates (m, d).
 
         ``predict`` is the model's own way, for spaces that need the prediction.
         """
+        raise NotImplementedError
 
     def with_model(self, opened: OpenedModel) -> Self:
         """The same coordinates, in the same units, of another model of the same kind."""
-
-
-class OfAnyModel(Keeps):
-    """A space that stays as it is for another model, and whose distances have no unit."""
-
-    has_unit = False
-
-    def with_model(self, opened: OpenedModel) -> Self:
-        """The same space."""
-        return self
+        this: Any = self
+        made: Self = replace(this, opened=opened) if hasattr(this, "opened") else this
+        return made
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mapped(OfAnyModel):
-    """What a function or a fitted transformer makes of the inputs; without one, the inputs."""
+class Mapped(Space):
+    """The output of a function or fitted transformer; without one, the inputs."""
 
     name: str
     mapping: Any = None
@@ -98,12 +117,11 @@ class Mapped(OfAnyModel):
 
     @classmethod
     def again(cls, state: dict[str, Any]) -> Self:
-        """The map, by what the user brought."""
+        """The map, or what the user brought."""
         encode, brought = state.pop("encode"), state.pop("mapping")
         return cls(mapping=brought if encode is None else encode, **state)
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
-        """No predictions, and what is made of each row."""
         if self.mapping is None:
             return None, as_features(X, X)
         mapped = self.mapping.transform if is_transformer(self.mapping) else self.mapping
@@ -114,7 +132,7 @@ class Mapped(OfAnyModel):
 
 
 @dataclass(frozen=True)
-class Untouched(OfAnyModel):
+class Untouched(Space):
     """Rows unchanged, including frames, for methods that convert them themselves."""
 
     name: str = "inputs as they are"
@@ -124,29 +142,8 @@ class Untouched(OfAnyModel):
         return None, X
 
 
-@dataclass(frozen=True, kw_only=True)
-class OneInput(Keeps):
-    """The only input of a model without a spread: predictions are a function of it."""
-
-    opened: Annotated[OpenedModel, Opened()]
-    encode: Annotated[ColumnEncoder, Inline(ColumnEncoder)]
-    scaling: Annotated[Scaling | None, Inline(Scaling, optional=True)] = None
-    name: str = "the one input"
-
-    has_unit = False
-
-    def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
-        """No predictions, and the input as the core is given it, gaps at the training median."""
-        features = self.encode(self.opened.prepare(X))
-        return None, features if self.scaling is None else self.scaling(features)
-
-    def with_model(self, opened: OpenedModel) -> Self:
-        """The input as the other model's core is given it."""
-        return replace(self, opened=opened)
-
-
 @dataclass(frozen=True)
-class Prediction(OfAnyModel):
+class Prediction(Space):
     """The prediction alone, in ``units``: one number, or each of several targets or quantiles."""
 
     name: str = "prediction"
@@ -168,46 +165,148 @@ class Prediction(OfAnyModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class InputsAndPrediction(Keeps):
+class InputsAndPrediction(Space):
     """Inputs of the core, standardised, and the prediction, each with the same weight.
 
-    d standardised inputs are divided by √d: together they then weigh as much as the prediction,
-    which would be drowned by many inputs otherwise. Both have a standard deviation of 1.
+    d standardised inputs are divided by √d: together they weigh as much as the prediction, which
+    many inputs would drown otherwise. Both have a standard deviation of 1. Where there is one
+    input, predictions are a function of it and add nothing: ``outputs`` is None.
     """
 
     opened: Annotated[OpenedModel, Opened()]
-    n_outputs: Annotated[int, Number(int, 1)]
+    n_outputs: Annotated[int, Number(int, 1)] = 1
     encode: Annotated[ColumnEncoder, Inline(ColumnEncoder)]
-    inputs: Annotated[Scaling, Inline(Scaling)]
-    outputs: Annotated[Scaling, Inline(Scaling)]
+    inputs: Annotated[Scaling | None, Inline(Scaling, optional=True)] = None
+    outputs: Annotated[Scaling | None, Inline(Scaling, optional=True)] = None
 
-    has_unit = True
+    @property
+    def has_unit(self) -> bool:
+        """Not for one input, which may come unscaled."""
+        return self.outputs is not None
 
     @property
     def name(self) -> str:
         """What the coordinates are, in words."""
+        if self.outputs is None:
+            return "the one input"
         return f"{self.encode.n_features} standardised inputs and prediction"
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
-        """Predictions and coordinates; inputs are prepared once for both."""
+        """Predictions, except for one input, and coordinates; inputs are prepared once."""
+        if self.outputs is None:
+            return None, self._features(self.opened.prepare(X))
         rows, y_pred = prepared_and_predicted(self.opened, X, self.n_outputs)
-        features = self.inputs(self.encode(rows))
+        features = self._features(rows)
         columns = self.outputs(y_pred.reshape(len(y_pred), -1))
         return y_pred, np.hstack([features / np.sqrt(features.shape[1]), columns])
 
-    def with_model(self, opened: OpenedModel) -> Self:
-        """The other model's predictions, in the units of this one's."""
-        return replace(self, opened=opened)
+    def _features(self, rows: Any) -> FloatArray:
+        features = self.encode(rows)
+        return features if self.inputs is None else self.inputs(features)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contributions(Keeps):
+class PredictionAndSpread(Space):
+    """The space of a model that has a spread.
+
+    Attributes
+    ----------
+    opened : the model
+    doubt : what its family has read from it; a file keeps the family's name only
+    unit : about the standard deviation of its targets; None if it is not known
+    predicts : whether the family's prediction is the model's own; else the model is asked
+    """
+
+    opened: OpenedModel
+    doubt: ModelFamily
+    unit: float | None
+    predicts: bool = True
+
+    keeps: ClassVar[Mapping[str, Field]] = {
+        "opened": Opened(),
+        "family": Text(),
+        "unit": Number(least=np.finfo(float).tiny, optional=True),
+        "predicts": Number(bool),
+    }
+
+    @property
+    def family(self) -> str:
+        """Who reads the model again."""
+        return type(self.doubt).__name__
+
+    @classmethod
+    def again(cls, state: dict[str, Any]) -> Self:
+        """The space, read again from the model that was given."""
+        every: tuple[type[ModelFamily], ...] = (ModelFamily, *families())
+        known = {family.__name__: family for family in every}
+        return cls(doubt=known[state.pop("family")](state["opened"].core), **state)
+
+    @classmethod
+    def learn(
+        cls,
+        opened: OpenedModel,
+        family: type[ModelFamily],
+        X_train: Any,
+        y_train: FloatArray | None,
+        *,
+        predicts: bool,
+    ) -> Self:
+        """The space, with its unit from the model, else from training rows, else without."""
+        doubt = family(opened.core)
+        unit = doubt.unit()
+        if unit is None and y_train is not None:
+            unit = float(opened.core_targets(y_train).std())
+        if unit is None:
+            unit = doubt.guess()
+        if unit is None and X_train is not None:
+            unit = float(doubt.measure(opened.prepare(X_train))[0].std())
+        usable = unit is not None and np.isfinite(unit) and unit > 0
+        return cls(opened=opened, doubt=doubt, unit=unit if usable else None, predicts=predicts)
+
+    @property
+    def name(self) -> str:
+        """What the coordinates are, in words."""
+        spread = self.doubt.describe()
+        known = [] if self.unit is None else ["prediction"]
+        return " and ".join([*known, *([spread] if spread else [])])
+
+    @property
+    def has_unit(self) -> bool:
+        """Whether coordinates are in absolute units, the same for every model."""
+        return self.unit is not None
+
+    def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
+        """Predictions and coordinates, in one pass over a model whose code is known."""
+        return self.place(self.opened.prepare(X) if self.opened.steps else X, X, predict)
+
+    def place(self, rows: Any, X: Any, predict: Predict) -> tuple[FloatArray, FloatArray]:
+        """Predictions and coordinates of ``X``, of which ``rows`` are prepared for the core."""
+        mean, spreads = self.doubt.measure(rows)
+        y_pred = mean if self.predicts else predict(X)
+        if self.predicts and self.opened.targets:
+            y_pred = self.opened.finish(mean)
+        return y_pred, self.coordinates(mean, spreads)
+
+    def coordinates(self, mean: FloatArray, spreads: FloatArray) -> FloatArray:
+        """All numbers on one scale, (m, 1 + k); without a unit the first spread alone, (m, 1)."""
+        if self.unit is None:
+            return np.asarray(spreads[0][:, None])
+        weights = np.array(self.doubt.weights[: len(spreads)])
+        units = np.where(self.doubt.in_unit[: len(spreads)], self.unit, 1.0)
+        logarithms = weights[:, None] * np.log(spreads / units[:, None] + self.doubt.floor)
+        return np.asarray(np.column_stack([mean / self.unit, *logarithms]))
+
+    def with_model(self, opened: OpenedModel) -> Self:
+        """The other model's numbers, in the unit of this one."""
+        return replace(self, opened=opened, doubt=type(self.doubt)(opened.core))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contributions(Space):
     """What each input adds to a linear prediction, coefᵢ·xᵢ, and their sum: all in one unit."""
 
     opened: Annotated[OpenedModel, Opened()]
     name: Annotated[str, Text()]
-
-    has_unit = False  # that of y, which means something else for every data set
 
     def locate(self, X: Any, predict: Predict) -> tuple[FloatArray | None, FloatArray]:
         """Predictions, and a coordinate for each input that the model uses and for their sum."""
@@ -217,13 +316,9 @@ class Contributions(Keeps):
         added = ColumnEncoder.of_numbers(len(weights))(rows)[:, used] * weights[used]
         return y_pred, np.column_stack([added, y_pred])
 
-    def with_model(self, opened: OpenedModel) -> Self:
-        """What inputs add to the other model's predictions."""
-        return replace(self, opened=opened)
-
 
 @dataclass(frozen=True)
-class Network(OfAnyModel):
+class Network(Space):
     """The space of a module that predicts: prediction and layer in one pass."""
 
     layer: Annotated[Layer, Part("models")]
