@@ -1,8 +1,8 @@
 """The trials that ``evaluate`` computes, and the checks of its arguments.
 
-A trial is one method on one split of one problem. Which rows calibrate and which test is drawn from
-(random_state, name of the problem, N, number of the split) alone, so that adding a problem, a
-method or a split changes no other.
+A trial is one method on one split of one problem. The calibration and test rows depend only on
+(random_state, name of the problem, N, number of the split), so adding a problem, a method or a
+split changes no other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,13 +18,13 @@ from calliper.lab.evaluation._problem import Method, Problem
 from calliper.lab.evaluation._records import ROW_FIELDS, Row
 from calliper.metrics import MEASURES, Measure, at_least
 
-#: N of every problem: one, several, or either by name of the problem; None is half of the rows.
+#: N of every problem: one, several, or a mapping from names of problems; None is half the rows.
 Sizes = int | Sequence[int] | Mapping[str, int | Sequence[int]] | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """All that the rows and the seed of a split depend on."""
+    """Everything that the rows and the seed of a split depend on."""
 
     random_state: int
     problem: str
@@ -32,13 +32,13 @@ class Draw:
     split: int
 
     def rows(self, n: int, n_test: int) -> tuple[IntArray, IntArray]:
-        """Rows that calibrate, (N,), and rows that test, (n_test,), apart from one another."""
+        """Calibration rows, (N,), and test rows, (n_test,), none in both."""
         rows = np.random.default_rng(self._seeds()).permutation(n)
         return rows[: self.n_calibration], rows[self.n_calibration : self.n_calibration + n_test]
 
     @property
     def method_seed(self) -> int:
-        """Seed for methods without one: the same for all, different for each split."""
+        """Seed for methods without one: the same for all methods, different for each split."""
         return int(self._seeds().spawn(1)[0].generate_state(1)[0] >> 1)
 
     def _seeds(self) -> np.random.SeedSequence:
@@ -76,7 +76,7 @@ class Trial:
 
 
 def check_problems(problems: Any) -> list[Problem]:
-    """The problems, one at least, of different names."""
+    """The problems as a list, with different names."""
     found = [problems] if isinstance(problems, Problem) else list(problems)
     for problem in found:
         if not isinstance(problem, Problem):
@@ -91,7 +91,7 @@ def check_problems(problems: Any) -> list[Problem]:
 
 
 def check_methods(calibrators: Any) -> dict[str, Method]:
-    """The methods by their names, one at least."""
+    """The methods by name."""
     found = calibrators if isinstance(calibrators, Iterable) else [calibrators]
     given = found.values() if isinstance(found, Mapping) else found
     methods = [each if isinstance(each, Method) else Method(each) for each in given]
@@ -104,7 +104,7 @@ def check_methods(calibrators: Any) -> dict[str, Method]:
 
 
 def check_measures(measures: Mapping[str, Any] | None) -> dict[str, Measure]:
-    """The measures by their names; by default those of calliper."""
+    """The measures by name; by default those of calliper."""
     if measures is None:
         return dict(MEASURES)
     if not isinstance(measures, Mapping) or not measures:
@@ -113,12 +113,12 @@ def check_measures(measures: Mapping[str, Any] | None) -> dict[str, Measure]:
         )
     for name in measures:
         if name in ROW_FIELDS:
-            raise CalliperError(f"{name} is a field of every row: call the measure otherwise.")
+            raise CalliperError(f"{name} is a field of every row: rename the measure.")
     return {n: m if isinstance(m, Measure) else Measure(m) for n, m in measures.items()}
 
 
 def sizes(n_calibration: Sizes, problem: Problem, names: list[str]) -> list[int]:
-    """Each N to calibrate one problem with; ``names`` are those of all problems."""
+    """The numbers of calibration rows for one problem; ``names`` are those of all problems."""
     if n_calibration is None:
         return [max(1, len(problem) // 2)]
     if isinstance(n_calibration, Mapping):
@@ -135,7 +135,7 @@ def sizes(n_calibration: Sizes, problem: Problem, names: list[str]) -> list[int]
 
 
 def size_of_test(problem: Problem, n: int, n_test: int | None) -> int:
-    """How many of the rows test that are not among the n that calibrate."""
+    """Number of test rows beside n calibration rows."""
     wanted = 1 if n_test is None else at_least(n_test, 1, "n_test")
     if n + wanted > len(problem):
         raise CalliperError(
@@ -149,6 +149,4 @@ def size_of_test(problem: Problem, n: int, n_test: int | None) -> int:
 def _refuse_repeats(names: list[Any], what: str) -> None:
     repeated = sorted({str(name) for name in names if names.count(name) > 1})
     if repeated:
-        raise CalliperError(
-            f"{what} must differ in name; {', '.join(repeated)} comes more than once."
-        )
+        raise CalliperError(f"{what} must differ; {', '.join(repeated)} occurs more than once.")

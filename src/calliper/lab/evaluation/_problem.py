@@ -1,4 +1,4 @@
-"""What is compared on what: held-out rows with their predictions, and methods by name."""
+"""Problems and methods: held-out rows with their predictions, and calibrators to compare."""
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
@@ -15,27 +15,27 @@ from calliper.scores import Score, as_score
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Rows that a model has not seen, with its predictions; splits are drawn among them.
+    """Held-out rows with the predictions of a model; splits are drawn from them.
 
     Parameters
     ----------
     name : str
-        Names the problem in the records, and takes part in drawing its splits.
+        Name in the records; the splits depend on it.
     Z : array of shape (n, d)
-        Features of the held-out rows, in which nearness is judged.
+        Features of the held-out rows.
     y, y_pred : arrays of shape (n,)
         Targets and predictions.
     Z_train, y_train, y_pred_train : arrays of n_train rows, optional
-        Rows that the model was trained on, for methods that learn from them (``MADSplit``).
+        Training rows of the model, for methods that learn from them (``MADSplit``).
     groups : array of shape (n,), optional
-        A label of each row, for measures by group; splits ignore it.
+        A label for each row, for measures by group; splits ignore it.
     X : array of shape (n, p), optional
-        Inputs for measures that look at them; by default Z.
+        Inputs for measures that use them; by default Z.
     score_function : score, default AbsoluteError()
-        What is called an error.
+        Definition of the error.
     outputs, outputs_train : mappings from a name to an array of n (n_train) rows, optional
-        Other predictions of the same rows, such as two quantiles of shape (n, 2), which a
-        :class:`Method` may ask for by name.
+        Other predictions of the same rows, such as two quantiles of shape (n, 2), for a
+        :class:`Method` that names them.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise CalliperError(f"name must be a text that is not empty; got {self.name!r}.")
+            raise CalliperError(f"name must be a non-empty string; got {self.name!r}.")
         more = {"groups": self.groups, "X": self.X}
         checked = _checked("", self.Z, self.y, self.y_pred, self.outputs, **more)
         known: dict[str, Any] = {"y": self.y_train, "y_pred": self.y_pred_train}
@@ -86,7 +86,7 @@ class Problem:
 
 
 def _checked(suffix: str, Z: Any, y: Any, y_pred: Any, outputs: Any, **more: Any) -> dict[str, Any]:
-    """One set of rows, held out or trained on, as arrays of numbers keyed by field name."""
+    """Checked arrays of one set of rows, held-out or training, by field name."""
     known = {f"y{suffix}": y, f"y_pred{suffix}": y_pred}
     same_rows(Z, f"Z{suffix}", **known, **more, **(outputs or {}))
     features = check_features(Z, f"Z{suffix}")
@@ -103,16 +103,16 @@ def _checked(suffix: str, Z: Any, y: Any, y_pred: Any, outputs: Any, **more: Any
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """A calibrator with its own score or its own predictions, beside others on the same splits.
+    """A calibrator with its own score or its own predictions.
 
     Parameters
     ----------
     calibrator : calibrator
     score_function : score, optional
-        Instead of that of the problem.
+        Replaces that of the problem.
     outputs : str, optional
-        Name of the predictions among ``Problem.outputs``; by default ``y_pred``. On a problem
-        without them the method is skipped, and the records say so.
+        Name of predictions in ``Problem.outputs``; by default ``y_pred``. On a problem without
+        them the method is skipped, which the records show.
 
     Examples
     --------
@@ -126,10 +126,8 @@ class Method:
     outputs: str | None = None
 
     def __post_init__(self) -> None:
-        needed = ("fit", "predict_radius", "get_params")
-        if isinstance(self.calibrator, type) or not all(
-            hasattr(self.calibrator, n) for n in needed
-        ):
+        missing = {"fit", "predict_radius", "get_params"} - {*dir(self.calibrator)}
+        if isinstance(self.calibrator, type) or missing:
             raise CalliperError(
                 f"a method needs a calibrator such as FullRescaled(): an object with fit and "
                 f"predict_radius, and with get_params (derive it from BaseEstimator), so that "
@@ -137,7 +135,7 @@ class Method:
             )
 
     def describe(self) -> str:
-        """The method as it would be typed, on one line."""
+        """The method as one would type it, on one line."""
         parts = [repr(self.calibrator)]
         if self.score_function is not None:
             parts.append(f"score_function={self.score_function!r}")
@@ -147,13 +145,13 @@ class Method:
         return " ".join(text.split())
 
     def predictions(self, problem: Problem) -> tuple[FloatArray, FloatArray | None]:
-        """The predictions it works with: of held-out rows, and of training rows where known."""
+        """Its predictions of the held-out rows, and of the training rows if known."""
         if self.outputs is None:
             return problem.y_pred, problem.y_pred_train
         return problem.outputs[self.outputs], problem.outputs_train.get(self.outputs)
 
     def why_skipped(self, problem: Problem) -> str | None:
-        """The reason why this method has nothing to work with on a problem, if so."""
+        """Why a problem lacks what this method needs, or None."""
         if self.outputs is None or self.outputs in problem.outputs:
             return None
         there = ", ".join(problem.outputs) or "none"
