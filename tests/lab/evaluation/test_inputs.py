@@ -48,7 +48,7 @@ def test_bad_input(arguments, message):
         ({"outputs": {"q": [[1.0, 2.0], [np.nan, 1.0]]}}, "column 0 of outputs"),
         ({"y_train": [1.0]}, "y_train given without Z_train"),
         ({"Z_train": [[1.0]], "y_pred_train": [1.0]}, "without y_train"),
-        ({"name": ""}, "name must be a text"),
+        ({"name": ""}, "name must be a non-empty string"),
     ],
 )
 def test_bad_problems(arguments, message):

@@ -165,7 +165,7 @@ def test_a_bad_line_in_between_costs_its_cell_only(tmp_path):
     run(log, store)
     lines = store.read_bytes().splitlines(keepends=True)
     store.write_bytes(lines[0] + b"[1, 2]\n" + lines[2])
-    with pytest.warns(TornStoreWarning, match="line 2 is no record"):
+    with pytest.warns(TornStoreWarning, match="line 2 is not the record"):
         run(log, store)
     assert count(log) == 4
 

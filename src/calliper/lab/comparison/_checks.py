@@ -23,8 +23,7 @@ from scipy import stats
 from calliper._row_checks import find_shared, find_trend, sketch_rows
 from calliper._types import FloatArray
 from calliper.lab._words import counted, first_of, listed, percent
-from calliper.lab.comparison._answers import Answer, Sets
-from calliper.lab.comparison._points import FEWEST_TEST_POINTS, NO_LABEL, Points
+from calliper.lab.comparison._answers import FEWEST_TEST_POINTS, NO_LABEL, Answer, Points, Sets
 from calliper.lab.comparison._tables import CoveragePart, Short
 from calliper.quantile import conformal_rank, required_calibration_size
 
@@ -226,7 +225,7 @@ def _short_groups(
     found: dict[int, dict[str, Short]] = {}  # by number of the group, and by method
     for part in parts:
         for short in part.short(n_calibration, looks=len(parts)):
-            found.setdefault(short.index, {})[part.method] = short
+            found.setdefault(short.number, {})[part.method] = short
     if not found:
         return
     worst_first = sorted(found.values(), key=lambda group: min(s.coverage for s in group.values()))
@@ -241,7 +240,7 @@ def _short_groups(
 def _tell(group: dict[str, Short], parts: Sequence[CoveragePart], chosen: str | None) -> str:
     """A group with its coverage, by the recommended method first."""
     one = next(iter(group.values()))
-    shares = {p.method: f"{percent(p.table.coverage[one.index])} by {p.method}" for p in parts}
+    shares = {p.method: f"{percent(p.table.coverage[one.number])} by {p.method}" for p in parts}
     error = max((s.coverage * (1 - s.coverage) / s.n) ** 0.5 for s in group.values())
     own = [f"{shares[chosen]} (recommended)"] if chosen in group else []
     told = listed(own + [shares[method] for method in group if method != chosen])

@@ -16,9 +16,8 @@ import numpy as np
 
 from calliper import metrics
 from calliper._types import FloatArray
-from calliper.lab.comparison._answers import Answer, Sets
+from calliper.lab.comparison._answers import FEWEST_TEST_POINTS, Answer, Points, Sets
 from calliper.lab.comparison._contest import Scores, bins_by_chance, coverage_by_chance
-from calliper.lab.comparison._points import FEWEST_TEST_POINTS, Points
 
 #: Registered measures that a record holds under the same names.
 _MEASURED = ("coverage", "mean_width", "median_width", "tau_si", "r2_sqi", "fraction_infinite")
@@ -80,9 +79,9 @@ class Record:
 
 
 class Short(NamedTuple):
-    """A bin that is covered less often than chance explains: its index, and its range or group."""
+    """A bin that is covered less often than chance explains: its number, and its range or group."""
 
-    index: int
+    number: int
     where: str
     n: int
     coverage: float
@@ -109,8 +108,8 @@ class CoveragePart:
         bounds = bins_by_chance(self.level, n_calibration, table.n, looks=looks)
         rows = zip(table.labels, table.n, table.coverage, bounds, strict=True)
         return [
-            Short(index, where.format(label), int(n), float(coverage), float(bound))
-            for index, (label, n, coverage, bound) in enumerate(rows)
+            Short(number, where.format(label), int(n), float(coverage), float(bound))
+            for number, (label, n, coverage, bound) in enumerate(rows)
             if coverage < bound and len(table.n) > 1
         ]
 

@@ -19,10 +19,9 @@ from math import isfinite
 import numpy as np
 
 from calliper.lab._words import listed, percent, percent_down, rough, seconds
-from calliper.lab.comparison._answers import Answer, Sets
+from calliper.lab.comparison._answers import FEWEST_TEST_POINTS, Answer, Sets
 from calliper.lab.comparison._checks import Check
 from calliper.lab.comparison._contest import Redrawn, Scores, better
-from calliper.lab.comparison._points import FEWEST_TEST_POINTS
 from calliper.lab.comparison._tables import CoveragePart, Record, Short
 
 #: Fewer test points say little about coverage.

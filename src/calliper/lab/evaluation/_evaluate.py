@@ -10,7 +10,7 @@ from calliper._types import Coverage
 from calliper._validation import check_levels
 from calliper.exceptions import FailedTrialsWarning, warn
 from calliper.lab.evaluation import _plan as plan
-from calliper.lab.evaluation._problem import Problem
+from calliper.lab.evaluation._plan import Problem
 from calliper.lab.evaluation._records import Records, Row
 from calliper.lab.evaluation._run import run_all
 from calliper.lab.evaluation._store import Keys, Store, versions

@@ -79,7 +79,7 @@ class CalibrationCurveDisplay(style.Display):
 
     _size = (5.0, 4.8)
 
-    def plot(
+    def plot(  # type: ignore[override]
         self, ax: Any = None, *, name: str | None = None, color: str = style.BLUE, marker: str = "o"
     ) -> Self:
         """Draw the curve, called ``name`` in the legend; others on the same ``ax`` to compare."""
@@ -177,7 +177,7 @@ class CoverageDisplay(style.Display):
         return cls(table, level, default if what is None else what)
 
     @property
-    def _size(self) -> tuple[float, float]:  # type: ignore[override]
+    def _size(self) -> tuple[float, float]:
         return 6.4, 4.0 if self.table.edges is not None else max(
             2.6, 1.8 + 0.32 * len(self.table.n)
         )

@@ -17,6 +17,8 @@ share their effect, and permuted rows may not occur in practice; neither number 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -96,7 +98,11 @@ class WidthImportanceDisplay(style.Display):
         max_rows : size of the random sample if there are more rows
         random_state : seed of the permutations and the sample
         """
-        level, widths = check_level(coverage), _Widths(model)
+        if not isinstance(model, IntervalModel | RadiusModel):
+            raise CalliperError(
+                f"model must have predict_interval or predict_radius; got a {type(model).__name__}."
+            )
+        widths = partial(_widths, model, check_level(coverage))
         at_least(n_repeats, 1, "n_repeats")
         rng, n = check_random_state(random_state), n_rows(X)
         if not hasattr(X, "iloc"):
@@ -110,10 +116,10 @@ class WidthImportanceDisplay(style.Display):
         some = np.sort(rng.permutation(n)[: at_least(max_rows, 2, "max_rows")])
         few = _safe_indexing(X, some)
         found = permutation_importance(
-            widths,
+            SimpleNamespace(fit=len),  # which scikit-learn requires and does not call
             few,
-            before := widths.of(few, level),
-            scoring=lambda model, rows, y: -float(np.abs(model.of(rows, level) - y).mean()),
+            before := widths(few),
+            scoring=lambda _, rows, y: -float(np.abs(widths(rows) - y).mean()),
             n_repeats=n_repeats,
             random_state=rng,
         )
@@ -126,9 +132,9 @@ class WidthImportanceDisplay(style.Display):
             float(before.mean()),
         )
         if row is not None:
-            made.width = float(widths.of(_safe_indexing(X, [row, row]), level)[0])
+            made.width = float(widths(_safe_indexing(X, [row, row]))[0])
             made.moves = np.array(
-                [made.width - widths.of(_with(X, row, few, j), level).mean() for j in range(d)]
+                [made.width - widths(_with(X, row, few, j)).mean() for j in range(d)]
             )
         return made
 
@@ -144,7 +150,7 @@ class WidthImportanceDisplay(style.Display):
         return ordered
 
     @property
-    def _size(self) -> tuple[float, float]:  # type: ignore[override]
+    def _size(self) -> tuple[float, float]:
         return 6.4, 1.2 + 0.28 * min(len(self.columns), MOST_BARS)
 
     def _draw(self, ax: Any) -> tuple[str, str]:
@@ -172,33 +178,19 @@ class WidthImportanceDisplay(style.Display):
         return np.argsort(-size, kind="stable")
 
 
-class _Widths:
-    """The width as a function of the inputs, as an estimator that scikit-learn inspects."""
-
-    def __init__(self, model: Any) -> None:
-        if not isinstance(model, IntervalModel | RadiusModel):
-            raise CalliperError(
-                f"model must have predict_interval or predict_radius; got a {type(model).__name__}."
-            )
-        self.model = model
-
-    def fit(self, X: Any, y: Any) -> Any:
-        """Do nothing; inspection requires the method."""
-        return self
-
-    def of(self, X: Any, level: float) -> FloatArray:
-        """(m,) widths; an infinite one is an error."""
-        if isinstance(self.model, IntervalModel):
-            width = np.asarray(self.model.predict_interval(X, coverage=level).width)
-        else:
-            width = 2 * np.asarray(self.model.predict_radius(X, level))
-        if not np.isfinite(width).all():
-            raise CalliperError(
-                f"{np.count_nonzero(~np.isfinite(width))} of {len(width)} intervals are infinite "
-                f"at coverage {level:g}, whatever the columns: ask for a lower level, or calibrate "
-                f"on more rows."
-            )
-        return width
+def _widths(model: Any, level: float, X: Any) -> FloatArray:
+    """(m,) widths of the intervals of a model or calibrator; an infinite one is an error."""
+    if isinstance(model, IntervalModel):
+        width = np.asarray(model.predict_interval(X, coverage=level).width)
+    else:
+        width = 2 * np.asarray(model.predict_radius(X, level))
+    if not np.isfinite(width).all():
+        raise CalliperError(
+            f"{np.count_nonzero(~np.isfinite(width))} of {len(width)} intervals are infinite at "
+            f"coverage {level:g}, whatever the columns: ask for a lower level, or calibrate on "
+            f"more rows."
+        )
+    return width
 
 
 def _with(X: Any, row: int, others: Any, column: int) -> Any:
