@@ -120,9 +120,9 @@ def bootstrap(
     read = one_level(intervals)
     n = len(read.lower)
     draws = at_least(n_resamples, 2, "n_resamples")
-    for position, part in enumerate([y, *rows]):
+    parts = {"y": y, **{f"rows[{at}]": part for at, part in enumerate(rows)}}
+    for name, part in parts.items():
         if _n_entries(part) != n:
-            name = f"rows[{position - 1}]" if position else "y"
             raise CalliperError(
                 f"{name} must have a row for each of the {n} intervals; got {_n_entries(part)}."
             )
@@ -131,8 +131,7 @@ def bootstrap(
     takes = signature(metric).parameters
     without_y, seeded = next(iter(takes)) == "intervals", "random_state" in takes
     along = {name: value for name, value in parameters.items() if _n_entries(value) == n}
-    parts = {"y": y, **{f"rows[{at}]": part for at, part in enumerate(rows)}, **along}
-    y, *rest = (_unlabelled(part) for part in same_rows(read, "intervals", **parts))
+    y, *rest = map(_unlabelled, same_rows(read, "intervals", **parts, **along))
     rows, along = tuple(rest[: len(rows)]), dict(zip(along, rest[len(rows) :], strict=True))
     rng = check_random_state(random_state)
 

@@ -14,7 +14,9 @@ Rules, in this order:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite
+from typing import Any
 
 import numpy as np
 
@@ -81,122 +83,106 @@ class Case:
     void: Check | None
 
     @property
-    def level(self) -> float:
-        """The coverage asked for."""
-        return self.scores.level
-
-    @property
     def n_test(self) -> int:
         """Number of test points."""
         return len(self.sets.test)
 
-    @property
+    @cached_property
     def constant(self) -> Record:
         """The record of split conformal, the baseline."""
         split = next(answer.method for answer in self.answers if answer.constant)
         return next(record for record in self.records if record.method == split)
 
-    @property
+    @cached_property
     def fit(self) -> list[Record]:
         """The methods that cover."""
         return [record for record in self.records if record.coverage >= record.chance_low]
 
-    def part(self, method: str, by: str) -> CoveragePart | None:
+    @cached_property
+    def best(self) -> Record:
+        """The best score of the methods that cover."""
+        return min(self.fit, key=lambda record: record.score)
+
+    @cached_property
+    def as_good(self) -> list[Record]:
+        """The methods that cover and that the best one does not beat, itself included."""
+        return [record for record in self.fit if not self.beats(self.best, record)]
+
+    @cached_property
+    def chosen(self) -> Record:
+        """The method to recommend."""
+        default = {answer.method for answer in self.answers if answer.default}
+
+        def preference(record: Record) -> tuple[Any, ...]:
+            is_short = self.short(record, "group") is not None
+            by_kind = record is not self.constant, record.method not in default
+            return is_short, *by_kind, not full_promise(record), record.score
+
+        return min(self.as_good, key=preference)
+
+    @cached_property
+    def clear(self) -> bool:
+        """Whether the chosen method beats a constant width."""
+        return self.beats(self.chosen, self.constant)
+
+    @property
+    def uneven(self) -> bool:
+        """Whether the chosen method covers some part or group too little."""
+        return bool(self.short(self.chosen, "prediction") or self.short(self.chosen, "group"))
+
+    def beats(self, one: Record, other: Record) -> bool:
+        """Whether one method is better than another beyond chance."""
+        looks = max(len(self.fit) - 1, 1)
+        return better(self.scores, self.redrawn, one.method, other.method, looks)
+
+    def part(self, record: Record, by: str) -> CoveragePart | None:
         """Coverage of a method in parts by one quantity, if the test set was cut by it."""
-        own = (part for part in self.parts if part.method == method and part.by == by)
+        own = (part for part in self.parts if part.method == record.method and part.by == by)
         return next(own, None)
 
-    def short(self, method: str, by: str) -> Short | None:
+    def short(self, record: Record, by: str) -> Short | None:
         """The worst part by one quantity that is covered less often than chance explains."""
-        part, looks = self.part(method, by), len(self.records) if by == "group" else 1
+        part, looks = self.part(record, by), len(self.records) if by == "group" else 1
         found = [] if part is None else part.short(len(self.sets.calibration), looks=looks)
         return min(found, key=lambda short: short.coverage, default=None)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Recommendation:
-    """The method to recommend, the best by score, and those as good within chance."""
-
-    chosen: Record
-    best: Record
-    as_good: list[str]
-    clear: bool  # whether it beats a constant width
-    spared: bool  # whether it covers each group and split does not
-    short_part: Short | None  # of the predictions, where it covers too little
-    short_group: Short | None  # and of the groups
-    n_parts: int  # of the predictions
-
-
 def judge(case: Case) -> Verdict:
     """The verdict on the records of one level."""
+    level = case.scores.level
     if case.void is not None:
-        return _void(case.level, case.void)
+        return _void(level, case.void)
     if case.n_test < FEWEST_TEST_POINTS:
         return Verdict(
-            level=case.level,
+            level=level,
             headline=f"Too few test points to tell: {case.n_test}.",
             covers=f"{case.n_test} test points say almost nothing about coverage: use at least "
             f"{FEWEST_TEST_POINTS}, and several hundred to tell methods apart.",
             promise=case.constant.guarantee,
         )
     if all(record.fraction_infinite == 1 for record in case.records):
-        few = f"Too few calibration points for {percent(case.level)}"
+        few = f"Too few calibration points for {percent(level)}"
         return Verdict(
-            level=case.level,
+            level=level,
             headline=f"{few}: every interval is infinite.",
             covers="Infinite intervals always cover but say nothing.",
             promise=case.constant.guarantee,
         )
-    return _recommended(case) if case.fit else _none_covers(case.records)
-
-
-def _recommended(case: Case) -> Verdict:
-    choice = choose(case)
+    if not case.fit:
+        return _none_covers(case.records)
     return Verdict(
-        level=case.level,
-        method=choice.chosen.method,
-        clear=choice.clear,
-        headline=say_headline(case, choice),
-        covers=say_covers(case, choice.chosen),
-        adapts=say_adapts(choice, case.constant),
-        why=say_why(case, choice),
-        promise=choice.chosen.guarantee,
-        as_good=tuple(choice.as_good),
-        size=say_size(choice.chosen, float(case.sets.test.errors.mean())),
-        caveat=say_caveat(choice),
-        instead=say_instead(case, choice.chosen),
-    )
-
-
-def choose(case: Case) -> Recommendation:
-    """The method to recommend among those that cover."""
-    fit, split = case.fit, case.constant.method
-    best = min(fit, key=lambda record: record.score)
-    looks = max(len(fit) - 1, 1)
-
-    def beats(one: str, other: str) -> bool:
-        return better(case.scores, case.redrawn, one, other, looks)
-
-    as_good = [record for record in fit if not beats(best.method, record.method)]
-    short = {record.method for record in case.records if case.short(record.method, "group")}
-    default = {answer.method for answer in case.answers if answer.default}
-
-    def preference(record: Record) -> tuple[bool, bool, bool, bool, float]:
-        name = record.method
-        by_kind = name != split, name not in default, not full_promise(record)
-        return name in short, *by_kind, record.score
-
-    chosen = min(as_good, key=preference)
-    parts = case.part(chosen.method, "prediction")
-    return Recommendation(
-        chosen=chosen,
-        best=best,
-        as_good=[record.method for record in as_good if record is not chosen],
-        clear=beats(chosen.method, split),
-        spared=split in short and chosen.method not in short,
-        short_part=case.short(chosen.method, "prediction"),
-        short_group=case.short(chosen.method, "group"),
-        n_parts=0 if parts is None else len(parts.table.n),
+        level=level,
+        method=case.chosen.method,
+        clear=case.clear,
+        headline=say_headline(case),
+        covers=say_covers(case),
+        adapts=say_adapts(case),
+        why=say_why(case),
+        promise=case.chosen.guarantee,
+        as_good=tuple(record.method for record in case.as_good if record is not case.chosen),
+        size=say_size(case.chosen, float(case.sets.test.errors.mean())),
+        caveat=say_caveat(case),
+        instead=say_instead(case),
     )
 
 
@@ -234,33 +220,32 @@ def _void(level: float, check: Check) -> Verdict:
     )
 
 
-def cannot_be_told(record: Record, n_test: int) -> bool:
+def cannot_be_told(case: Case) -> bool:
     """Whether there are too few points to judge coverage."""
-    return n_test < FEW_TEST_POINTS or record.chance_low < record.level - WIDE_CHANCE
+    few = case.n_test < FEW_TEST_POINTS
+    return few or case.chosen.chance_low < case.chosen.level - WIDE_CHANCE
 
 
-def say_headline(case: Case, choice: Recommendation) -> str:
+def say_headline(case: Case) -> str:
     """The verdict in a line, with the group that it does not hold for."""
-    text, group = _plain_headline(case, choice), choice.short_group
-    if group is None:
-        return f"{text}."
-    return f"{text}, but {group.where} is covered only {percent(group.coverage)}."
-
-
-def _plain_headline(case: Case, choice: Recommendation) -> str:
-    name, is_constant = choice.chosen.method, choice.chosen is case.constant
-    if cannot_be_told(choice.chosen, case.n_test):
+    name, is_constant = case.chosen.method, case.chosen is case.constant
+    group = case.short(case.chosen, "group")
+    spared = group is None and case.short(case.constant, "group") is not None
+    if cannot_be_told(case):
         what = "keep" if is_constant else "lean to"
-        return f"Too few points to tell whether it covers: {what} {name} for now"
-    if is_constant:
-        return f"No clear winner: keep a constant width ({name})"
-    if choice.clear:
-        part = "it adapts in part" if choice.short_part or choice.short_group else "it adapts"
-        return f"Use {name}: it covers, and {part}"
-    if case.constant not in case.fit or choice.spared:
-        where = "every group" if choice.spared else "here"
-        return f"Use {name}: a constant width does not cover {where}"
-    return f"Use {name}: it covers, and none is clearly better"
+        text = f"Too few points to tell whether it covers: {what} {name} for now"
+    elif is_constant:
+        text = f"No clear winner: keep a constant width ({name})"
+    elif case.clear:
+        text = f"Use {name}: it covers, and it adapts{' in part' if case.uneven else ''}"
+    elif case.constant not in case.fit or spared:
+        where = "every group" if spared else "here"
+        text = f"Use {name}: a constant width does not cover {where}"
+    else:
+        text = f"Use {name}: it covers, and none is clearly better"
+    if group is not None:
+        text += f", but {group.where} is covered only {percent(group.coverage)}"
+    return f"{text}."
 
 
 def say_size(chosen: Record, mean_error: float) -> str:
@@ -273,13 +258,13 @@ def say_size(chosen: Record, mean_error: float) -> str:
     return f"{how} ±\u2009{rough(half)}, in the unit of the target; {off}."
 
 
-def say_caveat(choice: Recommendation) -> str:
+def say_caveat(case: Case) -> str:
     """The one thing to know before using it."""
-    chosen = choice.chosen
+    chosen = case.chosen
     if chosen.fraction_infinite > 0:
         return f"{percent(chosen.fraction_infinite)} of its intervals are infinite."
-    for short, rows in ((choice.short_group, "Rows of"), (choice.short_part, "Rows predicted")):
-        if short is not None:
+    for by, rows in (("group", "Rows of"), ("prediction", "Rows predicted")):
+        if short := case.short(chosen, by):
             return (
                 f"{rows} {short.where} are covered only {percent(short.coverage)}; chance alone "
                 f"would seldom go below {percent(short.by_chance)}."
@@ -289,12 +274,13 @@ def say_caveat(choice: Recommendation) -> str:
     return ""
 
 
-def say_covers(case: Case, chosen: Record) -> str:
+def say_covers(case: Case) -> str:
     """Whether it covers."""
+    chosen = case.chosen
     share, asked = percent(chosen.coverage), percent(chosen.level)
     low, high = percent(chosen.chance_low), percent(chosen.chance_high)
     words = "Yes" if chosen.coverage <= chosen.chance_high else "Yes, more than asked for"
-    if cannot_be_told(chosen, case.n_test):
+    if cannot_be_told(case):
         words = "Too few points to tell"
     text = (
         f"{words}: {chosen.method} covers {share} of {case.n_test:,} test points. {asked} was "
@@ -304,27 +290,28 @@ def say_covers(case: Case, chosen: Record) -> str:
     return text + (f" Less than chance allows: {listed(short)}." if short else "")
 
 
-def say_adapts(choice: Recommendation, constant: Record) -> str:
+def say_adapts(case: Case) -> str:
     """Whether it adapts."""
-    chosen, n = choice.chosen, choice.n_parts
+    chosen, constant, parts = case.chosen, case.constant, case.part(case.chosen, "prediction")
+    n = 0 if parts is None else len(parts.table.n)
     worst, other = percent(chosen.worst_by_prediction), percent(constant.worst_by_prediction)
     part = "tenth of the predictions" if n == 10 else f"of {n} parts of the predictions"
     if chosen is constant:
         if n < 2:
             return "No need was found: the width is the same everywhere, as are the predictions."
         found, rest = "No need was found", ""
-        if choice.short_part:
+        if case.short(chosen, "prediction"):
             found, rest = "No", " No method here does clearly better."
         return (
             f"{found}: the width is the same everywhere. The worst {part} is covered {worst}.{rest}"
         )
-    if not choice.clear:
+    if not case.clear:
         return "Its interval score is not clearly different from that of a constant width."
     if not isfinite(chosen.relative_score):
         return "Yes: intervals of constant width are infinite, its own are not."
     gain, error = 100 * (1 - chosen.relative_score), 100 * chosen.relative_score_error
     digits = 0 if error >= 2 else 1
-    found = "In part" if choice.short_part or choice.short_group else "Yes"
+    found = "In part" if case.uneven else "Yes"
     text = (
         f"{found}: its interval score (width plus a penalty for misses) is {gain:.{digits}f} ± "
         f"{error:.{digits}f} % better than that of a constant width."
@@ -333,36 +320,34 @@ def say_adapts(choice: Recommendation, constant: Record) -> str:
     return text + (rest if n > 1 else "")
 
 
-def say_why(case: Case, choice: Recommendation) -> str:
+def say_why(case: Case) -> str:
     """Why this method."""
-    chosen, best = choice.chosen, choice.best
+    chosen, best = case.chosen, case.best
+    as_good = listed([record.method for record in case.as_good if record is not chosen] or [""])
+    rest = f" As good within chance: {as_good}." if as_good else ""
     if chosen is case.constant:
         return (
             f"No other method that covers has a better interval score than {chosen.method}, by "
             f"more than chance and by at least 1 %, and {chosen.method} is the simplest, with the "
             f"full guarantee."
         )
-    if best is not chosen:
-        return (
-            f"{best.method} has the best interval score, but {chosen.method} is as good on these "
-            f"points, and {_advantage(case, choice)}. As good within chance: "
-            f"{listed(choice.as_good)}."
-        )
-    rest = f" As good within chance: {listed(choice.as_good)}." if choice.as_good else ""
-    count = len(case.fit)
-    return f"{chosen.method} has the best interval score of {count} methods that cover.{rest}"
+    if best is chosen:
+        count = len(case.fit)
+        return f"{chosen.method} has the best interval score of {count} methods that cover.{rest}"
+    advantage = "is the default"
+    if case.short(best, "group") and not case.short(chosen, "group"):
+        advantage = "covers every group"
+    elif full_promise(chosen) and not full_promise(best):
+        advantage = "guarantees the full coverage"
+    return (
+        f"{best.method} has the best interval score, but {chosen.method} is as good on these "
+        f"points, and {advantage}.{rest}"
+    )
 
 
-def _advantage(case: Case, choice: Recommendation) -> str:
-    """What the chosen method has and the best by score has not."""
-    if case.short(choice.best.method, "group") and not choice.short_group:
-        return "covers every group"
-    more = full_promise(choice.chosen) and not full_promise(choice.best)
-    return "guarantees the full coverage" if more else "is the default"
-
-
-def say_instead(case: Case, chosen: Record) -> str:
+def say_instead(case: Case) -> str:
     """The runner-up, and how it differs from the chosen method."""
+    chosen = case.chosen
     others = [record for record in case.fit if record is not chosen]
     if not others:
         return "No other method covers."

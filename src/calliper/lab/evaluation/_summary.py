@@ -96,20 +96,11 @@ class Summary:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from calliper import Split
-    >>> from calliper.lab.evaluation import Problem, evaluate
-    >>> rng = np.random.default_rng(0)
-    >>> Z, y = rng.uniform(size=(300, 1)), rng.normal(size=300)
-    >>> records = evaluate(
-    ...     Problem("noise", Z=Z, y=y, y_pred=np.zeros(300)),
-    ...     {"split": Split()},
-    ...     coverage=0.9,
-    ...     n_calibration=100,
-    ...     n_splits=2,
-    ... )
-    >>> summarise(records).levels
-    (0.9,)
+    >>> row = {"problem": "fan", "n_calibration": 50, "method": "Split", "level": 0.9}
+    >>> row |= {"n_test": 90, "status": "ok", "error": None, "mean_width": 1.0}
+    >>> table = summarise(Records([row], {"mean_width": {"best": "smaller"}}))
+    >>> table.lines[0].entries["mean_width"].value, table.levels
+    (1.0, (0.9,))
     """
 
     by: tuple[str, ...]
@@ -144,7 +135,7 @@ class Summary:
         }
         words = [f"In parentheses: the uncertainty of the last digit, {kinds[self.uncertainty]}."]
         if any(entry.best for entry in entries):
-            words.append(f"{bold}: best of its group, or equal to it within the uncertainties.")
+            words.append(f"{bold}: best of its group, or within the uncertainties of it.")
         if any(entry.flagged for entry in entries):
             words.append(
                 "†: coverage below the level by more than three standard errors; widths not "
@@ -153,7 +144,7 @@ class Summary:
         if any("[" in entry.text for entry in entries):
             words.append("[k/n]: defined, or infinite (∞), on k of n splits only.")
         if any(entry.text == "–" for entry in entries):
-            words.append("–: undefined (a constant width has no order).")
+            words.append("–: not defined (a constant width has no order).")
         return words
 
     def _head(self, name: str) -> str:

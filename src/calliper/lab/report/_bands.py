@@ -205,7 +205,8 @@ def draw_bands(
     axes[0, 0].set_ylabel("y")
     axes[1, 0].set_ylabel("half-width")
     place: dict[str, Any] = {"loc": "outside lower center", "ncols": 6, "frameon": False}
-    figure.legend(handles.values(), handles.keys(), fontsize=9.5, **place)
+    labels = sorted(handles, key=lambda label: not label.endswith("band"))
+    figure.legend([handles[label] for label in labels], labels, fontsize=9.5, **place)
     return figure
 
 
