@@ -103,12 +103,8 @@ class Check:
     meaning: str
 
 
-def _warning(kind: str, title: str) -> Check:
-    return Check(kind, "warning", title, _MEANINGS[kind])
-
-
-def _note(kind: str, title: str) -> Check:
-    return Check(kind, "note", title, _MEANINGS[kind])
+def _found(kind: str, title: str, severity: Severity = "warning") -> Check:
+    return Check(kind, severity, title, _MEANINGS[kind])
 
 
 def check_data(sets: Sets, *, random_state: int) -> Iterator[Check]:
@@ -162,7 +158,7 @@ def _seen(kind: str, known: Points, points: Points) -> Iterator[Check]:
     rows, _, there = kind.partition("-in-")
     title = f"{shared.n_shared:,} of {len(points):,} {rows} rows are also {there} rows."
     if shared.certain:
-        yield Check(kind, "void", title, _MEANINGS[kind])
+        yield _found(kind, title, "void")
     else:
         yield Check(kind, "warning", title, _MEANINGS["twins"])
 
@@ -172,11 +168,11 @@ def _ids(calibration: Points, test: Points) -> Iterator[Check]:
         twice = [label for label, count in Counter(points.ids or ()).items() if count > 1]
         if twice:
             title = f"{len(twice):,} ids occur more than once among the {name} rows, such as "
-            yield _warning("duplicated-ids", f"{title}{twice[0]!r}.")
+            yield _found("duplicated-ids", f"{title}{twice[0]!r}.")
     both = set(calibration.ids or ()) & set(test.ids or ())
     if both:
         title = f"{len(both):,} ids are in both the calibration and the test rows, such as "
-        yield _warning("shared-ids", f"{title}{min(both)!r}.")
+        yield _found("shared-ids", f"{title}{min(both)!r}.")
 
 
 def _row_order(errors: FloatArray) -> Iterator[Check]:
@@ -192,7 +188,7 @@ def _censored(y: FloatArray) -> Iterator[Check]:
         # A few distinct values are a scale, not a detection limit.
         if share >= CENSORED and len(np.unique(y)) > 2 / CENSORED:
             title = f"{percent(share)} of the targets have the {side} value, {value:g}."
-            yield _warning("censored", title)
+            yield _found("censored", title)
 
 
 def _duplicates(Z: FloatArray) -> Iterator[Check]:
@@ -200,7 +196,7 @@ def _duplicates(Z: FloatArray) -> Iterator[Check]:
     count = int(counts[counts > 1].sum())
     if count > max(CENSORED * len(Z), 1):
         title = f"{count:,} of {len(Z):,} calibration rows share their features with another row."
-        yield _note("duplicated-inputs", title)
+        yield _found("duplicated-inputs", title, "note")
 
 
 def _groups(sizes: Counter[str]) -> Iterator[Check]:
@@ -209,13 +205,13 @@ def _groups(sizes: Counter[str]) -> Iterator[Check]:
     if NO_LABEL in sizes:
         how_many = f"{sizes[NO_LABEL]:,} of {sizes.total():,}"
         title = f"{how_many} test rows have no group; they are shown as {NO_LABEL}."
-        yield _warning("missing-groups", title)
+        yield _found("missing-groups", title)
     if single:
         found = counted(len(single), len(sizes), "groups")
-        yield _warning("single-member-group", f"{found} one member: {first_of(single)}.")
+        yield _found("single-member-group", f"{found} one member: {first_of(single)}.")
     if small:
         found = f"{counted(len(small), len(sizes), 'groups')} fewer than {FEWEST_TEST_POINTS}"
-        yield _note("small-group", f"{found} test points: {first_of(small)}.")
+        yield _found("small-group", f"{found} test points: {first_of(small)}.", "note")
 
 
 def _short_groups(
@@ -234,7 +230,7 @@ def _short_groups(
     covered = "is" if len(told) == 1 else "are"
     n_groups = len(parts[0].table.n)
     title = f"{len(told)} of {n_groups} groups {covered} covered less than chance explains: "
-    yield _warning("short-group", f"{title}{'; '.join(told[:5])}{rest}.")
+    yield _found("short-group", f"{title}{'; '.join(told[:5])}{rest}.")
 
 
 def _tell(group: dict[str, Short], parts: Sequence[CoveragePart], chosen: str | None) -> str:
@@ -262,7 +258,7 @@ def _too_few(levels: Sequence[float], n: int, n_test: int) -> Iterator[Check]:
             f"{required_calibration_size(first):,} points.",
         )
     if n_test < FEWEST_TEST_POINTS:
-        yield _warning("few-test-points", f"There are only {n_test} test points.")
+        yield _found("few-test-points", f"There are only {n_test} test points.")
 
 
 def _widths(answer: Answer, coverage: float) -> Iterator[Check]:
@@ -271,9 +267,11 @@ def _widths(answer: Answer, coverage: float) -> Iterator[Check]:
     if infinite:
         which = f"{'All' if infinite == 1 else percent(infinite)} of the intervals"
         title = f"{which} of {answer.method} at {percent(coverage)} are infinite."
-        yield _warning("infinite", title)
+        yield _found("infinite", title)
     elif len(width) > 1 and not answer.constant and np.ptp(width) <= 1e-9 * width.max():
-        yield _note("constant-widths", f"{answer.method} gives every test point the same width.")
+        yield _found(
+            "constant-widths", f"{answer.method} gives every test point the same width.", "note"
+        )
 
 
 def drift(calibration: Points, test: Points, random_state: int) -> Iterator[Check]:
@@ -292,7 +290,7 @@ def drift(calibration: Points, test: Points, random_state: int) -> Iterator[Chec
         f"Calibration and test features differ{' a little' if small else ''}: a classifier "
         f"tells them apart with AUC {auc:.2f} (0.5 would be chance).{found}"
     )
-    yield (_note if small else _warning)("drift", title)
+    yield _found("drift", title, "note" if small else "warning")
 
 
 def told_apart(first: FloatArray, second: FloatArray, random_state: int) -> tuple[float, float]:
