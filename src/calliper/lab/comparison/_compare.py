@@ -11,7 +11,7 @@ from calliper.calibrators import Split
 from calliper.exceptions import CalliperError
 from calliper.lab.comparison._answers import Answer, Points, Sets, ask, check_labels
 from calliper.lab.comparison._checks import Check, check_answers, check_data
-from calliper.lab.comparison._contest import Redrawn, Resamples, Scores, redraw
+from calliper.lab.comparison._contest import Resamples, Scores, redraw
 from calliper.lab.comparison._tables import CoveragePart, Deciles, Record, cut, deciles, measure
 from calliper.lab.comparison._verdict import Case, Verdict, judge
 from calliper.rows import same_rows
@@ -206,7 +206,7 @@ def compare(
         raise CalliperError(f"even split conformal failed: {failure}")
     checks = [*check_data(sets, random_state=random_state)]
     report(0.6)
-    redrawn = redraw(
+    redrawn, factor = redraw(
         {answer.method: named[answer.method] for answer in answered},
         sets,
         every,
@@ -216,7 +216,7 @@ def compare(
     resamples = Resamples(len(test), random_state)
     void = next((check for check in checks if check.severity == "void"), None)
     cases = [
-        _case(sets, answered, Scores(test.y, answered, at, resamples), others, void)
+        _case(sets, answered, Scores(test.y, answered, at, resamples, others, factor), void)
         for at, others in zip(every, redrawn, strict=True)
     ]
     verdicts, asked = tuple(map(judge, cases)), every.index(level)
@@ -243,9 +243,7 @@ def compare(
     )
 
 
-def _case(
-    sets: Sets, answered: Sequence[Answer], scores: Scores, redrawn: Redrawn, void: Check | None
-) -> Case:
+def _case(sets: Sets, answered: Sequence[Answer], scores: Scores, void: Check | None) -> Case:
     """All numbers that the verdict at one level depends on."""
     parts = [[*cut(answer, scores.level, sets)] for answer in answered]
     constant = next(answer.method for answer in answered if answer.constant)
@@ -258,7 +256,6 @@ def _case(
         ],
         parts=[part for own in parts for part in own],
         scores=scores,
-        redrawn=redrawn,
         void=void,
     )
 

@@ -16,15 +16,15 @@ with D the difference of two methods' mean scores and N calibration points
 
 n equals N where N is small and there are enough test points, which is where the calibration draw
 matters most; otherwise it goes down to N/2, the delete-half jackknife. The estimate has about R
-degrees of freedom, which :func:`better` allows for. Only the choice of a method uses these draws:
-every reported number comes from the given calibration set.
+degrees of freedom, which :meth:`Scores.better` allows for. Only the choice of a method uses these
+draws: every reported number comes from the given calibration set.
 
 Reference: J. Shao, C. Wu (1989), "A General Theory for Jackknife Variance Estimation", Annals of
 Statistics, doi:10.1214/aos/1176347263.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf, nan, sqrt
 from typing import Any
 
@@ -106,15 +106,23 @@ class Resamples:
 
 
 class Scores:
-    """Interval scores of all methods at one level: their means, also over resamples.
+    """Interval scores of all methods at one level, and how their means vary with both draws.
 
-    All methods share the resamples of the test points, so differences are paired.
+    All methods share the resamples of the test points, so differences are paired. ``redrawn`` are
+    the mean scores with other calibration sets, (R, 2, methods), and ``factor`` is n / 2N.
     """
 
     def __init__(
-        self, y: FloatArray, answers: Sequence[Answer], level: float, resamples: Resamples
+        self,
+        y: FloatArray,
+        answers: Sequence[Answer],
+        level: float,
+        resamples: Resamples,
+        redrawn: FloatArray,
+        factor: float,
     ) -> None:
         self.level, self.names = level, [answer.method for answer in answers]
+        self.redrawn, self.factor = redrawn, factor
         rows = np.column_stack(
             [interval_scores(y, answer.at(level), coverage=level) for answer in answers]
         )
@@ -137,6 +145,38 @@ class Scores:
         resampled = self.resampled[:, a] / self.resampled[:, b]
         return float(self.means[a] / self.means[b]), spread(resampled)
 
+    def variance(self, a: int, b: int) -> float:
+        """Variance of the difference of two mean scores over calibration sets of N points."""
+        pair = self.redrawn[:, :, [a, b]]
+        if not np.isfinite(pair).all():
+            return inf
+        difference = pair[:, :, 1] - pair[:, :, 0]
+        return self.factor * float(np.mean((difference[:, 0] - difference[:, 1]) ** 2))
+
+    def better(self, one: str, other: str, looks: int) -> bool:
+        """Whether ``one`` has the smaller mean score by more than both draws explain.
+
+        The gain is compared with its error from the test draw and the calibration draw, by
+        Student's t with Bonferroni's correction for ``looks``.
+        """
+        a, b = self.names.index(one), self.names.index(other)
+        if a == b or not np.isfinite(self.means[a]):
+            return False
+        if not np.isfinite(self.means[b]):
+            return True
+        gain = float(self.means[b] - self.means[a])
+        if gain <= WORTH_NAMING * float(self.means[b]):
+            return False
+        of_test = float((self.resampled[:, b] - self.resampled[:, a]).var())
+        of_calibration = self.variance(a, b)
+        if not np.isfinite(of_calibration):
+            return False
+        total = of_test + of_calibration
+        # Welch-Satterthwaite: only the redrawn calibration sets are few.
+        few = len(self.redrawn)
+        freedom = inf if of_calibration == 0 else few * (total / of_calibration) ** 2
+        return gain > float(stats.t.isf(SCORE_DOUBT / looks, freedom)) * sqrt(total)
+
 
 def spread(values: FloatArray) -> float:
     """Half the distance between the percentiles one standard deviation below and above."""
@@ -146,25 +186,6 @@ def spread(values: FloatArray) -> float:
     return float(high - low) / 2
 
 
-@dataclass(frozen=True, eq=False)
-class Redrawn:
-    """Mean interval scores of each method on each redrawn set, (R, 2, methods), at one level.
-
-    Infinite where a set is too small for the level or the method failed. ``factor`` is n / 2N.
-    """
-
-    scores: FloatArray
-    factor: float
-
-    def variance(self, a: int, b: int) -> float:
-        """Variance of the difference of two mean scores over calibration sets of N points."""
-        pair = self.scores[:, :, [a, b]]
-        if not np.isfinite(pair).all():
-            return inf
-        difference = pair[:, :, 1] - pair[:, :, 0]
-        return self.factor * float(np.mean((difference[:, 0] - difference[:, 1]) ** 2))
-
-
 def redraw(
     methods: Mapping[str, Any],
     sets: Sets,
@@ -172,12 +193,15 @@ def redraw(
     *,
     random_state: int,
     progress: Callable[[float], None] = lambda fraction: None,
-) -> list[Redrawn]:
-    """Scores with other calibration sets, one entry for each level."""
+) -> tuple[FloatArray, float]:
+    """Mean scores with other calibration sets, (levels, R, 2, methods), and n / 2N.
+
+    Infinite where a set is too small for the level or the method failed.
+    """
     rng = np.random.default_rng(random_state)
     known, pool = len(sets.calibration), sets.calibration.and_also(sets.test)
     size = min(known, max(known // 2, min(len(pool) // 4, ENOUGH_POINTS)))
-    scores = np.full((N_DRAWS, 2, len(levels), len(methods)), np.inf)
+    scores = np.full((len(levels), N_DRAWS, 2, len(methods)), np.inf)
     for draw in range(N_DRAWS if size else 0):
         order = rng.permutation(len(pool))
         rest = pool.take(order[2 * size :][:REDRAWN_ROWS])
@@ -190,32 +214,6 @@ def redraw(
                     continue
                 for row, level in enumerate(levels):
                     own = interval_scores(rest.y, answer.at(level), coverage=level)
-                    scores[draw, side, row, place] = own.mean()
+                    scores[row, draw, side, place] = own.mean()
         progress((draw + 1) / N_DRAWS)
-    factor = size / (2 * known)
-    return [Redrawn(scores[:, :, row], factor) for row in range(len(levels))]
-
-
-def better(scores: Scores, redrawn: Redrawn, one: str, other: str, looks: int) -> bool:
-    """Whether ``one`` has the smaller mean score by more than both draws explain.
-
-    The gain is compared with its error from the test draw (resamples) and the calibration draw
-    (``redrawn``), by Student's t with Bonferroni's correction for ``looks``.
-    """
-    a, b = scores.names.index(one), scores.names.index(other)
-    if a == b or not np.isfinite(scores.means[a]):
-        return False
-    if not np.isfinite(scores.means[b]):
-        return True
-    gain = float(scores.means[b] - scores.means[a])
-    if gain <= WORTH_NAMING * float(scores.means[b]):
-        return False
-    of_test = float((scores.resampled[:, b] - scores.resampled[:, a]).var())
-    of_calibration = redrawn.variance(a, b)
-    if not np.isfinite(of_calibration):
-        return False
-    total = of_test + of_calibration
-    # Welch-Satterthwaite: only the redrawn calibration sets are few.
-    few = len(redrawn.scores)
-    freedom = inf if of_calibration == 0 else few * (total / of_calibration) ** 2
-    return gain > float(stats.t.isf(SCORE_DOUBT / looks, freedom)) * sqrt(total)
+    return scores, size / (2 * known)

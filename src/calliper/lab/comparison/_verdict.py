@@ -23,7 +23,7 @@ import numpy as np
 from calliper.lab._words import listed, percent, percent_down, rough, seconds
 from calliper.lab.comparison._answers import FEWEST_TEST_POINTS, Answer, Sets
 from calliper.lab.comparison._checks import Check
-from calliper.lab.comparison._contest import Redrawn, Scores, better
+from calliper.lab.comparison._contest import Scores
 from calliper.lab.comparison._tables import CoveragePart, Record, Short
 
 #: Fewer test points say little about coverage.
@@ -79,7 +79,6 @@ class Case:
     records: Sequence[Record]
     parts: Sequence[CoveragePart]
     scores: Scores
-    redrawn: Redrawn
     void: Check | None
 
     @property
@@ -133,7 +132,7 @@ class Case:
     def beats(self, one: Record, other: Record) -> bool:
         """Whether one method is better than another beyond chance."""
         looks = max(len(self.fit) - 1, 1)
-        return better(self.scores, self.redrawn, one.method, other.method, looks)
+        return self.scores.better(one.method, other.method, looks)
 
     def part(self, record: Record, by: str) -> CoveragePart | None:
         """Coverage of a method in parts by one quantity, if the test set was cut by it."""
